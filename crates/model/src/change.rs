@@ -1,0 +1,244 @@
+//! What a CREATE, ALTER or DROP makes of a catalog: pure, and the only place where the rules stand.
+//!
+//! A [`Change`] holds what was said and nothing else, so it can be applied to any catalog: the metadata agent applies
+//! it twice, once to refuse early and once in the transaction that commits; EXPLAIN applies it to a copy. A change
+//! that was computed from a stale catalog is not wrong, it is refused by the generation of the object.
+
+mod object;
+mod pool;
+mod tenant;
+mod unit;
+
+use serde::{Deserialize, Serialize};
+
+pub use object::{Object, ObjectPatch};
+pub use pool::PoolPatch;
+pub use tenant::TenantPatch;
+pub use unit::{PropertiesPatch, UnitPatch};
+
+use crate::alteration::{ObjectKind, ObjectRef};
+use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST};
+use crate::configuration::Defaults;
+use crate::error::{ErrorKind, UserError};
+use crate::number::Generation;
+use crate::secret::SecretKeys;
+
+/// A value that can be left as it is, taken away or set.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Setting<T> {
+    /// Not named: stays as it is.
+    #[default]
+    Keep,
+    /// Back to its default.
+    Reset,
+    /// Set to a value.
+    Set(T),
+}
+
+impl<T: Clone> Setting<T> {
+    fn onto(&self, target: &mut Option<T>) {
+        match self {
+            Self::Keep => {}
+            Self::Reset => *target = None,
+            Self::Set(value) => *target = Some(value.clone()),
+        }
+    }
+}
+
+/// One statement's change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// CREATE.
+    Create {
+        /// IF NOT EXISTS was said.
+        if_not_exists: bool,
+        /// The object and its options.
+        object: ObjectPatch,
+    },
+    /// ALTER.
+    Alter {
+        /// IF EXISTS was said.
+        if_exists: bool,
+        /// The object and the options that change.
+        object: ObjectPatch,
+    },
+    /// DROP.
+    Drop {
+        /// IF EXISTS was said.
+        if_exists: bool,
+        /// The object.
+        object: ObjectRef,
+    },
+}
+
+/// What becomes of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Applied {
+    /// Nothing: IF EXISTS or IF NOT EXISTS was said, and the note says so.
+    Nothing {
+        /// `tenant "t_1" exists already, nothing was created`.
+        note: String,
+    },
+    /// The object changes.
+    Object {
+        /// The generation of the old object; 0 for CREATE.
+        base: Generation,
+        /// The old object; `None` for CREATE.
+        before: Option<Object>,
+        /// The new object; `None` for DROP.
+        after: Option<Object>,
+    },
+}
+
+/// What rules depend on beside the catalog.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// The installation's defaults.
+    pub defaults: Defaults,
+    /// Which properties are secret.
+    pub secret_keys: SecretKeys,
+}
+
+impl Change {
+    /// The object that it is about.
+    pub fn object(&self) -> ObjectRef {
+        match self {
+            Self::Create { object, .. } | Self::Alter { object, .. } => object.reference(),
+            Self::Drop { object, .. } => object.clone(),
+        }
+    }
+
+    /// CREATE, ALTER or DROP.
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Create { .. } => "CREATE",
+            Self::Alter { .. } => "ALTER",
+            Self::Drop { .. } => "DROP",
+        }
+    }
+
+    /// Says what becomes of the catalog, or why that can't be. Changes nothing.
+    pub fn apply(&self, catalog: &Catalog, rules: &Rules) -> Result<Applied, UserError> {
+        let reference = self.object();
+        let existing = Object::find(catalog, &reference)?;
+        match (self, existing) {
+            (Self::Create { if_not_exists: true, .. }, Some(_)) => {
+                Ok(Applied::Nothing { note: format!("{reference} exists already, nothing was created") })
+            }
+            (Self::Create { .. }, Some(_)) => Err(UserError::new(
+                ErrorKind::DuplicateObject,
+                format!("{reference} already exists"),
+            )
+            .hint(format!("ALTER {} {} changes it", reference.kind.keywords(), reference.name))),
+            (Self::Create { object, .. }, None) => {
+                let after = object.create(rules)?;
+                after.validate(catalog)?;
+                Ok(Applied::Object { base: Generation(0), before: None, after: Some(after) })
+            }
+            (Self::Alter { if_exists: true, .. } | Self::Drop { if_exists: true, .. }, None) => {
+                Ok(Applied::Nothing { note: format!("{reference} does not exist, nothing was changed") })
+            }
+            (Self::Alter { .. } | Self::Drop { .. }, None) => Err(undefined(catalog, &reference)),
+            (Self::Alter { object, .. }, Some((before, base))) => {
+                let after = object.alter(&before, rules)?;
+                after.validate(catalog)?;
+                Ok(Applied::Object { base, before: Some(before), after: Some(after) })
+            }
+            (Self::Drop { .. }, Some((before, base))) => {
+                refuse_while_listed(catalog, &reference)?;
+                Ok(Applied::Object { base, before: Some(before), after: None })
+            }
+        }
+    }
+}
+
+impl Catalog {
+    /// The catalog after the change of one object, which gets the given generation.
+    #[must_use]
+    pub fn with(&self, reference: &ObjectRef, after: Option<&Object>, generation: Generation) -> Self {
+        let mut catalog = self.clone();
+        catalog.generation = catalog.generation.max(generation);
+        object::put(&mut catalog, reference, after, generation);
+        catalog
+    }
+}
+
+/// `tenant "x" does not exist`, with what there is as a hint.
+fn undefined(catalog: &Catalog, reference: &ObjectRef) -> UserError {
+    let error = reference.undefined();
+    let names: Vec<&str> = match reference.kind {
+        ObjectKind::Tenant => catalog.tenants.keys().map(AsRef::as_ref).collect(),
+        ObjectKind::ResourcePool => catalog.pools.keys().map(AsRef::as_ref).collect(),
+        ObjectKind::ResourceUnit => catalog.units.keys().map(AsRef::as_ref).collect(),
+    };
+    if names.is_empty() {
+        error.hint(format!("CREATE {} {} creates it", reference.kind.keywords(), reference.name))
+    } else {
+        error.hint(format!("there are {}", list_names(&names)))
+    }
+}
+
+fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
+    let (owner, names): (&str, Vec<&str>) = match reference.kind {
+        ObjectKind::Tenant => return Ok(()),
+        ObjectKind::ResourcePool => {
+            let all = catalog.tenants.iter();
+            (
+                "tenant",
+                all.filter(|(_, it)| it.spec.pools.iter().any(|p| p.as_str() == reference.name))
+                    .map(|(n, _)| n.as_str())
+                    .collect(),
+            )
+        }
+        ObjectKind::ResourceUnit => {
+            let all = catalog.pools.iter();
+            (
+                "resource pool",
+                all.filter(|(_, it)| it.spec.units.iter().any(|u| u.as_str() == reference.name))
+                    .map(|(n, _)| n.as_str())
+                    .collect(),
+            )
+        }
+    };
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
+        .detail(format!("{owner} {} lists it", list_names(&names)))
+        .hint(format!("take it out of the list of each {owner} first")))
+}
+
+/// The most names that a message lists.
+const MAX_NAMES_SHOWN: usize = 10;
+
+fn list_names(names: &[&str]) -> String {
+    let shown: Vec<String> = names.iter().take(MAX_NAMES_SHOWN).map(|name| format!("\"{name}\"")).collect();
+    let more = names.len().saturating_sub(MAX_NAMES_SHOWN);
+    if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
+}
+
+fn check_list<T: PartialEq + AsRef<str>>(option: &str, items: &[T]) -> Result<(), UserError> {
+    if items.len() > MAX_LIST {
+        return Err(UserError::new(ErrorKind::ProgramLimit, format!("{option} has too many names"))
+            .detail(format!("it has {} and may have {MAX_LIST}", items.len())));
+    }
+    for (at, item) in items.iter().enumerate() {
+        if items[..at].contains(item) {
+            return Err(UserError::new(ErrorKind::InvalidValue, format!("{option} names \"{}\" twice", item.as_ref())));
+        }
+    }
+    Ok(())
+}
+
+fn check_comment(comment: Option<&String>) -> Result<(), UserError> {
+    match comment {
+        Some(text) if text.len() > MAX_COMMENT_BYTES => {
+            Err(UserError::new(ErrorKind::ProgramLimit, "the comment is too long")
+                .detail(format!("it has {} bytes and may have {MAX_COMMENT_BYTES}", text.len())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! Any of the three objects, and what a statement says of one.
+
+use serde::{Deserialize, Serialize};
+
+use super::{PoolPatch, Rules, TenantPatch, UnitPatch};
+use crate::alteration::{ObjectKind, ObjectRef};
+use crate::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec, Versioned};
+use crate::error::UserError;
+use crate::name::{PoolName, TenantName, UnitName};
+use crate::number::Generation;
+use crate::secret::SecretKeys;
+
+/// One object with its whole spec.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Object {
+    /// A tenant.
+    Tenant {
+        /// Its name.
+        name: TenantName,
+        /// Its spec.
+        spec: TenantSpec,
+    },
+    /// A resource pool.
+    ResourcePool {
+        /// Its name.
+        name: PoolName,
+        /// Its spec.
+        spec: PoolSpec,
+    },
+    /// A resource unit.
+    ResourceUnit {
+        /// Its name.
+        name: UnitName,
+        /// Its spec.
+        spec: UnitSpec,
+    },
+}
+
+/// What a CREATE or ALTER says of one object.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectPatch {
+    /// A tenant.
+    Tenant(TenantName, TenantPatch),
+    /// A resource pool.
+    ResourcePool(PoolName, PoolPatch),
+    /// A resource unit.
+    ResourceUnit(UnitName, UnitPatch),
+}
+
+impl Object {
+    /// Its kind and name.
+    pub fn reference(&self) -> ObjectRef {
+        let (kind, name) = match self {
+            Self::Tenant { name, .. } => (ObjectKind::Tenant, name.to_string()),
+            Self::ResourcePool { name, .. } => (ObjectKind::ResourcePool, name.to_string()),
+            Self::ResourceUnit { name, .. } => (ObjectKind::ResourceUnit, name.to_string()),
+        };
+        ObjectRef { kind, name }
+    }
+
+    /// The object in the catalog with its generation; an error if the name can't be one.
+    pub fn find(catalog: &Catalog, reference: &ObjectRef) -> Result<Option<(Self, Generation)>, UserError> {
+        Ok(match reference.kind {
+            ObjectKind::Tenant => {
+                let name = TenantName::new(&reference.name)?;
+                let found = catalog.tenants.get(&name).cloned();
+                found.map(|it| (Self::Tenant { name, spec: it.spec }, it.generation))
+            }
+            ObjectKind::ResourcePool => {
+                let name = PoolName::new(&reference.name)?;
+                let found = catalog.pools.get(&name).cloned();
+                found.map(|it| (Self::ResourcePool { name, spec: it.spec }, it.generation))
+            }
+            ObjectKind::ResourceUnit => {
+                let name = UnitName::new(&reference.name)?;
+                let found = catalog.units.get(&name).cloned();
+                found.map(|it| (Self::ResourceUnit { name, spec: it.spec }, it.generation))
+            }
+        })
+    }
+
+    /// The object with its secret values masked: the form that may be shown, logged and written to ZooKeeper.
+    #[must_use]
+    pub fn masked(&self, keys: &SecretKeys) -> Self {
+        let mut shown = self.clone();
+        if let Self::ResourceUnit { spec, .. } = &mut shown {
+            spec.properties = keys.mask(&spec.properties);
+        }
+        shown
+    }
+
+    pub(super) fn validate(&self, catalog: &Catalog) -> Result<(), UserError> {
+        match self {
+            Self::Tenant { name, spec } => super::tenant::validate(name, spec, catalog),
+            Self::ResourcePool { name, spec } => super::pool::validate(name, spec, catalog),
+            Self::ResourceUnit { name, spec } => super::unit::validate(name, spec),
+        }
+    }
+}
+
+impl ObjectPatch {
+    /// The kind and name that it is about.
+    pub fn reference(&self) -> ObjectRef {
+        let (kind, name) = match self {
+            Self::Tenant(name, _) => (ObjectKind::Tenant, name.to_string()),
+            Self::ResourcePool(name, _) => (ObjectKind::ResourcePool, name.to_string()),
+            Self::ResourceUnit(name, _) => (ObjectKind::ResourceUnit, name.to_string()),
+        };
+        ObjectRef { kind, name }
+    }
+
+    pub(super) fn create(&self, rules: &Rules) -> Result<Object, UserError> {
+        Ok(match self {
+            Self::Tenant(name, patch) => {
+                Object::Tenant { name: name.clone(), spec: patch.onto(&TenantSpec::default()) }
+            }
+            Self::ResourcePool(name, patch) => {
+                Object::ResourcePool { name: name.clone(), spec: patch.onto(&PoolSpec::default()) }
+            }
+            Self::ResourceUnit(name, patch) => {
+                patch.properties.refuse_masked_on_create(&rules.secret_keys)?;
+                Object::ResourceUnit { name: name.clone(), spec: patch.create(&rules.defaults)? }
+            }
+        })
+    }
+
+    pub(super) fn alter(&self, before: &Object, rules: &Rules) -> Result<Object, UserError> {
+        match (self, before) {
+            (Self::Tenant(name, patch), Object::Tenant { spec, .. }) => {
+                Ok(Object::Tenant { name: name.clone(), spec: patch.onto(spec) })
+            }
+            (Self::ResourcePool(name, patch), Object::ResourcePool { spec, .. }) => {
+                Ok(Object::ResourcePool { name: name.clone(), spec: patch.onto(spec) })
+            }
+            (Self::ResourceUnit(name, patch), Object::ResourceUnit { spec, .. }) => {
+                Ok(Object::ResourceUnit { name: name.clone(), spec: patch.alter(spec, &rules.secret_keys)? })
+            }
+            _ => Err(UserError::internal("a change met an object of another kind")),
+        }
+    }
+}
+
+pub(super) fn put(catalog: &mut Catalog, reference: &ObjectRef, after: Option<&Object>, generation: Generation) {
+    match after {
+        Some(Object::Tenant { name, spec }) => {
+            catalog.tenants.insert(name.clone(), Versioned { spec: spec.clone(), generation });
+        }
+        Some(Object::ResourcePool { name, spec }) => {
+            catalog.pools.insert(name.clone(), Versioned { spec: spec.clone(), generation });
+        }
+        Some(Object::ResourceUnit { name, spec }) => {
+            catalog.units.insert(name.clone(), Versioned { spec: spec.clone(), generation });
+        }
+        None => match reference.kind {
+            ObjectKind::Tenant => catalog.tenants.retain(|name, _| name.as_str() != reference.name),
+            ObjectKind::ResourcePool => catalog.pools.retain(|name, _| name.as_str() != reference.name),
+            ObjectKind::ResourceUnit => catalog.units.retain(|name, _| name.as_str() != reference.name),
+        },
+    }
+}

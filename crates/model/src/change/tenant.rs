@@ -1,0 +1,58 @@
+//! Tenants: options and validation.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Setting, check_comment, check_list, list_names};
+use crate::catalog::{Catalog, TenantSpec};
+use crate::error::{ErrorKind, UserError};
+use crate::name::{PoolName, TenantName};
+
+/// The longest name of a user, in bytes.
+pub const MAX_USER_BYTES: usize = 255;
+
+/// The options of a tenant that a statement names.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TenantPatch {
+    /// `RESOURCE_POOL_LIST`
+    pub pools: Option<Vec<PoolName>>,
+    /// `USER_LIST`
+    pub users: Option<Vec<String>>,
+    /// `COMMENT`
+    pub comment: Setting<String>,
+}
+
+impl TenantPatch {
+    pub(super) fn onto(&self, before: &TenantSpec) -> TenantSpec {
+        let mut spec = before.clone();
+        if let Some(pools) = &self.pools {
+            spec.pools.clone_from(pools);
+        }
+        if let Some(users) = &self.users {
+            spec.users.clone_from(users);
+        }
+        self.comment.onto(&mut spec.comment);
+        spec
+    }
+}
+
+pub(super) fn validate(name: &TenantName, spec: &TenantSpec, catalog: &Catalog) -> Result<(), UserError> {
+    check_list("RESOURCE_POOL_LIST", &spec.pools)?;
+    check_list("USER_LIST", &spec.users)?;
+    check_comment(spec.comment.as_ref())?;
+    let unknown: Vec<&str> =
+        spec.pools.iter().filter(|pool| !catalog.pools.contains_key(pool)).map(AsRef::as_ref).collect();
+    if !unknown.is_empty() {
+        return Err(UserError::new(
+            ErrorKind::UndefinedObject,
+            format!("resource pool {} does not exist", list_names(&unknown)),
+        )
+        .detail(format!("RESOURCE_POOL_LIST of tenant \"{name}\" names it"))
+        .hint(format!("CREATE RESOURCE POOL {} first", unknown[0])));
+    }
+    match spec.users.iter().find(|user| user.is_empty() || user.len() > MAX_USER_BYTES) {
+        None => Ok(()),
+        Some(user) => {
+            Err(UserError::new(ErrorKind::InvalidValue, format!("invalid user name \"{user}\" in USER_LIST")))
+        }
+    }
+}

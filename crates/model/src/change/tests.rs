@@ -1,0 +1,178 @@
+//! The rules of CREATE, ALTER and DROP, and of the slots that follow.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use super::*;
+use crate::desired::derive;
+use crate::name::{PoolName, TenantName, UnitName};
+use crate::number::Incarnation;
+use crate::slot::{Origin, Slot, SlotKey};
+
+fn unit_name(text: &str) -> UnitName {
+    UnitName::new(text).unwrap()
+}
+
+fn unit(name: &str, patch: UnitPatch) -> ObjectPatch {
+    ObjectPatch::ResourceUnit(unit_name(name), patch)
+}
+
+fn pool(name: &str, units: &[&str]) -> ObjectPatch {
+    let units = Some(units.iter().map(|it| unit_name(it)).collect());
+    ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), PoolPatch { units, ..PoolPatch::default() })
+}
+
+fn tenant(name: &str, pools: &[&str]) -> ObjectPatch {
+    let pools = Some(pools.iter().map(|it| PoolName::new(*it).unwrap()).collect());
+    ObjectPatch::Tenant(TenantName::new(name).unwrap(), TenantPatch { pools, ..TenantPatch::default() })
+}
+
+fn create(object: ObjectPatch) -> Change {
+    Change::Create { if_not_exists: false, object }
+}
+
+fn alter(object: ObjectPatch) -> Change {
+    Change::Alter { if_exists: false, object }
+}
+
+fn drop_of(kind: ObjectKind, name: &str) -> Change {
+    Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }
+}
+
+fn applied(catalog: &Catalog, change: &Change) -> Catalog {
+    match change.apply(catalog, &Rules::default()).unwrap() {
+        Applied::Object { after, .. } => catalog.with(&change.object(), after.as_ref(), catalog.generation.next()),
+        Applied::Nothing { note } => panic!("{note}"),
+    }
+}
+
+fn minimum(min: u32, max: u32) -> UnitPatch {
+    UnitPatch { min_engines: Some(min), max_engines: Some(max), ..UnitPatch::default() }
+}
+
+fn world(changes: &[Change]) -> Catalog {
+    changes.iter().fold(Catalog::default(), |catalog, change| applied(&catalog, change))
+}
+
+fn founding() -> Catalog {
+    world(&[create(unit("uc_1", minimum(1, 4))), create(pool("rp_1", &["uc_1"])), create(tenant("t_1", &["rp_1"]))])
+}
+
+fn rows(of: &[(u32, Origin)]) -> Vec<Slot> {
+    of.iter()
+        .map(|(ordinal, origin)| Slot {
+            key: SlotKey {
+                tenant: TenantName::new("t_1").unwrap(),
+                pool: PoolName::new("rp_1").unwrap(),
+                unit: unit_name("uc_1"),
+                ordinal: *ordinal,
+            },
+            incarnation: Incarnation(i64::from(*ordinal) + 1),
+            origin: *origin,
+            failures: 0,
+            forced: false,
+        })
+        .collect()
+}
+
+fn changed(before: &Catalog, after: &Catalog, slots: &[Slot]) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+    let changes = derive(before, after, slots, &Defaults::default());
+    (
+        changes.delete.iter().map(|(key, _)| key.ordinal).collect(),
+        changes.add.iter().map(|key| key.ordinal).collect(),
+        changes.renew.iter().map(|key| key.ordinal).collect(),
+    )
+}
+
+#[test]
+fn a_raised_minimum_adds_rows_at_the_lowest_free_ordinals() {
+    let before = founding();
+    let after = applied(&before, &alter(unit("uc_1", minimum(3, 4))));
+    assert_eq!(changed(&before, &after, &rows(&[(1, Origin::Start)])), (vec![], vec![0, 2], vec![]));
+}
+
+#[test]
+fn a_lowered_minimum_takes_rows_of_the_minimum_highest_first_and_leaves_started_ones() {
+    let before = world(&[
+        create(unit("uc_1", minimum(3, 4))),
+        create(pool("rp_1", &["uc_1"])),
+        create(tenant("t_1", &["rp_1"])),
+    ]);
+    let after = applied(&before, &alter(unit("uc_1", minimum(1, 4))));
+    let slots = rows(&[(0, Origin::Minimum), (1, Origin::Minimum), (2, Origin::Minimum), (3, Origin::Start)]);
+    assert_eq!(changed(&before, &after, &slots), (vec![1, 2], vec![], vec![]));
+}
+
+#[test]
+fn a_lowered_maximum_takes_started_rows_first() {
+    let before = founding();
+    let after = applied(&before, &alter(unit("uc_1", minimum(1, 2))));
+    let slots = rows(&[(0, Origin::Start), (1, Origin::Start), (2, Origin::Minimum), (3, Origin::Start)]);
+    assert_eq!(changed(&before, &after, &slots), (vec![1, 3], vec![], vec![]));
+}
+
+#[test]
+fn a_configuration_that_changes_renews_the_rows_and_one_that_does_not_renews_none() {
+    let before = founding();
+    let memory = UnitPatch { driver_memory: Some("2G".parse().unwrap()), ..UnitPatch::default() };
+    let after = applied(&before, &alter(unit("uc_1", memory)));
+    assert_eq!(changed(&before, &after, &rows(&[(0, Origin::Minimum)])), (vec![], vec![], vec![0]));
+    let comment = UnitPatch { comment: Setting::Set("x".to_owned()), max_engines: Some(9), ..UnitPatch::default() };
+    let after = applied(&before, &alter(unit("uc_1", comment)));
+    assert_eq!(changed(&before, &after, &rows(&[(0, Origin::Minimum)])), (vec![], vec![], vec![]));
+}
+
+#[test]
+fn a_link_that_goes_takes_its_rows_along_and_says_why() {
+    let before = founding();
+    let after = applied(&before, &alter(tenant("t_1", &[])));
+    let changes = derive(&before, &after, &rows(&[(0, Origin::Minimum)]), &Defaults::default());
+    assert_eq!(changes.delete[0].1, "tenant \"t_1\" no longer uses resource pool \"rp_1\"");
+}
+
+#[test]
+fn what_is_listed_cannot_be_dropped_and_the_error_names_who_lists_it() {
+    let catalog = founding();
+    for (kind, name, by) in
+        [(ObjectKind::ResourceUnit, "uc_1", "\"rp_1\""), (ObjectKind::ResourcePool, "rp_1", "\"t_1\"")]
+    {
+        let error = drop_of(kind, name).apply(&catalog, &Rules::default()).unwrap_err();
+        assert_eq!(error.sqlstate(), "2BP01");
+        assert!(error.detail.unwrap().contains(by));
+    }
+    assert!(applied(&catalog, &drop_of(ObjectKind::Tenant, "t_1")).tenants.is_empty());
+}
+
+#[test]
+fn a_node_can_be_in_one_pool_only() {
+    let nodes = |name: &str| {
+        let patch = PoolPatch { nodes: Setting::Set(vec!["node-1".to_owned()]), ..PoolPatch::default() };
+        create(ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch))
+    };
+    let error = nodes("rp_2").apply(&world(&[nodes("rp_1")]), &Rules::default()).unwrap_err();
+    assert!(error.message.contains("\"node-1\"") && error.message.contains("\"rp_1\""), "{error}");
+}
+
+#[test]
+fn unknown_pools_and_units_and_impossible_ranges_are_refused() {
+    let empty = Catalog::default();
+    let refused = |change: Change| change.apply(&empty, &Rules::default()).unwrap_err();
+    assert_eq!(refused(create(pool("rp_1", &["uc_9"]))).sqlstate(), "42704");
+    assert_eq!(refused(create(tenant("t_1", &["rp_9"]))).sqlstate(), "42704");
+    assert_eq!(refused(create(unit("uc_1", minimum(3, 2)))).sqlstate(), "22023");
+    assert_eq!(refused(alter(unit("uc_1", minimum(1, 2)))).sqlstate(), "42704");
+}
+
+#[test]
+fn a_masked_secret_keeps_its_stored_value_on_alter_and_is_refused_on_create() {
+    let with = |value: &str| UnitPatch {
+        properties: PropertiesPatch { reset: false, set: [("db.password".to_owned(), Some(value.to_owned()))].into() },
+        ..UnitPatch::default()
+    };
+    let refused = create(unit("uc_1", with("******"))).apply(&Catalog::default(), &Rules::default()).unwrap_err();
+    assert_eq!(refused.sqlstate(), "22023");
+    let before = world(&[create(unit("uc_1", with("s3cret")))]);
+    let after = applied(&before, &alter(unit("uc_1", with("******"))));
+    assert_eq!(after.unit(&unit_name("uc_1")).unwrap().properties["db.password"], "s3cret");
+    let (object, _) = Object::find(&after, &create(unit("uc_1", UnitPatch::default())).object()).unwrap().unwrap();
+    let Object::ResourceUnit { spec, .. } = object.masked(&SecretKeys::default()) else { panic!("a unit") };
+    assert_eq!(spec.properties["db.password"], "******");
+}

@@ -1,0 +1,180 @@
+//! The effective configuration of an engine, its canonical form and its hash.
+//!
+//! It follows from unit, pool, tenant name and the defaults of the installation. Two engines with equal hashes were
+//! launched from the same text. The canonical form is JSON with sorted keys and no spaces, every field present;
+//! quantities stand in it in their canonical print (`1G`, never `1024M`), so equal wishes have equal hashes.
+//! `MIN_ENGINES`, `MAX_ENGINES`, comments, users and nodes are no part of it: changing them restarts nothing.
+
+use std::collections::BTreeMap;
+
+use md5::Md5;
+use serde::{Deserialize, Serialize};
+use sha2::Digest;
+
+use crate::catalog::{Catalog, PoolSpec, UnitSpec};
+use crate::engine_name::{dns_label, hex_prefix};
+use crate::engine_type::EngineType;
+use crate::name::{PoolName, TenantName};
+use crate::quantity::{Cpu, Memory};
+use crate::slot::SlotKey;
+
+/// The namespace of engines whose pool names none.
+pub const DEFAULT_NAMESPACE: &str = "{pool}--{tenant}";
+/// The hex digits of the configuration's hash that are kept.
+pub const HASH_DIGITS: usize = 16;
+
+/// What the configuration of the installation says where the catalog says nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Defaults {
+    /// The engine type of a unit that names none.
+    pub engine_type: EngineType,
+    /// The image of each engine type, for pools that name none.
+    pub images: BTreeMap<EngineType, String>,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new() }
+    }
+}
+
+/// The whole effective configuration of one engine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// CPU of the driver.
+    pub driver_cpu: Cpu,
+    /// Memory of the driver.
+    pub driver_memory: Memory,
+    /// What runs.
+    pub engine_type: EngineType,
+    /// CPU of each executor.
+    pub executor_cpu: Cpu,
+    /// Memory of each executor.
+    pub executor_memory: Memory,
+    /// The image; empty where the orchestrator needs none.
+    pub image: String,
+    /// Executors at most.
+    pub max_executors: u32,
+    /// Executors at rest.
+    pub min_executors: u32,
+    /// The namespace that it runs in.
+    pub namespace: String,
+    /// Free properties.
+    pub properties: BTreeMap<String, String>,
+}
+
+impl Configuration {
+    /// The configuration of the slot's engine; `None` if the catalog lacks the unit or the pool.
+    pub fn of_slot(catalog: &Catalog, key: &SlotKey, defaults: &Defaults) -> Option<Self> {
+        Some(Self::new(&key.tenant, &key.pool, catalog.pool(&key.pool)?, catalog.unit(&key.unit)?, defaults))
+    }
+
+    /// The configuration that follows from tenant, pool and unit.
+    pub fn new(tenant: &TenantName, pool: &PoolName, of_pool: &PoolSpec, unit: &UnitSpec, defaults: &Defaults) -> Self {
+        let image = of_pool.image.as_ref().or_else(|| defaults.images.get(&unit.engine_type));
+        Self {
+            driver_cpu: unit.driver_cpu,
+            driver_memory: unit.driver_memory,
+            engine_type: unit.engine_type,
+            executor_cpu: unit.executor_cpu,
+            executor_memory: unit.executor_memory,
+            image: image.cloned().unwrap_or_default(),
+            max_executors: unit.max_executors,
+            min_executors: unit.min_executors,
+            namespace: namespace(of_pool.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), tenant, pool),
+            properties: unit.properties.clone(),
+        }
+    }
+
+    /// JSON with sorted keys and no spaces.
+    pub fn canonical(&self) -> String {
+        // serde_json's map is sorted, and no value here can fail to become JSON.
+        serde_json::to_value(self).map(|value| value.to_string()).unwrap_or_default()
+    }
+
+    /// The first 16 hex digits of the SHA-256 of the canonical form: label `enginehouse.io/config`.
+    pub fn hash(&self) -> String {
+        hex_prefix(self.canonical().as_bytes(), HASH_DIGITS)
+    }
+
+    /// Label `unit_configs`: `<driver cpu>_<driver memory>_<executor cpu>_<executor memory>`, such as `1_1G_2_2G`.
+    pub fn sizes(&self) -> String {
+        format!("{}_{}_{}_{}", self.driver_cpu, self.driver_memory, self.executor_cpu, self.executor_memory)
+    }
+
+    /// Label `unit_properties`: the MD5, in hex, of the properties as JSON with sorted keys and no spaces.
+    pub fn properties_digest(&self) -> String {
+        let json = serde_json::to_string(&self.properties).unwrap_or_default();
+        Md5::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Fills a namespace template: `{pool}` and `{tenant}` become the names; mapped and cut like engine names.
+pub fn namespace(template: &str, tenant: &TenantName, pool: &PoolName) -> String {
+    let filled = template.replace("{pool}", pool.as_str()).replace("{tenant}", tenant.as_str());
+    let label = dns_label(&filled, usize::MAX);
+    if label.len() <= 63 {
+        return label;
+    }
+    // Two long names that are cut alike must not share a namespace.
+    format!("{}-{}", dns_label(&filled, 56), hex_prefix(filled.as_bytes(), 6))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn configuration() -> Configuration {
+        Configuration {
+            driver_cpu: Cpu::ONE,
+            driver_memory: Memory::GIB,
+            engine_type: EngineType::Datafusion,
+            executor_cpu: "2".parse().unwrap(),
+            executor_memory: "2048M".parse().unwrap(),
+            image: String::new(),
+            max_executors: 2,
+            min_executors: 0,
+            namespace: "rp-1--t-1".to_owned(),
+            properties: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_canonical_form_has_sorted_keys_and_no_spaces() {
+        assert_eq!(
+            configuration().canonical(),
+            r#"{"driver_cpu":"1","driver_memory":"1G","engine_type":"datafusion","executor_cpu":"2","executor_memory":"2G","image":"","max_executors":2,"min_executors":0,"namespace":"rp-1--t-1","properties":{}}"#
+        );
+    }
+
+    #[test]
+    fn no_properties_have_the_digest_of_an_empty_object() {
+        assert_eq!(configuration().properties_digest(), "99914b932bd37a50b983c5e7c90ae93b");
+        assert_eq!(configuration().sizes(), "1_1G_2_2G");
+    }
+
+    #[test]
+    fn any_field_that_changes_changes_the_hash() {
+        let base = configuration();
+        assert_eq!(base.hash().len(), HASH_DIGITS);
+        let mut other = base.clone();
+        other.properties.insert("k".to_owned(), "v".to_owned());
+        assert_ne!(base.hash(), other.hash());
+        other = base.clone();
+        other.max_executors = 3;
+        assert_ne!(base.hash(), other.hash());
+    }
+
+    #[test]
+    fn namespaces_are_dns_labels_and_long_ones_stay_apart() {
+        let tenant = TenantName::new("t_1").unwrap();
+        let pool = PoolName::new("rp_1").unwrap();
+        assert_eq!(namespace(DEFAULT_NAMESPACE, &tenant, &pool), "rp-1--t-1");
+        let long = |last: char| TenantName::new(format!("{}{last}", "a".repeat(62))).unwrap();
+        let (one, other) =
+            (namespace(DEFAULT_NAMESPACE, &long('x'), &pool), namespace(DEFAULT_NAMESPACE, &long('y'), &pool));
+        assert!(one.len() <= 63 && one != other, "{one} {other}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Which slot rows follow from a catalog: the arithmetic of MIN and MAX.
+//!
+//! [`derive`] compares the rows that are there with a catalog and says which rows to delete, to add and to give a
+//! new incarnation. It has no memory: applied to its own result it changes nothing. The metadata agent applies it in
+//! the transaction of an alteration; EXPLAIN applies it to a copy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::catalog::{Catalog, Link};
+use crate::configuration::{Configuration, Defaults};
+use crate::slot::{Origin, Slot, SlotKey};
+
+/// What to do to the slot rows.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotChanges {
+    /// Rows that go, with the reason for their engines.
+    pub delete: Vec<(SlotKey, String)>,
+    /// Rows that come, all of origin [`Origin::Minimum`]; each needs a new incarnation.
+    pub add: Vec<SlotKey>,
+    /// Rows that stay and whose engines' configuration changes; each needs a new incarnation.
+    pub renew: Vec<SlotKey>,
+}
+
+/// Which rows follow when the catalog goes from `before` to `after`.
+///
+/// - A (tenant, pool, unit) that no longer belongs together loses its rows.
+/// - Rows of origin *minimum* above MIN go, highest ordinal first; then rows above MAX go, started ones first, highest
+///   ordinal first; then rows of origin *minimum* come at the lowest free ordinals until MIN is met.
+/// - A row that stays is renewed if the effective configuration that follows from `after` is another.
+pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defaults) -> SlotChanges {
+    let links = after.links();
+    let mut by_link: BTreeMap<Link, Vec<&Slot>> = links.iter().map(|link| (link.clone(), Vec::new())).collect();
+    for slot in slots {
+        by_link.entry(slot.key.link()).or_default().push(slot);
+    }
+    let mut changes = SlotChanges::default();
+    for (link, mut rows) in by_link {
+        rows.sort_by_key(|slot| slot.key.ordinal);
+        let Some(unit) = after.unit(&link.unit).filter(|_| links.contains(&link)) else {
+            let reason = gone_reason(after, &link);
+            changes.delete.extend(rows.iter().map(|slot| (slot.key.clone(), reason.clone())));
+            continue;
+        };
+        let gone = surplus(&rows, unit.min_engines as usize, unit.max_engines as usize);
+        let kept: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
+        for slot in &kept {
+            let was = Configuration::of_slot(before, &slot.key, defaults);
+            let is = Configuration::of_slot(after, &slot.key, defaults);
+            if was != is {
+                changes.renew.push(slot.key.clone());
+            }
+        }
+        let taken: BTreeSet<u32> = kept.iter().map(|slot| slot.key.ordinal).collect();
+        let missing = (unit.min_engines as usize).saturating_sub(kept.len());
+        changes.add.extend(free_ordinals(&taken).take(missing).map(|ordinal| key(&link, ordinal)));
+        changes.delete.extend(gone.into_iter().map(|(ordinal, reason)| (key(&link, ordinal), reason)));
+    }
+    changes
+}
+
+/// The lowest ordinal that no row of the (tenant, pool, unit) has: where START puts its slot.
+pub fn lowest_free_ordinal(link: &Link, slots: &[Slot]) -> u32 {
+    let taken = slots.iter().filter(|slot| slot.key.link() == *link).map(|slot| slot.key.ordinal).collect();
+    free_ordinals(&taken).next().unwrap_or(u32::MAX)
+}
+
+fn free_ordinals(taken: &BTreeSet<u32>) -> impl Iterator<Item = u32> {
+    (0..u32::MAX).filter(move |ordinal| !taken.contains(ordinal))
+}
+
+fn key(link: &Link, ordinal: u32) -> SlotKey {
+    SlotKey { tenant: link.tenant.clone(), pool: link.pool.clone(), unit: link.unit.clone(), ordinal }
+}
+
+/// The ordinals that MIN and MAX take away, each with its reason. `rows` are sorted by ordinal.
+fn surplus(rows: &[&Slot], min: usize, max: usize) -> BTreeMap<u32, String> {
+    let mut gone = BTreeMap::new();
+    let minimum: Vec<u32> =
+        rows.iter().filter(|slot| slot.origin == Origin::Minimum).map(|slot| slot.key.ordinal).collect();
+    for ordinal in minimum.iter().rev().take(minimum.len().saturating_sub(min)) {
+        gone.insert(*ordinal, format!("MIN_ENGINES is {min} now"));
+    }
+    let mut left: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
+    // Started rows go before rows of the minimum, higher ordinals before lower ones.
+    left.sort_by_key(|slot| (slot.origin == Origin::Minimum, std::cmp::Reverse(slot.key.ordinal)));
+    for slot in left.iter().take(left.len().saturating_sub(max)) {
+        gone.insert(slot.key.ordinal, format!("MAX_ENGINES is {max} now"));
+    }
+    gone
+}
+
+fn gone_reason(after: &Catalog, link: &Link) -> String {
+    let Some(tenant) = after.tenant(&link.tenant) else {
+        return format!("tenant \"{}\" was dropped", link.tenant);
+    };
+    if tenant.pools.contains(&link.pool) {
+        format!("resource pool \"{}\" no longer offers unit \"{}\"", link.pool, link.unit)
+    } else {
+        format!("tenant \"{}\" no longer uses resource pool \"{}\"", link.tenant, link.pool)
+    }
+}

@@ -1,0 +1,134 @@
+//! The name of an engine, which follows from its slot and incarnation.
+//!
+//! Lower case, at most 63 characters, `_` and `.` become `-`, cut where needed, ending in 6 hex digits of a hash of
+//! the full names and the incarnation. The incarnation itself always stands in it uncut, and an incarnation is never
+//! used twice, so a name never means two engines. Names are looked up, never parsed.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::error::{ErrorKind, UserError};
+use crate::number::Incarnation;
+use crate::slot::SlotKey;
+
+/// The longest name of an engine: what a Kubernetes label value and a DNS label may have.
+pub const MAX_ENGINE_NAME_BYTES: usize = 63;
+
+/// The name of one engine: a DNS label.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EngineName(String);
+
+impl EngineName {
+    /// The name of the slot's engine under the given incarnation.
+    pub fn of(slot: &SlotKey, incarnation: Incarnation) -> Self {
+        let full = format!("{}/{}/{}/{}/{incarnation}", slot.tenant, slot.pool, slot.unit, slot.ordinal);
+        let tail = format!("-{}-{incarnation}-{}", slot.ordinal, hex_prefix(full.as_bytes(), 6));
+        let stem =
+            dns_label(&format!("{}-{}-{}", slot.tenant, slot.pool, slot.unit), MAX_ENGINE_NAME_BYTES - tail.len());
+        Self(stem + &tail)
+    }
+
+    /// Accepts any text that could be the name of an engine: a DNS label of at most 63 characters.
+    pub fn new(text: impl Into<String>) -> Result<Self, UserError> {
+        let text = text.into();
+        let bytes = text.as_bytes();
+        let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+        let fits = bytes.len() <= MAX_ENGINE_NAME_BYTES
+            && edge(bytes.first())
+            && edge(bytes.last())
+            && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
+        if fits {
+            return Ok(Self(text));
+        }
+        let shown: String = text.chars().take(MAX_ENGINE_NAME_BYTES + 1).collect();
+        Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of an engine"))
+            .detail("an engine's name has at most 63 of a-z, 0-9 and -")
+            .hint("SHOW ENGINES lists the names"))
+    }
+
+    /// The name's text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for EngineName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl TryFrom<String> for EngineName {
+    type Error = UserError;
+    fn try_from(text: String) -> Result<Self, UserError> {
+        Self::new(text)
+    }
+}
+
+impl From<EngineName> for String {
+    fn from(name: EngineName) -> String {
+        name.0
+    }
+}
+
+/// Maps a text to a DNS label of at most `max` characters: `_` and `.` become `-`, what is too long is cut, and no
+/// `-` is left at the end.
+pub fn dns_label(text: &str, max: usize) -> String {
+    let mapped: String =
+        text.chars().map(|c| if matches!(c, '_' | '.') { '-' } else { c.to_ascii_lowercase() }).collect();
+    let cut: String = mapped.chars().take(max).collect();
+    cut.trim_end_matches('-').to_owned()
+}
+
+/// The first `digits` hex digits of the SHA-256 of the bytes.
+pub(crate) fn hex_prefix(bytes: &[u8], digits: usize) -> String {
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex.truncate(digits);
+    hex
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::name::{PoolName, TenantName, UnitName};
+
+    fn key(tenant: &str, pool: &str, unit: &str, ordinal: u32) -> SlotKey {
+        SlotKey {
+            tenant: TenantName::new(tenant).unwrap(),
+            pool: PoolName::new(pool).unwrap(),
+            unit: UnitName::new(unit).unwrap(),
+            ordinal,
+        }
+    }
+
+    #[test]
+    fn the_name_is_readable_and_ends_in_a_hash() {
+        let name = key("t_1", "rp_1", "uc.1", 0).engine(Incarnation(7));
+        assert!(name.as_str().starts_with("t-1-rp-1-uc-1-0-7-"), "{name}");
+        assert_eq!(name.as_str().len(), "t-1-rp-1-uc-1-0-7-".len() + 6);
+    }
+
+    #[test]
+    fn names_that_map_alike_still_differ_by_their_hash() {
+        let one = key("t_1", "rp_1", "uc_1", 0).engine(Incarnation(7));
+        let other = key("t.1", "rp_1", "uc_1", 0).engine(Incarnation(7));
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn the_longest_names_are_cut_but_keep_the_incarnation() {
+        let long = format!("a{}z", "b_".repeat(30));
+        let name = key(&long, &long, &long, 9_999).engine(Incarnation(i64::MAX));
+        assert!(name.as_str().len() <= MAX_ENGINE_NAME_BYTES, "{name}");
+        assert!(name.as_str().contains(&format!("-9999-{}-", i64::MAX)), "{name}");
+        EngineName::new(name.as_str()).unwrap();
+    }
+}

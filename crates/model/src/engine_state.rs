@@ -1,0 +1,103 @@
+//! The states of an engine and the moves that are legal between them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What an orchestrator sees of the pod or process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Wished for; nothing runs yet.
+    Pending,
+    /// Created; the engine does not answer yet.
+    Starting,
+    /// The engine's program runs.
+    Running,
+    /// It was told to end and has not yet.
+    Terminating,
+    /// It ended. Final.
+    Ended,
+}
+
+impl Phase {
+    /// All phases, in order of an engine's life.
+    pub const ALL: [Self; 5] = [Self::Pending, Self::Starting, Self::Running, Self::Terminating, Self::Ended];
+
+    /// The word that SHOW prints and the database stores.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Terminating => "terminating",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// Reads the word of the database.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.as_str() == word)
+    }
+
+    /// Whether an engine may go from this phase to the other: never backwards, and *ended* is final.
+    pub fn may_become(self, next: Self) -> bool {
+        next >= self
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a user is told of an engine: its phase together with the registry and its drain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EngineState {
+    /// Wished for, and nothing runs yet: the reason says why.
+    Pending,
+    /// It runs and is not registered yet.
+    Starting,
+    /// It is registered and takes statements.
+    Ready,
+    /// It takes no new sessions, finishes what runs, then exits.
+    Draining,
+    /// It was told to end and has not yet.
+    Terminating,
+    /// It ended.
+    Ended,
+}
+
+impl EngineState {
+    /// The word that SHOW prints.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Starting => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Terminating => "terminating",
+            Self::Ended => "ended",
+        }
+    }
+
+    /// The state that follows from what is observed.
+    pub const fn from_facts(phase: Phase, registered: bool, draining: bool) -> Self {
+        match (phase, registered, draining) {
+            (Phase::Ended, ..) => Self::Ended,
+            (Phase::Terminating, ..) => Self::Terminating,
+            (_, _, true) => Self::Draining,
+            (Phase::Pending, ..) => Self::Pending,
+            (_, true, false) => Self::Ready,
+            (_, false, false) => Self::Starting,
+        }
+    }
+}
+
+impl fmt::Display for EngineState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,207 @@
+//! The labels of an engine: encoded and decoded here and nowhere else.
+//!
+//! Identity is slot and incarnation; sizes, properties digest and configuration hash must agree with the slot, else
+//! the engine is *outdated*. Foreign or broken labels decode to an error that says which label is wrong, never to a
+//! guess.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::configuration::Configuration;
+use crate::engine_name::EngineName;
+use crate::name::{PoolName, TenantName, UnitName};
+use crate::number::Incarnation;
+use crate::slot::SlotKey;
+
+/// The application name.
+pub const NAME: &str = "name";
+/// The namespace.
+pub const NAMESPACE: &str = "namespace";
+/// The tenant's name.
+pub const TENANT: &str = "tenant_name";
+/// The pool's name.
+pub const POOL: &str = "pool_name";
+/// The unit's name.
+pub const UNIT: &str = "unit_name";
+/// The four sizes.
+pub const UNIT_CONFIGS: &str = "unit_configs";
+/// The MD5 of the properties.
+pub const UNIT_PROPERTIES: &str = "unit_properties";
+/// Who manages it: always [`MANAGER`].
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Which installation.
+pub const CLUSTER: &str = "enginehouse.io/cluster";
+/// Engine or executor.
+pub const ROLE: &str = "enginehouse.io/role";
+/// The slot's ordinal.
+pub const SLOT: &str = "enginehouse.io/slot";
+/// The incarnation.
+pub const INCARNATION: &str = "enginehouse.io/incarnation";
+/// The hash of the whole effective configuration.
+pub const CONFIG: &str = "enginehouse.io/config";
+
+/// The value of [`MANAGED_BY`].
+pub const MANAGER: &str = "enginehouse";
+/// The value of [`ROLE`] on what the diff reads.
+pub const ROLE_ENGINE: &str = "engine";
+
+/// Labels as an orchestrator keeps them.
+pub type LabelMap = BTreeMap<String, String>;
+
+/// What the labels of one engine say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineLabels {
+    /// The engine's name.
+    pub name: EngineName,
+    /// Where it runs.
+    pub namespace: String,
+    /// Which installation it belongs to.
+    pub cluster: String,
+    /// Whose engine it is.
+    pub slot: SlotKey,
+    /// Which of the slot's engines.
+    pub incarnation: Incarnation,
+    /// The four sizes: `1_1G_2_2G`.
+    pub sizes: String,
+    /// The MD5 of the properties.
+    pub properties: String,
+    /// The hash of the configuration.
+    pub config: String,
+}
+
+/// A label that is missing or can't be what it says.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum LabelError {
+    /// The label is not there.
+    #[error("label {0} is missing")]
+    Missing(&'static str),
+    /// The label has a value that it can't have.
+    #[error("label {label} has the value \"{value}\"")]
+    Invalid {
+        /// Which label.
+        label: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+impl EngineLabels {
+    /// The labels of the slot's engine.
+    pub fn new(cluster: &str, slot: &SlotKey, incarnation: Incarnation, configuration: &Configuration) -> Self {
+        Self {
+            name: slot.engine(incarnation),
+            namespace: configuration.namespace.clone(),
+            cluster: cluster.to_owned(),
+            slot: slot.clone(),
+            incarnation,
+            sizes: configuration.sizes(),
+            properties: configuration.properties_digest(),
+            config: configuration.hash(),
+        }
+    }
+
+    /// Whether sizes, properties and configuration are those of the given configuration.
+    pub fn agrees_with(&self, configuration: &Configuration) -> bool {
+        self.sizes == configuration.sizes()
+            && self.properties == configuration.properties_digest()
+            && self.config == configuration.hash()
+    }
+
+    /// As an orchestrator keeps them.
+    pub fn encode(&self) -> LabelMap {
+        [
+            (NAME, self.name.to_string()),
+            (NAMESPACE, self.namespace.clone()),
+            (TENANT, self.slot.tenant.to_string()),
+            (POOL, self.slot.pool.to_string()),
+            (UNIT, self.slot.unit.to_string()),
+            (UNIT_CONFIGS, self.sizes.clone()),
+            (UNIT_PROPERTIES, self.properties.clone()),
+            (MANAGED_BY, MANAGER.to_owned()),
+            (CLUSTER, self.cluster.clone()),
+            (ROLE, ROLE_ENGINE.to_owned()),
+            (SLOT, self.slot.ordinal.to_string()),
+            (INCARNATION, self.incarnation.to_string()),
+            (CONFIG, self.config.clone()),
+        ]
+        .into_iter()
+        .map(|(label, value)| (label.to_owned(), value))
+        .collect()
+    }
+
+    /// Reads labels back; refuses the first that is missing or broken.
+    pub fn decode(labels: &LabelMap) -> Result<Self, LabelError> {
+        fn read<T>(labels: &LabelMap, label: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T, LabelError> {
+            let value = labels.get(label).ok_or(LabelError::Missing(label))?;
+            parse(value).ok_or_else(|| LabelError::Invalid { label, value: value.clone() })
+        }
+        let text = |label| read(labels, label, |value| Some(value.to_owned()));
+        read(labels, MANAGED_BY, |value| (value == MANAGER).then_some(()))?;
+        read(labels, ROLE, |value| (value == ROLE_ENGINE).then_some(()))?;
+        Ok(Self {
+            name: read(labels, NAME, |value| EngineName::new(value).ok())?,
+            namespace: text(NAMESPACE)?,
+            cluster: text(CLUSTER)?,
+            slot: SlotKey {
+                tenant: read(labels, TENANT, |value| TenantName::new(value).ok())?,
+                pool: read(labels, POOL, |value| PoolName::new(value).ok())?,
+                unit: read(labels, UNIT, |value| UnitName::new(value).ok())?,
+                ordinal: read(labels, SLOT, |value| value.parse().ok())?,
+            },
+            incarnation: read(labels, INCARNATION, |value| value.parse().ok().map(Incarnation))?,
+            sizes: text(UNIT_CONFIGS)?,
+            properties: text(UNIT_PROPERTIES)?,
+            config: text(CONFIG)?,
+        })
+    }
+}
+
+/// The selector of every engine of one installation: labels that must have these values.
+pub fn selector(cluster: &str) -> LabelMap {
+    [(MANAGED_BY, MANAGER), (CLUSTER, cluster), (ROLE, ROLE_ENGINE)]
+        .into_iter()
+        .map(|(label, value)| (label.to_owned(), value.to_owned()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::catalog::PoolSpec;
+    use crate::change::UnitPatch;
+    use crate::configuration::Defaults;
+
+    fn labels() -> EngineLabels {
+        let slot = SlotKey {
+            tenant: TenantName::new("t_1").unwrap(),
+            pool: PoolName::new("rp_1").unwrap(),
+            unit: UnitName::new("uc_1").unwrap(),
+            ordinal: 3,
+        };
+        let unit = UnitPatch::default().create(&Defaults::default()).unwrap();
+        let configuration =
+            Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default());
+        EngineLabels::new("eh", &slot, Incarnation(12), &configuration)
+    }
+
+    #[test]
+    fn labels_survive_the_way_there_and_back() {
+        let labels = labels();
+        assert_eq!(EngineLabels::decode(&labels.encode()).unwrap(), labels);
+        assert!(selector("eh").iter().all(|(label, value)| labels.encode().get(label) == Some(value)));
+    }
+
+    #[test]
+    fn a_missing_or_broken_label_is_named() {
+        for label in [NAME, TENANT, SLOT, INCARNATION, ROLE, MANAGED_BY] {
+            let mut map = labels().encode();
+            map.insert(label.to_owned(), "-?".to_owned());
+            assert!(matches!(EngineLabels::decode(&map), Err(LabelError::Invalid { label: it, .. }) if it == label));
+            map.remove(label);
+            assert_eq!(EngineLabels::decode(&map), Err(LabelError::Missing(label)));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Validated names of tenants, resource pools and resource units.
+//!
+//! A name matches `[a-z]([a-z0-9_.-]{0,61}[a-z0-9])?`: it is a valid Kubernetes label value and needs no quoting in
+//! the control language. Three types, so that a pool's name can't be passed where a tenant's is meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::alteration::ObjectKind;
+use crate::error::{ErrorKind, UserError};
+
+/// The longest name, in bytes: what a Kubernetes label value may have.
+pub const MAX_NAME_BYTES: usize = 63;
+
+/// Whether the text is a valid name.
+pub fn is_valid(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let inner = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-');
+    match bytes {
+        [first] => first.is_ascii_lowercase(),
+        [first, middle @ .., last] => {
+            bytes.len() <= MAX_NAME_BYTES
+                && first.is_ascii_lowercase()
+                && middle.iter().all(inner)
+                && (last.is_ascii_lowercase() || last.is_ascii_digit())
+        }
+        [] => false,
+    }
+}
+
+fn check(kind: ObjectKind, text: &str) -> Result<(), UserError> {
+    if is_valid(text) {
+        return Ok(());
+    }
+    let shown: String = text.chars().take(MAX_NAME_BYTES + 1).collect();
+    Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of a {kind}"))
+        .detail("a name begins with a letter, ends with a letter or digit, and has at most 63 of a-z, 0-9, _, . and -")
+        .hint("unquoted upper case is folded to lower case; quoted upper case is refused"))
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $kind:expr) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(String);
+
+        impl $name {
+            /// Checks the text and makes it a name; refuses with SQLSTATE 42602.
+            pub fn new(text: impl Into<String>) -> Result<Self, UserError> {
+                let text = text.into();
+                check($kind, &text)?;
+                Ok(Self(text))
+            }
+
+            /// The name's text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UserError;
+            fn from_str(text: &str) -> Result<Self, UserError> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = UserError;
+            fn try_from(text: String) -> Result<Self, UserError> {
+                Self::new(text)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(name: $name) -> String {
+                name.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+name! {
+    /// The name of a tenant, such as `t_1`.
+    TenantName, ObjectKind::Tenant
+}
+name! {
+    /// The name of a resource pool, such as `rp_1`.
+    PoolName, ObjectKind::ResourcePool
+}
+name! {
+    /// The name of a resource unit, such as `uc_1`.
+    UnitName, ObjectKind::ResourceUnit
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn names_follow_the_documented_pattern() {
+        for good in ["a", "t_1", "a.b-c_d9", &"a".repeat(63)] {
+            assert!(is_valid(good), "{good}");
+        }
+        for bad in ["", "1a", "_a", "a_", "a-", "A", "aB", "a b", "ä", &"a".repeat(64)] {
+            assert!(!is_valid(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_says_which_kind_of_object_it_was_for() {
+        let error = PoolName::new("Rp").unwrap_err();
+        assert_eq!(error.sqlstate(), "42602");
+        assert!(error.message.contains("resource pool"), "{}", error.message);
+    }
+
+    #[test]
+    fn json_refuses_what_the_constructor_refuses() {
+        assert!(serde_json::from_str::<TenantName>("\"T\"").is_err());
+        assert_eq!(serde_json::from_str::<TenantName>("\"t\"").unwrap().as_str(), "t");
+    }
+}

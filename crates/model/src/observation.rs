@@ -1,0 +1,66 @@
+//! What a master reports about the engines that it sees, and what SHOW reads: rows of table `observed_engine`.
+//!
+//! Written only under the master's epoch. A reader compares [`MasterRecord::last_tick_ms`](crate::snapshot::MasterRecord)
+//! with its clock and says that it is stale when the master is late.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine_name::EngineName;
+use crate::engine_state::Phase;
+
+/// The longest reason that is kept, in bytes; longer ones are cut.
+pub const MAX_REASON_BYTES: usize = 2_048;
+/// The longest tail of an engine's log that is kept, in bytes.
+pub const MAX_LOG_TAIL_BYTES: usize = 8_192;
+
+/// One engine as the master saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObservedEngine {
+    /// Its name.
+    pub name: EngineName,
+    /// The orchestrator's id of this very pod or process.
+    pub uid: Option<String>,
+    /// What the orchestrator sees.
+    pub phase: Phase,
+    /// Why it is not ready, or why it ended.
+    pub reason: Option<String>,
+    /// The machine that it runs on.
+    pub node: Option<String>,
+    /// Where it is registered: `host:port`.
+    pub address: Option<String>,
+    /// Whether it is registered.
+    pub registered: bool,
+    /// Whether it has been told to drain.
+    pub draining: bool,
+    /// Open sessions; `None` when its agent did not answer.
+    pub sessions: Option<u32>,
+    /// Running statements; `None` when its agent did not answer.
+    pub running: Option<u32>,
+    /// When it was started, in milliseconds since 1970.
+    pub started_at_ms: Option<i64>,
+    /// The last lines of its log, when it failed.
+    pub log_tail: Option<String>,
+    /// Its labels as the orchestrator keeps them.
+    pub labels: crate::labels::LabelMap,
+}
+
+/// Cuts a text to at most `max` bytes at a character's border, from the front.
+pub fn cut(text: &str, max: usize) -> &str {
+    if text.len() <= max {
+        return text;
+    }
+    let mut end = max;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Keeps the last `max` bytes of a text, from a character's border on.
+pub fn tail(text: &str, max: usize) -> &str {
+    let mut start = text.len().saturating_sub(max);
+    while !text.is_char_boundary(start) {
+        start += 1;
+    }
+    &text[start..]
+}

@@ -1,0 +1,63 @@
+//! Values that must not be shown: passwords and keys among the properties of a unit.
+//!
+//! A value is secret if its key contains one of the configured words. Letters are compared without regard to case,
+//! and `.`, `_` and `-` are ignored, so `access.key` also finds `aws_access_key_id`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What stands in place of a secret value. ALTER with this text keeps the stored value; CREATE with it is refused.
+pub const MASK: &str = "******";
+
+/// The words that make a key secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretKeys(Vec<String>);
+
+impl Default for SecretKeys {
+    fn default() -> Self {
+        Self(["password", "secret", "token", "credential", "access.key"].map(str::to_owned).to_vec())
+    }
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| !matches!(c, '.' | '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+impl SecretKeys {
+    /// From the configured words.
+    pub fn new(words: Vec<String>) -> Self {
+        Self(words)
+    }
+
+    /// Whether the value of this key must not be shown.
+    pub fn is_secret(&self, key: &str) -> bool {
+        let key = letters(key);
+        self.0.iter().map(|word| letters(word)).any(|word| !word.is_empty() && key.contains(&word))
+    }
+
+    /// The properties with their secret values masked.
+    pub fn mask(&self, properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        properties
+            .iter()
+            .map(|(key, value)| (key.clone(), if self.is_secret(key) { MASK.to_owned() } else { value.clone() }))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_compared_without_case_and_separators() {
+        let keys = SecretKeys::default();
+        for secret in ["db.password", "AWS_ACCESS_KEY_ID", "fs.s3a.access.key", "myToken", "x.client-secret.y"] {
+            assert!(keys.is_secret(secret), "{secret}");
+        }
+        for open in ["spark.sql.shuffle.partitions", "key", "access"] {
+            assert!(!keys.is_secret(open), "{open}");
+        }
+    }
+}
