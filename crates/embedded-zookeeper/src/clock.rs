@@ -1,0 +1,31 @@
+//! Time, as the state machine is given it: one reading of both clocks per call.
+//!
+//! The state never asks for the time itself, so a test can make a session expire without waiting.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// One reading of the clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    /// Milliseconds since 1970, for `ctime` and `mtime`. May go back.
+    pub(crate) wall_ms: i64,
+    /// Milliseconds since some moment before the server started, for deadlines. Never goes back.
+    pub(crate) mono_ms: u64,
+}
+
+/// The machine's clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    pub(crate) fn new() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    pub(crate) fn now(self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        Now { wall_ms: wall.as_millis() as i64, mono_ms: self.origin.elapsed().as_millis() as u64 }
+    }
+}

@@ -1,0 +1,94 @@
+//! The first frame of a connection and its answer.
+//!
+//! Old clients leave out the last byte (`read only`), and the answer to them leaves it out too.
+
+use bytes::Bytes;
+
+use super::jute::{DecodeError, Reader, Writer};
+
+/// Bytes of a session's password.
+pub(crate) const PASSWORD_LEN: usize = 16;
+/// A session's password: who knows it may take the session over.
+pub(crate) type Password = [u8; PASSWORD_LEN];
+
+/// A client's wish for a session.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ConnectRequest {
+    /// The highest transaction id that the client has seen; a server behind it must not serve the client.
+    pub(crate) last_zxid_seen: i64,
+    /// Wished session timeout in milliseconds.
+    pub(crate) timeout_ms: i32,
+    /// The session to go on with; 0 for a new one.
+    pub(crate) session: i64,
+    pub(crate) password: Bytes,
+    /// Whether the client sent the read-only flag, and so expects one.
+    pub(crate) knows_read_only: bool,
+}
+
+impl ConnectRequest {
+    pub(crate) fn decode(frame: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(frame);
+        reader.int("protocol version")?;
+        let last_zxid_seen = reader.long("last zxid seen")?;
+        let timeout_ms = reader.int("session timeout")?;
+        let session = reader.long("session id")?;
+        let password = reader.buffer("session password")?.unwrap_or_default();
+        let knows_read_only = !reader.is_empty();
+        Ok(Self { last_zxid_seen, timeout_ms, session, password, knows_read_only })
+    }
+}
+
+/// The server's answer: a session, or that there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Granted {
+    pub(crate) session: i64,
+    pub(crate) timeout_ms: i32,
+    pub(crate) password: Password,
+}
+
+/// Encodes the answer; `None` tells the client that its session has expired.
+pub(crate) fn encode_answer(granted: Option<Granted>, knows_read_only: bool) -> Bytes {
+    let granted = granted.unwrap_or(Granted { session: 0, timeout_ms: 0, password: [0; PASSWORD_LEN] });
+    let mut writer = Writer::new();
+    writer.int(0);
+    writer.int(granted.timeout_ms);
+    writer.long(granted.session);
+    writer.buffer(Some(&granted.password));
+    if knows_read_only {
+        writer.boolean(false);
+    }
+    writer.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    fn request(read_only: Option<bool>) -> Bytes {
+        let mut writer = Writer::new();
+        writer.int(0);
+        writer.long(9);
+        writer.int(6_000);
+        writer.long(0x1234);
+        writer.buffer(Some(&[7; PASSWORD_LEN]));
+        if let Some(flag) = read_only {
+            writer.boolean(flag);
+        }
+        writer.finish().slice(4..)
+    }
+
+    #[test]
+    fn an_old_client_is_told_apart_by_the_missing_flag() {
+        let old = ConnectRequest::decode(request(None)).unwrap();
+        let new = ConnectRequest::decode(request(Some(true))).unwrap();
+        assert!(!old.knows_read_only);
+        assert!(new.knows_read_only);
+        assert_eq!((old.session, old.timeout_ms, old.last_zxid_seen), (0x1234, 6_000, 9));
+        assert_eq!(old.password, new.password);
+        let long = encode_answer(None, true);
+        let short = encode_answer(None, false);
+        assert_eq!((long.len(), short.len()), (41, 40));
+    }
+}

@@ -1,0 +1,238 @@
+//! What is behind the one lock: the state machine, every connection's queue, and the faults asked for.
+//!
+//! Outputs of the state machine go into the queues under the lock, in their order. A queue that is full means a
+//! client that doesn't read: its connection is cut, and it finds out by itself what it missed.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+use tokio::time::Instant;
+use tracing::{debug, warn};
+
+use super::faults::EventFilter;
+use crate::clock::Clock;
+use crate::state::{ConnectionId, Output, State};
+
+/// The most connections at a time, those without a session included; more are closed at once.
+pub(crate) const CONNECTIONS_MAX: usize = 4_096;
+/// The most frames that wait for one connection; with one more it is cut.
+pub(crate) const QUEUE_MAX: usize = 10_000;
+/// The most events that are held back at a time; with one more the oldest goes out early.
+const DELAYED_MAX: usize = 100_000;
+
+/// A frame on its way out. The permit is the requester's, so that a client with many replies waiting is not read
+/// from; events have none.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) frame: Bytes,
+    pub(crate) _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// The server's end of one connection.
+#[derive(Debug)]
+struct Link {
+    /// Dropping it lets the connection end after what is queued.
+    queue: mpsc::Sender<Outgoing>,
+    /// Ends the connection at once.
+    cut: Arc<Notify>,
+    peer: SocketAddr,
+    received: u64,
+    sent: u64,
+}
+
+/// Requests and replies since the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+    pub(crate) latency_min: Duration,
+    pub(crate) latency_max: Duration,
+    pub(crate) latency_sum: Duration,
+}
+
+/// An event that a test asked to hold back.
+#[derive(Debug)]
+struct Delayed {
+    due: Instant,
+    connection: ConnectionId,
+    frame: Bytes,
+}
+
+/// Everything behind the lock.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) state: State,
+    pub(crate) clock: Clock,
+    pub(crate) traffic: Traffic,
+    pub(crate) filter: EventFilter,
+    pub(crate) outage: bool,
+    links: HashMap<ConnectionId, Link>,
+    delay: Duration,
+    delayed: VecDeque<Delayed>,
+}
+
+impl Core {
+    pub(crate) fn new(state: State, clock: Clock) -> Self {
+        Self {
+            state,
+            clock,
+            traffic: Traffic::default(),
+            filter: EventFilter::None,
+            outage: false,
+            links: HashMap::new(),
+            delay: Duration::ZERO,
+            delayed: VecDeque::new(),
+        }
+    }
+
+    /// A new connection's first frame.
+    pub(crate) fn connect(
+        &mut self,
+        connection: ConnectionId,
+        peer: SocketAddr,
+        frame: Bytes,
+        queue: mpsc::Sender<Outgoing>,
+        cut: Arc<Notify>,
+    ) {
+        self.links.insert(connection, Link { queue, cut, peer, received: 1, sent: 0 });
+        self.traffic.received += 1;
+        let outputs = self.state.connect(self.clock.now(), connection, peer.ip(), frame);
+        self.dispatch(outputs, None);
+    }
+
+    /// A later frame. `arrived` is when it had been read, for the latency.
+    pub(crate) fn handle(
+        &mut self,
+        connection: ConnectionId,
+        frame: Bytes,
+        arrived: Instant,
+        permit: OwnedSemaphorePermit,
+    ) {
+        if let Some(link) = self.links.get_mut(&connection) {
+            link.received += 1;
+        }
+        let outputs = self.state.handle(self.clock.now(), connection, frame);
+        self.dispatch(outputs, Some((connection, permit)));
+        self.traffic.note_latency(arrived.elapsed());
+    }
+
+    /// A connection is gone.
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
+        self.links.remove(&connection);
+        self.state.disconnect(connection);
+    }
+
+    /// What is due: expired sessions, idle containers, events held back.
+    pub(crate) fn tick(&mut self) {
+        let outputs = self.state.tick(self.clock.now());
+        self.dispatch(outputs, None);
+        let now = Instant::now();
+        while let Some(event) = self.delayed.pop_front_if(|event| event.due <= now) {
+            self.send(event.connection, event.frame, None);
+        }
+    }
+
+    /// Ends a session as its timeout would; `false` if there is none of this id.
+    pub(crate) fn expire(&mut self, session: i64) -> bool {
+        let Some(outputs) = self.state.expire(self.clock.now(), session) else { return false };
+        self.dispatch(outputs, None);
+        true
+    }
+
+    /// Cuts a session's connection; `false` if it has none.
+    pub(crate) fn cut(&mut self, session: i64) -> bool {
+        let link = self.state.connection_of(session).and_then(|connection| self.links.get(&connection));
+        link.inspect(|link| link.cut.notify_one()).is_some()
+    }
+
+    /// Cuts every connection.
+    pub(crate) fn cut_all(&mut self) {
+        for link in self.links.values() {
+            link.cut.notify_one();
+        }
+    }
+
+    /// Holds events back from now on. Zero sends what is held and ends it.
+    pub(crate) fn delay_events(&mut self, delay: Duration) {
+        self.delay = delay;
+        if delay.is_zero() {
+            for event in std::mem::take(&mut self.delayed) {
+                self.send(event.connection, event.frame, None);
+            }
+        }
+    }
+
+    /// Peer, frames waiting, frames received and sent, of each connection with a handshake.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (SocketAddr, usize, u64, u64)> {
+        self.links.values().map(|link| {
+            let queued = link.queue.max_capacity() - link.queue.capacity();
+            (link.peer, queued, link.received, link.sent)
+        })
+    }
+
+    fn dispatch(&mut self, outputs: Vec<Output>, mut permit: Option<(ConnectionId, OwnedSemaphorePermit)>) {
+        for output in outputs {
+            match output {
+                Output::Frame { connection, frame } => {
+                    let own = permit.take_if(|(requester, _)| *requester == connection).map(|(_, permit)| permit);
+                    self.send(connection, frame, own);
+                }
+                Output::Event { connection, path, frame } => self.send_event(connection, &path, frame),
+                Output::Close { connection } => {
+                    self.links.remove(&connection);
+                }
+            }
+        }
+    }
+
+    fn send_event(&mut self, connection: ConnectionId, path: &str, frame: Bytes) {
+        if self.filter.drops(path) {
+            debug!(connection, path, "event dropped as asked");
+            return;
+        }
+        if self.delay.is_zero() {
+            self.send(connection, frame, None);
+            return;
+        }
+        if self.delayed.len() >= DELAYED_MAX
+            && let Some(event) = self.delayed.pop_front()
+        {
+            self.send(event.connection, event.frame, None);
+        }
+        // Never before an event that is held already: a shorter delay than before must not turn the order around.
+        let due = Instant::now() + self.delay;
+        let due = self.delayed.back().map_or(due, |last| last.due.max(due));
+        self.delayed.push_back(Delayed { due, connection, frame });
+    }
+
+    fn send(&mut self, connection: ConnectionId, frame: Bytes, permit: Option<OwnedSemaphorePermit>) {
+        let Some(link) = self.links.get_mut(&connection) else { return };
+        match link.queue.try_send(Outgoing { frame, _permit: permit }) {
+            Ok(()) => {
+                link.sent += 1;
+                self.traffic.sent += 1;
+            }
+            Err(TrySendError::Full(_)) => {
+                warn!(connection, peer = %link.peer, limit = QUEUE_MAX, "client does not read, connection cut");
+                link.cut.notify_one();
+                self.links.remove(&connection);
+            }
+            Err(TrySendError::Closed(_)) => {}
+        }
+    }
+}
+
+impl Traffic {
+    fn note_latency(&mut self, latency: Duration) {
+        let first = self.latency_sum.is_zero();
+        self.latency_min = if first { latency } else { self.latency_min.min(latency) };
+        self.latency_max = self.latency_max.max(latency);
+        self.latency_sum += latency;
+        self.received += 1;
+    }
+}

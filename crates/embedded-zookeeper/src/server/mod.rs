@@ -1,0 +1,162 @@
+//! Sockets and timers around the state machine.
+//!
+//! One task accepts, one per connection reads and writes, one looks after time. They meet at one lock, which is
+//! never held across a wait.
+
+mod admin;
+mod connection;
+mod core;
+pub(crate) mod error;
+pub(crate) mod faults;
+mod port;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
+use tracing::{info, warn};
+
+use self::core::{CONNECTIONS_MAX, Core};
+use self::error::StartError;
+use self::faults::Faults;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::state::{ConnectionId, State};
+
+/// How long `shutdown` waits for the connections' tasks; then they are aborted.
+const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
+/// How long accepting rests after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// A tick that comes this much too late means that this process stood still, and its clients are forgiven as long.
+const STANDSTILL: Duration = Duration::from_millis(500);
+
+/// What all tasks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+}
+
+impl Shared {
+    /// The lock. A panic while it was held would have been a bug in one request; the others are still served.
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A running server. Dropping it stops it, without waiting for its tasks.
+#[derive(Debug)]
+pub struct Server {
+    addr: SocketAddr,
+    shared: Arc<Shared>,
+    closing: watch::Sender<bool>,
+    tasks: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Starts a server; when this returns, it listens.
+    ///
+    /// With a data folder and port 0 it takes the port that is kept there; if that stays taken for 5 s, the start
+    /// fails.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let timeouts = (config.min_session_timeout, config.max_session_timeout);
+        if timeouts.0.is_zero() || timeouts.0 > timeouts.1 || config.tick.is_zero() {
+            return Err(StartError::Timeouts);
+        }
+        let listener = port::listen(&config).await?;
+        let addr = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
+        let clock = Clock::new();
+        let timeouts_ms = timeouts.0.as_millis() as u64..=timeouts.1.as_millis() as u64;
+        let state = State::new(clock.now(), rand::random(), timeouts_ms);
+        let shared = Arc::new(Shared { core: Mutex::new(Core::new(state, clock)) });
+        let (closing, closed) = watch::channel(false);
+        let tasks = tokio::spawn(run(shared.clone(), listener, config.tick, closed));
+        info!(%addr, "embedded zookeeper listens");
+        Ok(Self { addr, shared, closing, tasks: Some(tasks) })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The handle to make it misbehave.
+    pub fn faults(&self) -> Faults {
+        Faults::new(self.shared.clone())
+    }
+
+    /// Stops it: closes the listener and every connection. Sessions and nodes are gone with it.
+    pub async fn shutdown(mut self) {
+        self.closing.send_replace(true);
+        if let Some(tasks) = self.tasks.take()
+            && let Err(error) = tasks.await
+        {
+            warn!(%error, "server ended badly");
+        }
+    }
+}
+
+/// Accepts and looks after time until `closed` says so, then ends every connection.
+async fn run(shared: Arc<Shared>, listener: TcpListener, tick: Duration, mut closed: watch::Receiver<bool>) {
+    let mut connections = JoinSet::new();
+    tokio::select! {
+        () = accept(&shared, &listener, &mut connections, closed.clone()) => {}
+        () = keep_time(&shared, tick) => {}
+        _ = closed.changed() => {}
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    if timeout(SHUTDOWN_WAIT, all).await.is_err() {
+        warn!("connections did not end in time, aborted");
+        connections.shutdown().await;
+    }
+}
+
+async fn accept(
+    shared: &Arc<Shared>,
+    listener: &TcpListener,
+    connections: &mut JoinSet<()>,
+    closed: watch::Receiver<bool>,
+) {
+    let mut last: ConnectionId = 0;
+    loop {
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "can't accept a connection");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        if shared.core().outage {
+            continue;
+        }
+        if connections.len() >= CONNECTIONS_MAX {
+            warn!(%peer, limit = CONNECTIONS_MAX, "too many connections");
+            continue;
+        }
+        last += 1;
+        connections.spawn(connection::serve(shared.clone(), stream, peer, last, closed.clone()));
+    }
+}
+
+async fn keep_time(shared: &Shared, tick: Duration) {
+    let mut ticks = interval(tick);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut last = Instant::now();
+    loop {
+        ticks.tick().await;
+        let late = last.elapsed().saturating_sub(tick);
+        last = Instant::now();
+        let mut core = shared.core();
+        if late >= STANDSTILL {
+            warn!(late_ms = late.as_millis() as u64, "this process stood still, sessions are forgiven as long");
+            core.state.forgive(late.as_millis() as u64);
+        }
+        core.tick();
+    }
+}

@@ -1,0 +1,75 @@
+//! The port, kept across restarts in the data folder, so that clients which lived on find the new server.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep};
+
+use super::error::StartError;
+use crate::config::Config;
+
+/// Name of the file in the data folder: the port in decimal, and a line end.
+pub(crate) const PORT_FILE: &str = "zookeeper-port";
+/// How long a kept port may be taken, by a server on its way out, before the start fails.
+const KEPT_PORT_WAIT: Duration = Duration::from_secs(5);
+/// How often a kept port is tried within that time.
+const KEPT_PORT_RETRY: Duration = Duration::from_millis(50);
+
+/// Listens where the configuration or the data folder says, and keeps the port in the data folder.
+pub(crate) async fn listen(config: &Config) -> Result<TcpListener, StartError> {
+    let Some(folder) = &config.data_dir else {
+        return bind(config.listen).await;
+    };
+    let failed = |source| StartError::DataDir { folder: folder.clone(), source };
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    let file = folder.join(PORT_FILE);
+    let listener = match read(&file).map_err(failed)? {
+        Some(port) if config.listen.port() == 0 => {
+            let port = port.parse().ok().filter(|port| *port != 0);
+            let port = port.ok_or_else(|| StartError::PortFile { file: file.clone() })?;
+            bind_kept(SocketAddr::new(config.listen.ip(), port), file.clone()).await?
+        }
+        _ => bind(config.listen).await?,
+    };
+    let port = listener.local_addr().map_err(failed)?.port();
+    write(folder, &file, port).map_err(failed)?;
+    Ok(listener)
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+async fn bind_kept(address: SocketAddr, file: PathBuf) -> Result<TcpListener, StartError> {
+    let deadline = Instant::now() + KEPT_PORT_WAIT;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                sleep(KEPT_PORT_RETRY).await;
+            }
+            Err(source) if source.kind() == ErrorKind::AddrInUse => {
+                return Err(StartError::KeptPortTaken { port: address.port(), file, source });
+            }
+            Err(source) => return Err(StartError::Listen { address, source }),
+        }
+    }
+}
+
+fn read(file: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes aside and renames, so that a crash leaves the old port or the new one, never half of one.
+fn write(folder: &Path, file: &Path, port: u16) -> io::Result<()> {
+    let aside = folder.join(format!("{PORT_FILE}.new"));
+    std::fs::write(&aside, format!("{port}\n"))?;
+    std::fs::rename(aside, file)
+}

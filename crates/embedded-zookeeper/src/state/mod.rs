@@ -1,0 +1,432 @@
+//! The server's state as one pure machine: tree, sessions, watches and connections.
+//!
+//! Every call takes the time and gives back what is to be sent, in order. The caller sends it in that order, per
+//! connection; then an event reaches a connection before any reply that shows the change.
+
+pub(crate) mod acl;
+mod path;
+mod reads;
+mod sessions;
+mod tree;
+mod watches;
+mod writes;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use bytes::Bytes;
+use tracing::{debug, info};
+
+use self::sessions::{ID_BITS, Sessions};
+use self::tree::{Tree, Txn};
+pub(crate) use self::watches::ConnectionId;
+use self::watches::{Kind, Watches};
+use self::writes::{Caller, Fired};
+use crate::clock::Now;
+use crate::proto::codes::{ErrorCode, EventKind, XID_PING, op};
+use crate::proto::connect::{ConnectRequest, Password, encode_answer};
+use crate::proto::jute::Reader;
+use crate::proto::records::Identity;
+use crate::proto::reply::{Reply, encode_event, encode_reply};
+use crate::proto::request::{Header, Request, Rewatch, Write, decode_body, decode_header};
+
+/// How long a container may stand empty before it is deleted, at most; ZooKeeper's default.
+const CONTAINER_CHECK_MS: u64 = 60_000;
+
+/// Something to do for a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Output {
+    /// Send a reply.
+    Frame { connection: ConnectionId, frame: Bytes },
+    /// Send an event about `path`.
+    Event { connection: ConnectionId, path: String, frame: Bytes },
+    /// Close the connection after what was sent before.
+    Close { connection: ConnectionId },
+}
+
+/// A connection that has a session.
+#[derive(Debug)]
+struct Connection {
+    session: i64,
+    /// Its address first, then what it has authenticated as.
+    identities: Vec<Identity>,
+}
+
+/// What monitoring wants to know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Counts {
+    pub(crate) zxid: i64,
+    pub(crate) nodes: usize,
+    pub(crate) ephemerals: usize,
+    pub(crate) watches: usize,
+    pub(crate) sessions: usize,
+    /// Bytes of paths and data.
+    pub(crate) size: usize,
+}
+
+/// A session as it is told to tests.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionState {
+    pub(crate) id: i64,
+    pub(crate) timeout_ms: u64,
+    pub(crate) connection: Option<ConnectionId>,
+    pub(crate) ephemerals: Vec<String>,
+}
+
+/// The whole state.
+#[derive(Debug)]
+pub(crate) struct State {
+    tree: Tree,
+    watches: Watches,
+    sessions: Sessions,
+    connections: HashMap<ConnectionId, Connection>,
+    /// The last transaction id; raised by every write, failed ones included, and by sessions that come and go.
+    zxid: i64,
+    containers_due_ms: u64,
+}
+
+impl State {
+    /// A fresh state. `secret` is what session passwords are derived from; `timeouts_ms` the timeouts granted.
+    pub(crate) fn new(now: Now, secret: Password, timeouts_ms: RangeInclusive<u64>) -> Self {
+        Self {
+            tree: Tree::new(),
+            watches: Watches::default(),
+            sessions: Sessions::new(now, secret, timeouts_ms),
+            connections: HashMap::new(),
+            zxid: now.wall_ms << ID_BITS,
+            containers_due_ms: now.mono_ms + CONTAINER_CHECK_MS,
+        }
+    }
+
+    /// The first frame of a connection: opens a session, goes on with one, or tells that it has expired.
+    pub(crate) fn connect(&mut self, now: Now, connection: ConnectionId, peer: IpAddr, frame: Bytes) -> Vec<Output> {
+        let close = Output::Close { connection };
+        let request = match ConnectRequest::decode(frame) {
+            Ok(request) => request,
+            Err(error) => {
+                debug!(connection, %error, "handshake can't be read");
+                return vec![close];
+            }
+        };
+        let mut outputs = Vec::new();
+        let granted = if request.session == 0 {
+            if request.last_zxid_seen > self.zxid {
+                debug!(connection, "client has seen a later transaction than this server");
+                return vec![close];
+            }
+            let Some(granted) = self.sessions.open(now, connection, request.timeout_ms) else {
+                info!(connection, "too many sessions");
+                return vec![close];
+            };
+            self.zxid += 1;
+            granted
+        } else {
+            let password = &request.password;
+            let resumed = self.sessions.resume(now, request.session, password, connection, request.timeout_ms);
+            let Some((granted, before)) = resumed else {
+                debug!(connection, session = request.session, "session is unknown or expired");
+                let frame = encode_answer(None, request.knows_read_only);
+                return vec![Output::Frame { connection, frame }, close];
+            };
+            if let Some(before) = before {
+                self.watches.forget(before);
+                self.connections.remove(&before);
+                outputs.push(Output::Close { connection: before });
+            }
+            granted
+        };
+        let identities = vec![acl::from_address(peer)];
+        self.connections.insert(connection, Connection { session: granted.session, identities });
+        outputs.push(Output::Frame { connection, frame: encode_answer(Some(granted), request.knows_read_only) });
+        outputs
+    }
+
+    /// Any later frame. One of a connection without a session changes nothing and gets no answer.
+    pub(crate) fn handle(&mut self, now: Now, connection: ConnectionId, frame: Bytes) -> Vec<Output> {
+        let Some(session) = self.connections.get(&connection).map(|found| found.session) else {
+            return Vec::new();
+        };
+        let mut reader = Reader::new(frame);
+        let Ok(header) = decode_header(&mut reader) else {
+            debug!(connection, "frame without a header");
+            return vec![Output::Close { connection }];
+        };
+        if !self.sessions.touch(now, session) {
+            return vec![Output::Close { connection }];
+        }
+        match decode_body(header.op, &mut reader) {
+            Ok(request) => self.execute(now, connection, session, header, request),
+            Err(error) => {
+                debug!(connection, op = header.op, %error, "request can't be read");
+                vec![self.reply(connection, header, &Err(ErrorCode::Marshalling))]
+            }
+        }
+    }
+
+    /// The connection is gone. Its session lives on until its deadline.
+    pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
+        self.watches.forget(connection);
+        if let Some(gone) = self.connections.remove(&connection) {
+            self.sessions.detach(gone.session, connection);
+        }
+    }
+
+    /// Ends the sessions that are overdue and deletes containers that are not used any more.
+    pub(crate) fn tick(&mut self, now: Now) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        for session in self.sessions.overdue(now) {
+            info!(session, "session expired");
+            outputs.extend(self.expire(now, session).unwrap_or_default());
+        }
+        if now.mono_ms >= self.containers_due_ms {
+            self.containers_due_ms = now.mono_ms + CONTAINER_CHECK_MS;
+            for container in self.tree.idle_containers() {
+                let txn = self.next_txn(now);
+                let fired = writes::remove_unasked(&mut self.tree, txn, vec![container]);
+                self.notify(&fired, &mut outputs);
+            }
+        }
+        outputs
+    }
+
+    /// Ends a session: its nodes go, watches fire, its connection is closed. `None` if there is no such session.
+    pub(crate) fn expire(&mut self, now: Now, session: i64) -> Option<Vec<Output>> {
+        let ended = self.sessions.close(session)?;
+        let txn = self.next_txn(now);
+        let fired = writes::remove_ephemerals(&mut self.tree, txn, session);
+        let mut outputs = Vec::new();
+        self.notify(&fired, &mut outputs);
+        outputs.extend(ended.connection.map(|connection| Output::Close { connection }));
+        Some(outputs)
+    }
+
+    /// Moves every session's deadline, after this server itself stood still for `by_ms`.
+    pub(crate) fn forgive(&mut self, by_ms: u64) {
+        self.sessions.forgive(by_ms);
+    }
+
+    /// The connection that a session has now.
+    pub(crate) fn connection_of(&self, session: i64) -> Option<ConnectionId> {
+        self.sessions.get(session)?.connection
+    }
+
+    /// All sessions, by id.
+    pub(crate) fn sessions(&self) -> Vec<SessionState> {
+        let view = |(id, session): (i64, &sessions::Session)| SessionState {
+            id,
+            timeout_ms: session.timeout_ms,
+            connection: session.connection,
+            ephemerals: self.tree.ephemerals(id).cloned().collect(),
+        };
+        self.sessions.iter().map(view).collect()
+    }
+
+    /// What monitoring wants to know.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            zxid: self.zxid,
+            nodes: self.tree.len(),
+            ephemerals: self.tree.ephemeral_count(),
+            watches: self.watches.len(),
+            sessions: self.sessions.iter().count(),
+            size: self.tree.size(),
+        }
+    }
+
+    fn execute(
+        &mut self,
+        now: Now,
+        connection: ConnectionId,
+        session: i64,
+        header: Header,
+        request: Request,
+    ) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        let mut close = false;
+        let outcome = match request {
+            Request::Write(write) => self.write(now, connection, session, write, &mut outputs),
+            Request::Multi(writes) => Ok(self.multi(now, connection, session, writes, &mut outputs)),
+            Request::Exists { path, watch } => {
+                let found = self.tree.get(&path).map(|node| Reply::Stat(node.stat()));
+                self.watch(connection, watch, &path, Kind::Data).and(found)
+            }
+            Request::GetData { path, watch } => {
+                let read = reads::data(&self.tree, self.identities(connection), &path);
+                read.and_then(|reply| self.watch(connection, watch, &path, Kind::Data).map(|()| reply))
+            }
+            Request::GetChildren { path, watch, with_stat } => {
+                let read = reads::children(&self.tree, self.identities(connection), &path, with_stat);
+                read.and_then(|reply| self.watch(connection, watch, &path, Kind::Children).map(|()| reply))
+            }
+            Request::MultiRead(batch) => Ok(reads::batch(&self.tree, self.identities(connection), batch)),
+            Request::GetAcl { path } => reads::acl(&self.tree, self.identities(connection), &path),
+            Request::GetEphemerals { prefix } => Ok(reads::ephemerals(&self.tree, session, &prefix)),
+            Request::CountDescendants { path } => reads::descendants(&self.tree, self.identities(connection), &path),
+            Request::Sync { path } => Ok(Reply::Path(path)),
+            Request::Ping => Ok(Reply::Empty),
+            Request::WhoAmI => {
+                Ok(Reply::Identities(self.identities(connection).iter().map(acl::display_name).collect()))
+            }
+            Request::Auth { scheme, secret } => {
+                let outcome = self.authenticate(connection, &scheme, &secret);
+                close = outcome.is_err();
+                outcome
+            }
+            Request::Rewatch(rewatch) => self.rewatch(connection, &rewatch, &mut outputs),
+            Request::AddWatch { path, mode } => self.add_watch(connection, &path, mode),
+            Request::CheckWatches { path, kind } => watch_found(self.watches.has(connection, &path, kind)),
+            Request::RemoveWatches { path, kind } => watch_found(self.watches.remove(connection, &path, kind)),
+            Request::Reconfig => Err(ErrorCode::ReconfigDisabled),
+            Request::Close => {
+                outputs.extend(self.expire(now, session).unwrap_or_default());
+                outputs.retain(|output| *output != Output::Close { connection });
+                close = true;
+                Ok(Reply::Empty)
+            }
+            Request::Unknown => {
+                debug!(connection, op = header.op, "unknown operation");
+                close = true;
+                Err(ErrorCode::Unimplemented)
+            }
+        };
+        outputs.push(self.reply(connection, header, &outcome));
+        if close {
+            outputs.push(Output::Close { connection });
+        }
+        outputs
+    }
+
+    fn reply(&self, connection: ConnectionId, header: Header, outcome: &Result<Reply, ErrorCode>) -> Output {
+        let xid = if header.op == op::PING { XID_PING } else { header.xid };
+        Output::Frame { connection, frame: encode_reply(xid, self.zxid, outcome) }
+    }
+
+    fn identities(&self, connection: ConnectionId) -> &[Identity] {
+        self.connections.get(&connection).map_or(&[], |found| &found.identities)
+    }
+
+    fn next_txn(&mut self, now: Now) -> Txn {
+        self.zxid += 1;
+        Txn { zxid: self.zxid, wall_ms: now.wall_ms }
+    }
+
+    fn write(
+        &mut self,
+        now: Now,
+        connection: ConnectionId,
+        session: i64,
+        write: Write,
+        outputs: &mut Vec<Output>,
+    ) -> Result<Reply, ErrorCode> {
+        let txn = self.next_txn(now);
+        let identities = self.connections.get(&connection).map_or(&[][..], |found| &found.identities);
+        let applied = writes::apply(&mut self.tree, txn, Caller { session, identities }, write)?;
+        self.notify(&applied.fired, outputs);
+        Ok(applied.reply)
+    }
+
+    fn multi(
+        &mut self,
+        now: Now,
+        connection: ConnectionId,
+        session: i64,
+        writes: Vec<Write>,
+        outputs: &mut Vec<Output>,
+    ) -> Reply {
+        let txn = self.next_txn(now);
+        let identities = self.connections.get(&connection).map_or(&[][..], |found| &found.identities);
+        let (reply, fired) = writes::apply_all(&mut self.tree, txn, Caller { session, identities }, writes);
+        self.notify(&fired, outputs);
+        reply
+    }
+
+    /// Tells those who watch, unless they may not read what the event is about.
+    fn notify(&mut self, fired: &[Fired], outputs: &mut Vec<Output>) {
+        for event in fired {
+            for connection in self.watches.trigger(event.kind, &event.path) {
+                if acl::check(&event.acl, acl::READ, self.identities(connection)).is_ok() {
+                    outputs.push(self.event(connection, event.kind, &event.path));
+                }
+            }
+        }
+    }
+
+    fn event(&self, connection: ConnectionId, kind: EventKind, path: &str) -> Output {
+        Output::Event { connection, path: path.to_owned(), frame: encode_event(kind, path, self.zxid) }
+    }
+
+    fn watch(&mut self, connection: ConnectionId, wanted: bool, path: &str, kind: Kind) -> Result<(), ErrorCode> {
+        if wanted { self.watches.add(connection, path, kind) } else { Ok(()) }
+    }
+
+    fn add_watch(&mut self, connection: ConnectionId, path: &str, mode: i32) -> Result<Reply, ErrorCode> {
+        let kind = match mode {
+            0 => Kind::Persistent,
+            1 => Kind::Recursive,
+            _ => return Err(ErrorCode::BadArguments),
+        };
+        path::validate(path)?;
+        self.watches.add(connection, path, kind)?;
+        Ok(Reply::Number(ErrorCode::Ok.number()))
+    }
+
+    fn authenticate(&mut self, connection: ConnectionId, scheme: &str, secret: &[u8]) -> Result<Reply, ErrorCode> {
+        let found = self.connections.get_mut(&connection).ok_or(ErrorCode::AuthFailed)?;
+        let address = found.identities.first().ok_or(ErrorCode::AuthFailed)?;
+        let identity = acl::authenticate(scheme, secret, address).ok_or(ErrorCode::AuthFailed)?;
+        if !found.identities.contains(&identity) {
+            found.identities.push(identity);
+        }
+        Ok(Reply::Empty)
+    }
+
+    /// Sets the watches of the last connection again; what happened in between is told at once instead.
+    fn rewatch(
+        &mut self,
+        connection: ConnectionId,
+        rewatch: &Rewatch,
+        outputs: &mut Vec<Output>,
+    ) -> Result<Reply, ErrorCode> {
+        let since = rewatch.since_zxid;
+        for path in &rewatch.data {
+            match self.tree.get(path).map(|node| node.mzxid) {
+                Err(_) => outputs.push(self.event(connection, EventKind::Deleted, path)),
+                Ok(mzxid) if mzxid > since => {
+                    outputs.push(self.event(connection, EventKind::DataChanged, path));
+                }
+                Ok(_) => self.watches.add(connection, path, Kind::Data)?,
+            }
+        }
+        for path in &rewatch.exists {
+            if self.tree.get(path).is_ok() {
+                outputs.push(self.event(connection, EventKind::Created, path));
+            } else {
+                self.watches.add(connection, path, Kind::Data)?;
+            }
+        }
+        for path in &rewatch.children {
+            match self.tree.get(path).map(|node| node.pzxid) {
+                Err(_) => outputs.push(self.event(connection, EventKind::Deleted, path)),
+                Ok(pzxid) if pzxid > since => {
+                    outputs.push(self.event(connection, EventKind::ChildrenChanged, path));
+                }
+                Ok(_) => self.watches.add(connection, path, Kind::Children)?,
+            }
+        }
+        for path in &rewatch.persistent {
+            self.watches.add(connection, path, Kind::Persistent)?;
+        }
+        for path in &rewatch.recursive {
+            self.watches.add(connection, path, Kind::Recursive)?;
+        }
+        Ok(Reply::Empty)
+    }
+}
+
+fn watch_found(found: Result<bool, ErrorCode>) -> Result<Reply, ErrorCode> {
+    if found? { Ok(Reply::Empty) } else { Err(ErrorCode::NoWatcher) }
+}

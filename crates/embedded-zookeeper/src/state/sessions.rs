@@ -1,0 +1,187 @@
+//! Sessions: who may go on, and until when.
+//!
+//! A session's deadline is its last request plus its timeout, whether it has a connection or not. Ids start from the
+//! wall clock, so none is given out twice, not even by a server that was started again.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use sha1::{Digest, Sha1};
+
+use super::watches::ConnectionId;
+use crate::clock::Now;
+use crate::proto::connect::{Granted, PASSWORD_LEN, Password};
+
+/// The most sessions at a time; a client beyond is turned away without an answer and tries again.
+pub(crate) const SESSIONS_MAX: usize = 10_000;
+/// How far the wall clock's milliseconds are shifted to make ids: as many fit into one millisecond.
+pub(crate) const ID_BITS: u32 = 20;
+
+/// One session.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) timeout_ms: u64,
+    pub(crate) connection: Option<ConnectionId>,
+    deadline_ms: u64,
+}
+
+/// All sessions by id.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    by_id: BTreeMap<i64, Session>,
+    last_id: i64,
+    /// What passwords are derived from.
+    secret: Password,
+    /// The timeouts that are granted, in milliseconds.
+    timeouts_ms: RangeInclusive<u64>,
+}
+
+impl Sessions {
+    pub(crate) fn new(now: Now, secret: Password, timeouts_ms: RangeInclusive<u64>) -> Self {
+        Self { by_id: BTreeMap::new(), last_id: now.wall_ms << ID_BITS, secret, timeouts_ms }
+    }
+
+    /// Opens a session; `None` if there are too many.
+    pub(crate) fn open(&mut self, now: Now, connection: ConnectionId, wished_ms: i32) -> Option<Granted> {
+        if self.by_id.len() >= SESSIONS_MAX {
+            return None;
+        }
+        self.last_id += 1;
+        Some(self.attach(now, self.last_id, connection, wished_ms))
+    }
+
+    /// Goes on with a session; `None` if it is unknown or the password is another's. Also gives back the
+    /// connection that had it until now.
+    pub(crate) fn resume(
+        &mut self,
+        now: Now,
+        id: i64,
+        password: &[u8],
+        connection: ConnectionId,
+        wished_ms: i32,
+    ) -> Option<(Granted, Option<ConnectionId>)> {
+        let before = self.by_id.get(&id).filter(|_| self.password(id) == password)?.connection;
+        Some((self.attach(now, id, connection, wished_ms), before))
+    }
+
+    fn attach(&mut self, now: Now, id: i64, connection: ConnectionId, wished_ms: i32) -> Granted {
+        let wished_ms = u64::try_from(wished_ms).unwrap_or(0);
+        let timeout_ms = wished_ms.clamp(*self.timeouts_ms.start(), *self.timeouts_ms.end());
+        let session = Session { timeout_ms, connection: Some(connection), deadline_ms: now.mono_ms + timeout_ms };
+        self.by_id.insert(id, session);
+        Granted { session: id, timeout_ms: timeout_ms as i32, password: self.password(id) }
+    }
+
+    /// Notes a sign of life; `false` if there is no such session.
+    pub(crate) fn touch(&mut self, now: Now, id: i64) -> bool {
+        let Some(session) = self.by_id.get_mut(&id) else { return false };
+        session.deadline_ms = now.mono_ms + session.timeout_ms;
+        true
+    }
+
+    /// Notes that a connection is gone. Nothing happens if the session has another one by now.
+    pub(crate) fn detach(&mut self, id: i64, connection: ConnectionId) {
+        if let Some(session) = self.by_id.get_mut(&id).filter(|session| session.connection == Some(connection)) {
+            session.connection = None;
+        }
+    }
+
+    /// Ends a session.
+    pub(crate) fn close(&mut self, id: i64) -> Option<Session> {
+        self.by_id.remove(&id)
+    }
+
+    /// Sessions whose deadline has passed.
+    pub(crate) fn overdue(&self, now: Now) -> Vec<i64> {
+        let overdue = self.by_id.iter().filter(|(_, session)| session.deadline_ms <= now.mono_ms);
+        overdue.map(|(id, _)| *id).collect()
+    }
+
+    /// Moves every deadline: this server itself stood still, and can't blame its clients for their silence.
+    pub(crate) fn forgive(&mut self, by_ms: u64) {
+        for session in self.by_id.values_mut() {
+            session.deadline_ms += by_ms;
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (i64, &Session)> {
+        self.by_id.iter().map(|(id, session)| (*id, session))
+    }
+
+    pub(crate) fn get(&self, id: i64) -> Option<&Session> {
+        self.by_id.get(&id)
+    }
+
+    fn password(&self, id: i64) -> Password {
+        let hash = Sha1::new().chain_update(self.secret).chain_update(id.to_be_bytes()).chain_update(self.secret);
+        let hash = hash.finalize();
+        let mut password = [0; PASSWORD_LEN];
+        password.copy_from_slice(&hash[..PASSWORD_LEN]);
+        password
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    fn at(mono_ms: u64) -> Now {
+        Now { wall_ms: 1_000_000, mono_ms }
+    }
+
+    fn sessions() -> Sessions {
+        Sessions::new(at(0), [3; PASSWORD_LEN], 100..=1_000)
+    }
+
+    #[test]
+    fn a_wished_timeout_is_granted_within_the_limits() {
+        for (wished, granted) in [(-1, 100), (0, 100), (500, 500), (i32::MAX, 1_000)] {
+            assert_eq!(sessions().open(at(0), 1, wished).unwrap().timeout_ms, granted);
+        }
+    }
+
+    #[test]
+    fn a_session_ends_one_timeout_after_its_last_sign_of_life() {
+        let mut sessions = sessions();
+        let id = sessions.open(at(0), 1, 200).unwrap().session;
+        assert!(sessions.overdue(at(199)).is_empty());
+        assert!(sessions.touch(at(199), id));
+        assert!(sessions.overdue(at(398)).is_empty());
+        assert_eq!(sessions.overdue(at(399)), [id]);
+        sessions.forgive(50);
+        assert!(sessions.overdue(at(448)).is_empty());
+        sessions.close(id);
+        assert!(!sessions.touch(at(449), id));
+    }
+
+    #[test]
+    fn only_who_knows_the_password_goes_on_with_a_session() {
+        let mut sessions = sessions();
+        let granted = sessions.open(at(0), 1, 200).unwrap();
+        assert!(sessions.resume(at(1), granted.session, &[0; PASSWORD_LEN], 2, 200).is_none());
+        assert!(sessions.resume(at(1), granted.session + 1, &granted.password, 2, 200).is_none());
+        let (again, before) = sessions.resume(at(1), granted.session, &granted.password, 2, 300).unwrap();
+        assert_eq!((again.session, again.timeout_ms, before), (granted.session, 300, Some(1)));
+        sessions.detach(granted.session, 1);
+        assert_eq!(sessions.get(granted.session).unwrap().connection, Some(2));
+    }
+
+    #[test]
+    fn a_server_started_later_gives_out_higher_ids() {
+        let earlier = sessions().open(at(0), 1, 0).unwrap().session;
+        let later = Now { wall_ms: 1_000_001, mono_ms: 0 };
+        let mut restarted = Sessions::new(later, [4; PASSWORD_LEN], 100..=1_000);
+        assert!(restarted.open(later, 1, 0).unwrap().session > earlier);
+    }
+
+    #[test]
+    fn there_are_only_so_many_sessions() {
+        let mut sessions = sessions();
+        for connection in 0..SESSIONS_MAX {
+            sessions.open(at(0), connection as u64, 0).unwrap();
+        }
+        assert!(sessions.open(at(0), 0, 0).is_none());
+    }
+}
