@@ -1,0 +1,325 @@
+//! The client: one connection to a HiveServer2, every call with a deadline.
+//!
+//! A call that was given up, whether its deadline passed or its future was dropped, leaves the connection between two
+//! messages; it is then broken, every later call says so, and whoever owns it connects anew.
+
+use std::time::Duration;
+
+use model::error::{ErrorKind, UserError};
+use thrift::protocol::TSerializable;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::answer::Answer;
+use crate::connection::{Framing, next_frame, next_walked};
+use crate::error::{WireError, WireErrorKind};
+use crate::limits::Limits;
+use crate::message::{Message, decode_reply, encode_call};
+use crate::method::Method;
+use crate::scan::ScanError;
+use crate::wire::{Wire, within};
+use crate::{sasl, status};
+
+/// How a client says who it is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Auth {
+    /// SASL PLAIN.
+    Plain {
+        /// For whom it speaks; empty for itself.
+        authzid: String,
+        /// Who it is.
+        user: String,
+        /// The proof.
+        password: String,
+    },
+    /// Plain Thrift: only what OpenSession says.
+    None,
+}
+
+impl Auth {
+    /// A user who speaks for himself.
+    pub fn user(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self::Plain { authzid: String::new(), user: user.into(), password: password.into() }
+    }
+
+    /// A role of ours that speaks for a user.
+    pub fn service(service: impl Into<String>, password: impl Into<String>, user: impl Into<String>) -> Self {
+        Self::Plain { authzid: user.into(), user: service.into(), password: password.into() }
+    }
+}
+
+impl std::fmt::Debug for Auth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Plain { authzid, user, .. } => {
+                f.debug_struct("Plain").field("authzid", authzid).field("user", user).finish_non_exhaustive()
+            }
+            Self::None => f.write_str("None"),
+        }
+    }
+}
+
+/// Where to connect, as whom, and what to accept.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// `host:port`.
+    pub address: String,
+    /// As whom.
+    pub auth: Auth,
+    /// From the first packet until the server has accepted the credentials.
+    pub connect_deadline: Duration,
+    /// For each of the typed calls.
+    pub call_deadline: Duration,
+    /// `reply_bytes`, `held_reply_bytes` and `stall` count here.
+    pub limits: Limits,
+}
+
+impl ClientOptions {
+    /// With the defaults: 10 s to connect, 60 s for a call.
+    pub fn new(address: impl Into<String>, auth: Auth) -> Self {
+        Self {
+            address: address.into(),
+            auth,
+            connect_deadline: Duration::from_secs(10),
+            call_deadline: Duration::from_secs(60),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody there, or not in time.
+    #[error("can't connect to {address}: {reason}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// The operating system's word, or that the deadline passed.
+        reason: String,
+    },
+    /// The server does not accept the credentials.
+    #[error("{0}")]
+    Unauthenticated(String),
+    /// The deadline passed; the connection is broken, and what became of the call is not known.
+    #[error("no answer to {call} within {} ms", deadline.as_millis())]
+    Timeout {
+        /// The method.
+        call: String,
+        /// The deadline.
+        deadline: Duration,
+    },
+    /// An earlier call was given up half way.
+    #[error("the connection was given up by an earlier call")]
+    Broken,
+    /// The connection or the server's message failed.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The server answered with an error.
+    #[error("{0}")]
+    Refused(UserError),
+}
+
+impl From<ScanError> for ClientError {
+    fn from(error: ScanError) -> Self {
+        Self::Wire(error.into())
+    }
+}
+
+impl ClientError {
+    /// As the error of a user's statement.
+    pub fn user_error(&self) -> UserError {
+        match self {
+            Self::Connect { .. } => UserError::new(ErrorKind::ConnectionLost, self.to_string()),
+            Self::Unauthenticated(text) => UserError::from_text(ErrorKind::InvalidAuthorization, text),
+            Self::Timeout { .. } => UserError::new(ErrorKind::Timeout, self.to_string()),
+            Self::Broken => UserError::new(ErrorKind::ConnectionLost, self.to_string()),
+            Self::Wire(error) => error.user_error("the server"),
+            Self::Refused(error) => error.clone(),
+        }
+    }
+
+    /// Whether the server answered, so that the connection is good and the call did not take place.
+    pub fn is_answer(&self) -> bool {
+        match self {
+            Self::Refused(_) => true,
+            Self::Wire(error) => error.kind() == WireErrorKind::Application,
+            _ => false,
+        }
+    }
+}
+
+impl From<ClientError> for UserError {
+    fn from(error: ClientError) -> Self {
+        error.user_error()
+    }
+}
+
+/// A connection to a server.
+pub struct Client {
+    pub(crate) wire: Wire,
+    framing: Framing,
+    limits: Limits,
+    call_deadline: Duration,
+    seqid: i32,
+    broken: bool,
+}
+
+impl Client {
+    /// Connects and authenticates.
+    pub async fn connect(options: &ClientOptions) -> Result<Self, ClientError> {
+        let failed = |reason: String| ClientError::Connect { address: options.address.clone(), reason };
+        let connecting = async {
+            let stream = TcpStream::connect(&options.address).await.map_err(|error| failed(error.to_string()))?;
+            let mut wire = Wire::new(stream, options.limits.stall);
+            let framing = match &options.auth {
+                Auth::None => Framing::Walked(None),
+                Auth::Plain { authzid, user, password } => {
+                    wire.write(&sasl::initial(authzid, user, password), &[]).await?;
+                    authenticated(&mut wire).await?;
+                    Framing::Length(None)
+                }
+            };
+            Ok(Self {
+                wire,
+                framing,
+                limits: options.limits.clone(),
+                call_deadline: options.call_deadline,
+                seqid: 0,
+                broken: false,
+            })
+        };
+        match timeout(options.connect_deadline, connecting).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(failed(format!("no answer within {} ms", options.connect_deadline.as_millis()))),
+        }
+    }
+
+    /// The deadline that the typed calls use.
+    pub fn call_deadline(&self) -> Duration {
+        self.call_deadline
+    }
+
+    /// Changes the deadline that the typed calls use.
+    pub fn set_call_deadline(&mut self, deadline: Duration) {
+        self.call_deadline = deadline;
+    }
+
+    /// Whether an earlier call left the connection between two messages.
+    pub fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// Ends when the server has closed the connection. Takes no bytes away.
+    pub async fn closed(&self) {
+        self.wire.hung_up().await;
+    }
+
+    /// Calls a method, of `TCLIService` or of a service that extends it. The answer's status is not looked at.
+    pub async fn call<Q, A>(&mut self, method: &str, request: &Q, deadline: Duration) -> Result<A, ClientError>
+    where
+        Q: TSerializable,
+        A: TSerializable,
+    {
+        self.seqid = self.seqid.wrapping_add(1).max(1);
+        let seqid = self.seqid;
+        let message = encode_call(method, seqid, request)?;
+        if self.broken {
+            return Err(ClientError::Broken);
+        }
+        self.broken = true;
+        let exchange = async {
+            self.write(&message).await?;
+            self.read(self.limits.held_reply_bytes).await
+        };
+        let reply = match timeout(deadline, exchange).await {
+            Ok(reply) => reply?,
+            Err(_) => return Err(ClientError::Timeout { call: method.to_owned(), deadline }),
+        };
+        if reply.name() != method || reply.seqid() != seqid {
+            return Err(WireError::Decode(format!("the answer to {method} is one to another call")).into());
+        }
+        self.broken = false;
+        Ok(decode_reply(reply.bytes())?)
+    }
+
+    /// Calls a method of `TCLIService` within the connection's own deadline. An error in the answer's status is
+    /// [`ClientError::Refused`].
+    pub(crate) async fn checked<Q, A>(&mut self, method: Method, request: &Q) -> Result<A, ClientError>
+    where
+        Q: TSerializable,
+        A: Answer,
+    {
+        let answer: A = self.call(method.name(), request, self.call_deadline).await?;
+        status::check(answer.status()).map_err(ClientError::Refused)?;
+        Ok(answer)
+    }
+
+    /// Sends one whole message. The caller takes care that its reply is received before the next is sent.
+    pub async fn send(&mut self, message: &[u8]) -> Result<(), ClientError> {
+        if self.broken {
+            return Err(ClientError::Broken);
+        }
+        self.broken = true;
+        self.write(message).await?;
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Receives one whole message.
+    pub async fn receive(&mut self, deadline: Duration) -> Result<Message, ClientError> {
+        if self.broken {
+            return Err(ClientError::Broken);
+        }
+        self.broken = true;
+        let limit = self.limits.held_reply_bytes;
+        let message = within(deadline, "the deadline of the call", self.read(limit)).await?;
+        self.broken = false;
+        Ok(message)
+    }
+
+    /// Marks the connection as unusable; a relay does so before it begins what it may not finish.
+    pub(crate) fn set_broken(&mut self, broken: bool) {
+        self.broken = broken;
+    }
+
+    /// What it accepts.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether messages stand behind their lengths, so that a relay can copy them.
+    pub(crate) fn is_framed(&self) -> bool {
+        matches!(self.framing, Framing::Length(_))
+    }
+
+    pub(crate) async fn write(&self, message: &[u8]) -> Result<(), WireError> {
+        match self.framing {
+            Framing::Length(_) => self.wire.write(&(message.len() as u32).to_be_bytes(), message).await,
+            _ => self.wire.write(message, &[]).await,
+        }
+    }
+
+    pub(crate) async fn read(&mut self, limit: usize) -> Result<Message, WireError> {
+        let bytes = match &mut self.framing {
+            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
+            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
+            // No client of ours is made with it.
+            Framing::Http(_) => None,
+        };
+        Ok(Message::new(bytes.ok_or(WireError::ClosedInside)?)?)
+    }
+}
+
+/// Reads the server's word on the credentials.
+async fn authenticated(wire: &mut Wire) -> Result<(), ClientError> {
+    loop {
+        let (status, payload) = sasl::read(wire).await?;
+        match status {
+            sasl::COMPLETE => return Ok(()),
+            // A challenge: PLAIN has none, and the server will complete.
+            sasl::OK => {}
+            _ => return Err(ClientError::Unauthenticated(String::from_utf8_lossy(&payload).into_owned())),
+        }
+    }
+}

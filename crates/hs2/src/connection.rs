@@ -1,0 +1,221 @@
+//! A client's connection, from its first byte on: whole messages in, whole replies out.
+//!
+//! The transport is found by the first byte: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, which is
+//! refused in its own words. Whoever holds a stale connection gets an error from its next call; nothing is resent.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::auth::{Authenticator, Mechanism, Principal};
+use crate::error::WireError;
+use crate::http;
+use crate::limits::Limits;
+use crate::message::Message;
+use crate::sasl;
+use crate::scan::{Progress, Walker};
+use crate::wire::Wire;
+
+/// What a TLS client understands as *not here*: alert, fatal, `protocol_version`.
+const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46];
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// How messages are delimited.
+pub(crate) enum Framing {
+    /// Each behind its length; the length of the one that is on its way, once known.
+    Length(Option<usize>),
+    /// Not at all: walked. The walk over the message that is on its way.
+    Walked(Option<Box<Walker>>),
+    /// One per POST.
+    Http(Box<http::Exchange>),
+}
+
+/// Why a client did not get in.
+#[derive(Debug, thiserror::Error)]
+pub enum HandshakeError {
+    /// The connection failed, stalled, or broke the protocol.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// It was told so in its own protocol.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// It went away by itself.
+    #[error("the client went away")]
+    GoneAway,
+}
+
+/// A client's connection.
+pub struct Connection {
+    pub(crate) wire: Wire,
+    pub(crate) framing: Framing,
+    id: u64,
+    peer: SocketAddr,
+    mechanism: Mechanism,
+    principal: Option<Principal>,
+    authenticator: Arc<dyn Authenticator>,
+    limits: Arc<Limits>,
+}
+
+impl Connection {
+    /// Finds the transport and authenticates, where the transport does that before the first message.
+    pub(crate) async fn accept(
+        mut wire: Wire,
+        authenticator: Arc<dyn Authenticator>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, HandshakeError> {
+        let peer = wire.peer().map_err(WireError::from)?;
+        if !wire.fill().await? {
+            return Err(HandshakeError::GoneAway);
+        }
+        let (framing, mechanism, principal) = match wire.pending.first() {
+            Some(&sasl::START) => match sasl::accept(&mut wire, peer, &*authenticator).await {
+                Ok(principal) => (Framing::Length(None), Mechanism::SaslPlain, Some(principal)),
+                Err(sasl::Failed::Wire(error)) => return Err(error.into()),
+                Err(sasl::Failed::GivenUp) => return Err(HandshakeError::GoneAway),
+                Err(sasl::Failed::Refused(error)) => {
+                    wire.part().await;
+                    return Err(HandshakeError::Refused(error.message));
+                }
+            },
+            Some(0x80) => (Framing::Walked(None), Mechanism::PlainThrift, None),
+            Some(b'A'..=b'Z') => (Framing::Http(Box::default()), Mechanism::HttpBasic, None),
+            Some(0x16) => {
+                wire.write(&TLS_ALERT, &[]).await?;
+                wire.part().await;
+                return Err(HandshakeError::Refused("this listener does not speak TLS".to_owned()));
+            }
+            _ => return Err(HandshakeError::Refused("the first byte belongs to no known transport".to_owned())),
+        };
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits })
+    }
+
+    /// A number that no other connection of this process has.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The client's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// The transport.
+    pub fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
+    /// Who speaks: with SASL from the beginning, with HTTP since the last message (and perhaps somebody else with
+    /// the next), with plain Thrift since [`Connection::set_principal`].
+    pub fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+
+    /// Keeps who was authenticated by what OpenSession said, for plain Thrift.
+    pub fn set_principal(&mut self, principal: Principal) {
+        self.principal = Some(principal);
+    }
+
+    /// The limits that this connection is held to.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Who decides who may connect: plain Thrift asks when OpenSession comes.
+    pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
+        &self.authenticator
+    }
+
+    /// The next whole message; nothing when the client has closed between two. It waits without a buffer and without
+    /// a limit of time (whoever wants one wraps it), and may be dropped and called again.
+    pub async fn next(&mut self) -> Result<Option<Message>, WireError> {
+        let limit = self.limits.frame_bytes;
+        let bytes = match &mut self.framing {
+            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
+            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
+            Framing::Http(exchange) => {
+                let next = exchange.next(&mut self.wire, limit, self.peer, &*self.authenticator).await?;
+                next.map(|(principal, bytes)| {
+                    self.principal = Some(principal);
+                    bytes
+                })
+            }
+        };
+        Ok(bytes.map(Message::new).transpose()?)
+    }
+
+    /// Sends one whole reply.
+    pub async fn send(&mut self, reply: &[u8]) -> Result<(), WireError> {
+        let head = self.reply_head(reply.len());
+        self.wire.write(&head, reply).await
+    }
+
+    /// What stands before a reply of `length` bytes on this transport.
+    pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
+        match &self.framing {
+            Framing::Length(_) => (length as u32).to_be_bytes().to_vec(),
+            Framing::Walked(_) => Vec::new(),
+            Framing::Http(exchange) => exchange.reply_head(length),
+        }
+    }
+
+    /// Ends when the client has closed its end. To be raced against the work on a call; it takes no bytes away.
+    pub async fn closed(&self) {
+        self.wire.hung_up().await;
+    }
+
+    /// Closes it so that what was sent last still arrives.
+    pub async fn close(self) {
+        self.wire.part().await;
+    }
+}
+
+/// A message behind its u32 length.
+pub(crate) async fn next_frame(
+    wire: &mut Wire,
+    expected: &mut Option<usize>,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, WireError> {
+    let length = if let Some(length) = *expected {
+        length
+    } else {
+        if wire.pending.is_empty() && !wire.fill().await? {
+            return Ok(None);
+        }
+        wire.fill_to(4).await?;
+        let head = &wire.pending[..4];
+        let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if length > limit {
+            return Err(WireError::TooLong { bytes: length, limit });
+        }
+        wire.discard(4);
+        *expected = Some(length);
+        length
+    };
+    wire.fill_to(length).await?;
+    *expected = None;
+    Ok(Some(wire.take(length)))
+}
+
+/// A message whose end only its own structure tells.
+pub(crate) async fn next_walked(
+    wire: &mut Wire,
+    walker: &mut Option<Box<Walker>>,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, WireError> {
+    if wire.pending.is_empty() && !wire.fill().await? {
+        return Ok(None);
+    }
+    loop {
+        match walker.get_or_insert_default().advance(&wire.pending)? {
+            Progress::End(length) if length <= limit => {
+                *walker = None;
+                return Ok(Some(wire.take(length)));
+            }
+            Progress::End(bytes) => return Err(WireError::TooLong { bytes, limit }),
+            Progress::AtLeast(bytes) if bytes > limit => return Err(WireError::TooLong { bytes, limit }),
+            Progress::AtLeast(length) => wire.fill_to(length).await?,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can go wrong between two ends of a connection.
+
+use std::io;
+
+use model::error::{ErrorKind, UserError};
+
+use crate::scan::ScanError;
+
+/// A connection or a message failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    /// The operating system's word on the connection.
+    #[error("the connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The peer closed it in the middle of a message.
+    #[error("the connection was closed in the middle of a message")]
+    ClosedInside,
+    /// A message longer than its limit.
+    #[error("a message of {bytes} bytes is longer than the limit of {limit}")]
+    TooLong {
+        /// The length that the peer announced, or that its message takes at least.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The bytes are not a message of the protocol.
+    #[error("malformed message: {0}")]
+    Scan(#[from] ScanError),
+    /// The bytes are a message, but not of the struct that was expected.
+    #[error("malformed message: {0}")]
+    Decode(String),
+    /// The peer answered with a `TApplicationException`.
+    #[error("the server answered: {text}")]
+    Application {
+        /// Its kind: see [`crate::message::ExceptionKind`].
+        kind: i32,
+        /// Its text.
+        text: String,
+    },
+    /// No progress within the limit named.
+    #[error("no progress within {0}")]
+    Stalled(&'static str),
+}
+
+/// Whose fault a [`WireError`] is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WireErrorKind {
+    /// The connection ended; nobody misbehaved.
+    Gone,
+    /// The peer sent what it must not send, or too much of it.
+    Protocol,
+    /// The peer does not know the method or could not read the call; the connection is good.
+    Application,
+}
+
+impl WireError {
+    /// Whose fault it is. Only after [`WireErrorKind::Application`] may the connection be used again.
+    pub fn kind(&self) -> WireErrorKind {
+        match self {
+            Self::Io(_) | Self::ClosedInside | Self::Stalled(_) => WireErrorKind::Gone,
+            Self::TooLong { .. } | Self::Scan(_) | Self::Decode(_) => WireErrorKind::Protocol,
+            Self::Application { .. } => WireErrorKind::Application,
+        }
+    }
+
+    /// The error for a user whose statement met it, `peer` naming the other end: `engine "x"`.
+    pub fn user_error(&self, peer: &str) -> UserError {
+        let (kind, what) = match self.kind() {
+            WireErrorKind::Gone => (ErrorKind::ConnectionLost, "the connection was lost"),
+            WireErrorKind::Protocol => (ErrorKind::ConnectionLost, "what it sent can't be read"),
+            WireErrorKind::Application => (ErrorKind::NotSupported, "it does not know the call"),
+        };
+        UserError::new(kind, format!("{peer} did not answer: {what}")).detail(self.to_string())
+    }
+}
+
+impl From<thrift::Error> for WireError {
+    fn from(error: thrift::Error) -> Self {
+        Self::Decode(error.to_string())
+    }
+}

@@ -1,0 +1,79 @@
+//! Handles of sessions and operations: 16 bytes that name one and 16 that prove the right to it.
+
+use std::fmt;
+
+use crate::scan::ScanError;
+use crate::tcli::{THandleIdentifier, TOperationHandle, TOperationType, TSessionHandle};
+
+/// The 16 + 16 bytes of a handle.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Handle {
+    /// Which one it is; may be printed.
+    pub guid: [u8; 16],
+    /// The proof; never printed.
+    pub secret: [u8; 16],
+}
+
+impl Handle {
+    /// A new one from the operating system's random numbers.
+    pub fn random() -> Self {
+        Self { guid: rand::random(), secret: rand::random() }
+    }
+
+    /// As the handle of a session.
+    pub fn session(&self) -> TSessionHandle {
+        TSessionHandle { session_id: self.identifier() }
+    }
+
+    /// As the handle of an operation.
+    pub fn operation(&self, operation_type: TOperationType, has_result_set: bool) -> TOperationHandle {
+        TOperationHandle {
+            operation_id: self.identifier(),
+            operation_type,
+            has_result_set,
+            modified_row_count: None,
+        }
+    }
+
+    fn identifier(&self) -> THandleIdentifier {
+        THandleIdentifier { guid: self.guid.to_vec(), secret: self.secret.to_vec() }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Handle({self})")
+    }
+}
+
+/// The guid in hex.
+impl fmt::Display for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.guid.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl TryFrom<&THandleIdentifier> for Handle {
+    type Error = ScanError;
+
+    fn try_from(identifier: &THandleIdentifier) -> Result<Self, ScanError> {
+        let half = |bytes: &[u8]| bytes.try_into().map_err(|_| ScanError::BadHandle);
+        Ok(Self { guid: half(&identifier.guid)?, secret: half(&identifier.secret)? })
+    }
+}
+
+impl TryFrom<&TSessionHandle> for Handle {
+    type Error = ScanError;
+
+    fn try_from(handle: &TSessionHandle) -> Result<Self, ScanError> {
+        Self::try_from(&handle.session_id)
+    }
+}
+
+impl TryFrom<&TOperationHandle> for Handle {
+    type Error = ScanError;
+
+    fn try_from(handle: &TOperationHandle) -> Result<Self, ScanError> {
+        Self::try_from(&handle.operation_id)
+    }
+}

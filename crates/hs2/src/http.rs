@@ -1,0 +1,272 @@
+//! HTTP: one bare message per POST, Basic credentials on every request.
+//!
+//! What it takes to serve impyla and the JDBC driver's HTTP mode, and no more: HTTP/1.1 with a length or in chunks,
+//! connections that are kept. A client may open a new connection for each request, so sessions are found by handle.
+
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use model::error::{ErrorKind, UserError};
+
+use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+use crate::error::WireError;
+use crate::wire::Wire;
+
+/// The longest request line with all headers.
+const MAX_HEAD_BYTES: usize = 16 * 1024;
+
+/// The longest line that announces a chunk.
+const MAX_CHUNK_LINE_BYTES: usize = 64;
+
+/// The requests of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    /// The request that is on its way, once its head was read.
+    head: Option<Head>,
+    /// Its body so far, when it comes in chunks.
+    chunks: Vec<u8>,
+    /// A request that was read and whose principal is not known yet.
+    ready: Option<(Head, Vec<u8>)>,
+    /// The client wants the connection closed after the answer.
+    last: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Head {
+    length: Option<usize>,
+    chunked: bool,
+    expects_continue: bool,
+    credentials: Option<Credentials>,
+    last: bool,
+}
+
+/// What a request is refused with.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    status: &'static str,
+    header: &'static str,
+    text: String,
+}
+
+impl Refusal {
+    fn new(status: &'static str, text: impl Into<String>) -> Self {
+        Self { status, header: "", text: text.into() }
+    }
+
+    fn unauthorized(error: &UserError) -> Self {
+        Self {
+            status: "401 Unauthorized",
+            header: "WWW-Authenticate: Basic realm=\"enginehouse\"\r\n",
+            text: error.text(),
+        }
+    }
+}
+
+impl Exchange {
+    /// The next request's principal and message; nothing when no more will come. What can't be served is answered
+    /// here, after which the connection ends.
+    pub(crate) async fn next(
+        &mut self,
+        wire: &mut Wire,
+        limit: usize,
+        peer: SocketAddr,
+        authenticator: &dyn Authenticator,
+    ) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
+        if self.last {
+            return Ok(None);
+        }
+        loop {
+            if self.ready.is_none() {
+                let Some(head) = self.head(wire).await? else { return Ok(None) };
+                let read = match head {
+                    Ok(head) => self.body(wire, &head, limit).await?.map(|body| (head, body)),
+                    Err(refusal) => Err(refusal),
+                };
+                match read {
+                    Ok(ready) => self.ready = Some(ready),
+                    Err(refusal) => return refuse(wire, &refusal, true).await.map(|()| None),
+                }
+                self.head = None;
+            }
+            let credentials = self.ready.as_ref().and_then(|(head, _)| head.credentials.as_ref());
+            let authenticated = match credentials {
+                Some(credentials) => authenticator.authenticate(peer, credentials).await,
+                None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
+            };
+            let Some((head, body)) = self.ready.take() else { return Ok(None) };
+            self.last = head.last;
+            match authenticated {
+                Ok(principal) => return Ok(Some((principal, body))),
+                Err(error) => refuse(wire, &Refusal::unauthorized(&error), head.last).await?,
+            }
+            if head.last {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads up to the empty line.
+    async fn head(&mut self, wire: &mut Wire) -> Result<Option<Result<Head, Refusal>>, WireError> {
+        if let Some(head) = &self.head {
+            return Ok(Some(Ok(head.clone())));
+        }
+        if wire.pending.is_empty() && !wire.fill().await? {
+            return Ok(None);
+        }
+        let end = loop {
+            if let Some(end) = find(&wire.pending, b"\r\n\r\n") {
+                break end + 4;
+            }
+            let length = wire.pending.len();
+            if length > MAX_HEAD_BYTES {
+                let refusal = Refusal::new("431 Request Header Fields Too Large", "the request's head is too long");
+                return Ok(Some(Err(refusal)));
+            }
+            wire.fill_to(length + 1).await?;
+        };
+        let head = parse(&wire.pending[..end]);
+        if let Ok(head) = &head {
+            if head.expects_continue {
+                wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
+            }
+            wire.discard(end);
+            self.head = Some(head.clone());
+        }
+        Ok(Some(head))
+    }
+
+    async fn body(
+        &mut self,
+        wire: &mut Wire,
+        head: &Head,
+        limit: usize,
+    ) -> Result<Result<Vec<u8>, Refusal>, WireError> {
+        if let Some(length) = head.length {
+            if length > limit {
+                return Ok(Err(too_long(limit)));
+            }
+            wire.fill_to(length).await?;
+            return Ok(Ok(wire.take(length)));
+        }
+        loop {
+            let end = loop {
+                if let Some(end) = find(&wire.pending, b"\r\n") {
+                    break end;
+                }
+                let length = wire.pending.len();
+                if length > MAX_CHUNK_LINE_BYTES {
+                    return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk")));
+                }
+                wire.fill_to(length + 1).await?;
+            };
+            let line = &wire.pending[..end];
+            let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+            let size = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
+            let Some(size) = size else { return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk"))) };
+            if size > limit.saturating_sub(self.chunks.len()) {
+                return Ok(Err(too_long(limit)));
+            }
+            // The chunk is taken whole or not at all, so that the wait may be dropped and begun again.
+            wire.fill_to(end + 2 + size + 2).await?;
+            self.chunks.extend_from_slice(&wire.pending[end + 2..end + 2 + size]);
+            wire.discard(end + 2 + size + 2);
+            if size == 0 {
+                return Ok(Ok(std::mem::take(&mut self.chunks)));
+            }
+        }
+    }
+
+    /// What stands before an answer.
+    pub(crate) fn reply_head(&self, length: usize) -> Vec<u8> {
+        let connection = if self.last { "Connection: close\r\n" } else { "" };
+        format!("HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nContent-Length: {length}\r\n{connection}\r\n")
+            .into_bytes()
+    }
+}
+
+fn too_long(limit: usize) -> Refusal {
+    Refusal::new("413 Content Too Large", format!("a request may have {limit} bytes"))
+}
+
+async fn refuse(wire: &Wire, refusal: &Refusal, last: bool) -> Result<(), WireError> {
+    let Refusal { status, header, text } = refusal;
+    let connection = if last { "Connection: close\r\n" } else { "" };
+    let length = text.len() + 1;
+    let answer = format!(
+        "HTTP/1.1 {status}\r\n{header}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n{connection}\r\n{text}\n"
+    );
+    wire.write(answer.as_bytes(), &[]).await
+}
+
+fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
+    bytes.windows(what.len()).position(|window| window == what)
+}
+
+fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
+    let text = std::str::from_utf8(bytes).map_err(|_| Refusal::new("400 Bad Request", "the head is not plain text"))?;
+    let mut lines = text.split("\r\n");
+    let mut request = lines.next().unwrap_or_default().split(' ');
+    let (method, _path, version) = (request.next(), request.next(), request.next());
+    if !matches!(version, Some("HTTP/1.1" | "HTTP/1.0")) {
+        return Err(Refusal::new("505 HTTP Version Not Supported", "this listener speaks HTTP/1.1"));
+    }
+    if method != Some("POST") {
+        return Err(Refusal {
+            status: "405 Method Not Allowed",
+            header: "Allow: POST\r\n",
+            text: "this is a HiveServer2 listener: connect with a HiveServer2 client in HTTP mode".to_owned(),
+        });
+    }
+    let mut head = Head {
+        length: None,
+        chunked: false,
+        expects_continue: false,
+        credentials: None,
+        last: version == Some("HTTP/1.0"),
+    };
+    for line in lines.filter(|line| !line.is_empty()) {
+        let Some((name, value)) = line.split_once(':') else {
+            return Err(Refusal::new("400 Bad Request", "malformed header"));
+        };
+        let value = value.trim();
+        match name.to_ascii_lowercase().as_str() {
+            "content-length" => {
+                let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+                let length = value.parse().ok().filter(|_| digits && head.length.is_none());
+                head.length = Some(length.ok_or_else(|| Refusal::new("400 Bad Request", "malformed length"))?);
+            }
+            "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => head.chunked = true,
+            "transfer-encoding" => return Err(Refusal::new("501 Not Implemented", "only chunked is supported")),
+            "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
+            "connection" if value.eq_ignore_ascii_case("close") => head.last = true,
+            "connection" if value.eq_ignore_ascii_case("keep-alive") => head.last = false,
+            "authorization" => head.credentials = basic(value),
+            _ => {}
+        }
+    }
+    match (head.length, head.chunked) {
+        (Some(_), true) => Err(Refusal::new("400 Bad Request", "both a length and chunks")),
+        (None, false) => Err(Refusal::new("411 Length Required", "the request has no length")),
+        _ => Ok(head),
+    }
+}
+
+/// Reads `Basic base64(user:password)`.
+fn basic(value: &str) -> Option<Credentials> {
+    let (scheme, token) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(STANDARD.decode(token.trim()).ok()?).ok()?;
+    let (user, password) = pair.split_once(':')?;
+    if user.is_empty() {
+        return None;
+    }
+    Some(Credentials {
+        mechanism: Mechanism::HttpBasic,
+        authzid: String::new(),
+        user: user.to_owned(),
+        password: password.to_owned(),
+    })
+}

@@ -1,0 +1,63 @@
+//! HiveServer2 on the wire: types, transports, server, client, relay.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`tcli`] | the generated structs of `TCLIService`; for the control path only |
+//! | [`scan`] | the zero-copy scanner: what a relay must know of a message, read in place |
+//! | [`message`], [`method`], [`handle`], [`answer`] | whole messages, to structs and back |
+//! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
+//! | [`service`] | the typed server above them |
+//! | [`client`], [`session`] | the client: calls, and the statements of a session |
+//! | [`relay`] | request to a backend, reply copied back, results never decoded |
+//! | [`value`], [`schema`], [`rowset`] | values, columns and result sets |
+//! | [`status`], [`protocol`], [`error`], [`limits`] | errors on the wire, versions, limits |
+//!
+//! Invariants: no length that a peer names is believed before it was compared with its limit and with the bytes that
+//! are there; a connection over which nobody speaks owns no buffer; every wait has a deadline, except the wait for a
+//! client's next call. Whoever holds a stale handle or a closed connection gets an error; nothing is ever resent here.
+
+pub mod answer;
+pub mod auth;
+mod calls;
+pub mod client;
+pub mod connection;
+mod dispatch;
+pub mod error;
+pub mod failpoints;
+pub mod handle;
+mod http;
+pub mod limits;
+pub mod message;
+pub mod method;
+pub mod protocol;
+pub mod relay;
+pub mod rowset;
+mod sasl;
+pub mod scan;
+pub mod schema;
+pub mod server;
+pub mod service;
+pub mod session;
+pub mod status;
+pub mod value;
+mod wire;
+
+/// The structs of `TCLIService`, generated from `idl/TCLIService.thrift`.
+#[allow(missing_docs, unused_qualifications, unused_variables, unreachable_pub, dead_code)]
+#[allow(clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+pub mod tcli;
+
+pub use auth::{Authenticator, Credentials, Mechanism, Principal};
+pub use client::{Auth, Client, ClientError, ClientOptions};
+pub use connection::Connection;
+pub use error::{WireError, WireErrorKind};
+pub use handle::Handle;
+pub use limits::Limits;
+pub use message::{Call, Message};
+pub use method::{Method, Scope};
+pub use schema::Column;
+pub use server::{Handler, Server};
+pub use service::{Context, Service};
+pub use session::{Session, Statement};
+pub use value::{SqlType, Value};

@@ -1,0 +1,52 @@
+//! Every limit of this crate that a configuration may want to move, in one value with its defaults.
+//!
+//! Nothing is read, kept or waited for without one of these: a length on the wire is compared with its limit before
+//! memory is taken for it.
+
+use std::time::Duration;
+
+/// How deep structs and containers may lie in each other. `TCLIService`'s deepest message needs eight levels.
+pub const MAX_DEPTH: usize = 32;
+
+/// How many elements a list may have in a message that is decoded into generated structs. Relayed results are not
+/// decoded and have no such limit.
+pub const MAX_DECODED_ITEMS: usize = 1 << 20;
+
+/// How long the name of a method may be.
+pub const MAX_METHOD_NAME_BYTES: usize = 128;
+
+/// The most that one SASL message may carry: a mechanism's name, or names and a password.
+pub const MAX_SASL_BYTES: usize = 64 * 1024;
+
+/// What a server, a client or a relay accepts.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The longest request, in bytes.
+    pub frame_bytes: usize,
+    /// The longest reply, in bytes. A relay copies it piece by piece and never holds it whole.
+    pub reply_bytes: usize,
+    /// The longest reply that is held in memory: to decode it, or to replace a handle in it.
+    pub held_reply_bytes: usize,
+    /// From the first packet until it is known who the client is.
+    pub auth_deadline: Duration,
+    /// How many connections a server serves at the same time; one more is told so and closed.
+    pub connections: usize,
+    /// How long a peer may make no progress inside a message, in either direction, before it is given up.
+    pub stall: Duration,
+    /// What the calls that run get when the server is told to stop.
+    pub close_grace: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            frame_bytes: 16 << 20,
+            reply_bytes: 256 << 20,
+            held_reply_bytes: 64 << 20,
+            auth_deadline: Duration::from_secs(10),
+            connections: 2_000,
+            stall: Duration::from_secs(60),
+            close_grace: Duration::from_secs(5),
+        }
+    }
+}

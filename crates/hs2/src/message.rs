@@ -1,0 +1,232 @@
+//! Whole messages: generated structs to bytes and back, and `TApplicationException`.
+//!
+//! Every method takes one struct in field 1 and answers with one in field 0, those of services that extend
+//! `TCLIService` included, so that the same functions serve all. Decoding walks the bytes first: generated code
+//! reserves memory for as many elements as a list says it has, so it gets only messages that do have them.
+
+use model::error::UserError;
+use thrift::TConfiguration;
+use thrift::protocol::{TBinaryInputProtocol, TBinaryOutputProtocol, TSerializable};
+
+use crate::answer;
+use crate::error::WireError;
+use crate::limits::{MAX_DECODED_ITEMS, MAX_DEPTH};
+use crate::method::Method;
+use crate::scan::{self, Cursor, Header, Kind, Request, ScanError};
+
+/// A message as it came: whole bytes, the head read.
+#[derive(Debug)]
+pub struct Message {
+    bytes: Vec<u8>,
+    header: Header,
+}
+
+impl Message {
+    /// Reads the head of a message's bytes. That the rest is well formed is not yet known.
+    pub fn new(bytes: Vec<u8>) -> Result<Self, ScanError> {
+        let header = scan::header(&bytes)?;
+        Ok(Self { bytes, header })
+    }
+
+    /// The bytes, without any frame.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The bytes, to patch a handle in them. The head must stay what it is.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The head.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The method's name.
+    pub fn name(&self) -> &str {
+        self.header.name_in(&self.bytes)
+    }
+
+    /// The method, if it is one of `TCLIService`'s.
+    pub fn method(&self) -> Option<Method> {
+        Method::from_name(self.name())
+    }
+
+    /// The sequence number.
+    pub fn seqid(&self) -> i32 {
+        self.header.seqid
+    }
+
+    /// What a relay must know of a request.
+    pub fn request(&self) -> Result<Request, ScanError> {
+        scan::request(&self.bytes)
+    }
+
+    /// As a call.
+    pub fn call(&self) -> Call<'_> {
+        Call { name: self.name(), seqid: self.seqid(), bytes: &self.bytes }
+    }
+}
+
+/// A call, not yet decoded.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The method's name.
+    pub name: &'a str,
+    /// Repeated in the reply.
+    pub seqid: i32,
+    /// The whole message.
+    pub bytes: &'a [u8],
+}
+
+impl Call<'_> {
+    /// Its argument.
+    pub fn decode<T: TSerializable>(&self) -> Result<T, WireError> {
+        decode_call(self.bytes)
+    }
+
+    /// Its reply.
+    pub fn reply<T: TSerializable>(&self, answer: &T) -> Vec<u8> {
+        encode_reply(self.name, self.seqid, answer)
+    }
+
+    /// The reply to a call whose argument can't be read.
+    pub fn malformed(&self, error: &WireError) -> Vec<u8> {
+        encode_exception(self.name, self.seqid, ExceptionKind::ProtocolError, &error.to_string())
+    }
+
+    /// The reply to a call that nobody here knows.
+    pub fn unknown(&self) -> Vec<u8> {
+        let text = format!("Invalid method name: '{}'", self.name);
+        encode_exception(self.name, self.seqid, ExceptionKind::UnknownMethod, &text)
+    }
+}
+
+/// The kinds of `TApplicationException` that we send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExceptionKind {
+    /// The server has no such method.
+    UnknownMethod = 1,
+    /// The message is of a kind that makes no sense here.
+    InvalidMessageType = 2,
+    /// The server failed.
+    InternalError = 6,
+    /// The arguments can't be read.
+    ProtocolError = 7,
+}
+
+/// A call as a message.
+pub fn encode_call<T: TSerializable>(name: &str, seqid: i32, argument: &T) -> Result<Vec<u8>, WireError> {
+    encode(Kind::Call, name, seqid, 1, argument)
+}
+
+/// A reply as a message. Should the answer itself not be encodable, the reply says so.
+pub fn encode_reply<T: TSerializable>(name: &str, seqid: i32, answer: &T) -> Vec<u8> {
+    encode(Kind::Reply, name, seqid, 0, answer)
+        .unwrap_or_else(|error| encode_exception(name, seqid, ExceptionKind::InternalError, &error.to_string()))
+}
+
+/// The answer that refuses a call: the method's own struct with the error in its status. GetQueryId, which has no
+/// status, is answered with an exception.
+pub fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Vec<u8> {
+    answer::encode_refusal(method, seqid, error)
+        .unwrap_or_else(|| encode_exception(method.name(), seqid, ExceptionKind::InternalError, &error.text()))
+}
+
+/// A `TApplicationException` as a message.
+pub fn encode_exception(name: &str, seqid: i32, kind: ExceptionKind, text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD_BYTES + name.len() + text.len());
+    head(&mut bytes, 3, name, seqid);
+    bytes.extend_from_slice(&[11, 0, 1]);
+    string(&mut bytes, text);
+    bytes.extend_from_slice(&[8, 0, 2]);
+    bytes.extend_from_slice(&(kind as i32).to_be_bytes());
+    bytes.push(0);
+    bytes
+}
+
+const HEAD_BYTES: usize = 32;
+
+fn head(bytes: &mut Vec<u8>, kind: u8, name: &str, seqid: i32) {
+    bytes.extend_from_slice(&[0x80, 0x01, 0x00, kind]);
+    string(bytes, name);
+    bytes.extend_from_slice(&seqid.to_be_bytes());
+}
+
+fn string(bytes: &mut Vec<u8>, text: &str) {
+    bytes.extend_from_slice(&(text.len() as i32).to_be_bytes());
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+fn encode<T: TSerializable>(
+    kind: Kind,
+    name: &str,
+    seqid: i32,
+    field: i16,
+    value: &T,
+) -> Result<Vec<u8>, WireError> {
+    let mut bytes = Vec::with_capacity(256);
+    head(&mut bytes, if kind == Kind::Call { 1 } else { 2 }, name, seqid);
+    bytes.push(12);
+    bytes.extend_from_slice(&field.to_be_bytes());
+    let mut protocol = TBinaryOutputProtocol::with_config(bytes, true, TConfiguration::no_limits());
+    value.write_to_out_protocol(&mut protocol)?;
+    let mut bytes = protocol.transport;
+    bytes.push(0);
+    Ok(bytes)
+}
+
+/// The argument of a call.
+pub fn decode_call<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
+    let header = scan::whole(bytes)?;
+    match header.kind {
+        Kind::Call | Kind::OneWay => decode(bytes, header.body, 1),
+        Kind::Reply | Kind::Exception => Err(WireError::Decode("a call was expected, a reply came".to_owned())),
+    }
+}
+
+/// The answer in a reply; a `TApplicationException` is [`WireError::Application`].
+pub fn decode_reply<T: TSerializable>(bytes: &[u8]) -> Result<T, WireError> {
+    let header = scan::whole(bytes)?;
+    match header.kind {
+        Kind::Reply => decode(bytes, header.body, 0),
+        Kind::Exception => Err(exception(bytes)?),
+        Kind::Call | Kind::OneWay => Err(WireError::Decode("a reply was expected, a call came".to_owned())),
+    }
+}
+
+fn exception(bytes: &[u8]) -> Result<WireError, ScanError> {
+    let reply = scan::reply(bytes)?;
+    let text = reply.error_message.and_then(|range| bytes.get(range)).unwrap_or_default();
+    Ok(WireError::Application {
+        kind: reply.error_code.unwrap_or_default(),
+        text: String::from_utf8_lossy(text).into_owned(),
+    })
+}
+
+/// Finds the struct in field `wanted` of the struct at `body` and decodes it.
+fn decode<T: TSerializable>(bytes: &[u8], body: usize, wanted: i16) -> Result<T, WireError> {
+    let mut cursor = Cursor::at_offset(bytes, body);
+    while let Some((wire, id)) = cursor.field()? {
+        if id == wanted {
+            cursor.expect_struct(wire, id)?;
+            let configuration = TConfiguration::builder()
+                .max_message_size(Some(bytes.len()))
+                .max_frame_size(Some(bytes.len()))
+                .max_string_size(Some(bytes.len()))
+                .max_container_size(Some(bytes.len().min(MAX_DECODED_ITEMS)))
+                .max_recursion_depth(Some(MAX_DEPTH))
+                .build()?;
+            let mut protocol = TBinaryInputProtocol::with_config(&bytes[cursor.at()..], true, configuration);
+            return Ok(T::read_from_in_protocol(&mut protocol)?);
+        }
+        cursor.skip(wire, MAX_DEPTH - 1)?;
+    }
+    Err(ScanError::Missing(wanted).into())
+}

@@ -1,0 +1,101 @@
+//! The methods of `TCLIService`: their names, and what their first field is.
+
+/// What a request names in its first field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// Nothing: it opens a session.
+    New,
+    /// A session's handle.
+    Session,
+    /// An operation's handle.
+    Operation,
+}
+
+macro_rules! methods {
+    ($($name:ident $scope:ident,)*) => {
+        /// A method of `TCLIService`.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(missing_docs)] // the protocol's own names
+        pub enum Method { $($name,)* }
+
+        impl Method {
+            /// All of them, in the order of the IDL.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The method of that name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name {
+                    $(stringify!($name) => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+
+            /// Its name on the wire.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$name => stringify!($name),)* }
+            }
+
+            /// What its request names in the first field.
+            pub const fn scope(self) -> Scope {
+                match self { $(Self::$name => Scope::$scope,)* }
+            }
+        }
+    };
+}
+
+methods! {
+    OpenSession New,
+    CloseSession Session,
+    GetInfo Session,
+    ExecuteStatement Session,
+    GetTypeInfo Session,
+    GetCatalogs Session,
+    GetSchemas Session,
+    GetTables Session,
+    GetTableTypes Session,
+    GetColumns Session,
+    GetFunctions Session,
+    GetPrimaryKeys Session,
+    GetCrossReference Session,
+    GetOperationStatus Operation,
+    CancelOperation Operation,
+    CloseOperation Operation,
+    GetResultSetMetadata Operation,
+    FetchResults Operation,
+    GetDelegationToken Session,
+    CancelDelegationToken Session,
+    RenewDelegationToken Session,
+    GetQueryId Operation,
+    SetClientInfo Session,
+}
+
+impl Method {
+    /// Whether its reply names a session or an operation that the request did not know: such a reply has a handle
+    /// that a relay replaces.
+    pub const fn makes_handle(self) -> bool {
+        matches!(self, Self::OpenSession) || self.makes_operation()
+    }
+
+    /// Whether its reply names a new operation.
+    pub const fn makes_operation(self) -> bool {
+        matches!(
+            self,
+            Self::ExecuteStatement
+                | Self::GetTypeInfo
+                | Self::GetCatalogs
+                | Self::GetSchemas
+                | Self::GetTables
+                | Self::GetTableTypes
+                | Self::GetColumns
+                | Self::GetFunctions
+                | Self::GetPrimaryKeys
+                | Self::GetCrossReference
+        )
+    }
+}
+
+impl std::fmt::Display for Method {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

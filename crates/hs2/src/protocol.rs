@@ -1,0 +1,27 @@
+//! Which version of the protocol a session speaks.
+
+use model::error::{ErrorKind, UserError};
+
+use crate::tcli::TProtocolVersion;
+
+/// The newest version that our servers speak.
+pub const NEWEST: TProtocolVersion = TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V10;
+
+/// The oldest: the first one whose result sets are columns.
+pub const OLDEST: TProtocolVersion = TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V6;
+
+/// The key of OpenSession's answer that says how many rows a client should fetch at once.
+pub const FETCH_SIZE_KEY: &str = "hive.server2.thrift.resultset.default.fetch.size";
+
+/// The lower of the client's version and ours; below V6 there is none.
+pub fn negotiate(client: TProtocolVersion) -> Result<TProtocolVersion, UserError> {
+    if client < OLDEST {
+        return Err(UserError::new(
+            ErrorKind::NotSupported,
+            format!("protocol version V{} of the client is too old", i64::from(client.0) + 1),
+        )
+        .detail("results are sent in columns, which clients read from version V6 on")
+        .hint("use a driver of Hive 0.13 or later"));
+    }
+    Ok(client.min(NEWEST))
+}

@@ -1,0 +1,242 @@
+//! The relay: a request to a backend, its reply back to the client, results never decoded.
+//!
+//! The request was scanned and its handle patched by the caller. Of the reply only the beginning is read, as far as
+//! the decision needs it; the rest is copied through the worker thread's one buffer as it comes. A reply with a handle
+//! to replace is held whole, within [`Limits::held_reply_bytes`](crate::Limits); a result never is.
+//!
+//! Nothing is ever sent twice from here. After an error the backend's connection is broken (see
+//! [`Client::is_broken`]), and the caller knows from [`RelayError`] whether the client has seen part of a reply.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::client::Client;
+use crate::connection::Connection;
+use crate::error::WireError;
+use crate::failpoints::{RELAY_REPLY_BEGUN, RELAY_REQUEST_SENT};
+use crate::handle::Handle;
+use crate::message::Message;
+use crate::scan::{self, Reply, ScanError};
+use crate::wire::CopyError;
+
+/// What to do with a reply, decided from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// To the client as it is.
+    Forward,
+    /// To the client, this handle in place of the backend's. A reply without a handle goes as it is.
+    ForwardAs(Handle),
+    /// Not to the client: back to the caller.
+    Hold,
+}
+
+/// What became of a reply.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The client has it: so many bytes.
+    Forwarded {
+        /// The length of the message.
+        bytes: usize,
+    },
+    /// The caller has it, whole.
+    Held(Vec<u8>),
+}
+
+/// Why there was no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// An earlier exchange was given up: the backend's connection can't be used, and nothing was sent.
+    #[error("the connection to the backend was given up by an earlier call")]
+    Broken,
+    /// The backend failed, or its reply is not one to this request.
+    #[error("the backend failed: {source}")]
+    Backend {
+        /// How.
+        source: WireError,
+        /// Part of the reply went to the client already: its connection can only be closed.
+        partly: bool,
+    },
+    /// The backend did not begin to answer in time.
+    #[error("the backend did not answer within {} ms", .0.as_millis())]
+    Timeout(Duration),
+    /// The reply could not be written to the client: its connection can only be closed.
+    #[error("the client failed: {0}")]
+    Client(WireError),
+    /// The client hung up while its call ran.
+    #[error("the client went away")]
+    ClientGone,
+}
+
+impl RelayError {
+    /// The client has seen nothing of this reply and may be answered otherwise.
+    pub fn client_is_usable(&self) -> bool {
+        matches!(self, Self::Broken | Self::Timeout(_) | Self::Backend { partly: false, .. })
+    }
+}
+
+fn backend(source: impl Into<WireError>) -> RelayError {
+    RelayError::Backend { source: source.into(), partly: false }
+}
+
+/// Sends `request`, waits up to `deadline` for the reply to begin, and does with it what `decide` says. `decide` gets
+/// the scanned beginning and the bytes that its positions count in.
+pub async fn exchange(
+    client: &mut Connection,
+    request: &Message,
+    to: &mut Client,
+    deadline: Duration,
+    decide: impl FnOnce(&Reply, &[u8]) -> Decision,
+) -> Result<Outcome, RelayError> {
+    if to.is_broken() {
+        return Err(RelayError::Broken);
+    }
+    to.set_broken(true);
+    let beginning = async {
+        to.write(request.bytes()).await.map_err(backend)?;
+        model::failpoint!(RELAY_REQUEST_SENT);
+        begin(to, request).await
+    };
+    let (reply, total) = tokio::select! {
+        begun = timeout(deadline, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
+        () = client.closed() => return Err(RelayError::ClientGone),
+    };
+    model::failpoint!(RELAY_REPLY_BEGUN);
+    let outcome = match decide(&reply, &to.wire.pending) {
+        Decision::Hold => hold(to, total).await?,
+        Decision::Forward => forward(client, to, total).await?,
+        Decision::ForwardAs(handle) => {
+            if let Some(at) = reply.handle {
+                at.patch(&mut to.wire.pending, &handle).map_err(backend)?;
+            }
+            forward(client, to, total).await?
+        }
+    };
+    to.set_broken(false);
+    Ok(outcome)
+}
+
+/// Waits for the reply until all that matters of it is pending. Returns it and the length of the whole.
+async fn begin(from: &mut Client, request: &Message) -> Result<(Reply, usize), RelayError> {
+    let (total_limit, held_limit) = (from.limits().reply_bytes, from.limits().held_reply_bytes);
+    let total = if from.is_framed() {
+        if !from.wire.fill().await.map_err(backend)? {
+            return Err(backend(WireError::ClosedInside));
+        }
+        from.wire.fill_to(4).await.map_err(backend)?;
+        let head = &from.wire.pending[..4];
+        let total = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if total > total_limit {
+            return Err(backend(WireError::TooLong { bytes: total, limit: total_limit }));
+        }
+        from.wire.discard(4);
+        total
+    } else {
+        // Without frames the end is known only when all is there.
+        let message = from.read(held_limit).await.map_err(backend)?;
+        from.wire.pending = message.into_bytes();
+        from.wire.pending.len()
+    };
+    loop {
+        let length = from.wire.pending.len();
+        if length > total {
+            return Err(backend(ScanError::Trailing));
+        }
+        let scanned = scan::reply_head(&from.wire.pending, total);
+        let at_least = match scanned {
+            Ok((reply, true)) => {
+                same_call(request, &reply, &from.wire.pending)?;
+                return Ok((reply, total));
+            }
+            Ok((_, false)) => length + 1,
+            Err(ScanError::Truncated { at_least }) if length < total && at_least <= total => at_least,
+            Err(error) => return Err(backend(error)),
+        };
+        if at_least > held_limit {
+            return Err(backend(WireError::TooLong { bytes: at_least, limit: held_limit }));
+        }
+        // What can't be decided from a good part of the reply is read whole, not byte by byte.
+        let wanted = (length * 2).max(at_least).min(total).min(held_limit);
+        from.wire.fill_to(wanted).await.map_err(backend)?;
+    }
+}
+
+/// The reply names the method and the sequence number of the request, or it is a reply to something else.
+fn same_call(request: &Message, reply: &Reply, bytes: &[u8]) -> Result<(), RelayError> {
+    if reply.header.seqid == request.seqid() && reply.header.name_in(bytes) == request.name() {
+        Ok(())
+    } else {
+        Err(backend(WireError::Decode("the reply is one to another call".to_owned())))
+    }
+}
+
+async fn hold(from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
+    let limit = from.limits().held_reply_bytes;
+    if total > limit {
+        return Err(backend(WireError::TooLong { bytes: total, limit }));
+    }
+    from.wire.fill_to(total).await.map_err(backend)?;
+    Ok(Outcome::Held(from.wire.take(total)))
+}
+
+async fn forward(client: &mut Connection, from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
+    let head = client.reply_head(total);
+    let begun = std::mem::take(&mut from.wire.pending);
+    client.wire.write(&head, &begun).await.map_err(RelayError::Client)?;
+    let mut left = total.saturating_sub(begun.len());
+    drop(begun);
+    while left > 0 {
+        match from.wire.copy_some(&client.wire, left).await {
+            Ok(copied) => left -= copied.min(left),
+            Err(CopyError::From(source)) => return Err(RelayError::Backend { source, partly: true }),
+            Err(CopyError::To(error)) => return Err(RelayError::Client(error)),
+        }
+    }
+    Ok(Outcome::Forwarded { bytes: total })
+}
+
+/// The handles that a client holds, each standing for one of the backend's. What a client names and is not in here
+/// does not exist for it.
+#[derive(Debug)]
+pub struct HandleTable {
+    backend_of: HashMap<Handle, Handle>,
+    limit: usize,
+}
+
+impl HandleTable {
+    /// An empty table for at most `limit` handles.
+    pub fn new(limit: usize) -> Self {
+        Self { backend_of: HashMap::new(), limit }
+    }
+
+    /// Makes a new handle for the client that stands for the backend's; nothing when the table is full.
+    pub fn admit(&mut self, backend: Handle) -> Option<Handle> {
+        if self.backend_of.len() >= self.limit {
+            return None;
+        }
+        let ours = Handle::random();
+        self.backend_of.insert(ours, backend);
+        Some(ours)
+    }
+
+    /// The backend's handle for one that the client named.
+    pub fn resolve(&self, ours: &Handle) -> Option<Handle> {
+        self.backend_of.get(ours).copied()
+    }
+
+    /// Forgets a handle.
+    pub fn remove(&mut self, ours: &Handle) -> Option<Handle> {
+        self.backend_of.remove(ours)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.backend_of.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.backend_of.is_empty()
+    }
+}

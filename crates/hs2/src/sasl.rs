@@ -1,0 +1,130 @@
+//! SASL PLAIN as Thrift frames it: status byte, u32 length, payload.
+//!
+//! The client sends `START` with the mechanism's name and, without waiting, `[authzid]\0user\0password` under status
+//! `COMPLETE` (Java) or `OK` (Python). The answer is `COMPLETE`, or `BAD` with a text that BeeLine shows.
+
+use std::net::SocketAddr;
+
+use model::error::{ErrorKind, UserError};
+
+use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
+use crate::error::WireError;
+use crate::limits::MAX_SASL_BYTES;
+use crate::wire::Wire;
+
+pub(crate) const START: u8 = 1;
+pub(crate) const OK: u8 = 2;
+pub(crate) const BAD: u8 = 3;
+pub(crate) const ERROR: u8 = 4;
+pub(crate) const COMPLETE: u8 = 5;
+
+/// The only mechanism.
+pub(crate) const PLAIN: &str = "PLAIN";
+
+/// How a negotiation failed.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    /// The connection did.
+    Wire(WireError),
+    /// The client gave up.
+    GivenUp,
+    /// The client was told why it can't come in.
+    Refused(UserError),
+}
+
+impl From<WireError> for Failed {
+    fn from(error: WireError) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// The server's side, from the client's first byte.
+pub(crate) async fn accept(
+    wire: &mut Wire,
+    peer: SocketAddr,
+    authenticator: &dyn Authenticator,
+) -> Result<Principal, Failed> {
+    let outcome = negotiate(wire, peer, authenticator).await;
+    match &outcome {
+        Ok(_) => wire.write(&[COMPLETE, 0, 0, 0, 0], &[]).await?,
+        Err(Failed::Refused(error)) => {
+            let text = error.text();
+            wire.write(&head(BAD, text.len()), text.as_bytes()).await?;
+        }
+        Err(_) => {}
+    }
+    outcome
+}
+
+async fn negotiate(
+    wire: &mut Wire,
+    peer: SocketAddr,
+    authenticator: &dyn Authenticator,
+) -> Result<Principal, Failed> {
+    let (status, mechanism) = read(wire).await?;
+    if status != START {
+        return Err(unfit("the SASL negotiation must begin with START"));
+    }
+    if mechanism != PLAIN.as_bytes() {
+        let name: String = String::from_utf8_lossy(&mechanism).chars().filter(|c| !c.is_control()).take(64).collect();
+        return Err(Failed::Refused(
+            UserError::new(ErrorKind::NotSupported, format!("SASL mechanism \"{name}\" is not supported"))
+                .hint("use PLAIN: a user name and a password"),
+        ));
+    }
+    let (status, response) = read(wire).await?;
+    match status {
+        OK | COMPLETE => {}
+        BAD | ERROR => return Err(Failed::GivenUp),
+        _ => return Err(unfit("the SASL response has an unknown status")),
+    }
+    let credentials = plain(&response).ok_or_else(|| unfit("the SASL PLAIN response is malformed"))?;
+    authenticator.authenticate(peer, &credentials).await.map_err(Failed::Refused)
+}
+
+fn unfit(message: &str) -> Failed {
+    Failed::Refused(UserError::new(ErrorKind::InvalidAuthorization, message))
+}
+
+/// Reads `[authzid]\0user\0password`.
+pub(crate) fn plain(response: &[u8]) -> Option<Credentials> {
+    let mut parts = response.split(|byte| *byte == 0);
+    let mut text = || parts.next().and_then(|part| std::str::from_utf8(part).ok()).map(str::to_owned);
+    let (authzid, user, password) = (text()?, text()?, text()?);
+    if parts.next().is_some() || user.is_empty() {
+        return None;
+    }
+    // Some clients name themselves twice; that is no wish to be somebody else.
+    let authzid = if authzid == user { String::new() } else { authzid };
+    Some(Credentials { mechanism: Mechanism::SaslPlain, authzid, user, password })
+}
+
+/// The first five bytes of a message of the negotiation.
+pub(crate) fn head(status: u8, length: usize) -> [u8; 5] {
+    let length = (length as u32).to_be_bytes();
+    [status, length[0], length[1], length[2], length[3]]
+}
+
+/// One message of the negotiation.
+pub(crate) async fn read(wire: &mut Wire) -> Result<(u8, Vec<u8>), WireError> {
+    wire.fill_to(5).await?;
+    let head = &wire.pending[..5];
+    let (status, length) = (head[0], u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize);
+    if length > MAX_SASL_BYTES {
+        return Err(WireError::TooLong { bytes: length, limit: MAX_SASL_BYTES });
+    }
+    wire.fill_to(5 + length).await?;
+    wire.discard(5);
+    Ok((status, wire.take(length)))
+}
+
+/// What a client sends: both messages in one packet.
+pub(crate) fn initial(authzid: &str, user: &str, password: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(16 + PLAIN.len() + authzid.len() + user.len() + password.len());
+    bytes.extend_from_slice(&head(START, PLAIN.len()));
+    bytes.extend_from_slice(PLAIN.as_bytes());
+    let response = [authzid.as_bytes(), user.as_bytes(), password.as_bytes()].join(&0);
+    bytes.extend_from_slice(&head(COMPLETE, response.len()));
+    bytes.extend_from_slice(&response);
+    bytes
+}

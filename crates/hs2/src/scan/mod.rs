@@ -1,0 +1,241 @@
+//! The scanner: what a relay must know of a message, read in place.
+//!
+//! It walks strict `TBinaryProtocol` without allocating and without building structs: the method's name, the sequence
+//! number, where the 16 + 16 bytes of the handle stand, the statement's text, a reply's status. Whatever bytes come,
+//! it ends with a value or an error: it never panics, never reads past the message and never goes deeper than
+//! [`MAX_DEPTH`].
+//!
+//! A request that says the same field twice is refused: two decoders may each believe another one of them, and what
+//! was checked would not be what is executed. So is a field of another type than the protocol's, a handle that is not
+//! 16 + 16 bytes, and anything behind the end of the message.
+//!
+//! Positions are offsets into the scanned bytes. Used on other bytes they name other bytes; every access through them
+//! is checked again, so a stale position gives an error or a wrong value, never a panic.
+
+mod cursor;
+mod reply;
+mod request;
+mod walk;
+
+pub(crate) use cursor::Cursor;
+pub use reply::{Reply, reply, reply_head};
+pub use request::{Request, request};
+pub use walk::{Progress, Walker};
+
+use std::ops::Range;
+
+use crate::handle::Handle;
+use crate::limits::{MAX_DEPTH, MAX_METHOD_NAME_BYTES};
+use crate::method::Method;
+
+/// Why bytes are not a message that we take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ScanError {
+    /// The bytes end before the message does; it takes at least so many in all.
+    #[error("the message ends too early, {at_least} bytes are needed at least")]
+    Truncated {
+        /// The least length of the whole message.
+        at_least: usize,
+    },
+    /// Not strict `TBinaryProtocol`.
+    #[error("not a message of the strict binary protocol")]
+    BadVersion,
+    /// The message's type is none of call, reply, exception, one-way.
+    #[error("unknown message type {0}")]
+    BadKind(u8),
+    /// The method's name is empty, too long, or not plain text.
+    #[error("the name of the method is malformed")]
+    BadName,
+    /// A type byte that the protocol does not know.
+    #[error("unknown wire type {0}")]
+    BadType(u8),
+    /// A length below zero.
+    #[error("negative length")]
+    NegativeLength,
+    /// Nested deeper than [`MAX_DEPTH`].
+    #[error("nested deeper than {MAX_DEPTH} levels")]
+    TooDeep,
+    /// A field of another type than the protocol says.
+    #[error("field {0} has another type than the protocol says")]
+    WrongType(i16),
+    /// A field that is there twice.
+    #[error("field {0} is there twice")]
+    Duplicate(i16),
+    /// A field that must be there is not.
+    #[error("field {0} is missing")]
+    Missing(i16),
+    /// A handle that is not 16 + 16 bytes.
+    #[error("a handle must be 16 and 16 bytes")]
+    BadHandle,
+    /// Bytes behind the end of the message.
+    #[error("bytes behind the end of the message")]
+    Trailing,
+    /// A position that lies outside the bytes it is used on.
+    #[error("position outside the message")]
+    Position,
+}
+
+/// What kind of message it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A request that wants a reply.
+    Call,
+    /// The reply.
+    Reply,
+    /// A reply that is a `TApplicationException`.
+    Exception,
+    /// A request that wants none. `TCLIService` has none.
+    OneWay,
+}
+
+/// The head of a message: `80 01 00 kind`, name, sequence number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// Call, reply or exception.
+    pub kind: Kind,
+    /// Where the method's name stands.
+    pub name: Range<usize>,
+    /// The sequence number, chosen by the caller and repeated in the reply.
+    pub seqid: i32,
+    /// Where the struct of arguments, or of the result, begins.
+    pub body: usize,
+}
+
+impl Header {
+    /// The method's name in the bytes that were scanned.
+    pub fn name_in<'a>(&self, bytes: &'a [u8]) -> &'a str {
+        bytes.get(self.name.clone()).and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default()
+    }
+
+    /// The method in the bytes that were scanned, if it is one of `TCLIService`'s.
+    pub fn method_in(&self, bytes: &[u8]) -> Option<Method> {
+        Method::from_name(self.name_in(bytes))
+    }
+}
+
+/// Reads the head of a message.
+pub fn header(bytes: &[u8]) -> Result<Header, ScanError> {
+    let mut cursor = Cursor::new(bytes);
+    let version = cursor.u32()?;
+    if version & 0xffff_ff00 != 0x8001_0000 {
+        return Err(ScanError::BadVersion);
+    }
+    let kind = match (version & 0xff) as u8 {
+        1 => Kind::Call,
+        2 => Kind::Reply,
+        3 => Kind::Exception,
+        4 => Kind::OneWay,
+        other => return Err(ScanError::BadKind(other)),
+    };
+    let length = cursor.length()?;
+    if length == 0 || length > MAX_METHOD_NAME_BYTES {
+        return Err(ScanError::BadName);
+    }
+    let name = cursor.take(length)?;
+    if !bytes[name.clone()].iter().all(u8::is_ascii_graphic) {
+        return Err(ScanError::BadName);
+    }
+    let seqid = cursor.i32()?;
+    Ok(Header { kind, name, seqid, body: cursor.at() })
+}
+
+/// Checks that a message is whole and nothing but one message, to the last byte. Returns its head.
+pub fn whole(bytes: &[u8]) -> Result<Header, ScanError> {
+    let header = header(bytes)?;
+    let mut cursor = Cursor::at_offset(bytes, header.body);
+    cursor.skip_struct(MAX_DEPTH)?;
+    cursor.end()?;
+    Ok(header)
+}
+
+/// Where a handle's two halves stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandleAt {
+    guid: usize,
+    secret: usize,
+}
+
+impl HandleAt {
+    /// The handle that stands there.
+    pub fn read(&self, bytes: &[u8]) -> Result<Handle, ScanError> {
+        let half = |at: usize| -> Result<[u8; 16], ScanError> {
+            let end = at.checked_add(16).ok_or(ScanError::Position)?;
+            bytes.get(at..end).and_then(|half| half.try_into().ok()).ok_or(ScanError::Position)
+        };
+        Ok(Handle { guid: half(self.guid)?, secret: half(self.secret)? })
+    }
+
+    /// Puts another handle in its place.
+    pub fn patch(&self, bytes: &mut [u8], handle: &Handle) -> Result<(), ScanError> {
+        for (at, half) in [(self.guid, &handle.guid), (self.secret, &handle.secret)] {
+            let end = at.checked_add(16).ok_or(ScanError::Position)?;
+            bytes.get_mut(at..end).ok_or(ScanError::Position)?.copy_from_slice(half);
+        }
+        Ok(())
+    }
+}
+
+/// Which fields of a struct were seen, so that none counts twice.
+#[derive(Default)]
+struct Seen(u64);
+
+impl Seen {
+    fn once(&mut self, id: i16) -> Result<(), ScanError> {
+        // An id that no struct of the protocol has is skipped by every decoder alike.
+        let Some(bit) = u32::try_from(id).ok().and_then(|id| 1u64.checked_shl(id)) else { return Ok(()) };
+        if self.0 & bit != 0 {
+            return Err(ScanError::Duplicate(id));
+        }
+        self.0 |= bit;
+        Ok(())
+    }
+}
+
+/// Reads a `THandleIdentifier`: two binaries of 16 bytes.
+fn handle_identifier(cursor: &mut Cursor<'_>, depth: usize) -> Result<HandleAt, ScanError> {
+    let (mut guid, mut secret) = (None, None);
+    let mut seen = Seen::default();
+    while let Some((wire, id)) = cursor.field()? {
+        seen.once(id)?;
+        match id {
+            1 | 2 => {
+                let half = cursor.binary_as(wire, id)?;
+                if half.len() != 16 {
+                    return Err(ScanError::BadHandle);
+                }
+                *(if id == 1 { &mut guid } else { &mut secret }) = Some(half.start);
+            }
+            _ => cursor.skip(wire, depth)?,
+        }
+    }
+    match (guid, secret) {
+        (Some(guid), Some(secret)) => Ok(HandleAt { guid, secret }),
+        (None, _) => Err(ScanError::Missing(1)),
+        (_, None) => Err(ScanError::Missing(2)),
+    }
+}
+
+/// A `TSessionHandle` or `TOperationHandle`: the identifier in field 1; of an operation also whether it has a result.
+struct WholeHandle {
+    at: HandleAt,
+    has_result_set: Option<bool>,
+}
+
+fn whole_handle(cursor: &mut Cursor<'_>, depth: usize) -> Result<WholeHandle, ScanError> {
+    let mut at = None;
+    let mut has_result_set = None;
+    let mut seen = Seen::default();
+    while let Some((wire, id)) = cursor.field()? {
+        seen.once(id)?;
+        match id {
+            1 => {
+                cursor.expect_struct(wire, id)?;
+                at = Some(handle_identifier(cursor, depth.saturating_sub(1))?);
+            }
+            3 => has_result_set = Some(cursor.bool_as(wire, id)?),
+            _ => cursor.skip(wire, depth)?,
+        }
+    }
+    let at = at.ok_or(ScanError::Missing(1))?;
+    Ok(WholeHandle { at, has_result_set })
+}

@@ -1,0 +1,309 @@
+//! A session and its statements, for those who are a client themselves: the SQL client, warm-ups, replay, tests.
+//!
+//! Statements run asynchronously and are polled; one session has one connection, so one thing happens at a time, and a
+//! statement borrows its session. A session that is dropped ends with its connection on the server.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::error::{ErrorKind, UserError};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::client::{Client, ClientError};
+use crate::error::WireError;
+use crate::protocol;
+use crate::rowset;
+use crate::schema::{self, Column};
+use crate::status;
+use crate::tcli::{
+    TCancelOperationReq, TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TFetchOrientation,
+    TFetchResultsReq, TGetOperationStatusReq, TGetResultSetMetadataReq, TOpenSessionReq, TOperationHandle,
+    TOperationState, TSessionHandle,
+};
+use crate::value::Value;
+
+/// How many rows one fetch asks for when nothing else is said.
+pub const FETCH_ROWS: i64 = 1_000;
+
+/// The most rows that [`Session::run`] collects.
+pub const MAX_TABLE_ROWS: usize = 1_000_000;
+
+/// The pause between two polls: doubled from the first to the last, so that short statements feel short.
+const FIRST_POLL: Duration = Duration::from_millis(5);
+const LAST_POLL: Duration = Duration::from_millis(250);
+
+/// The most batches of log lines that are read at once.
+const MAX_LOG_BATCHES: usize = 100;
+
+/// A whole result.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Its columns; none for a statement without a result.
+    pub columns: Vec<Column>,
+    /// Its rows.
+    pub rows: Vec<Vec<Value>>,
+}
+
+impl Table {
+    /// The column of that name, in any case, in row `row`.
+    pub fn get(&self, row: usize, column: &str) -> Option<&Value> {
+        let at = self.columns.iter().position(|known| known.name.eq_ignore_ascii_case(column))?;
+        self.rows.get(row)?.get(at)
+    }
+}
+
+/// An open session over a connection of its own.
+pub struct Session {
+    client: Client,
+    handle: TSessionHandle,
+    configuration: BTreeMap<String, String>,
+}
+
+impl Session {
+    /// Opens a session with these keys: `use:database`, `set:hiveconf:k`, `enginehouse.tenant`, …
+    pub async fn open(client: Client, configuration: &[(String, String)]) -> Result<Self, ClientError> {
+        Self::open_as(client, None, configuration).await
+    }
+
+    /// The same, naming a user and a password in OpenSession, which counts over plain Thrift only.
+    pub async fn open_as(
+        mut client: Client,
+        user: Option<(&str, &str)>,
+        configuration: &[(String, String)],
+    ) -> Result<Self, ClientError> {
+        let answer = client
+            .open_session(&TOpenSessionReq {
+                client_protocol: protocol::NEWEST,
+                username: user.map(|(name, _)| name.to_owned()),
+                password: user.map(|(_, password)| password.to_owned()),
+                configuration: Some(configuration.iter().cloned().collect()),
+            })
+            .await?;
+        if answer.server_protocol_version < protocol::OLDEST {
+            return Err(WireError::Decode(rowset::RowSetError::InRows.to_string()).into());
+        }
+        let handle = answer.session_handle.ok_or_else(|| missing("session handle"))?;
+        Ok(Self { client, handle, configuration: answer.configuration.unwrap_or_default() })
+    }
+
+    /// The session's handle.
+    pub fn handle(&self) -> &TSessionHandle {
+        &self.handle
+    }
+
+    /// What the server answered to the keys.
+    pub fn configuration(&self) -> &BTreeMap<String, String> {
+        &self.configuration
+    }
+
+    /// The connection, for calls that are not here.
+    pub fn client(&mut self) -> &mut Client {
+        &mut self.client
+    }
+
+    /// Begins a statement. It is accepted when this returns; whether it succeeds, [`Statement::wait`] says.
+    pub async fn execute(&mut self, sql: &str) -> Result<Statement<'_>, ClientError> {
+        let answer = self
+            .client
+            .execute_statement(&TExecuteStatementReq {
+                session_handle: self.handle.clone(),
+                statement: sql.to_owned(),
+                conf_overlay: None,
+                run_async: Some(true),
+                query_timeout: None,
+            })
+            .await?;
+        let handle = answer.operation_handle.ok_or_else(|| missing("operation handle"))?;
+        Ok(self.statement(handle))
+    }
+
+    /// A statement of an operation that another call began, such as GetTables.
+    pub fn statement(&mut self, handle: TOperationHandle) -> Statement<'_> {
+        let has_result_set = handle.has_result_set;
+        Statement { session: self, handle, has_result_set, log_begun: false }
+    }
+
+    /// Runs a statement to its end and reads all its rows. It is closed also after an error.
+    pub async fn run(&mut self, sql: &str, deadline: Duration) -> Result<Table, ClientError> {
+        let mut statement = self.execute(sql).await?;
+        let outcome = statement.collect(deadline).await;
+        if outcome.as_ref().err().is_none_or(ClientError::is_answer) {
+            statement.close().await?;
+        }
+        outcome
+    }
+
+    /// Closes the session and its connection.
+    pub async fn close(mut self) -> Result<(), ClientError> {
+        self.client.close_session(&TCloseSessionReq { session_handle: self.handle }).await?;
+        Ok(())
+    }
+}
+
+fn missing(what: &str) -> ClientError {
+    WireError::Decode(format!("the answer has no {what}")).into()
+}
+
+/// How far a statement is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It waits or runs.
+    Running,
+    /// It has finished; its result can be fetched.
+    Finished,
+}
+
+/// A statement that runs or has run.
+pub struct Statement<'a> {
+    session: &'a mut Session,
+    handle: TOperationHandle,
+    has_result_set: bool,
+    log_begun: bool,
+}
+
+impl Statement<'_> {
+    /// The operation's handle.
+    pub fn handle(&self) -> &TOperationHandle {
+        &self.handle
+    }
+
+    /// Whether there are rows to fetch, as far as the server has said.
+    pub fn has_result_set(&self) -> bool {
+        self.has_result_set
+    }
+
+    /// Asks once. A statement that failed, was cancelled or closed is an error.
+    pub async fn poll(&mut self) -> Result<Progress, ClientError> {
+        let request =
+            TGetOperationStatusReq { operation_handle: self.handle.clone(), get_progress_update: Some(false) };
+        let answer = self.session.client.get_operation_status(&request).await?;
+        if let Some(has_result_set) = answer.has_result_set {
+            self.has_result_set = has_result_set;
+        }
+        let state = answer.operation_state.ok_or_else(|| missing("operation state"))?;
+        let failed = |kind: ErrorKind, text: &str| {
+            let mut error = match &answer.error_message {
+                Some(message) => {
+                    status::error_of(answer.sql_state.as_deref(), answer.error_code, Some(message))
+                }
+                None => UserError::new(kind, text),
+            };
+            if answer.sql_state.is_none() {
+                error.kind = kind;
+            }
+            Err(ClientError::Refused(error))
+        };
+        match state {
+            TOperationState::INITIALIZED_STATE | TOperationState::PENDING_STATE | TOperationState::RUNNING_STATE => {
+                Ok(Progress::Running)
+            }
+            TOperationState::FINISHED_STATE => Ok(Progress::Finished),
+            TOperationState::CANCELED_STATE => failed(ErrorKind::Canceled, "the statement was cancelled"),
+            TOperationState::TIMEDOUT_STATE => failed(ErrorKind::Timeout, "the statement ran out of time"),
+            TOperationState::CLOSED_STATE => failed(ErrorKind::WrongState, "the statement was closed"),
+            _ => failed(ErrorKind::Internal, "the statement failed and the server gave no reason"),
+        }
+    }
+
+    /// Waits until it has finished. When the deadline passes, the statement still runs: cancel it or wait again.
+    pub async fn wait(&mut self, deadline: Duration) -> Result<(), ClientError> {
+        let end = Instant::now() + deadline;
+        let late = || ClientError::Timeout { call: "the statement".to_owned(), deadline };
+        let mut pause = FIRST_POLL;
+        loop {
+            if self.poll().await? == Progress::Finished {
+                return Ok(());
+            }
+            timeout_at(end, sleep(pause)).await.map_err(|_| late())?;
+            pause = (pause * 2).min(LAST_POLL);
+        }
+    }
+
+    /// The columns of its result.
+    pub async fn columns(&mut self) -> Result<Vec<Column>, ClientError> {
+        if !self.has_result_set {
+            return Ok(Vec::new());
+        }
+        let request = TGetResultSetMetadataReq { operation_handle: self.handle.clone() };
+        let answer = self.session.client.get_result_set_metadata(&request).await?;
+        Ok(answer.schema.as_ref().map(schema::columns).unwrap_or_default())
+    }
+
+    /// The next rows, at most `max_rows`; none when there are no more.
+    pub async fn fetch(&mut self, max_rows: i64) -> Result<Vec<Vec<Value>>, ClientError> {
+        if !self.has_result_set {
+            return Ok(Vec::new());
+        }
+        self.fetch_from(TFetchOrientation::FETCH_NEXT, max_rows, 0).await
+    }
+
+    async fn fetch_from(
+        &mut self,
+        orientation: TFetchOrientation,
+        max_rows: i64,
+        fetch_type: i16,
+    ) -> Result<Vec<Vec<Value>>, ClientError> {
+        let request = TFetchResultsReq {
+            operation_handle: self.handle.clone(),
+            orientation,
+            max_rows,
+            fetch_type: Some(fetch_type),
+        };
+        let answer = self.session.client.fetch_results(&request).await?;
+        let set = answer.results.ok_or_else(|| missing("result set"))?;
+        rowset::rows(&set).map_err(|error| WireError::Decode(error.to_string()).into())
+    }
+
+    /// The lines that its log has got since the last call.
+    pub async fn logs(&mut self) -> Result<Vec<String>, ClientError> {
+        let mut lines = Vec::new();
+        for _ in 0..MAX_LOG_BATCHES {
+            let orientation =
+                if self.log_begun { TFetchOrientation::FETCH_NEXT } else { TFetchOrientation::FETCH_FIRST };
+            let rows = self.fetch_from(orientation, FETCH_ROWS, 1).await?;
+            self.log_begun = true;
+            if rows.is_empty() {
+                break;
+            }
+            lines.extend(rows.into_iter().filter_map(|row| match row.into_iter().next() {
+                Some(Value::Text(line)) => Some(line),
+                _ => None,
+            }));
+        }
+        Ok(lines)
+    }
+
+    /// Waits, and reads all rows.
+    pub async fn collect(&mut self, deadline: Duration) -> Result<Table, ClientError> {
+        self.wait(deadline).await?;
+        let columns = self.columns().await?;
+        let mut rows = Vec::new();
+        loop {
+            let batch = self.fetch(FETCH_ROWS).await?;
+            if batch.is_empty() {
+                return Ok(Table { columns, rows });
+            }
+            if rows.len() + batch.len() > MAX_TABLE_ROWS {
+                return Err(ClientError::Refused(UserError::new(
+                    ErrorKind::ProgramLimit,
+                    format!("the result has more than {MAX_TABLE_ROWS} rows"),
+                )));
+            }
+            rows.extend(batch);
+        }
+    }
+
+    /// Cancels it.
+    pub async fn cancel(&mut self) -> Result<(), ClientError> {
+        let request = TCancelOperationReq { operation_handle: self.handle.clone() };
+        self.session.client.cancel_operation(&request).await?;
+        Ok(())
+    }
+
+    /// Closes it: the server forgets it and its result.
+    pub async fn close(self) -> Result<(), ClientError> {
+        let request = TCloseOperationReq { operation_handle: self.handle.clone() };
+        self.session.client.close_operation(&request).await?;
+        Ok(())
+    }
+}

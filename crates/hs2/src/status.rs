@@ -1,0 +1,105 @@
+//! `TStatus`: how success and errors look on the wire, and what a client reads back from them.
+//!
+//! Errors of ours carry sqlState, errorCode and errorMessage, detail and hint being further lines of the message;
+//! infoMessages stays unset, because the Java driver fails on a list that is not in its own format.
+
+use model::error::{ErrorKind, UserError};
+
+pub use model::error::ENGINE_DRAINING;
+
+use crate::tcli::{TGetOperationStatusResp, TOperationState, TStatus, TStatusCode};
+
+/// The status of a call that succeeded.
+pub fn success() -> TStatus {
+    TStatus {
+        status_code: TStatusCode::SUCCESS_STATUS,
+        info_messages: None,
+        sql_state: None,
+        error_code: None,
+        error_message: None,
+    }
+}
+
+/// The status of a call that was refused or failed.
+pub fn refusal(error: &UserError) -> TStatus {
+    TStatus {
+        status_code: TStatusCode::ERROR_STATUS,
+        info_messages: None,
+        sql_state: Some(error.sqlstate().to_owned()),
+        error_code: Some(error.kind.error_code()),
+        error_message: Some(error.text()),
+    }
+}
+
+/// Writes an operation's own error into the answer of GetOperationStatus, whose status stays a success.
+pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) {
+    answer.operation_state = Some(TOperationState::ERROR_STATE);
+    answer.sql_state = Some(error.sqlstate().to_owned());
+    answer.error_code = Some(error.kind.error_code());
+    answer.error_message = Some(error.text());
+}
+
+/// The error that a status holds, if it holds one.
+pub fn check(status: &TStatus) -> Result<(), UserError> {
+    match status.status_code {
+        TStatusCode::SUCCESS_STATUS
+        | TStatusCode::SUCCESS_WITH_INFO_STATUS
+        | TStatusCode::STILL_EXECUTING_STATUS => Ok(()),
+        TStatusCode::INVALID_HANDLE_STATUS => Err(error_of(
+            status.sql_state.as_deref().or(Some(ErrorKind::WrongState.sqlstate())),
+            status.error_code,
+            Some(status.error_message.as_deref().unwrap_or("the handle is not valid")),
+        )),
+        _ => Err(error_of(status.sql_state.as_deref(), status.error_code, status.error_message.as_deref())),
+    }
+}
+
+/// The error that sqlState, errorCode and errorMessage say.
+pub fn error_of(sql_state: Option<&str>, error_code: Option<i32>, message: Option<&str>) -> UserError {
+    let message = message.unwrap_or("the server gave no reason");
+    let state = sql_state.unwrap_or_default();
+    match kind_of(state, error_code.unwrap_or(0)) {
+        Some(kind) => UserError::from_text(kind, message),
+        // A state of the engine's own: kept as it is.
+        None if state.len() == 5 => UserError::from_text(ErrorKind::Internal, message).with_sqlstate(state),
+        None => UserError::from_text(ErrorKind::Internal, message),
+    }
+}
+
+/// The kinds whose SQLSTATE says all about them.
+const KINDS: &[ErrorKind] = &[
+    ErrorKind::Syntax,
+    ErrorKind::InvalidName,
+    ErrorKind::InvalidValue,
+    ErrorKind::UndefinedObject,
+    ErrorKind::UndefinedTable,
+    ErrorKind::UndefinedColumn,
+    ErrorKind::DuplicateObject,
+    ErrorKind::DependentObjects,
+    ErrorKind::WrongState,
+    ErrorKind::LimitReached,
+    ErrorKind::ProgramLimit,
+    ErrorKind::LockNotAvailable,
+    ErrorKind::Conflict,
+    ErrorKind::InsufficientPrivilege,
+    ErrorKind::InvalidAuthorization,
+    ErrorKind::ConnectionLost,
+    ErrorKind::Unavailable,
+    ErrorKind::OutcomeUnknown,
+    ErrorKind::Timeout,
+    ErrorKind::Canceled,
+    ErrorKind::OutOfMemory,
+    ErrorKind::DiskFull,
+    ErrorKind::DataException,
+    ErrorKind::NotSupported,
+    ErrorKind::Io,
+    ErrorKind::Internal,
+];
+
+fn kind_of(state: &str, error_code: i32) -> Option<ErrorKind> {
+    let draining = ErrorKind::EngineDraining;
+    if error_code == draining.error_code() && state == draining.sqlstate() {
+        return Some(draining);
+    }
+    KINDS.iter().copied().find(|kind| kind.sqlstate() == state)
+}

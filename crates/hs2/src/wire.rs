@@ -1,0 +1,229 @@
+//! One TCP connection: bytes in, bytes out, nothing held while nobody speaks.
+//!
+//! Reading waits for readability first and then reads into the worker thread's one scratch buffer; only the bytes
+//! that came are kept, and only until the message that they belong to is taken. An idle connection owns no buffer.
+//! State is kept in `pending` alone, so every read may be dropped half way and begun again.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::error::WireError;
+
+/// The size of the one buffer that each worker thread reads into.
+pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// How often a connection that has unread bytes is asked whether its peer is still there.
+const HANG_UP_POLL: Duration = Duration::from_millis(250);
+
+/// What is thrown away, at most, of a peer that was refused, so that the refusal reaches it.
+const LINGER_BYTES: usize = 256 * 1024;
+const LINGER: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
+}
+
+/// A connection and what came over it and was not taken yet.
+pub(crate) struct Wire {
+    stream: TcpStream,
+    pub(crate) pending: Vec<u8>,
+    stall: Duration,
+}
+
+impl Wire {
+    pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
+        // Small messages go out at once; that the option is refused changes only how fast.
+        let _ = stream.set_nodelay(true);
+        Self { stream, pending: Vec::new(), stall }
+    }
+
+    pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
+        self.stream.peer_addr()
+    }
+
+    /// Waits, as long as it takes, until something came. `false` when the peer has closed.
+    pub(crate) async fn fill(&mut self) -> Result<bool, WireError> {
+        loop {
+            self.stream.readable().await?;
+            match self.try_fill(usize::MAX) {
+                Ok(length) => return Ok(length > 0),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads what is there, up to `most` bytes and the size of the scratch buffer.
+    fn try_fill(&mut self, most: usize) -> io::Result<usize> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let room = scratch.len().min(most);
+            let length = self.stream.try_read(&mut scratch[..room])?;
+            self.pending.extend_from_slice(&scratch[..length]);
+            Ok(length)
+        })
+    }
+
+    /// Waits until `length` bytes are pending. The peer has begun to speak, so it must go on within the stall limit.
+    pub(crate) async fn fill_to(&mut self, length: usize) -> Result<(), WireError> {
+        while self.pending.len() < length {
+            match timeout(self.stall, self.fill()).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => return Err(WireError::ClosedInside),
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(WireError::Stalled("the limit for reading a message")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the first `length` pending bytes, without a copy when they are all there is.
+    pub(crate) fn take(&mut self, length: usize) -> Vec<u8> {
+        if length >= self.pending.len() {
+            return std::mem::take(&mut self.pending);
+        }
+        let rest = self.pending.split_off(length);
+        std::mem::replace(&mut self.pending, rest)
+    }
+
+    /// Throws the first `length` pending bytes away.
+    pub(crate) fn discard(&mut self, length: usize) {
+        if length >= self.pending.len() {
+            self.pending = Vec::new();
+        } else {
+            self.pending.drain(..length);
+        }
+    }
+
+    /// Writes two pieces as if they were one.
+    pub(crate) async fn write(&self, first: &[u8], second: &[u8]) -> Result<(), WireError> {
+        let total = first.len() + second.len();
+        let mut done = 0;
+        while done < total {
+            let head = first.get(done..).unwrap_or_default();
+            let tail = &second[done.saturating_sub(first.len())..];
+            match self.stream.try_write_vectored(&[IoSlice::new(head), IoSlice::new(tail)]) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
+                Ok(length) => done += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    match timeout(self.stall, self.stream.writable()).await {
+                        Ok(ready) => ready?,
+                        Err(_) => return Err(WireError::Stalled("the limit for writing a message")),
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies up to `left` bytes that come into `to`, through the scratch buffer alone as long as `to` takes them at
+    /// once. Returns how many were copied, at least one. An error of `to` is the second kind.
+    pub(crate) async fn copy_some(&mut self, to: &Self, left: usize) -> Result<usize, CopyError> {
+        loop {
+            match timeout(self.stall, self.stream.readable()).await {
+                Ok(ready) => ready.map_err(|error| CopyError::From(error.into()))?,
+                Err(_) => return Err(CopyError::From(WireError::Stalled("the limit for reading a reply"))),
+            }
+            match self.try_copy(to, left) {
+                Ok(Copied::All(length)) => return Ok(length),
+                Ok(Copied::Rest(length, rest)) => {
+                    to.write(&rest, &[]).await.map_err(CopyError::To)?;
+                    return Ok(length);
+                }
+                Ok(Copied::Nothing) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn try_copy(&self, to: &Self, left: usize) -> Result<Copied, CopyError> {
+        SCRATCH.with_borrow_mut(|scratch| {
+            let room = scratch.len().min(left);
+            let length = match self.stream.try_read(&mut scratch[..room]) {
+                Ok(0) => return Err(CopyError::From(WireError::ClosedInside)),
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),
+                Err(error) => return Err(CopyError::From(error.into())),
+            };
+            let written = match to.stream.try_write(&scratch[..length]) {
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                Err(error) => return Err(CopyError::To(error.into())),
+            };
+            if written == length {
+                Ok(Copied::All(length))
+            } else {
+                Ok(Copied::Rest(length, scratch[written..length].to_vec()))
+            }
+        })
+    }
+
+    /// Ends when the peer has closed the connection. What it sent before stays unread.
+    pub(crate) async fn hung_up(&self) {
+        loop {
+            match self.stream.ready(Interest::READABLE).await {
+                Err(_) => return,
+                Ok(ready) if ready.is_read_closed() => return,
+                Ok(_) => match self.peek().await {
+                    Ok(0) | Err(_) => return,
+                    // It speaks although it waits for an answer: look again later.
+                    Ok(_) => tokio::time::sleep(HANG_UP_POLL).await,
+                },
+            }
+        }
+    }
+
+    async fn peek(&self) -> io::Result<usize> {
+        let mut one = [0; 1];
+        self.stream.peek(&mut one).await
+    }
+
+    /// Says that no more will come from here and waits a moment for the peer to read what did: a connection closed
+    /// with unread bytes in it is reset, and the peer would lose the last words.
+    pub(crate) async fn part(mut self) {
+        use tokio::io::AsyncWriteExt;
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let _ = timeout(LINGER, async {
+            let mut seen = 0;
+            while seen < LINGER_BYTES {
+                self.pending.clear();
+                match self.fill().await {
+                    Ok(true) => seen += self.pending.len(),
+                    _ => return,
+                }
+            }
+        })
+        .await;
+    }
+}
+
+enum Copied {
+    All(usize),
+    Rest(usize, Vec<u8>),
+    Nothing,
+}
+
+/// Which end of a copy failed.
+#[derive(Debug)]
+pub(crate) enum CopyError {
+    From(WireError),
+    To(WireError),
+}
+
+/// Waits for `future` no longer than `deadline`.
+pub(crate) async fn within<T>(
+    deadline: Duration,
+    what: &'static str,
+    future: impl Future<Output = Result<T, WireError>>,
+) -> Result<T, WireError> {
+    timeout(deadline, future).await.unwrap_or(Err(WireError::Stalled(what)))
+}
