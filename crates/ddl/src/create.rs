@@ -1,0 +1,85 @@
+//! SHOW CREATE: an object as the statement that makes it again.
+
+use model::alteration::ObjectRef;
+use model::catalog::{PoolSpec, TenantSpec, UnitSpec};
+use model::change::{Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
+use model::secret::SecretKeys;
+
+use crate::quote::quoted_name;
+use crate::statement::printed_options;
+
+/// The CREATE that makes the same object again, one option on each line; names nothing that has no value and every
+/// number, so that it doesn't depend on the installation's defaults. Secret values are masked, and CREATE refuses the
+/// mask, so that whoever uses the text must say them.
+pub fn print_create(object: &Object, keys: &SecretKeys) -> String {
+    let object = object.masked(keys);
+    let ObjectRef { kind, name } = object.reference();
+    let mut text = format!("CREATE {} {}", kind.keywords(), quoted_name(&name));
+    let options = printed_options(&patch_of(object));
+    if !options.is_empty() {
+        text.push_str("\n  ");
+        text.push_str(&options.join(",\n  "));
+    }
+    text
+}
+
+fn setting<T>(value: Option<T>) -> Setting<T> {
+    value.map_or(Setting::Keep, Setting::Set)
+}
+
+fn patch_of(object: Object) -> ObjectPatch {
+    match object {
+        Object::Tenant { name, spec } => ObjectPatch::Tenant(name, tenant(spec)),
+        Object::ResourcePool { name, spec } => ObjectPatch::ResourcePool(name, pool(spec)),
+        Object::ResourceUnit { name, spec } => ObjectPatch::ResourceUnit(name, unit(spec)),
+    }
+}
+
+fn tenant(spec: TenantSpec) -> TenantPatch {
+    let TenantSpec { pools, users, comment } = spec;
+    TenantPatch { pools: Some(pools), users: Some(users), comment: setting(comment) }
+}
+
+fn pool(spec: PoolSpec) -> PoolPatch {
+    let PoolSpec { units, namespace, nodes, image, comment } = spec;
+    PoolPatch {
+        units: Some(units),
+        namespace: setting(namespace),
+        nodes: setting(nodes),
+        image: setting(image),
+        comment: setting(comment),
+    }
+}
+
+fn unit(spec: UnitSpec) -> UnitPatch {
+    // Every field is named, so that a new one can't be forgotten here.
+    let UnitSpec {
+        engine_type,
+        driver_cpu,
+        driver_memory,
+        executor_cpu,
+        executor_memory,
+        min_executors,
+        max_executors,
+        min_engines,
+        max_engines,
+        properties,
+        comment,
+    } = spec;
+    UnitPatch {
+        engine_type: Some(engine_type),
+        driver_cpu: Some(driver_cpu),
+        driver_memory: Some(driver_memory),
+        executor_cpu: Some(executor_cpu),
+        executor_memory: Some(executor_memory),
+        min_executors: Some(min_executors),
+        max_executors: Some(max_executors),
+        min_engines: Some(min_engines),
+        max_engines: Some(max_engines),
+        properties: PropertiesPatch {
+            reset: false,
+            set: properties.into_iter().map(|(key, value)| (key, Some(value))).collect(),
+        },
+        comment: setting(comment),
+    }
+}

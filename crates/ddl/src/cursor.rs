@@ -1,0 +1,378 @@
+//! Reading tokens one after the other, and saying what was expected where a statement goes wrong.
+//!
+//! Everything that is asked for at a token and is not there is remembered; the error names it all, and the hint the
+//! nearest of it. So an error knows the grammar without a second copy of it.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use model::error::{ErrorKind, UserError};
+use model::name::{PoolName, TenantName, UnitName};
+use model::{EngineName, span};
+
+use crate::distance::nearest;
+use crate::error::{ParseError, Position};
+use crate::token::{Kind, Token, tokenize};
+
+/// The longest piece of a statement that an error repeats, in characters.
+const MAX_FOUND_CHARS: usize = 40;
+
+/// What could have stood at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expected {
+    /// A keyword or the name of an option, as it is written.
+    Word(&'static str),
+    /// Something else, in words.
+    Thing(&'static str),
+}
+
+impl Expected {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Word(text) | Self::Thing(text) => text,
+        }
+    }
+}
+
+/// A place among the tokens of one statement.
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    expected: Vec<Expected>,
+    /// What stands here may belong to a secret value: no error repeats it.
+    hidden: bool,
+}
+
+impl<'a> Cursor<'a> {
+    /// Tokenises the text from the offset on, which is where the head ends.
+    pub(crate) fn new(text: &'a str, offset: usize) -> Result<Self, ParseError> {
+        Ok(Self { text, tokens: tokenize(text, offset)?, at: 0, expected: Vec::new(), hidden: false })
+    }
+
+    fn token(&self) -> &Token<'a> {
+        // The last token is the end, and the cursor never goes beyond it.
+        &self.tokens[self.at]
+    }
+
+    /// Where the next token stands.
+    pub(crate) fn position(&self) -> Position {
+        self.token().position
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+        self.expected.clear();
+    }
+
+    fn expect(&mut self, expected: Expected) {
+        if !self.expected.contains(&expected) {
+            self.expected.push(expected);
+        }
+    }
+
+    /// Remembers that something could have stood here.
+    pub(crate) fn could_be(&mut self, thing: &'static str) {
+        self.expect(Expected::Thing(thing));
+    }
+
+    /// From here on errors repeat, or don't repeat, what stands in the statement.
+    pub(crate) fn hide(&mut self, hidden: bool) {
+        self.hidden = hidden;
+    }
+
+    /// The error for something that had to stand here.
+    pub(crate) fn missing(&mut self, thing: &'static str) -> ParseError {
+        self.expect(Expected::Thing(thing));
+        self.unexpected()
+    }
+
+    /// The next token if it is a word without quotes.
+    pub(crate) fn peek_word(&self) -> Option<&'a str> {
+        (self.token().kind == Kind::Word).then(|| self.token().source)
+    }
+
+    /// Whether the next token is this keyword; nothing is remembered.
+    pub(crate) fn is(&self, keyword: &str) -> bool {
+        self.peek_word().is_some_and(|word| word.eq_ignore_ascii_case(keyword))
+    }
+
+    /// Steps over the keyword if it comes next.
+    pub(crate) fn eat(&mut self, keyword: &'static str) -> bool {
+        let found = self.is(keyword);
+        if found {
+            self.advance();
+        } else {
+            self.expect(Expected::Word(keyword));
+        }
+        found
+    }
+
+    /// Steps over the keyword; an error if something else comes next.
+    pub(crate) fn keyword(&mut self, keyword: &'static str) -> Result<(), ParseError> {
+        if self.eat(keyword) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// Steps over the symbol if it comes next.
+    pub(crate) fn eat_symbol(&mut self, kind: &Kind) -> bool {
+        let found = self.token().kind == *kind;
+        if found {
+            self.advance();
+        } else if let Some(symbol) = symbol(kind) {
+            self.expect(Expected::Thing(symbol));
+        }
+        found
+    }
+
+    /// Steps over the symbol; an error if something else comes next.
+    pub(crate) fn symbol(&mut self, kind: &Kind) -> Result<(), ParseError> {
+        if self.eat_symbol(kind) { Ok(()) } else { Err(self.unexpected()) }
+    }
+
+    /// One `;` may come, then the end must.
+    pub(crate) fn finish(&mut self) -> Result<(), ParseError> {
+        if self.token().kind == Kind::Semicolon {
+            self.advance();
+            if self.token().kind != Kind::End {
+                return Err(self
+                    .missing("the end of the statement")
+                    .or_hint("say one statement at a time; one ; may end it"));
+            }
+        }
+        if self.token().kind == Kind::End { Ok(()) } else { Err(self.missing("the end of the statement")) }
+    }
+
+    /// Whether the next token can begin a string, a number or a quantity.
+    pub(crate) fn at_scalar(&self) -> bool {
+        matches!(self.token().kind, Kind::Text(_) | Kind::Number)
+    }
+
+    /// A string in single quotes.
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<String, ParseError> {
+        let Kind::Text(text) = &self.token().kind else {
+            let hint = self.bare_hint();
+            let error = self.missing(what);
+            return Err(match hint {
+                Some(hint) => error.or_hint(hint),
+                None => error,
+            });
+        };
+        let text = text.clone();
+        self.advance();
+        Ok(text)
+    }
+
+    /// How what stands here without single quotes would be written as a string.
+    fn bare_hint(&self) -> Option<String> {
+        if self.hidden {
+            return None;
+        }
+        let text = match &self.token().kind {
+            Kind::Word | Kind::Number => self.bare_run().0,
+            Kind::QuotedName(name) => name,
+            _ => return None,
+        };
+        Some(format!("write {}", crate::quote::quoted_string(&shorten(text))))
+    }
+
+    /// A string, or a number, word or quantity without quotes.
+    pub(crate) fn scalar(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
+        let position = self.position();
+        match &self.token().kind {
+            Kind::Text(text) => {
+                let text = text.clone();
+                self.advance();
+                Ok((text, position))
+            }
+            Kind::Word | Kind::Number | Kind::Joint => Ok((self.take_bare_run().to_owned(), position)),
+            _ => Err(self.missing(what)),
+        }
+    }
+
+    /// A string or a bare word that is read as a value of its own type.
+    pub(crate) fn value<T>(&mut self, option: &'static str, what: &'static str) -> Result<T, ParseError>
+    where
+        T: FromStr<Err = UserError>,
+    {
+        let (text, position) = self.scalar(what)?;
+        // What is too long for any value is cut, which leaves it invalid.
+        shorten(&text).parse().map_err(|error: UserError| {
+            let message = format!("{option}: {}", error.message);
+            ParseError::at(position, UserError { message, ..error })
+        })
+    }
+
+    /// A whole number.
+    pub(crate) fn number(&mut self, option: &'static str) -> Result<u32, ParseError> {
+        let (text, position) = self.scalar("a whole number")?;
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).ok_or_else(|| {
+            let message = format!("{option}: \"{}\" is no whole number", shorten(&text));
+            let error = UserError::new(ErrorKind::InvalidValue, message);
+            ParseError::at(position, error.detail(format!("it is a whole number from 0 to {}", u32::MAX)))
+        })
+    }
+
+    /// A length of time.
+    pub(crate) fn span(&mut self) -> Result<Duration, ParseError> {
+        let (text, position) = self.scalar("a length of time such as '5m'")?;
+        span::parse(&shorten(&text)).map_err(|error| ParseError::at(position, error))
+    }
+
+    /// The source from here to where a bare name or quantity ends, and the number of its tokens: words, numbers, `-`
+    /// and `.` without a gap between them.
+    fn bare_run(&self) -> (&'a str, usize) {
+        let first = self.token();
+        let mut end = first.end();
+        let following = self.tokens[self.at + 1..].iter().take_while(|token| {
+            let joined = token.position.offset == end && matches!(token.kind, Kind::Word | Kind::Number | Kind::Joint);
+            if joined {
+                end = token.end();
+            }
+            joined
+        });
+        let count = 1 + following.count();
+        (&self.text[first.position.offset..end], count)
+    }
+
+    fn take_bare_run(&mut self) -> &'a str {
+        let (source, count) = self.bare_run();
+        for _ in 0..count {
+            self.advance();
+        }
+        source
+    }
+
+    /// A name: bare ones are folded to lower case, quoted ones are taken as they are.
+    fn name(&mut self, what: &'static str) -> Result<(String, Position), ParseError> {
+        let position = self.position();
+        match &self.token().kind {
+            Kind::QuotedName(name) => {
+                let name = name.clone();
+                self.advance();
+                Ok((name, position))
+            }
+            Kind::Word | Kind::Number => Ok((self.take_bare_run().to_ascii_lowercase(), position)),
+            Kind::Text(text) => {
+                let hint = format!("a name stands in no single quotes: {}", crate::quote::quoted_name(&shorten(text)));
+                Err(self.missing(what).or_hint(hint))
+            }
+            _ => Err(self.missing(what)),
+        }
+    }
+
+    fn checked_name<T>(
+        &mut self,
+        what: &'static str,
+        make: impl FnOnce(String) -> Result<T, UserError>,
+    ) -> Result<T, ParseError> {
+        let (name, position) = self.name(what)?;
+        make(name).map_err(|error| ParseError::at(position, error))
+    }
+
+    /// The name of a tenant.
+    pub(crate) fn tenant(&mut self) -> Result<TenantName, ParseError> {
+        self.checked_name("the name of a tenant", TenantName::new)
+    }
+
+    /// The name of a resource pool.
+    pub(crate) fn pool(&mut self) -> Result<PoolName, ParseError> {
+        self.checked_name("the name of a resource pool", PoolName::new)
+    }
+
+    /// The name of a resource unit.
+    pub(crate) fn unit(&mut self) -> Result<UnitName, ParseError> {
+        self.checked_name("the name of a resource unit", UnitName::new)
+    }
+
+    /// The name of an engine, always in single quotes.
+    pub(crate) fn engine(&mut self) -> Result<EngineName, ParseError> {
+        let position = self.position();
+        let name = self.string("the name of an engine in single quotes")?;
+        EngineName::new(name).map_err(|error| ParseError::at(position, error))
+    }
+
+    /// An item of a list of names: a string or a name.
+    pub(crate) fn list_name<T>(
+        &mut self,
+        what: &'static str,
+        make: impl FnOnce(String) -> Result<T, UserError>,
+    ) -> Result<T, ParseError> {
+        if let Kind::Text(text) = &self.token().kind {
+            let (text, position) = (text.clone(), self.position());
+            self.advance();
+            return make(text).map_err(|error| ParseError::at(position, error));
+        }
+        self.checked_name(what, make)
+    }
+
+    /// What stands at the next token, as an error says it. A string may be a secret, so it is never repeated.
+    fn found(&self) -> String {
+        match &self.token().kind {
+            Kind::End => "the end of the statement".to_owned(),
+            _ if self.hidden => "a value that may be secret".to_owned(),
+            Kind::Text(_) => "a quoted string".to_owned(),
+            Kind::Word | Kind::Number => format!("\"{}\"", shorten(self.bare_run().0)),
+            _ => format!("\"{}\"", shorten(self.token().source)),
+        }
+    }
+
+    /// The error for a token that nothing of what was expected is.
+    pub(crate) fn unexpected(&self) -> ParseError {
+        let expected: Vec<&str> = self.expected.iter().map(|it| it.text()).collect();
+        let mut error = UserError::new(ErrorKind::Syntax, format!("syntax error at {}", self.found()));
+        error.detail = Some(format!("expected {}", join_or(&expected)));
+        let error = ParseError::at(self.position(), error);
+        match self.hint() {
+            Some(hint) => error.or_hint(hint),
+            None => error,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let words = self.expected.iter().filter_map(|it| match it {
+            Expected::Word(word) => Some(*word),
+            Expected::Thing(_) => None,
+        });
+        if let Some(word) = self.peek_word().filter(|_| !self.hidden) {
+            return nearest(word, words).map(|meant| format!("did you mean {meant}?"));
+        }
+        let after_backslash = self
+            .at
+            .checked_sub(1)
+            .is_some_and(|before| matches!(&self.tokens[before].kind, Kind::Text(text) if text.ends_with('\\')));
+        if after_backslash {
+            return Some("a quote inside a string is doubled, not escaped: 'it''s'".to_owned());
+        }
+        let curly = self.token().source.contains(['\u{2018}', '\u{2019}', '\u{201c}', '\u{201d}']);
+        curly.then(|| "strings stand in straight quotes: 'like this'".to_owned())
+    }
+}
+
+/// How a symbol is called in an error.
+const fn symbol(kind: &Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Comma => Some("\",\""),
+        Kind::Open => Some("\"(\""),
+        Kind::Close => Some("\")\""),
+        Kind::Equals => Some("\"=\""),
+        _ => None,
+    }
+}
+
+/// `A`, `A or B`, `A, B or C`.
+pub(crate) fn join_or(items: &[&str]) -> String {
+    match items {
+        [] => "nothing".to_owned(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} or {last}", before.join(", ")),
+    }
+}
+
+fn shorten(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_FOUND_CHARS).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}

@@ -1,0 +1,46 @@
+//! The control language: is a statement ours, what does it say, and how is it written down again.
+//!
+//! Control statements arrive as the text of a `HiveServer2` ExecuteStatement, mixed with the SQL of the engines. The
+//! first question, [`sniff`], looks at the head alone; what is not ours is never tokenised. What is ours is read by
+//! [`parse`], which is total: any text gives a [`Statement`] or a [`ParseError`] with its place, what was expected
+//! there, and a hint for near misses.
+//!
+//! Invariants: `parse(print(statement)) == statement`; `sniff`, [`has_own_state`] and [`session_statement`] never fail
+//! and never allocate; nothing here does IO or keeps state, so there is no stale caller: the same text always gives
+//! the same answer, in the proxy, in the metadata agent and in the engine agent.
+//!
+//! How things are written, where the language leaves a choice:
+//!
+//! - Options are separated by commas; `=` between name and value, and SET before the first, may be left out.
+//! - A string stands in single quotes and doubles them inside (`'it''s'`); a backslash is an ordinary character.
+//! - A name is bare, and then folded to lower case, or stands in `"…"` or `` `…` `` and is taken as it is. In
+//!   `UNIT_LIST` and `RESOURCE_POOL_LIST` it may also be a string. A bare name can't hold `--`, which begins a comment.
+//! - The name of an engine is always a string.
+//! - Numbers, sizes and lengths of time may be quoted or not: `1G`, `'1G'`, `WAIT 5m`.
+//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `IMAGE` and `COMMENT`.
+//! - `PROPERTIES RESET` drops all properties; `PROPERTIES RESET ('k'='v')` drops all and then sets.
+//! - A bare WAIT waits for [`DEFAULT_WAIT`].
+//! - `EXPLAIN` takes no WAIT, and `ALTER` needs at least one option.
+
+mod create;
+mod cursor;
+mod distance;
+mod error;
+mod like;
+mod near_miss;
+mod quote;
+mod scan;
+mod session;
+mod sniff;
+mod statement;
+mod token;
+
+pub use create::print_create;
+pub use error::{ParseError, Position};
+pub use like::like_matches;
+pub use near_miss::near_miss;
+pub use quote::{quoted_name, quoted_string};
+pub use session::{SessionStatement, has_own_state, session_statement};
+pub use sniff::{Head, Verb, sniff};
+pub use statement::{DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, Statement, masked_text, parse};
+pub use token::MAX_STATEMENT_BYTES;

@@ -1,0 +1,137 @@
+//! Statements that look as if they were meant to be ours.
+//!
+//! They are not ours and pass to the engine unchanged. Where no engine is there to refuse them, the proxy adds this
+//! hint to its error.
+
+use crate::distance::near;
+use crate::scan::Scanner;
+use crate::sniff::sniff;
+
+/// Every head, word by word.
+const HEADS: [&[&str]; 35] = [
+    &["SHOW", "ENGINES"],
+    &["SHOW", "TENANTS"],
+    &["SHOW", "ALTERATIONS"],
+    &["SHOW", "MASTER"],
+    &["SHOW", "RESOURCE", "POOLS"],
+    &["SHOW", "RESOURCE", "UNITS"],
+    &["SHOW", "RESOURCE", "POOL"],
+    &["SHOW", "RESOURCE", "UNIT"],
+    &["SHOW", "CREATE", "TENANT"],
+    &["SHOW", "CREATE", "RESOURCE", "POOL"],
+    &["SHOW", "CREATE", "RESOURCE", "UNIT"],
+    &["START", "ENGINE"],
+    &["RESTART", "ENGINE"],
+    &["STOP", "ENGINE"],
+    &["DESCRIBE", "TENANT"],
+    &["DESCRIBE", "RESOURCE", "POOL"],
+    &["DESCRIBE", "RESOURCE", "UNIT"],
+    &["CREATE", "TENANT"],
+    &["CREATE", "RESOURCE", "POOL"],
+    &["CREATE", "RESOURCE", "UNIT"],
+    &["ALTER", "TENANT"],
+    &["ALTER", "RESOURCE", "POOL"],
+    &["ALTER", "RESOURCE", "UNIT"],
+    &["DROP", "TENANT"],
+    &["DROP", "RESOURCE", "POOL"],
+    &["DROP", "RESOURCE", "UNIT"],
+    &["EXPLAIN", "CREATE", "TENANT"],
+    &["EXPLAIN", "CREATE", "RESOURCE", "POOL"],
+    &["EXPLAIN", "CREATE", "RESOURCE", "UNIT"],
+    &["EXPLAIN", "ALTER", "TENANT"],
+    &["EXPLAIN", "ALTER", "RESOURCE", "POOL"],
+    &["EXPLAIN", "ALTER", "RESOURCE", "UNIT"],
+    &["EXPLAIN", "DROP", "TENANT"],
+    &["EXPLAIN", "DROP", "RESOURCE", "POOL"],
+    &["EXPLAIN", "DROP", "RESOURCE", "UNIT"],
+];
+
+/// The most words that a head has.
+const MAX_WORDS: usize = 4;
+/// The most slips in all words of a head together.
+const MAX_SLIPS: usize = 2;
+
+/// A hint such as `did you mean SHOW ENGINES?` for a statement that is not ours but almost begins like one of ours;
+/// `None` for all others and for those that are ours. Looks at the first words only.
+pub fn near_miss(text: &str) -> Option<String> {
+    if sniff(text).is_some() {
+        return None;
+    }
+    let mut scanner = Scanner::new(text);
+    let mut words = Vec::with_capacity(MAX_WORDS);
+    while words.len() < MAX_WORDS {
+        match scanner.word() {
+            Some(word) => words.push(word),
+            None => break,
+        }
+    }
+    if let [verb, engine, ..] = words[..]
+        && ["DESC", "DESCRIBE"].iter().any(|it| it.eq_ignore_ascii_case(verb))
+        && near(engine, "ENGINE").is_some()
+    {
+        return Some("did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name stands in quotes".to_owned());
+    }
+    let candidates = HEADS.iter().filter_map(|head| Some((slips(&words, head)?, *head)));
+    let (_, head) = candidates.min_by_key(|(slips_made, _)| *slips_made)?;
+    Some(format!("did you mean {}?", head.join(" ")))
+}
+
+/// How many slips make the head out of the first words; a forgotten RESOURCE is one slip.
+fn slips(words: &[&str], head: &[&str]) -> Option<usize> {
+    let forgotten = || {
+        let rest: Vec<&str> = head.iter().copied().filter(|word| *word != "RESOURCE").collect();
+        if rest.len() == head.len() { None } else { Some(1 + plain_slips(words, &rest)?) }
+    };
+    plain_slips(words, head).or_else(forgotten).filter(|slips_made| (1..=MAX_SLIPS).contains(slips_made))
+}
+
+fn plain_slips(words: &[&str], head: &[&str]) -> Option<usize> {
+    if words.len() < head.len() {
+        return None;
+    }
+    words.iter().zip(head).map(|(word, meant)| near(word, meant)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn what_was_almost_ours_gets_a_hint() {
+        for (text, meant) in [
+            ("SHOW ENGINS t_1", "SHOW ENGINES"),
+            ("SHWO ENGINES t_1", "SHOW ENGINES"),
+            ("show engine t_1", "SHOW ENGINES"),
+            ("-- x\nSTOP ENGINES rp_1 'x'", "STOP ENGINE"),
+            ("CREATE TENENT t_1", "CREATE TENANT"),
+            ("create pool rp_1", "CREATE RESOURCE POOL"),
+            ("ALTER RESOUCE UNIT uc_1", "ALTER RESOURCE UNIT"),
+            ("SHOW CREATE POOL rp_1", "SHOW CREATE RESOURCE POOL"),
+            ("EXPLAIN DROP UNIT x", "EXPLAIN DROP RESOURCE UNIT"),
+            ("SHOW ALTERATION", "SHOW ALTERATIONS"),
+        ] {
+            assert_eq!(near_miss(text).unwrap_or_default(), format!("did you mean {meant}?"), "{text}");
+        }
+        assert!(near_miss("DESC ENGINE x").unwrap().contains("in quotes"));
+    }
+
+    #[test]
+    fn what_is_ours_or_far_from_it_gets_none() {
+        for text in [
+            "SHOW ENGINES t_1",
+            "SHOW TABLES",
+            "SHOW CREATE TABLE t",
+            "CREATE TABLE t (a INT)",
+            "DROP VIEW v",
+            "SHOW RESOURCE PLAN p",
+            "START TRANSACTION",
+            "SET x=1",
+            "SELECT 1",
+            "'",
+            "",
+        ] {
+            assert_eq!(near_miss(text), None, "{text}");
+        }
+    }
+}

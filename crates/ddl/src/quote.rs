@@ -1,0 +1,81 @@
+//! Writing names and strings so that they are read back as they are.
+
+/// Words that mean something in the language; a name that is one of them is printed in quotes.
+const KEYWORDS: [&str; 43] = [
+    "all",
+    "alter",
+    "alterations",
+    "comment",
+    "create",
+    "default",
+    "desc",
+    "describe",
+    "drop",
+    "engine",
+    "engines",
+    "exists",
+    "explain",
+    "for",
+    "force",
+    "if",
+    "image",
+    "like",
+    "limit",
+    "master",
+    "namespace",
+    "not",
+    "null",
+    "pool",
+    "pools",
+    "properties",
+    "reset",
+    "resource",
+    "restart",
+    "set",
+    "show",
+    "start",
+    "stop",
+    "tenant",
+    "tenants",
+    "unit",
+    "units",
+    "wait",
+    "within",
+    "node_list",
+    "unit_list",
+    "user_list",
+    "resource_pool_list",
+];
+
+/// A name as it is written in a statement: bare where that is safe, else in double quotes.
+pub fn quoted_name(name: &str) -> String {
+    let bytes = name.as_bytes();
+    let bare = bytes.first().is_some_and(u8::is_ascii_lowercase)
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'_')
+        && !KEYWORDS.contains(&name);
+    if bare { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+/// A text as a string of the language: in single quotes, those inside doubled.
+pub fn quoted_string(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_quoted_only_where_they_must_be() {
+        for (name, printed) in
+            [("t_1", "t_1"), ("t-1", "\"t-1\""), ("a.b", "\"a.b\""), ("pool", "\"pool\""), ("a\"b", "\"a\"\"b\"")]
+        {
+            assert_eq!(quoted_name(name), printed);
+        }
+    }
+
+    #[test]
+    fn quotes_inside_a_string_are_doubled_and_nothing_else_changes() {
+        assert_eq!(quoted_string("it's \\ \n"), "'it''s \\ \n'");
+    }
+}

@@ -1,0 +1,205 @@
+//! Statements about the session itself: which ones a session without an engine answers, and from which one on a
+//! session has state that only its engine knows.
+//!
+//! Proxy and engine agent ask the same functions, so that both draw the line at the same statement.
+
+use crate::scan::Scanner;
+use crate::sniff::sniff;
+
+/// Heads after which an engine knows no more of the session than can be replayed (USE and SET).
+const STATELESS: [&str; 11] =
+    ["SELECT", "WITH", "VALUES", "TABLE", "INSERT", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "USE", "SET"];
+
+/// What may stand between CREATE, ALTER or DROP and TEMPORARY.
+const BEFORE_TEMPORARY: [&str; 4] = ["OR", "REPLACE", "GLOBAL", "LOCAL"];
+
+/// Whether the session has state of its own from this statement on, so that it can't be moved to another engine.
+///
+/// That is so unless the head is SELECT, WITH, VALUES, TABLE, INSERT, SHOW, DESCRIBE, DESC, EXPLAIN, USE, SET, or
+/// CREATE, ALTER or DROP of what is not TEMPORARY. A query in parentheses counts as the query; an empty statement and
+/// a control statement leave nothing behind. Never fails, never allocates.
+pub fn has_own_state(text: &str) -> bool {
+    let mut scanner = Scanner::new(text);
+    if scanner.at_end() || sniff(text).is_some() {
+        return false;
+    }
+    while scanner.symbol('(') {}
+    if STATELESS.iter().any(|head| scanner.keyword(head)) {
+        return false;
+    }
+    if !scanner.any_keyword(&["CREATE", "ALTER", "DROP"]) {
+        return true;
+    }
+    while scanner.any_keyword(&BEFORE_TEMPORARY) {}
+    scanner.any_keyword(&["TEMPORARY", "TEMP"])
+}
+
+/// A statement that a session without an engine answers itself and replays, as the text that it was, when it is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionStatement<'a> {
+    /// `USE x`, `USE DATABASE x`, `` USE `x` ``.
+    Use {
+        /// The database as it was written, with its quotes.
+        database: &'a str,
+    },
+    /// `SET key=value`.
+    Set {
+        /// The key.
+        key: &'a str,
+        /// The value, white space at both ends cut off; may be empty.
+        value: &'a str,
+    },
+    /// `SET key`: what is its value?
+    ShowSetting {
+        /// The key.
+        key: &'a str,
+    },
+    /// `SET`, `SET -v`: what is set?
+    ListSettings {
+        /// `-v` was said: with descriptions and defaults.
+        verbose: bool,
+    },
+}
+
+/// Recognises USE and SET; anything else, and any form of them that only an engine understands (`SET TIME ZONE`,
+/// `SET VAR x = 1`), is `None`. Never fails, never allocates.
+pub fn session_statement(text: &str) -> Option<SessionStatement<'_>> {
+    let mut scanner = Scanner::new(text);
+    if scanner.keyword("USE") {
+        use_statement(scanner)
+    } else if scanner.keyword("SET") {
+        set_statement(scanner.remaining())
+    } else {
+        None
+    }
+}
+
+fn use_statement(mut scanner: Scanner<'_>) -> Option<SessionStatement<'_>> {
+    let mut ahead = scanner;
+    // `USE database` alone names a database called so.
+    if ahead.any_keyword(&["DATABASE", "SCHEMA", "NAMESPACE"]) && !matches!(ahead.peek(), None | Some(';')) {
+        scanner = ahead;
+    }
+    let rest = scanner.remaining();
+    if rest.starts_with('\'') {
+        return None;
+    }
+    let before = scanner.offset();
+    // A quoted part may be followed by a dot and another part.
+    while scanner.name() {
+        if !matches!(rest.get(scanner.offset() - before..).and_then(|it| it.chars().next()), Some('.' | '`' | '"')) {
+            break;
+        }
+    }
+    let database = &rest[..scanner.offset() - before];
+    while scanner.symbol(';') {}
+    (!database.is_empty() && scanner.at_end()).then_some(SessionStatement::Use { database })
+}
+
+fn set_statement(rest: &str) -> Option<SessionStatement<'_>> {
+    let rest = rest.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+    match rest {
+        "" => return Some(SessionStatement::ListSettings { verbose: false }),
+        "-v" | "-V" => return Some(SessionStatement::ListSettings { verbose: true }),
+        _ => {}
+    }
+    let is_key = |key: &str| {
+        !key.is_empty()
+            && key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b':' | b'-' | b'$' | b'/'))
+    };
+    match rest.split_once('=') {
+        Some((key, value)) => {
+            let key = key.trim_end();
+            is_key(key).then(|| SessionStatement::Set { key, value: value.trim() })
+        }
+        None => is_key(rest).then_some(SessionStatement::ShowSetting { key: rest }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_and_lasting_objects_leave_no_state_in_a_session() {
+        for text in [
+            "SELECT 1",
+            "with x as (select 1) select * from x",
+            "VALUES (1)",
+            "TABLE t",
+            "INSERT INTO t VALUES (1)",
+            "SHOW TABLES",
+            "DESCRIBE t",
+            "desc t",
+            "EXPLAIN SELECT 1",
+            "USE x",
+            "SET x=don't",
+            "-- a\n/* b */ SELECT 1",
+            "(SELECT 1) UNION (SELECT 2)",
+            "CREATE TABLE temporary (a INT)",
+            "CREATE OR REPLACE VIEW v AS SELECT 1",
+            "DROP TABLE t",
+            "ALTER TABLE t ADD COLUMN b INT",
+            "START ENGINE a b c",
+            "  ",
+            "-- nothing",
+        ] {
+            assert!(!has_own_state(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn temporary_objects_and_everything_else_are_state() {
+        for text in [
+            "CREATE TEMPORARY VIEW v AS SELECT 1",
+            "create or replace global temp view v as select 1",
+            "CREATE OR /* x */ REPLACE TEMPORARY FUNCTION f AS 'x'",
+            "DROP TEMPORARY FUNCTION f",
+            "ADD JAR /tmp/it's.jar",
+            "CACHE TABLE t",
+            "DECLARE VARIABLE x INT",
+            "FROM t INSERT INTO u SELECT *",
+            "SELECTED",
+            "it's",
+        ] {
+            assert!(has_own_state(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn use_names_a_database_as_it_was_written() {
+        for (text, database) in [
+            ("USE x", "x"),
+            ("use\n x ;", "x"),
+            ("USE `it's` -- c", "`it's`"),
+            ("USE DATABASE x", "x"),
+            ("USE database", "database"),
+            ("USE cat.db", "cat.db"),
+            ("USE `a b`.`c.d`", "`a b`.`c.d`"),
+        ] {
+            assert_eq!(session_statement(text), Some(SessionStatement::Use { database }), "{text}");
+        }
+        for text in ["USE", "USE x y", "USE 'x'", "USE `x", "USER x", "USE (x)"] {
+            assert_eq!(session_statement(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn set_takes_any_value_as_it_is() {
+        for (text, key, value) in [
+            ("SET x=don't", "x", "don't"),
+            ("set hiveconf:a.b-c = 1 ;", "hiveconf:a.b-c", "1"),
+            ("SET x=", "x", ""),
+            ("/* c */ SET x=a=b -- c", "x", "a=b -- c"),
+            ("SET spark.x=\u{e9}\u{1f600}", "spark.x", "\u{e9}\u{1f600}"),
+        ] {
+            assert_eq!(session_statement(text), Some(SessionStatement::Set { key, value }), "{text}");
+        }
+        assert_eq!(session_statement("SET spark.x"), Some(SessionStatement::ShowSetting { key: "spark.x" }));
+        assert_eq!(session_statement("SET;"), Some(SessionStatement::ListSettings { verbose: false }));
+        assert_eq!(session_statement("SET -v"), Some(SessionStatement::ListSettings { verbose: true }));
+        for text in ["SET TIME ZONE 'UTC'", "SET VAR x = 1", "SETTLE x=1", "SET (a, b) = (1, 2)", "SET =x"] {
+            assert_eq!(session_statement(text), None, "{text}");
+        }
+    }
+}

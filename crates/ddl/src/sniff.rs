@@ -1,0 +1,218 @@
+//! Is this statement ours?
+//!
+//! Only the exact heads of the control language are; everything else belongs to the engine, byte for byte. The answer
+//! looks at the head alone, never fails and never allocates, so that no SQL of a user can make it go wrong.
+//!
+//! Where a head could also be Spark's, it is ours only in the form that Spark can't mean: `DESC ENGINE x` describes a
+//! column of a table, and is ours only with an engine's name in quotes behind it; so does `DESC RESOURCE POOL`, which
+//! is ours only with a name; `DESC TENANT t_1` is ours if nothing follows, so that `DESC tenant PARTITION (…)` and
+//! `DESC tenant AS JSON` stay Spark's.
+
+use model::alteration::ObjectKind;
+
+use crate::scan::Scanner;
+
+/// What is done to an object of the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Verb {
+    /// CREATE
+    Create,
+    /// ALTER
+    Alter,
+    /// DROP
+    Drop,
+}
+
+impl Verb {
+    /// All verbs.
+    pub const ALL: [Self; 3] = [Self::Create, Self::Alter, Self::Drop];
+
+    /// The keyword.
+    pub const fn keyword(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Alter => "ALTER",
+            Self::Drop => "DROP",
+        }
+    }
+}
+
+/// The head of a statement that is ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Head {
+    /// `SHOW ENGINES`
+    ShowEngines,
+    /// `START ENGINE`
+    StartEngine,
+    /// `RESTART ENGINE`
+    RestartEngine,
+    /// `STOP ENGINE`
+    StopEngine,
+    /// `DESCRIBE ENGINE`
+    DescribeEngine,
+    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
+    ShowObjects(ObjectKind),
+    /// `SHOW RESOURCE UNIT … FOR POOL`, `SHOW RESOURCE POOL … FOR TENANT`: the kind of the object that is named.
+    ShowObjectFor(ObjectKind),
+    /// `DESCRIBE TENANT` and the like.
+    Describe(ObjectKind),
+    /// `SHOW CREATE TENANT` and the like.
+    ShowCreate(ObjectKind),
+    /// `CREATE TENANT` and the like.
+    Change(Verb, ObjectKind),
+    /// `EXPLAIN CREATE TENANT` and the like.
+    Explain(Verb, ObjectKind),
+    /// `SHOW ALTERATIONS`
+    ShowAlterations,
+    /// `SHOW MASTER`
+    ShowMaster,
+}
+
+/// The head of the statement if it is ours; `None` says: pass the bytes on. Never fails, never allocates.
+pub fn sniff(text: &str) -> Option<Head> {
+    sniff_at(text).map(|(head, _)| head)
+}
+
+/// The head and where it ends, in bytes from the beginning of the text.
+pub(crate) fn sniff_at(text: &str) -> Option<(Head, usize)> {
+    let mut scanner = Scanner::new(text);
+    let head = head(&mut scanner)?;
+    Some((head, scanner.offset()))
+}
+
+fn head(scanner: &mut Scanner<'_>) -> Option<Head> {
+    if scanner.keyword("SHOW") {
+        return show(scanner);
+    }
+    if scanner.any_keyword(&["DESCRIBE", "DESC"]) {
+        return describe(scanner);
+    }
+    if scanner.keyword("EXPLAIN") {
+        return Some(Head::Explain(verb(scanner)?, object_kind(scanner)?));
+    }
+    let engine_heads = [("START", Head::StartEngine), ("RESTART", Head::RestartEngine), ("STOP", Head::StopEngine)];
+    for (keyword, head) in engine_heads {
+        if scanner.keyword(keyword) {
+            return scanner.keyword("ENGINE").then_some(head);
+        }
+    }
+    Some(Head::Change(verb(scanner)?, object_kind(scanner)?))
+}
+
+fn show(scanner: &mut Scanner<'_>) -> Option<Head> {
+    let heads = [
+        ("ENGINES", Head::ShowEngines),
+        ("TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
+        ("ALTERATIONS", Head::ShowAlterations),
+        ("MASTER", Head::ShowMaster),
+    ];
+    for (keyword, head) in heads {
+        if scanner.keyword(keyword) {
+            return Some(head);
+        }
+    }
+    if scanner.keyword("CREATE") {
+        return object_kind(scanner).map(Head::ShowCreate);
+    }
+    if !scanner.keyword("RESOURCE") {
+        return None;
+    }
+    let heads = [
+        ("POOLS", Head::ShowObjects(ObjectKind::ResourcePool)),
+        ("UNITS", Head::ShowObjects(ObjectKind::ResourceUnit)),
+        ("POOL", Head::ShowObjectFor(ObjectKind::ResourcePool)),
+        ("UNIT", Head::ShowObjectFor(ObjectKind::ResourceUnit)),
+    ];
+    heads.into_iter().find(|(keyword, _)| scanner.keyword(keyword)).map(|(_, head)| head)
+}
+
+fn describe(scanner: &mut Scanner<'_>) -> Option<Head> {
+    if scanner.keyword("ENGINE") {
+        let mut ahead = *scanner;
+        let named = ahead.name() && matches!(ahead.peek(), Some('\'' | '"'));
+        return named.then_some(Head::DescribeEngine);
+    }
+    let kind = object_kind(scanner)?;
+    let mut ahead = *scanner;
+    let ours = ahead.name() && (kind != ObjectKind::Tenant || ends(&mut ahead));
+    ours.then_some(Head::Describe(kind))
+}
+
+/// Whether the statement is over: one `;` and whatever follows it are for the parser to judge.
+fn ends(scanner: &mut Scanner<'_>) -> bool {
+    matches!(scanner.peek(), None | Some(';'))
+}
+
+fn verb(scanner: &mut Scanner<'_>) -> Option<Verb> {
+    Verb::ALL.into_iter().find(|verb| scanner.keyword(verb.keyword()))
+}
+
+fn object_kind(scanner: &mut Scanner<'_>) -> Option<ObjectKind> {
+    if scanner.keyword("TENANT") {
+        return Some(ObjectKind::Tenant);
+    }
+    if !scanner.keyword("RESOURCE") {
+        return None;
+    }
+    let kinds = [("POOL", ObjectKind::ResourcePool), ("UNIT", ObjectKind::ResourceUnit)];
+    kinds.into_iter().find(|(keyword, _)| scanner.keyword(keyword)).map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_head_is_ours_in_any_case_and_with_comments_between_its_words() {
+        let pool = ObjectKind::ResourcePool;
+        for (text, head) in [
+            ("SHOW ENGINES t_1", Head::ShowEngines),
+            ("show engines", Head::ShowEngines),
+            ("-- hello\n/* a */ Show\t/* b */\r\nEngines;", Head::ShowEngines),
+            ("START ENGINE a b c", Head::StartEngine),
+            ("restart engine", Head::RestartEngine),
+            ("STOP ENGINE", Head::StopEngine),
+            ("DESC ENGINE rp_1 'x'", Head::DescribeEngine),
+            ("DESCRIBE ENGINE \"rp-1\"'x'", Head::DescribeEngine),
+            ("SHOW TENANTS", Head::ShowObjects(ObjectKind::Tenant)),
+            ("SHOW RESOURCE POOLS LIKE 'x'", Head::ShowObjects(pool)),
+            ("SHOW RESOURCE POOL rp_1 FRO TENANT", Head::ShowObjectFor(pool)),
+            ("SHOW CREATE RESOURCE POOL x", Head::ShowCreate(pool)),
+            ("SHOW CREATE TENANT x", Head::ShowCreate(ObjectKind::Tenant)),
+            ("DESC TENANT t_1 -- x\n;", Head::Describe(ObjectKind::Tenant)),
+            ("DESCRIBE RESOURCE POOL x y", Head::Describe(pool)),
+            ("EXPLAIN DROP RESOURCE POOL x", Head::Explain(Verb::Drop, pool)),
+            ("ALTER RESOURCE POOL", Head::Change(Verb::Alter, pool)),
+            ("SHOW ALTERATIONS", Head::ShowAlterations),
+            ("SHOW MASTER;", Head::ShowMaster),
+        ] {
+            assert_eq!(sniff(text), Some(head), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_could_be_spark_s_or_hive_s_is_not_ours() {
+        for text in [
+            "DESC ENGINE",
+            "DESC ENGINE x",
+            "DESC ENGINE x AS JSON",
+            "DESC ENGINE 'x'",
+            "DESC TENANT",
+            "DESC TENANT AS JSON",
+            "DESC TENANT PARTITION (a=1)",
+            "DESC RESOURCE POOL",
+            "DESC RESOURCE POOL;",
+            "SHOW RESOURCE PLAN x",
+            "CREATE RESOURCE PLAN x",
+            "SHOW ENGINS t_1",
+            "SHOWENGINES",
+            "SHOW ENGINES_OF x",
+            "EXPLAIN EXTENDED CREATE TENANT x",
+            "/* SHOW ENGINES t_1",
+            "'x' SHOW ENGINES",
+            "",
+        ] {
+            assert_eq!(sniff(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The statements of the control language, read and written.
+//!
+//! One file per family reads and prints it; this one chooses the family by the head and holds what all share.
+
+mod alterations;
+mod change;
+mod describe;
+mod engines;
+mod explain;
+mod options;
+mod pools;
+mod show;
+mod tenants;
+mod units;
+
+use std::fmt;
+use std::time::Duration;
+
+use model::EngineName;
+use model::alteration::{ObjectKind, ObjectRef};
+use model::change::{Change, ObjectPatch};
+use model::error::{ErrorKind, UserError};
+use model::name::{PoolName, TenantName, UnitName};
+use model::secret::{MASK, SecretKeys};
+use model::span;
+
+pub use alterations::MAX_LIMIT;
+pub(crate) use change::printed as printed_options;
+pub use engines::{EngineScope, Grace};
+
+use crate::cursor::Cursor;
+use crate::error::{ParseError, Position};
+use crate::near_miss::near_miss;
+use crate::quote::quoted_string;
+use crate::sniff::{Head, sniff_at};
+
+/// What a WAIT without a length of time waits for at most: the default start deadline.
+pub const DEFAULT_WAIT: Duration = Duration::from_secs(300);
+
+/// One control statement. Prints as canonical text of one line, secret values included: see [`masked_text`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statement {
+    /// `SHOW ENGINES …`
+    ShowEngines(EngineScope),
+    /// `START ENGINE t_1 rp_1 uc_1`
+    StartEngine {
+        /// The tenant that it is for.
+        tenant: TenantName,
+        /// Where it runs.
+        pool: PoolName,
+        /// Its template.
+        unit: UnitName,
+        /// How long to wait until it is ready; `None` answers at once.
+        wait: Option<Duration>,
+    },
+    /// `RESTART ENGINE rp_1 'engine-name'`
+    RestartEngine {
+        /// Where it runs.
+        pool: PoolName,
+        /// Which one.
+        engine: EngineName,
+        /// How long the old one may take.
+        grace: Grace,
+        /// How long to wait until the new one is ready; `None` answers at once.
+        wait: Option<Duration>,
+    },
+    /// `STOP ENGINE rp_1 'engine-name'`
+    StopEngine {
+        /// Where it runs.
+        pool: PoolName,
+        /// Which one.
+        engine: EngineName,
+        /// How long it may take.
+        grace: Grace,
+        /// How long to wait until it is gone; `None` answers at once.
+        wait: Option<Duration>,
+    },
+    /// `DESCRIBE ENGINE rp_1 'engine-name'`
+    DescribeEngine {
+        /// Where it runs.
+        pool: PoolName,
+        /// Which one.
+        engine: EngineName,
+    },
+    /// `SHOW TENANTS`, `SHOW RESOURCE POOLS`, `SHOW RESOURCE UNITS`
+    ShowObjects {
+        /// Of which kind.
+        kind: ObjectKind,
+        /// Only those whose names match: see [`crate::like_matches`].
+        like: Option<String>,
+    },
+    /// `SHOW RESOURCE UNIT uc_1 FOR POOL`: the pools that offer the unit.
+    ShowPoolsOfUnit {
+        /// The unit.
+        unit: UnitName,
+    },
+    /// `SHOW RESOURCE POOL rp_1 FOR TENANT`: the tenants that use the pool.
+    ShowTenantsOfPool {
+        /// The pool.
+        pool: PoolName,
+    },
+    /// `DESCRIBE TENANT t_1` and the like.
+    Describe(ObjectRef),
+    /// `SHOW CREATE TENANT t_1` and the like.
+    ShowCreate(ObjectRef),
+    /// CREATE, ALTER or DROP of a tenant, pool or unit.
+    Change {
+        /// What was said.
+        change: Change,
+        /// How long to wait until the engines concerned are ready or gone; `None` answers at once.
+        wait: Option<Duration>,
+    },
+    /// `EXPLAIN {CREATE | ALTER | DROP} …`
+    Explain {
+        /// What would be changed.
+        change: Change,
+    },
+    /// `SHOW ALTERATIONS`
+    ShowAlterations {
+        /// At most so many rows, from 1 to [`MAX_LIMIT`].
+        limit: Option<u32>,
+    },
+    /// `SHOW MASTER`
+    ShowMaster,
+}
+
+/// Reads a statement that is ours. One `;` may end it.
+///
+/// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 54000 for limits; each with its place.
+/// Text that isn't ours is a syntax error too: ask [`crate::sniff`] first.
+pub fn parse(text: &str) -> Result<Statement, ParseError> {
+    let Some((head, end)) = sniff_at(text) else { return Err(not_ours(text)) };
+    let mut cursor = Cursor::new(text, end)?;
+    let cursor = &mut cursor;
+    let statement = match head {
+        Head::ShowEngines => engines::show(cursor)?,
+        Head::StartEngine => engines::start(cursor)?,
+        Head::RestartEngine => engines::restart(cursor)?,
+        Head::StopEngine => engines::stop(cursor)?,
+        Head::DescribeEngine => engines::describe(cursor)?,
+        Head::ShowObjects(kind) => show::objects(cursor, kind)?,
+        Head::ShowObjectFor(kind) => show::users_of(cursor, kind)?,
+        Head::Describe(kind) => describe::describe(cursor, kind)?,
+        Head::ShowCreate(kind) => describe::show_create(cursor, kind)?,
+        Head::Change(verb, kind) => change::read(cursor, verb, kind)?,
+        Head::Explain(verb, kind) => explain::read(cursor, verb, kind)?,
+        Head::ShowAlterations => alterations::show(cursor)?,
+        Head::ShowMaster => Statement::ShowMaster,
+    };
+    cursor.finish()?;
+    Ok(statement)
+}
+
+fn not_ours(text: &str) -> ParseError {
+    let error = UserError::new(ErrorKind::Syntax, "this is no statement of the control language");
+    let error = ParseError::at(Position { line: 1, column: 1, offset: 0 }, error);
+    match near_miss(text) {
+        Some(hint) => error.or_hint(hint),
+        None => error,
+    }
+}
+
+/// The statement as canonical text with its secret values masked: the form for the alteration's node, its row, and
+/// logs. It says the same as the statement except that CREATE with a masked value is refused.
+pub fn masked_text(statement: &Statement, keys: &SecretKeys) -> String {
+    let mut shown = statement.clone();
+    if let Statement::Change { change, .. } | Statement::Explain { change } = &mut shown
+        && let Change::Create { object, .. } | Change::Alter { object, .. } = change
+        && let ObjectPatch::ResourceUnit(_, patch) = object
+    {
+        for (key, value) in &mut patch.properties.set {
+            if value.is_some() && keys.is_secret(key) {
+                *value = Some(MASK.to_owned());
+            }
+        }
+    }
+    shown.to_string()
+}
+
+/// Reads `[WAIT ['5m']]`.
+fn read_wait(cursor: &mut Cursor<'_>) -> Result<Option<Duration>, ParseError> {
+    if !cursor.eat("WAIT") {
+        return Ok(None);
+    }
+    if cursor.at_scalar() {
+        return cursor.span().map(Some);
+    }
+    cursor.could_be("a length of time such as '5m'");
+    Ok(Some(DEFAULT_WAIT))
+}
+
+fn write_wait(f: &mut fmt::Formatter<'_>, wait: Option<Duration>) -> fmt::Result {
+    match wait {
+        Some(wait) => write!(f, " WAIT {}", quoted_string(&span::print(wait))),
+        None => Ok(()),
+    }
+}
+
+impl fmt::Display for Statement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ShowEngines(scope) => engines::write_show(f, scope),
+            Self::StartEngine { tenant, pool, unit, wait } => {
+                engines::write_start(f, tenant, pool, unit)?;
+                write_wait(f, *wait)
+            }
+            Self::RestartEngine { pool, engine, grace, wait } => {
+                engines::write_end(f, "RESTART", pool, engine, *grace)?;
+                write_wait(f, *wait)
+            }
+            Self::StopEngine { pool, engine, grace, wait } => {
+                engines::write_end(f, "STOP", pool, engine, *grace)?;
+                write_wait(f, *wait)
+            }
+            Self::DescribeEngine { pool, engine } => engines::write_end(f, "DESCRIBE", pool, engine, Grace::Default),
+            Self::ShowObjects { kind, like } => show::write_objects(f, *kind, like.as_deref()),
+            Self::ShowPoolsOfUnit { unit } => show::write_pools_of_unit(f, unit),
+            Self::ShowTenantsOfPool { pool } => show::write_tenants_of_pool(f, pool),
+            Self::Describe(object) => describe::write(f, "DESCRIBE", object),
+            Self::ShowCreate(object) => describe::write(f, "SHOW CREATE", object),
+            Self::Change { change, wait } => {
+                change::write(f, change)?;
+                write_wait(f, *wait)
+            }
+            Self::Explain { change } => explain::write(f, change),
+            Self::ShowAlterations { limit } => alterations::write_show(f, *limit),
+            Self::ShowMaster => f.write_str("SHOW MASTER"),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! CREATE, ALTER and DROP: what all three kinds of objects share.
+
+use std::fmt;
+
+use model::alteration::{ObjectKind, ObjectRef};
+use model::change::{Change, ObjectPatch};
+
+use super::options::{Options, read_options, write_options};
+use super::{Statement, describe, read_wait};
+use crate::cursor::Cursor;
+use crate::error::ParseError;
+use crate::sniff::Verb;
+
+pub(super) fn read(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<Statement, ParseError> {
+    let change = read_change(cursor, verb, kind)?;
+    Ok(Statement::Change { change, wait: read_wait(cursor)? })
+}
+
+pub(super) fn read_change(cursor: &mut Cursor<'_>, verb: Verb, kind: ObjectKind) -> Result<Change, ParseError> {
+    Ok(match verb {
+        Verb::Create => {
+            let if_not_exists = cursor.eat("IF");
+            if if_not_exists {
+                cursor.keyword("NOT")?;
+                cursor.keyword("EXISTS")?;
+            }
+            Change::Create { if_not_exists, object: read_object(cursor, kind, false)? }
+        }
+        Verb::Alter => {
+            let if_exists = read_if_exists(cursor)?;
+            Change::Alter { if_exists, object: read_object(cursor, kind, true)? }
+        }
+        Verb::Drop => {
+            let if_exists = read_if_exists(cursor)?;
+            Change::Drop { if_exists, object: describe::object(cursor, kind)? }
+        }
+    })
+}
+
+fn read_if_exists(cursor: &mut Cursor<'_>) -> Result<bool, ParseError> {
+    let said = cursor.eat("IF");
+    if said {
+        cursor.keyword("EXISTS")?;
+    }
+    Ok(said)
+}
+
+/// The name and the options; an ALTER without options would change nothing and is refused.
+fn read_object(cursor: &mut Cursor<'_>, kind: ObjectKind, needed: bool) -> Result<ObjectPatch, ParseError> {
+    Ok(match kind {
+        ObjectKind::Tenant => ObjectPatch::Tenant(cursor.tenant()?, read_options(cursor, needed)?),
+        ObjectKind::ResourcePool => ObjectPatch::ResourcePool(cursor.pool()?, read_options(cursor, needed)?),
+        ObjectKind::ResourceUnit => ObjectPatch::ResourceUnit(cursor.unit()?, read_options(cursor, needed)?),
+    })
+}
+
+pub(super) fn write(f: &mut fmt::Formatter<'_>, change: &Change) -> fmt::Result {
+    let (condition, object, options) = match change {
+        Change::Create { if_not_exists, object } => (if_not_exists.then_some("IF NOT EXISTS "), object, true),
+        Change::Alter { if_exists, object } => (if_exists.then_some("IF EXISTS "), object, true),
+        Change::Drop { if_exists, object } => {
+            return write_head(f, change.verb(), if_exists.then_some("IF EXISTS "), object);
+        }
+    };
+    write_head(f, change.verb(), condition, &object.reference())?;
+    if options { write_options(f, &printed(object)) } else { Ok(()) }
+}
+
+fn write_head(f: &mut fmt::Formatter<'_>, verb: &str, condition: Option<&str>, object: &ObjectRef) -> fmt::Result {
+    let name = crate::quote::quoted_name(&object.name);
+    write!(f, "{verb} {} {}{name}", object.kind.keywords(), condition.unwrap_or_default())
+}
+
+/// The options of an object that are named, each as text.
+pub(crate) fn printed(object: &ObjectPatch) -> Vec<String> {
+    match object {
+        ObjectPatch::Tenant(_, patch) => patch.printed(),
+        ObjectPatch::ResourcePool(_, patch) => patch.printed(),
+        ObjectPatch::ResourceUnit(_, patch) => patch.printed(),
+    }
+}

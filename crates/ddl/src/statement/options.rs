@@ -1,0 +1,136 @@
+//! Options: `[SET] NAME [=] value, …`.
+
+use std::fmt;
+
+use model::alteration::ObjectKind;
+use model::catalog::MAX_LIST;
+use model::change::Setting;
+use model::error::{ErrorKind, UserError};
+
+use crate::cursor::Cursor;
+use crate::distance::nearest;
+use crate::error::ParseError;
+use crate::quote::quoted_string;
+use crate::token::Kind;
+
+/// The options of one kind of object.
+pub(crate) trait Options: Default {
+    /// Whose options they are.
+    const KIND: ObjectKind;
+    /// Their names, in the order in which they are printed and errors list them.
+    const NAMES: &'static [&'static str];
+
+    /// Reads the value of the option, which is one of [`Options::NAMES`].
+    fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError>;
+
+    /// Those that are named, each as text.
+    fn printed(&self) -> Vec<String>;
+}
+
+/// Reads the options up to where something else than a comma follows.
+pub(super) fn read_options<P: Options>(cursor: &mut Cursor<'_>, needed: bool) -> Result<P, ParseError> {
+    let needed = cursor.eat("SET") || needed;
+    let mut options = P::default();
+    if !needed && (cursor.peek_word().is_none() || cursor.is("WAIT")) {
+        cursor.could_be("an option");
+        return Ok(options);
+    }
+    let mut said: Vec<&'static str> = Vec::new();
+    loop {
+        let position = cursor.position();
+        let option = read_name::<P>(cursor)?;
+        if said.contains(&option) {
+            let message = format!("option {option} of a {} is said twice", P::KIND);
+            return Err(ParseError::syntax(position, message).or_hint("leave one of them out"));
+        }
+        cursor.eat_symbol(&Kind::Equals);
+        options.read(option, cursor)?;
+        said.push(option);
+        if cursor.eat_symbol(&Kind::Comma) {
+            continue;
+        }
+        if P::NAMES.iter().any(|name| cursor.is(name)) {
+            return Err(cursor.unexpected().or_hint("options are separated by commas"));
+        }
+        return Ok(options);
+    }
+}
+
+fn read_name<P: Options>(cursor: &mut Cursor<'_>) -> Result<&'static str, ParseError> {
+    let word = match cursor.peek_word() {
+        Some(word) if !cursor.is("WAIT") => word,
+        _ => return Err(cursor.missing("an option").or_hint(format!("the options are {}", P::NAMES.join(", ")))),
+    };
+    if let Some(name) = P::NAMES.iter().find(|name| name.eq_ignore_ascii_case(word)) {
+        cursor.advance();
+        return Ok(name);
+    }
+    let shown: String = word.chars().take(64).collect();
+    let error = UserError::new(ErrorKind::Syntax, format!("unknown option \"{shown}\" of a {}", P::KIND))
+        .detail(format!("the options are {}", P::NAMES.join(", ")));
+    let error = ParseError::at(cursor.position(), error);
+    let candidates = P::NAMES.iter().copied().chain(["WAIT", "SET"]);
+    Err(match nearest(word, candidates) {
+        Some(name) => error.or_hint(format!("did you mean {name}?")),
+        None => error,
+    })
+}
+
+/// Reads DEFAULT or NULL, or else a value.
+pub(super) fn read_setting<T>(
+    cursor: &mut Cursor<'_>,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, ParseError>,
+) -> Result<Setting<T>, ParseError> {
+    if cursor.eat("DEFAULT") || cursor.eat("NULL") { Ok(Setting::Reset) } else { read(cursor).map(Setting::Set) }
+}
+
+/// Reads a string that DEFAULT or NULL may stand for.
+pub(super) fn read_text(cursor: &mut Cursor<'_>) -> Result<Setting<String>, ParseError> {
+    read_setting(cursor, |cursor| cursor.string("a quoted string"))
+}
+
+/// Reads `(item, …)`; `()` is a list too.
+pub(super) fn read_list<T>(
+    cursor: &mut Cursor<'_>,
+    option: &'static str,
+    mut item: impl FnMut(&mut Cursor<'_>) -> Result<T, ParseError>,
+) -> Result<Vec<T>, ParseError> {
+    cursor.symbol(&Kind::Open)?;
+    let mut items = Vec::new();
+    if cursor.eat_symbol(&Kind::Close) {
+        return Ok(items);
+    }
+    loop {
+        let position = cursor.position();
+        items.push(item(cursor)?);
+        if items.len() > MAX_LIST {
+            let error = UserError::new(ErrorKind::ProgramLimit, format!("{option} has too many names"))
+                .detail(format!("it may have {MAX_LIST}"));
+            return Err(ParseError::at(position, error));
+        }
+        if !cursor.eat_symbol(&Kind::Comma) {
+            cursor.symbol(&Kind::Close)?;
+            return Ok(items);
+        }
+    }
+}
+
+/// `NAME ('a', 'b')`
+pub(super) fn printed_list<T: AsRef<str>>(option: &str, items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(|item| quoted_string(item.as_ref())).collect();
+    format!("{option} ({})", items.join(", "))
+}
+
+/// `NAME 'text'` or `NAME DEFAULT`; nothing for what is not named.
+pub(super) fn printed_text(option: &str, setting: &Setting<String>) -> Option<String> {
+    match setting {
+        Setting::Keep => None,
+        Setting::Reset => Some(format!("{option} DEFAULT")),
+        Setting::Set(text) => Some(format!("{option} {}", quoted_string(text))),
+    }
+}
+
+/// The options after a name, on one line.
+pub(super) fn write_options(f: &mut fmt::Formatter<'_>, options: &[String]) -> fmt::Result {
+    if options.is_empty() { Ok(()) } else { write!(f, " {}", options.join(", ")) }
+}

@@ -1,0 +1,144 @@
+//! The options of a resource unit.
+
+use model::alteration::ObjectKind;
+use model::catalog::MAX_PROPERTIES;
+use model::change::{PropertiesPatch, UnitPatch};
+use model::error::{ErrorKind, UserError};
+
+use super::options::{Options, printed_text, read_text};
+use crate::cursor::Cursor;
+use crate::error::ParseError;
+use crate::quote::quoted_string;
+use crate::token::Kind;
+
+impl Options for UnitPatch {
+    const KIND: ObjectKind = ObjectKind::ResourceUnit;
+    const NAMES: &'static [&'static str] = &[
+        "ENGINE_TYPE",
+        "DRIVER_CPU",
+        "DRIVER_MEMORY",
+        "EXECUTOR_CPU",
+        "EXECUTOR_MEMORY",
+        "MIN_EXECUTORS",
+        "MAX_EXECUTORS",
+        "MIN_ENGINES",
+        "MAX_ENGINES",
+        "PROPERTIES",
+        "COMMENT",
+    ];
+
+    fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
+        const CPU: &str = "an amount of CPU such as 2, 0.5 or 500m";
+        const MEMORY: &str = "an amount of memory such as '1G'";
+        match option {
+            "ENGINE_TYPE" => self.engine_type = Some(cursor.value(option, "an engine type such as 'spark'")?),
+            "DRIVER_CPU" => self.driver_cpu = Some(cursor.value(option, CPU)?),
+            "DRIVER_MEMORY" => self.driver_memory = Some(cursor.value(option, MEMORY)?),
+            "EXECUTOR_CPU" => self.executor_cpu = Some(cursor.value(option, CPU)?),
+            "EXECUTOR_MEMORY" => self.executor_memory = Some(cursor.value(option, MEMORY)?),
+            "MIN_EXECUTORS" => self.min_executors = Some(cursor.number(option)?),
+            "MAX_EXECUTORS" => self.max_executors = Some(cursor.number(option)?),
+            "MIN_ENGINES" => self.min_engines = Some(cursor.number(option)?),
+            "MAX_ENGINES" => self.max_engines = Some(cursor.number(option)?),
+            "PROPERTIES" => self.properties = read_properties(cursor)?,
+            _ => self.comment = read_text(cursor)?,
+        }
+        Ok(())
+    }
+
+    fn printed(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        options.extend(self.engine_type.map(|it| format!("ENGINE_TYPE {}", quoted_string(it.as_str()))));
+        for (option, cpu, memory) in
+            [("DRIVER", self.driver_cpu, self.driver_memory), ("EXECUTOR", self.executor_cpu, self.executor_memory)]
+        {
+            options.extend(cpu.map(|cpu| format!("{option}_CPU {}", printed_quantity(&cpu.to_string()))));
+            options.extend(memory.map(|memory| format!("{option}_MEMORY {}", printed_quantity(&memory.to_string()))));
+        }
+        for (option, number) in [
+            ("MIN_EXECUTORS", self.min_executors),
+            ("MAX_EXECUTORS", self.max_executors),
+            ("MIN_ENGINES", self.min_engines),
+            ("MAX_ENGINES", self.max_engines),
+        ] {
+            options.extend(number.map(|number| format!("{option} {number}")));
+        }
+        options.extend(printed_properties(&self.properties));
+        options.extend(printed_text("COMMENT", &self.comment));
+        options
+    }
+}
+
+/// `2`, but `'500m'` and `'1G'`.
+fn printed_quantity(text: &str) -> String {
+    if text.bytes().all(|b| b.is_ascii_digit()) { text.to_owned() } else { quoted_string(text) }
+}
+
+/// Reads `('k'='v', 'x'=NULL)`, `RESET` or `RESET ('k'='v')`.
+fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseError> {
+    let mut patch = PropertiesPatch { reset: cursor.eat("RESET"), ..PropertiesPatch::default() };
+    if !cursor.eat_symbol(&Kind::Open) {
+        return if patch.reset { Ok(patch) } else { Err(cursor.unexpected()) };
+    }
+    loop {
+        let position = cursor.position();
+        let key = cursor
+            .string("the quoted key of a property")
+            .map_err(|error| error.or_hint("PROPERTIES RESET drops all properties"))?;
+        cursor.symbol(&Kind::Equals)?;
+        let value = read_property_value(cursor)?;
+        if patch.set.contains_key(&key) {
+            let shown: String = key.chars().take(MAX_KEY_SHOWN_CHARS).collect();
+            return Err(ParseError::syntax(position, format!("property \"{shown}\" is said twice"))
+                .or_hint("leave one of them out"));
+        }
+        patch.set.insert(key, value);
+        if patch.set.len() > MAX_PROPERTIES {
+            let error = UserError::new(ErrorKind::ProgramLimit, "PROPERTIES has too many properties")
+                .detail(format!("it may have {MAX_PROPERTIES}"));
+            return Err(ParseError::at(position, error));
+        }
+        // What follows a value can be a piece of it, if the user forgot to double a quote.
+        cursor.hide(true);
+        let more = cursor.eat_symbol(&Kind::Comma);
+        if !more {
+            cursor.symbol(&Kind::Close)?;
+        }
+        cursor.hide(false);
+        if !more {
+            return Ok(patch);
+        }
+    }
+}
+
+/// The longest key that an error repeats, in characters.
+const MAX_KEY_SHOWN_CHARS: usize = 64;
+
+fn read_property_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseError> {
+    if cursor.eat("NULL") {
+        return Ok(None);
+    }
+    cursor.hide(true);
+    let value = cursor
+        .string("a value in single quotes")
+        .map_err(|error| error.or_hint("a value stands in single quotes and doubles those inside: 'it''s'"))?;
+    cursor.hide(false);
+    Ok(Some(value))
+}
+
+fn printed_properties(properties: &PropertiesPatch) -> Option<String> {
+    let items: Vec<String> = properties
+        .set
+        .iter()
+        .map(|(key, value)| {
+            let value = value.as_ref().map_or_else(|| "NULL".to_owned(), |value| quoted_string(value));
+            format!("{}={value}", quoted_string(key))
+        })
+        .collect();
+    match (properties.reset, items.is_empty()) {
+        (false, true) => None,
+        (true, true) => Some("PROPERTIES RESET".to_owned()),
+        (false, false) => Some(format!("PROPERTIES ({})", items.join(", "))),
+        (true, false) => Some(format!("PROPERTIES RESET ({})", items.join(", "))),
+    }
+}

@@ -1,0 +1,177 @@
+//! Tokens of a statement that is ours, from `sqlparser`, with the place and the source of each.
+//!
+//! Only what follows the head is tokenised. `sqlparser` gives each token's kind and unescaped value; the source text
+//! is kept beside it, so that `500m`, `1G` or `rp-1.a` can be read as one piece however the tokeniser cuts them.
+
+use std::any::Any;
+
+use model::error::{ErrorKind, UserError};
+use sqlparser::dialect::Dialect;
+use sqlparser::tokenizer::{Location, Token as SqlToken, TokenWithSpan, Tokenizer};
+
+use crate::error::{ParseError, Position};
+
+/// The longest control statement, in bytes: the node of its alteration must hold it beside the old object.
+pub const MAX_STATEMENT_BYTES: usize = 256 << 10;
+
+/// What a token is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A word without quotes: a keyword or a name.
+    Word,
+    /// A name in quotes, without them.
+    QuotedName(String),
+    /// A string, without its quotes.
+    Text(String),
+    /// A number.
+    Number,
+    Comma,
+    Open,
+    Close,
+    Equals,
+    Semicolon,
+    /// `-` or `.`: parts of bare names and quantities.
+    Joint,
+    /// Anything that the language has no use for.
+    Other,
+    /// The end of the statement.
+    End,
+}
+
+/// One token.
+#[derive(Debug, Clone)]
+pub(crate) struct Token<'a> {
+    pub(crate) kind: Kind,
+    /// The token as it stands in the statement, quotes included.
+    pub(crate) source: &'a str,
+    pub(crate) position: Position,
+}
+
+impl Token<'_> {
+    /// Where it ends, in bytes from the beginning of the text.
+    pub(crate) const fn end(&self) -> usize {
+        self.position.offset + self.source.len()
+    }
+}
+
+/// How the control language is cut into tokens: names in `"…"` or `` `…` ``, strings in `'…'` without backslash
+/// escapes, comments nested.
+#[derive(Debug)]
+struct ControlLanguage;
+
+impl Dialect for ControlLanguage {
+    fn is_identifier_start(&self, c: char) -> bool {
+        c.is_alphabetic() || c == '_'
+    }
+
+    fn is_identifier_part(&self, c: char) -> bool {
+        c.is_alphanumeric() || c == '_'
+    }
+
+    fn supports_nested_comments(&self) -> bool {
+        true
+    }
+}
+
+/// The tokens from the offset on, without white space and comments, closed by [`Kind::End`].
+pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, ParseError> {
+    let mut walk = Walk::new(text, offset);
+    if text.len() > MAX_STATEMENT_BYTES {
+        let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
+            .detail(format!("it has {} bytes and may have {MAX_STATEMENT_BYTES}", text.len()));
+        return Err(ParseError::at(walk.position, error));
+    }
+    let dialect: &dyn Dialect = &ControlLanguage;
+    debug_assert_eq!(dialect.dialect(), ControlLanguage.type_id());
+    let mut found: Vec<TokenWithSpan> = Vec::new();
+    let result = Tokenizer::new(dialect, &text[offset..]).tokenize_with_location_into_buf(&mut found);
+    let mut tokens = Vec::with_capacity(found.len() / 2 + 1);
+    for TokenWithSpan { token, span } in found {
+        let position = walk.to(span.start);
+        let end = walk.to(span.end);
+        if let Some(kind) = kind(token) {
+            tokens.push(Token { kind, source: &text[position.offset..end.offset], position });
+        }
+    }
+    if let Err(error) = result {
+        let position = walk.to(error.location);
+        return Err(unreadable(&text[position.offset..], position));
+    }
+    tokens.push(Token { kind: Kind::End, source: "", position: walk.to_end() });
+    Ok(tokens)
+}
+
+/// What a token of `sqlparser` is to us; `None` for white space and comments.
+fn kind(token: SqlToken) -> Option<Kind> {
+    Some(match token {
+        SqlToken::Whitespace(_) => return None,
+        SqlToken::Word(word) if word.quote_style.is_some() => Kind::QuotedName(word.value),
+        SqlToken::Word(_) => Kind::Word,
+        SqlToken::SingleQuotedString(text) => Kind::Text(text),
+        SqlToken::Number(..) => Kind::Number,
+        SqlToken::Comma => Kind::Comma,
+        SqlToken::LParen => Kind::Open,
+        SqlToken::RParen => Kind::Close,
+        SqlToken::Eq => Kind::Equals,
+        SqlToken::SemiColon => Kind::Semicolon,
+        SqlToken::Minus | SqlToken::Period => Kind::Joint,
+        _ => Kind::Other,
+    })
+}
+
+/// The error for text that can't be cut into tokens.
+fn unreadable(rest: &str, position: Position) -> ParseError {
+    match rest.chars().next() {
+        Some('\'') => ParseError::syntax(position, "unterminated quoted string")
+            .or_hint("a quote inside a string is doubled: 'it''s'"),
+        Some(quote @ ('"' | '`')) => ParseError::syntax(position, format!("unterminated name in {quote} quotes")),
+        Some(c) => ParseError::syntax(position, format!("unexpected character \"{c}\"")),
+        None => ParseError::syntax(position, "unterminated comment"),
+    }
+}
+
+/// Walks through the text once, counting lines and columns as `sqlparser` does (a line ends with a line feed, every
+/// other character is a column), and so finds the offsets that its locations stand for.
+struct Walk<'a> {
+    text: &'a str,
+    position: Position,
+    /// `sqlparser` begins to count at the offset.
+    relative: Location,
+}
+
+impl<'a> Walk<'a> {
+    fn new(text: &'a str, offset: usize) -> Self {
+        let mut walk = Self {
+            text,
+            position: Position { line: 1, column: 1, offset: if text.starts_with('\u{feff}') { 3 } else { 0 } },
+            relative: Location { line: 1, column: 1 },
+        };
+        while walk.position.offset < offset && walk.step() {}
+        walk.relative = Location { line: 1, column: 1 };
+        walk
+    }
+
+    /// Goes one character on; false at the end.
+    fn step(&mut self) -> bool {
+        let Some(c) = self.text[self.position.offset..].chars().next() else { return false };
+        self.position.offset += c.len_utf8();
+        if c == '\n' {
+            (self.position.line, self.position.column) = (self.position.line + 1, 1);
+            self.relative = Location { line: self.relative.line + 1, column: 1 };
+        } else {
+            self.position.column += 1;
+            self.relative.column += 1;
+        }
+        true
+    }
+
+    fn to(&mut self, location: Location) -> Position {
+        while self.relative < location && self.step() {}
+        self.position
+    }
+
+    fn to_end(&mut self) -> Position {
+        while self.step() {}
+        self.position
+    }
+}
