@@ -154,7 +154,7 @@ async fn keep_time(shared: &Shared, tick: Duration) {
         last = Instant::now();
         let mut core = shared.core();
         if late >= STANDSTILL {
-            warn!(late_ms = late.as_millis() as u64, "this process stood still, sessions are forgiven as long");
+            info!(late_ms = late.as_millis() as u64, "this process stood still, sessions are forgiven as long");
             core.state.forgive(late.as_millis() as u64);
         }
         core.tick();

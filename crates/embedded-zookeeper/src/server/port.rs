@@ -30,7 +30,7 @@ pub(crate) async fn listen(config: &Config) -> Result<TcpListener, StartError> {
         Some(port) if config.listen.port() == 0 => {
             let port = port.parse().ok().filter(|port| *port != 0);
             let port = port.ok_or_else(|| StartError::PortFile { file: file.clone() })?;
-            bind_kept(SocketAddr::new(config.listen.ip(), port), file.clone()).await?
+            bind_kept(SocketAddr::new(config.listen.ip(), port), file.clone(), KEPT_PORT_WAIT).await?
         }
         _ => bind(config.listen).await?,
     };
@@ -43,8 +43,8 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
 }
 
-async fn bind_kept(address: SocketAddr, file: PathBuf) -> Result<TcpListener, StartError> {
-    let deadline = Instant::now() + KEPT_PORT_WAIT;
+async fn bind_kept(address: SocketAddr, file: PathBuf, wait: Duration) -> Result<TcpListener, StartError> {
+    let deadline = Instant::now() + wait;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(listener),
@@ -72,4 +72,24 @@ fn write(folder: &Path, file: &Path, port: u16) -> io::Result<()> {
     let aside = folder.join(format!("{PORT_FILE}.new"));
     std::fs::write(&aside, format!("{port}\n"))?;
     std::fs::rename(aside, file)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_kept_port_is_waited_for_and_then_given_up() {
+        let holder = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = holder.local_addr().unwrap();
+        let file = PathBuf::from(PORT_FILE);
+        let error = bind_kept(address, file.clone(), KEPT_PORT_RETRY).await.unwrap_err();
+        assert!(matches!(error, StartError::KeptPortTaken { port, .. } if port == address.port()));
+        let waiting = tokio::spawn(bind_kept(address, file, KEPT_PORT_WAIT));
+        tokio::task::yield_now().await;
+        drop(holder);
+        assert_eq!(waiting.await.unwrap().unwrap().local_addr().unwrap(), address);
+    }
 }

@@ -201,7 +201,7 @@ mod tests {
         let me = authenticate("digest", b"me:secret", &local()).unwrap();
         let acl = resolve(&[entry(READ, "auth", ""), entry(READ, "auth", "")], &[local(), me.clone()]).unwrap();
         assert_eq!(acl.to_vec(), [AclEntry { permissions: READ, identity: me.clone() }]);
-        assert!(check(&acl, READ, &[me.clone()]).is_ok());
+        assert!(check(&acl, READ, std::slice::from_ref(&me)).is_ok());
         assert_eq!(check(&acl, WRITE, &[me]), Err(ErrorCode::NoAuth));
         assert_eq!(check(&acl, READ, &[local()]), Err(ErrorCode::NoAuth));
         assert!(masked(&acl)[0].identity.id.ends_with(":x"));

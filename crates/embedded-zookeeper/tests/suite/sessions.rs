@@ -1,0 +1,128 @@
+//! Sessions: how they begin, go on and end.
+
+use zookeeper_client::{Acls, Client, CreateMode, EventType, LockOptions, LockPrefix};
+
+use super::raw::{Raw, Record, Wish, op};
+use super::{EPHEMERAL, PLAIN, Place, soon};
+
+/// A session that the server lets end as soon as it does for anybody.
+fn short() -> Wish {
+    Wish { timeout_ms: 1, ..Wish::default() }
+}
+
+pub async fn a_session_goes_on_with_its_password(place: Place) {
+    let client = soon(Client::connector().with_detached().connect(&place.addr.to_string())).await.unwrap();
+    client.create(&place.path("/e"), b"", &EPHEMERAL).await.unwrap();
+    let id = client.session_id();
+    let session = client.into_session();
+    let again = soon(Client::connector().with_session(session).connect(&place.addr.to_string())).await.unwrap();
+    assert_eq!(again.session_id(), id);
+    let stat = again.check_stat(&place.path("/e")).await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, id.0);
+}
+
+pub async fn a_wrong_password_and_an_unknown_session_are_told_expired(place: Place) {
+    let owner = Raw::connect(place.addr).await;
+    let mut wrong = Wish::resume(&owner.session);
+    wrong.password[0] ^= 1;
+    let mut unknown = Wish::resume(&owner.session);
+    unknown.session -= 1 << 30;
+    for wish in [wrong, unknown] {
+        let mut refused = Raw::connect_as(place.addr, wish).await.unwrap();
+        assert_eq!((refused.session.id, refused.session.timeout_ms), (0, 0));
+        assert!(refused.until_closed().await.is_empty());
+    }
+}
+
+pub async fn the_older_connection_of_a_session_is_closed(place: Place) {
+    let mut older = Raw::connect(place.addr).await;
+    let mut newer = Raw::connect_as(place.addr, Wish::resume(&older.session)).await.unwrap();
+    assert_eq!(newer.session.id, older.session.id);
+    assert!(older.until_closed().await.is_empty());
+    assert_eq!(newer.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
+}
+
+pub async fn a_silent_session_loses_its_nodes_and_others_hear(place: Place) {
+    let client = place.client().await;
+    let mut silent = Raw::connect_as(place.addr, short()).await.unwrap();
+    silent.ask(op::CREATE, Record::new().create(&place.path("/e"), b"", 1)).await;
+    silent.ask(op::CREATE, Record::new().create(&place.path("/p"), b"", 0)).await;
+    let (stat, gone) = client.check_and_watch_stat("/e").await.unwrap();
+    assert_eq!(stat.unwrap().ephemeral_owner, silent.session.id);
+    let (_, children) = client.list_and_watch_children("/").await.unwrap();
+    assert_eq!(soon(gone.changed()).await.event_type, EventType::NodeDeleted);
+    assert_eq!(soon(children.changed()).await.event_type, EventType::NodeChildrenChanged);
+    assert_eq!(client.list_children("/").await.unwrap(), ["p"]);
+    assert!(silent.until_closed().await.is_empty());
+    let mut late = Raw::connect_as(place.addr, Wish::resume(&silent.session)).await.unwrap();
+    assert_eq!(late.session.id, 0);
+    assert!(late.until_closed().await.is_empty());
+}
+
+pub async fn a_ping_keeps_a_session(place: Place) {
+    let mut raw = Raw::connect_as(place.addr, short()).await.unwrap();
+    let timeout = u64::try_from(raw.session.timeout_ms).unwrap();
+    let mut pings = tokio::time::interval(std::time::Duration::from_millis(timeout / 3));
+    for _ in 0..7 {
+        pings.tick().await;
+        raw.send_as(-2, op::PING, Record::new()).await;
+        assert!(matches!(raw.receive().await.unwrap(), super::raw::Frame::Reply { xid: -2, error: 0, .. }));
+    }
+    assert_eq!(raw.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
+}
+
+pub async fn a_closed_session_loses_its_nodes_at_once(place: Place) {
+    let client = place.client().await;
+    let mut leaving = Raw::connect(place.addr).await;
+    leaving.ask(op::CREATE, Record::new().create(&place.path("/e"), b"", 1)).await;
+    assert_eq!(leaving.ask(op::CLOSE, Record::new()).await.0, 0);
+    client.sync("/").await.unwrap();
+    assert_eq!(client.check_stat("/e").await.unwrap(), None);
+    assert!(leaving.until_closed().await.is_empty());
+}
+
+pub async fn a_timeout_is_granted_within_limits(place: Place) {
+    let granted = async |timeout_ms| {
+        let wish = Wish { timeout_ms, ..Wish::default() };
+        Raw::connect_as(place.addr, wish).await.unwrap().session.timeout_ms
+    };
+    let (least, most) = (granted(1).await, granted(i32::MAX).await);
+    assert!(least > 1 && most < i32::MAX && least < most, "{least} {most}");
+    assert_eq!(granted(least + 1).await, least + 1);
+    assert_eq!(granted(0).await, least);
+}
+
+pub async fn the_lock_recipe_hands_over(place: Place) {
+    let (first, second) = (place.client().await, place.client().await);
+    let options = || LockOptions::new(Acls::anyone_all()).with_ancestor_options(PLAIN).unwrap();
+    let prefix = || LockPrefix::new_curator("/lock", "lock-").unwrap();
+    let held = soon(first.lock(prefix(), b"first", options())).await.unwrap();
+    let waiting = {
+        let second = second.clone();
+        tokio::spawn(async move {
+            let lock = second.lock(
+                LockPrefix::new_curator("/lock", "lock-").unwrap(),
+                b"second",
+                LockOptions::new(Acls::anyone_all()),
+            );
+            lock.await.unwrap().lock_path().to_owned()
+        })
+    };
+    // Both stand in line, and the first has it.
+    soon(async {
+        loop {
+            let (children, _, changed) = first.get_and_watch_children("/lock").await.unwrap();
+            if children.len() == 2 {
+                break;
+            }
+            changed.changed().await;
+        }
+    })
+    .await;
+    assert!(!waiting.is_finished());
+    let guarded = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    held.create("/made-under-lock", b"", &guarded).await.unwrap();
+    drop(held);
+    let path = soon(waiting).await.unwrap();
+    assert!(path.starts_with("/lock/_c_"), "{path}");
+}

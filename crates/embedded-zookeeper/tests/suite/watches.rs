@@ -1,0 +1,199 @@
+//! Who is told what, and when.
+
+use zookeeper_client::{AddWatchMode, EventType};
+
+use super::raw::{Frame, Raw, Record, Wish, op};
+use super::{PLAIN, Place, soon};
+
+const CREATED: i32 = 1;
+const DELETED: i32 = 2;
+const DATA: i32 = 3;
+const CHILDREN: i32 = 4;
+const NO_WATCHER: i32 = -121;
+
+fn reads(path: &str, watch: bool) -> Record {
+    Record::new().text(path).flag(watch)
+}
+
+fn event(kind: i32, path: &str) -> Frame {
+    Frame::Event { kind, path: path.to_owned() }
+}
+
+pub async fn a_data_watch_fires_once(place: Place) {
+    let (watching, changing) = (place.client().await, place.client().await);
+    changing.create("/a", b"", &PLAIN).await.unwrap();
+    let (_, _, first) = watching.get_and_watch_data("/a").await.unwrap();
+    changing.set_data("/a", b"1", None).await.unwrap();
+    let event = soon(first.changed()).await;
+    assert_eq!((event.event_type, event.path.as_str()), (EventType::NodeDataChanged, "/a"));
+    let (_, _, second) = watching.get_and_watch_data("/a").await.unwrap();
+    changing.create("/a/b", b"", &PLAIN).await.unwrap();
+    changing.delete("/a/b", None).await.unwrap();
+    changing.delete("/a", None).await.unwrap();
+    assert_eq!(soon(second.changed()).await.event_type, EventType::NodeDeleted, "children are nothing to it");
+}
+
+pub async fn an_exists_watch_fires_when_the_node_comes(place: Place) {
+    let (watching, changing) = (place.client().await, place.client().await);
+    let (stat, coming) = watching.check_and_watch_stat("/a").await.unwrap();
+    assert_eq!(stat, None);
+    changing.create("/a", b"", &PLAIN).await.unwrap();
+    assert_eq!(soon(coming.changed()).await.event_type, EventType::NodeCreated);
+    let (stat, going) = watching.check_and_watch_stat("/a").await.unwrap();
+    assert!(stat.is_some());
+    changing.delete("/a", None).await.unwrap();
+    assert_eq!(soon(going.changed()).await.event_type, EventType::NodeDeleted);
+}
+
+pub async fn a_child_watch_fires_on_coming_and_going(place: Place) {
+    let (watching, changing) = (place.client().await, place.client().await);
+    let (_, coming) = watching.list_and_watch_children("/").await.unwrap();
+    changing.create("/a", b"", &PLAIN).await.unwrap();
+    let event = soon(coming.changed()).await;
+    assert_eq!((event.event_type, event.path.as_str()), (EventType::NodeChildrenChanged, "/"));
+    let (children, _, going) = watching.get_and_watch_children("/").await.unwrap();
+    assert_eq!(children, ["a"]);
+    changing.set_data("/a", b"x", None).await.unwrap();
+    changing.delete("/a", None).await.unwrap();
+    assert_eq!(soon(going.changed()).await.event_type, EventType::NodeChildrenChanged);
+}
+
+pub async fn a_deleted_node_tells_data_and_child_watches_once(place: Place) {
+    let a = place.path("/a");
+    let mut raw = Raw::connect(place.addr).await;
+    raw.ask(op::CREATE, Record::new().create(&a, b"", 0)).await;
+    raw.ask(op::GET_DATA, reads(&a, true)).await;
+    raw.ask(op::GET_CHILDREN, reads(&a, true)).await;
+    raw.ask(op::GET_CHILDREN, reads(&place.root, true)).await;
+    let deleted = raw.send(op::DELETE, Record::new().text(&a).int(-1)).await;
+    assert_eq!(raw.receive().await.unwrap(), event(DELETED, &a));
+    assert_eq!(raw.receive().await.unwrap(), event(CHILDREN, &place.root));
+    assert!(matches!(raw.receive().await.unwrap(), Frame::Reply { xid, error: 0, .. } if xid == deleted));
+}
+
+pub async fn the_event_arrives_before_the_reply_that_shows_the_change(place: Place) {
+    let a = place.path("/a");
+    let (mut watching, changing) = (Raw::connect(place.addr).await, place.client().await);
+    for round in 0..20 {
+        let name = format!("{a}{round}");
+        assert_eq!(watching.ask(op::EXISTS, reads(&name, true)).await.0, -101);
+        changing.create(&format!("/a{round}"), b"", &PLAIN).await.unwrap();
+        let read = watching.send(op::EXISTS, reads(&name, false)).await;
+        assert_eq!(watching.receive().await.unwrap(), event(CREATED, &name));
+        assert!(matches!(watching.receive().await.unwrap(), Frame::Reply { xid, error: 0, .. } if xid == read));
+    }
+}
+
+pub async fn an_own_change_fires_before_its_own_reply(place: Place) {
+    let a = place.path("/a");
+    let mut raw = Raw::connect(place.addr).await;
+    raw.ask(op::CREATE, Record::new().create(&a, b"", 0)).await;
+    raw.ask(op::GET_DATA, reads(&a, true)).await;
+    let set = raw.send(op::SET_DATA, Record::new().text(&a).bytes(b"x").int(-1)).await;
+    assert_eq!(raw.receive().await.unwrap(), event(DATA, &a));
+    assert!(matches!(raw.receive().await.unwrap(), Frame::Reply { xid, error: 0, .. } if xid == set));
+}
+
+pub async fn a_persistent_watch_hears_every_change(place: Place) {
+    let (watching, changing) = (place.client().await, place.client().await);
+    let mut watch = watching.watch("/a", AddWatchMode::Persistent).await.unwrap();
+    changing.create("/a", b"", &PLAIN).await.unwrap();
+    changing.set_data("/a", b"1", None).await.unwrap();
+    changing.set_data("/a", b"2", None).await.unwrap();
+    changing.create("/a/b", b"", &PLAIN).await.unwrap();
+    changing.set_data("/a/b", b"", None).await.unwrap();
+    changing.delete("/a/b", None).await.unwrap();
+    changing.delete("/a", None).await.unwrap();
+    for expected in [
+        EventType::NodeCreated,
+        EventType::NodeDataChanged,
+        EventType::NodeDataChanged,
+        EventType::NodeChildrenChanged,
+        EventType::NodeChildrenChanged,
+        EventType::NodeDeleted,
+    ] {
+        let event = soon(watch.changed()).await;
+        assert_eq!((event.event_type, event.path.as_str()), (expected, "/a"));
+    }
+}
+
+pub async fn a_recursive_watch_hears_what_is_below(place: Place) {
+    let (watching, changing) = (place.client().await, place.client().await);
+    let mut watch = watching.watch("/a", AddWatchMode::PersistentRecursive).await.unwrap();
+    changing.create("/ab", b"", &PLAIN).await.unwrap();
+    changing.mkdir("/a/b/c", &PLAIN).await.unwrap();
+    changing.set_data("/a/b/c", b"1", None).await.unwrap();
+    changing.delete("/a/b/c", None).await.unwrap();
+    for (expected, path) in [
+        (EventType::NodeCreated, "/a"),
+        (EventType::NodeCreated, "/a/b"),
+        (EventType::NodeCreated, "/a/b/c"),
+        (EventType::NodeDataChanged, "/a/b/c"),
+        (EventType::NodeDeleted, "/a/b/c"),
+    ] {
+        let event = soon(watch.changed()).await;
+        assert_eq!((event.event_type, event.path.as_str()), (expected, path));
+    }
+}
+
+pub async fn a_removed_watch_hears_nothing(place: Place) {
+    let mut raw = Raw::connect(place.addr).await;
+    raw.ask(op::GET_DATA, reads(&place.root, true)).await;
+    let kind = |kind| Record::new().text(&place.root).int(kind);
+    assert_eq!(raw.ask(op::CHECK_WATCHES, kind(2)).await.0, 0);
+    assert_eq!(raw.ask(op::CHECK_WATCHES, kind(1)).await.0, NO_WATCHER);
+    assert_eq!(raw.ask(op::REMOVE_WATCHES, kind(1)).await.0, NO_WATCHER);
+    assert_eq!(raw.ask(op::REMOVE_WATCHES, kind(3)).await.0, 0);
+    assert_eq!(raw.ask(op::REMOVE_WATCHES, kind(3)).await.0, NO_WATCHER);
+    let set = Record::new().text(&place.root).bytes(b"x").int(-1);
+    assert_eq!(raw.ask(op::SET_DATA, set).await.0, 0, "the reply is the next frame");
+}
+
+pub async fn watches_set_again_tell_what_was_missed(place: Place) {
+    let client = place.client().await;
+    for name in ["/same", "/changed", "/deleted", "/parent"] {
+        client.create(name, b"", &PLAIN).await.unwrap();
+    }
+    let mut before = Raw::connect(place.addr).await;
+    let seen = before.zxid().await;
+    client.set_data("/changed", b"x", None).await.unwrap();
+    client.delete("/deleted", None).await.unwrap();
+    client.create("/parent/child", b"", &PLAIN).await.unwrap();
+    client.create("/made", b"", &PLAIN).await.unwrap();
+    let session = before.session.clone();
+    drop(before);
+    let mut after = Raw::connect_as(place.addr, Wish::resume(&session)).await.unwrap();
+    let path = |name: &str| place.path(name);
+    let (same, changed, deleted) = (path("/same"), path("/changed"), path("/deleted"));
+    let (parent, made, absent) = (path("/parent"), path("/made"), path("/absent"));
+    let record = Record::new().long(seen).texts(&[&same, &changed, &deleted]);
+    let record = record.texts(&[&made, &absent]).texts(&[&parent, &same]);
+    after.send_as(-8, op::SET_WATCHES, record).await;
+    let mut told = Vec::new();
+    loop {
+        match after.receive().await.unwrap() {
+            Frame::Event { kind, path } => told.push((kind, path)),
+            Frame::Reply { xid, error, .. } => {
+                assert_eq!((xid, error), (-8, 0), "events first, then the reply");
+                break;
+            }
+        }
+    }
+    told.sort();
+    assert_eq!(told, [(CREATED, made), (DELETED, deleted), (DATA, changed), (CHILDREN, parent)]);
+    client.set_data("/same", b"x", None).await.unwrap();
+    assert_eq!(after.receive().await.unwrap(), event(DATA, &same));
+    client.create("/absent", b"", &PLAIN).await.unwrap();
+    assert_eq!(after.receive().await.unwrap(), event(CREATED, &absent));
+    client.create("/same/child", b"", &PLAIN).await.unwrap();
+    assert_eq!(after.receive().await.unwrap(), event(CHILDREN, &same));
+}
+
+pub async fn a_read_that_fails_sets_no_watch(place: Place) {
+    let a = place.path("/a");
+    let mut raw = Raw::connect(place.addr).await;
+    assert_eq!(raw.ask(op::GET_DATA, reads(&a, true)).await.0, -101);
+    assert_eq!(raw.ask(op::GET_CHILDREN, reads(&a, true)).await.0, -101);
+    assert_eq!(raw.ask(op::CREATE, Record::new().create(&a, b"", 0)).await.0, 0);
+    assert_eq!(raw.ask(op::DELETE, Record::new().text(&a).int(-1)).await.0, 0);
+}
