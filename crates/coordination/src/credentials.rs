@@ -1,0 +1,253 @@
+//! Who is who for ZooKeeper, and who may do what: digest identities and ACLs.
+//!
+//! One identity per role and one per engine, each with a key derived from the cluster secret. An engine never gets
+//! the secret: it gets its own key and the public digests of those who may read its registration. In ZooKeeper
+//! CREATE and DELETE are rights at the parent, and an ACL is not inherited; so each node below says its own.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use model::EngineName;
+use model::credential::{ClusterSecret, Purpose};
+use serde::{Deserialize, Serialize};
+use sha1::{Digest, Sha1};
+use zookeeper_client::{Acl, AuthId, Permission};
+
+const DIGEST: &str = "digest";
+
+/// As whom a session speaks.
+#[derive(Debug, Clone)]
+pub enum Identity {
+    /// A proxy.
+    Proxy(ClusterSecret),
+    /// A candidate for master.
+    Master(ClusterSecret),
+    /// A metadata agent.
+    Agent(ClusterSecret),
+    /// The agent beside one engine.
+    Engine(EngineCredential),
+}
+
+/// All that an engine's agent needs to speak with ZooKeeper. Part of its configuration; whoever reads it can register
+/// that one engine and read its permit and its drain fact.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineCredential {
+    /// Whose it is.
+    pub engine: EngineName,
+    /// The engine's own key.
+    pub password: String,
+    /// The digests (no secrets) of master, proxy and metadata agent, in this order.
+    pub readers: [String; 3],
+}
+
+impl fmt::Debug for EngineCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineCredential").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl EngineCredential {
+    /// The credential of one engine.
+    pub fn derive(secret: &ClusterSecret, engine: &EngineName) -> Self {
+        let password = secret.derive(&Purpose::ZookeeperEngine(engine));
+        Self { engine: engine.clone(), password, readers: roles(secret) }
+    }
+
+    fn user(&self) -> String {
+        engine_user(&self.engine)
+    }
+}
+
+impl Identity {
+    /// `user:password`, as ZooKeeper's digest scheme takes it.
+    pub(crate) fn login(&self) -> String {
+        match self {
+            Self::Proxy(secret) => format!("{PROXY}:{}", secret.derive(&Purpose::ZookeeperProxy)),
+            Self::Master(secret) => format!("{MASTER}:{}", secret.derive(&Purpose::ZookeeperMaster)),
+            Self::Agent(secret) => format!("{AGENT}:{}", secret.derive(&Purpose::ZookeeperAgent)),
+            Self::Engine(credential) => format!("{}:{}", credential.user(), credential.password),
+        }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        let (readers, secret) = match self {
+            Self::Proxy(secret) | Self::Master(secret) | Self::Agent(secret) => (roles(secret), Some(secret.clone())),
+            Self::Engine(credential) => (credential.readers.clone(), None),
+        };
+        let engine = match self {
+            Self::Engine(credential) => Some(digest(&credential.user(), &credential.password)),
+            _ => None,
+        };
+        let [master, proxy, agent] = readers.map(|id| AuthId::new(DIGEST, &id));
+        Access {
+            master,
+            proxy,
+            agent,
+            own_engine: engine.map(|id| AuthId::new(DIGEST, &id)),
+            secret,
+            is_master: matches!(self, Self::Master(_)),
+        }
+    }
+}
+
+const PROXY: &str = "proxy";
+const MASTER: &str = "master";
+const AGENT: &str = "agent";
+
+fn engine_user(engine: &EngineName) -> String {
+    format!("engine-{engine}")
+}
+
+fn roles(secret: &ClusterSecret) -> [String; 3] {
+    [
+        digest(MASTER, &secret.derive(&Purpose::ZookeeperMaster)),
+        digest(PROXY, &secret.derive(&Purpose::ZookeeperProxy)),
+        digest(AGENT, &secret.derive(&Purpose::ZookeeperAgent)),
+    ]
+}
+
+/// ZooKeeper's public form of a user and password: `user:base64(sha1(user:password))`.
+fn digest(user: &str, password: &str) -> String {
+    format!("{user}:{}", STANDARD.encode(Sha1::digest(format!("{user}:{password}").as_bytes())))
+}
+
+/// The ACL of every kind of node, as seen by one identity.
+#[derive(Debug, Clone)]
+pub(crate) struct Access {
+    master: AuthId,
+    proxy: AuthId,
+    agent: AuthId,
+    own_engine: Option<AuthId>,
+    secret: Option<ClusterSecret>,
+    is_master: bool,
+}
+
+const READ: Permission = Permission::READ;
+
+impl Access {
+    pub(crate) fn is_master(&self) -> bool {
+        self.is_master
+    }
+
+    /// The master everything, the others what is said.
+    fn acl(&self, proxy: Permission, agent: Permission) -> Vec<Acl> {
+        let mut acl = vec![Acl::new(Permission::ALL, self.master.clone())];
+        for (permission, who) in [(proxy, &self.proxy), (agent, &self.agent)] {
+            if permission != Permission::NONE {
+                acl.push(Acl::new(permission, who.clone()));
+            }
+        }
+        acl
+    }
+
+    /// Levels above our root belong to everybody who has a root there.
+    pub(crate) fn above_root(&self) -> Vec<Acl> {
+        let mut acl = self.acl(Permission::ALL, Permission::ALL);
+        acl.push(Acl::new(READ | Permission::CREATE, AuthId::anyone()));
+        acl
+    }
+
+    /// Whoever comes first makes the base nodes.
+    pub(crate) fn root(&self) -> Vec<Acl> {
+        self.acl(READ | Permission::CREATE, READ | Permission::CREATE)
+    }
+
+    /// Agents make `alter` here, the master deletes it.
+    pub(crate) fn lock(&self) -> Vec<Acl> {
+        self.acl(READ, READ | Permission::CREATE)
+    }
+
+    /// The queue for the lock.
+    pub(crate) fn master_only(&self) -> Vec<Acl> {
+        self.acl(READ, READ)
+    }
+
+    /// `alter`: the agent makes the child in the same multi; the master deletes the child.
+    pub(crate) fn alter(&self) -> Vec<Acl> {
+        self.acl(Permission::NONE, READ | Permission::CREATE)
+    }
+
+    /// `alter/<id>`.
+    pub(crate) fn alter_child(&self) -> Vec<Acl> {
+        self.acl(Permission::NONE, READ)
+    }
+
+    /// The parent of the agents' nodes.
+    pub(crate) fn agents(&self) -> Vec<Acl> {
+        self.acl(READ, READ | Permission::CREATE)
+    }
+
+    /// Written by the master, read by the roles.
+    pub(crate) fn read_only(&self) -> Vec<Acl> {
+        self.acl(READ, READ)
+    }
+
+    /// Agents ring it.
+    pub(crate) fn bell(&self) -> Vec<Acl> {
+        self.acl(READ, READ | Permission::WRITE)
+    }
+
+    /// The discovery namespace: JDBC clients read it without a password.
+    pub(crate) fn namespace(&self) -> Vec<Acl> {
+        let mut acl = self.acl(READ | Permission::CREATE | Permission::DELETE, READ);
+        acl.push(Acl::new(READ, AuthId::anyone()));
+        acl
+    }
+
+    /// A permit: its engine reads it and creates `live` below it.
+    pub(crate) fn permit(&self, engine: &EngineName) -> Vec<Acl> {
+        self.and_engine(engine, READ | Permission::CREATE)
+    }
+
+    /// A drain fact: its engine reads it.
+    pub(crate) fn drain(&self, engine: &EngineName) -> Vec<Acl> {
+        self.and_engine(engine, READ)
+    }
+
+    /// A registration, as its engine creates it.
+    pub(crate) fn live(&self) -> Vec<Acl> {
+        let mut acl = self.acl(READ, READ);
+        acl.extend(self.own_engine.iter().map(|engine| Acl::new(READ, engine.clone())));
+        acl
+    }
+
+    fn and_engine(&self, engine: &EngineName, permission: Permission) -> Vec<Acl> {
+        let mut acl = self.acl(READ, READ);
+        let derived = self.secret.as_ref().map(|secret| {
+            let password = secret.derive(&Purpose::ZookeeperEngine(engine));
+            AuthId::new(DIGEST, &digest(&engine_user(engine), &password))
+        });
+        acl.extend(derived.map(|engine| Acl::new(permission, engine)));
+        acl
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn the_digest_is_the_one_that_zookeeper_computes() {
+        // From ZooKeeper's own documentation of the digest scheme: super:superpw.
+        assert_eq!(digest("super", "superpw"), "super:g9oN2HttPfn8MMWJZ2r45Np/LIA=");
+    }
+
+    #[test]
+    fn an_engines_credential_holds_its_own_key_and_no_other() {
+        let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
+        let engine = EngineName::new("e-1").unwrap();
+        let credential = EngineCredential::derive(&secret, &engine);
+        let json = serde_json::to_string(&credential).unwrap();
+        for purpose in [Purpose::ZookeeperMaster, Purpose::ZookeeperProxy, Purpose::ZookeeperAgent] {
+            assert!(!json.contains(&secret.derive(&purpose)));
+        }
+        assert!(!format!("{credential:?}").contains(&credential.password));
+        assert_eq!(Identity::Engine(credential.clone()).access().live().len(), 4);
+        assert_eq!(
+            Identity::Master(secret).access().permit(&engine).last().unwrap().id(),
+            digest("engine-e-1", &credential.password)
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! Drain facts: the persistent nodes `drains/<engine>`, the only order to drain, irrevocable.
+//!
+//! One multi checks the master's lock (and for a superseded engine the newer one's registration), writes the fact and
+//! takes registration and permit away, each if it was seen. If a registration came or went in between, nothing
+//! happens and the next tick repeats it from what it sees then.
+
+use futures::stream::{self, StreamExt};
+use model::EngineName;
+use serde::{Deserialize, Serialize};
+
+use crate::document;
+use crate::election::Lock;
+use crate::error::Error;
+use crate::failpoints;
+use crate::permits::{PermitNode, delete_seen};
+use crate::session::{MAX_IN_FLIGHT, Session};
+use crate::transaction::Transaction;
+
+/// What a drain fact says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Drain {
+    /// The orchestrator's id of the pod or process that drains, if it ever had one.
+    pub uid: Option<String>,
+    /// How long what runs may go on, in milliseconds, from when the engine first sees the fact; 0 ends it now.
+    pub grace_ms: i64,
+    /// Why.
+    pub reason: String,
+}
+
+/// A drain fact as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DrainNode {
+    /// Whose it is.
+    pub engine: EngineName,
+    /// What it says, or why that can't be read.
+    pub content: Result<Drain, String>,
+    /// When it was written, by the server's clock, in milliseconds since 1970.
+    pub ctime_ms: i64,
+    /// How old it is by the server's own clock, in milliseconds; known in an [`Observation`](crate::Observation) only.
+    pub age_ms: Option<i64>,
+}
+
+/// Orders an engine to drain.
+///
+/// `seen` is its permit as it was observed (`None`: there was none; the fact is written all the same).
+/// `newer` names the engine whose registration must be there, for a superseded one.
+/// [`Error::NodeExists`] at the fact: it was written before. Other conflicts: something moved, nothing happened.
+pub async fn drain(
+    lock: &Lock,
+    engine: &EngineName,
+    seen: Option<&PermitNode>,
+    newer: Option<&EngineName>,
+    fact: &Drain,
+) -> Result<(), Error> {
+    let (layout, access) = (lock.session().layout(), lock.session().access());
+    let path = layout.drain(engine);
+    let data = document::write(&path, fact)?;
+    let mut transaction = Transaction::under(lock);
+    if let Some(newer) = newer {
+        transaction = transaction.check(layout.live(newer));
+    }
+    transaction = transaction.create(path, data, access.drain(engine));
+    if let Some(seen) = seen {
+        transaction = delete_seen(transaction, lock.session(), seen);
+    }
+    model::failpoint!(failpoints::DRAIN_BEFORE);
+    transaction.commit().await?;
+    model::failpoint!(failpoints::DRAIN_WRITTEN);
+    Ok(())
+}
+
+/// Removes a fact, when the engine is gone for good.
+pub async fn remove(lock: &Lock, engine: &EngineName) -> Result<(), Error> {
+    Transaction::under(lock).delete(lock.session().layout().drain(engine)).commit().await?;
+    model::failpoint!(failpoints::DRAIN_REMOVED);
+    Ok(())
+}
+
+/// All facts, by engine. Nodes whose names can't be engines are passed over: nobody obeys them.
+pub async fn list(session: &Session) -> Result<Vec<DrainNode>, Error> {
+    let Some((mut names, _)) = session.children(&session.layout().drains()).await? else { return Ok(Vec::new()) };
+    names.sort();
+    let engines = names.into_iter().filter_map(|name| EngineName::new(name).ok());
+    let reads: Vec<_> = {
+        let reads = engines.map(|engine| async move { read(session, &engine).await });
+        stream::iter(reads).buffered(MAX_IN_FLIGHT).collect().await
+    };
+    reads.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// The engines that have a fact, whatever it says.
+pub(crate) async fn names(session: &Session) -> Result<Vec<EngineName>, Error> {
+    let read = session.children(&session.layout().drains()).await?;
+    Ok(read.map(|(names, _)| names).unwrap_or_default().into_iter().filter_map(|name| EngineName::new(name).ok()).collect())
+}
+
+/// One engine's fact.
+pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<DrainNode>, Error> {
+    let read = session.get(&session.layout().drain(engine)).await?;
+    Ok(read.map(|(data, stat)| DrainNode {
+        engine: engine.clone(),
+        content: document::read(&data),
+        ctime_ms: stat.ctime,
+        age_ms: None,
+    }))
+}

@@ -1,0 +1,214 @@
+//! Where everything stands: the paths below one root, and the nodes that have to be there before all others.
+//!
+//! The root has one or more levels (`/enginehouse`, `/my-app/my-project`). The discovery namespace is the only part
+//! that may stand elsewhere, because JDBC clients name it; nothing else may live in it.
+
+use model::alteration::RequestId;
+use model::{EngineName, ErrorKind, UserError};
+use zookeeper_client::CreateMode;
+
+use crate::credentials::Access;
+use crate::error::Error;
+use crate::session::Session;
+
+/// The root where none is configured.
+pub const DEFAULT_ROOT: &str = "/enginehouse";
+/// The longest root or namespace, in bytes.
+pub const MAX_ROOT_BYTES: usize = 255;
+/// The child of the root that is the discovery namespace where none is configured.
+const DEFAULT_NAMESPACE: &str = "proxies";
+
+/// Every path that we use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: String,
+    namespace: String,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self { root: DEFAULT_ROOT.to_owned(), namespace: format!("{DEFAULT_ROOT}/{DEFAULT_NAMESPACE}") }
+    }
+}
+
+impl Layout {
+    /// From the configuration: the root with its leading `/`; the discovery namespace as JDBC's
+    /// `zooKeeperNamespace` has it, without one, and `None` for `proxies` below the root.
+    pub fn new(root: &str, discovery_namespace: Option<&str>) -> Result<Self, UserError> {
+        let root = checked("root", root)?;
+        let namespace = match discovery_namespace {
+            None => format!("{root}/{DEFAULT_NAMESPACE}"),
+            Some(name) => checked("discovery namespace", &format!("/{}", name.trim_start_matches('/')))?,
+        };
+        let layout = Self { root, namespace };
+        let taken = [layout.lock(), layout.agents(), layout.engines(), layout.drains(), layout.bell()];
+        let inside = |path: &str, parent: &str| path == parent || path.starts_with(&format!("{parent}/"));
+        let clash = inside(&layout.root, &layout.namespace) || taken.iter().any(|it| inside(&layout.namespace, it));
+        if clash {
+            return Err(UserError::new(
+                ErrorKind::InvalidValue,
+                format!("the discovery namespace \"{}\" is not free for it", layout.discovery_namespace()),
+            )
+            .detail("JDBC clients take every child of the namespace for a server, so nothing else may live there")
+            .hint(format!("use {}", format!("{}/{DEFAULT_NAMESPACE}", layout.root).trim_start_matches('/'))));
+        }
+        Ok(layout)
+    }
+
+    /// The root, such as `/enginehouse`.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The discovery namespace as it stands in a JDBC URL, such as `enginehouse/proxies`.
+    pub fn discovery_namespace(&self) -> &str {
+        self.namespace.trim_start_matches('/')
+    }
+
+    pub(crate) fn lock(&self) -> String {
+        format!("{}/lock", self.root)
+    }
+
+    pub(crate) fn master_lock(&self) -> String {
+        format!("{}/lock/master", self.root)
+    }
+
+    pub(crate) fn alter(&self) -> String {
+        format!("{}/lock/alter", self.root)
+    }
+
+    pub(crate) fn alter_child(&self, id: &RequestId) -> String {
+        format!("{}/lock/alter/{id}", self.root)
+    }
+
+    pub(crate) fn agents(&self) -> String {
+        format!("{}/agents", self.root)
+    }
+
+    pub(crate) fn agent(&self, id: &str) -> String {
+        format!("{}/agents/{id}", self.root)
+    }
+
+    pub(crate) fn engines(&self) -> String {
+        format!("{}/engines", self.root)
+    }
+
+    pub(crate) fn permit(&self, engine: &EngineName) -> String {
+        format!("{}/engines/{engine}", self.root)
+    }
+
+    pub(crate) fn live(&self, engine: &EngineName) -> String {
+        format!("{}/engines/{engine}/{LIVE}", self.root)
+    }
+
+    pub(crate) fn drains(&self) -> String {
+        format!("{}/drains", self.root)
+    }
+
+    pub(crate) fn drain(&self, engine: &EngineName) -> String {
+        format!("{}/drains/{engine}", self.root)
+    }
+
+    pub(crate) fn bell(&self) -> String {
+        format!("{}/bell", self.root)
+    }
+
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+/// The name of a registration below its permit.
+pub(crate) const LIVE: &str = "live";
+
+fn checked(what: &str, path: &str) -> Result<String, UserError> {
+    let level = |name: &str| {
+        !name.is_empty() && name != "." && name != ".." && name != "zookeeper" && name.chars().all(|c| c > ' ' && c != '\u{7f}')
+    };
+    let fits = path.len() <= MAX_ROOT_BYTES && path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(level));
+    if fits {
+        return Ok(path.to_owned());
+    }
+    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} \"{path}\""))
+        .detail("it is a path of one or more levels that begins with / and does not end with it")
+        .hint(format!("use {DEFAULT_ROOT} or /my-app/my-project")))
+}
+
+/// The levels above a path, outermost first: `/a/b/c` has `/a` and `/a/b`.
+fn ancestors(path: &str) -> Vec<String> {
+    path.match_indices('/').skip(1).map(|(at, _)| path[..at].to_owned()).collect()
+}
+
+/// Creates what has to be there before everything else, each node with its ACL. What is there already is left as it
+/// is. Engines have no right to do this and need none of it.
+pub async fn create_base(session: &Session) -> Result<(), Error> {
+    let (layout, access) = (session.layout(), session.access());
+    let mut nodes = Vec::new();
+    for above in ancestors(layout.root()).into_iter().chain(ancestors(layout.namespace())) {
+        if !above.starts_with(layout.root()) {
+            nodes.push((above, access.above_root()));
+        }
+    }
+    nodes.push((layout.root().to_owned(), access.root()));
+    nodes.extend(base(layout, access));
+    for (path, acl) in nodes {
+        // Asked first: without the right to create at the parent, even a node that is there is refused.
+        if session.stat(&path).await?.is_some() {
+            continue;
+        }
+        match session.create(&path, b"", CreateMode::Persistent, &acl).await {
+            Ok(_) | Err(Error::NodeExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn base(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {
+    let mut nodes = vec![(layout.lock(), access.lock())];
+    if access.is_master() {
+        nodes.push((layout.master_lock(), access.master_only()));
+    }
+    nodes.extend([
+        (layout.agents(), access.agents()),
+        (layout.engines(), access.read_only()),
+        (layout.drains(), access.read_only()),
+        (layout.bell(), access.bell()),
+        (layout.namespace().to_owned(), access.namespace()),
+    ]);
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn a_root_of_two_levels_carries_every_path() {
+        let layout = Layout::new("/my-app/my-project", None).unwrap();
+        let engine = EngineName::new("e-1").unwrap();
+        assert_eq!(layout.alter(), "/my-app/my-project/lock/alter");
+        assert_eq!(layout.live(&engine), "/my-app/my-project/engines/e-1/live");
+        assert_eq!(layout.discovery_namespace(), "my-app/my-project/proxies");
+        assert_eq!(Layout::new(DEFAULT_ROOT, None).unwrap(), Layout::default());
+        assert_eq!(ancestors("/a/b/c"), ["/a", "/a/b"]);
+    }
+
+    #[test]
+    fn the_discovery_namespace_may_stand_elsewhere_but_not_where_other_nodes_live() {
+        assert_eq!(Layout::new("/eh", Some("hiveserver2")).unwrap().namespace(), "/hiveserver2");
+        assert_eq!(Layout::new("/eh", Some("/a/b")).unwrap().discovery_namespace(), "a/b");
+        for taken in ["eh", "eh/lock", "eh/engines/x", "eh/bell"] {
+            assert_eq!(Layout::new("/eh", Some(taken)).unwrap_err().sqlstate(), "22023", "{taken}");
+        }
+        assert_eq!(Layout::new("/a/b", Some("a")).unwrap_err().sqlstate(), "22023");
+    }
+
+    #[test]
+    fn a_broken_root_is_refused() {
+        for root in ["", "/", "eh", "/eh/", "//eh", "/a//b", "/a b", "/zookeeper", "/a/../b"] {
+            assert_eq!(Layout::new(root, None).unwrap_err().sqlstate(), "22023", "{root}");
+        }
+    }
+}

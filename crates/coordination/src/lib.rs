@@ -1,0 +1,59 @@
+//! ZooKeeper: the only place that knows a znode's path.
+//!
+//! ZooKeeper holds mutual exclusion, liveness and wake-ups here, and no truth: if it lost everything, the system
+//! would still converge from the database. One module per concept of the table in `alter-protocol.md`:
+//!
+//! | module | concept |
+//! | --- | --- |
+//! | [`layout`], [`credentials`] | paths below one root; who may do what |
+//! | [`session`], [`supervisor`] | one session; a session that is built anew when it expired |
+//! | [`election`] | the master's lock |
+//! | [`alter_node`], [`agents`], [`permits`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
+//! | [`observation`], [`wakeups`], [`view`] | everything read at once; wake-ups without payload; a proxy's view of the registry |
+//!
+//! Invariants:
+//! - What the master writes takes a [`Lock`] and is one multi that begins with a check of the lock's node. A deposed
+//!   master's late call is refused by ZooKeeper itself.
+//! - Every request has a deadline. An error that is not a plain answer of the server is
+//!   [`Error::OutcomeUnknown`]: the write may have happened, or may still happen.
+//! - Only one-shot watches are used, and never alone: whoever waits for an event also reads again after a while, so a
+//!   lost event costs time and nothing else.
+//!
+//! A caller with a stale reading is refused (`BadVersion`, `NoNode`, `NodeExists`, `NotEmpty`: [`Kind::Conflict`]) and
+//! reads again; nothing in this crate retries a write.
+
+pub mod agents;
+pub mod alter_node;
+pub mod bell;
+pub mod credentials;
+pub mod discovery;
+mod document;
+pub mod drains;
+pub mod election;
+mod error;
+pub mod failpoints;
+pub mod layout;
+pub mod observation;
+pub mod permits;
+pub mod registry;
+pub mod session;
+pub mod supervisor;
+mod transaction;
+pub mod view;
+pub mod wakeups;
+mod watches;
+
+pub use agents::Agent;
+pub use alter_node::{AlterChild, AlterNode, Alteration, Made};
+pub use credentials::{EngineCredential, Identity};
+pub use drains::{Drain, DrainNode};
+pub use election::{Election, Lock};
+pub use error::{Error, Kind};
+pub use layout::Layout;
+pub use observation::{Observation, observe};
+pub use permits::{Permit, PermitNode};
+pub use registry::{Live, LiveNode, OwnWatch, Standing};
+pub use session::{Session, SessionState, Settings};
+pub use supervisor::{NoRebuild, Rebuild, Supervisor};
+pub use view::{Registered, RegisteredEngine, View};
+pub use wakeups::Wakeups;

@@ -1,0 +1,122 @@
+//! The registry from an engine's side: its permit, its drain fact, its registration.
+//!
+//! The registration is the ephemeral node `live` below the permit, written once. An engine registers in a multi with
+//! a check that its permit is as it read it, so the permit of another uid admits nobody. What an engine with a stale
+//! reading may conclude is in `engines.md`: the fact is the only order to drain; a permit that vanished is a reason
+//! to look again.
+
+use model::EngineName;
+use serde::{Deserialize, Serialize};
+
+use crate::document;
+use crate::drains::{self, DrainNode};
+use crate::error::Error;
+use crate::failpoints;
+use crate::permits::{self, PermitNode};
+use crate::session::Session;
+use crate::transaction::Transaction;
+use crate::watches::{Target, Watches};
+
+/// What a registration says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Live {
+    /// Where the engine's agent listens: `host:port`.
+    pub address: String,
+    /// How many sessions it takes.
+    pub capacity: u32,
+    /// The hash of the configuration that it was launched with.
+    pub config: String,
+    /// The version of the program.
+    pub version: String,
+    /// The orchestrator's id of this pod or process.
+    pub uid: String,
+}
+
+/// A registration as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveNode {
+    /// What it says, or why that can't be read.
+    pub content: Result<Live, String>,
+    /// The session that owns it.
+    pub session: i64,
+    /// When it was made, by the server's clock, in milliseconds since 1970.
+    pub ctime_ms: i64,
+}
+
+/// How an engine stands with the master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Its permit.
+    pub permit: Option<PermitNode>,
+    /// Its order to drain.
+    pub drain: Option<DrainNode>,
+}
+
+/// The engine's permit and drain fact, after a sync. The fact is read last: after a drain's multi the permit is gone
+/// and the fact is there, so *neither* never stands for a drain that was seen halfway.
+pub async fn own(session: &Session, engine: &EngineName) -> Result<Standing, Error> {
+    session.sync().await?;
+    let permit = permits::read(session, engine).await?;
+    let drain = drains::read(session, engine).await?;
+    Ok(Standing { permit, drain })
+}
+
+/// Registers the engine below its permit as it was read.
+///
+/// A success too if the session is registered already. [`Error::StillHeld`]: a dead session's registration still
+/// stands, ask again until it is gone. [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed, look at
+/// [`own`] again. [`Error::Refused`]: the permit is another uid's.
+pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Result<(), Error> {
+    let layout = session.layout();
+    let (permit_path, path) = (layout.permit(&permit.engine), layout.live(&permit.engine));
+    if permit.uid() != Some(live.uid.as_str()) {
+        return Err(Error::Refused { path: permit_path, reason: "the permit is not for this uid".to_owned() });
+    }
+    let data = document::write(&path, live)?;
+    model::failpoint!(failpoints::ENGINE_BEFORE_REGISTER);
+    let created = Transaction::new(session)
+        .check_version(permit_path, permit.version)
+        .create_ephemeral(path, data, session.access().live())
+        .commit()
+        .await;
+    match created {
+        Err(Error::NodeExists { path }) => session.owned(path).await?,
+        other => other?,
+    }
+    model::failpoint!(failpoints::ENGINE_REGISTERED);
+    Ok(())
+}
+
+pub(crate) async fn read_live(session: &Session, engine: &EngineName) -> Result<Option<LiveNode>, Error> {
+    let read = session.get(&session.layout().live(engine)).await?;
+    Ok(read.map(|(data, stat)| LiveNode {
+        content: document::read(&data),
+        session: stat.ephemeral_owner,
+        ctime_ms: stat.ctime,
+    }))
+}
+
+/// Wake-ups about one engine's permit, fact and registration; for the engine's own agent.
+pub struct OwnWatch {
+    watches: Watches,
+    targets: Vec<Target>,
+}
+
+/// Begins to watch an engine's own nodes.
+pub fn watch_own(session: &Session, engine: &EngineName) -> OwnWatch {
+    let layout = session.layout();
+    let targets = [layout.permit(engine), layout.drain(engine), layout.live(engine)].map(Target::Node).to_vec();
+    OwnWatch { watches: Watches::new(session), targets }
+}
+
+impl OwnWatch {
+    /// Arms what is not armed. To be called before [`own`], so that nothing is missed between reading and waiting.
+    pub async fn arm(&mut self) -> Result<(), Error> {
+        self.watches.arm(self.targets.clone()).await.map(drop)
+    }
+
+    /// Waits until something may have changed. Safe to be cancelled; always used beside a timer.
+    pub async fn next(&mut self) {
+        self.watches.next().await;
+    }
+}

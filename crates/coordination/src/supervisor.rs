@@ -1,0 +1,203 @@
+//! A session that is built anew when it expired, with everything that hangs on it.
+//!
+//! The client library reconnects by itself but never makes a new session. The owner says what a new session needs
+//! (registrations, discovery) in a [`Rebuild`]; a session is handed out only after that succeeded. Whoever holds an
+//! old session gets errors from it and asks for the new one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::clock::SharedClock;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::credentials::Identity;
+use crate::error::{Error, Kind};
+use crate::failpoints;
+use crate::layout::create_base;
+use crate::session::{Session, SessionState, Settings};
+
+/// How long to wait before the next try to build a session or what hangs on it.
+pub const RETRY: Duration = Duration::from_secs(1);
+/// How long one try to build what hangs on a session may take.
+pub const REBUILD_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What the owner needs on each new session.
+#[async_trait]
+pub trait Rebuild: Send + Sync {
+    /// Called for every session, the first included, and again after an error for as long as that session lives.
+    async fn rebuild(&self, session: &Session) -> Result<(), Error>;
+}
+
+/// Nothing hangs on the session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoRebuild;
+
+#[async_trait]
+impl Rebuild for NoRebuild {
+    async fn rebuild(&self, _session: &Session) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// Keeps a session. Dropping it closes the session.
+#[derive(Debug)]
+pub struct Supervisor {
+    sessions: watch::Receiver<Option<Session>>,
+    states: watch::Receiver<SessionState>,
+    stop: CancellationToken,
+    closing_time: Duration,
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Supervisor {
+    /// Begins to build the first session; returns at once and never gives up.
+    pub fn start(settings: Settings, clock: SharedClock, rebuild: Arc<dyn Rebuild>) -> Self {
+        let (session_sender, sessions) = watch::channel(None);
+        let (state_sender, states) = watch::channel(SessionState::Expired);
+        let stop = CancellationToken::new();
+        let closing_time = settings.request_timeout * 2;
+        let task = Task {
+            base: !matches!(settings.identity, Identity::Engine(_)),
+            settings,
+            clock,
+            rebuild,
+            sessions: session_sender,
+            states: state_sender,
+            stop: stop.clone(),
+        };
+        tokio::spawn(task.run());
+        Self { sessions, states, stop, closing_time }
+    }
+
+    /// The session, as soon as there is one, at most after the deadline.
+    pub async fn ready(&self, deadline: Duration) -> Result<Session, Error> {
+        let mut sessions = self.sessions.clone();
+        match timeout(deadline, sessions.wait_for(Option::is_some)).await {
+            Ok(Ok(session)) => session.clone().ok_or_else(no_session),
+            _ => Err(no_session()),
+        }
+    }
+
+    /// The newest session; an error while there is none. It may have been lost a moment ago.
+    pub fn session(&self) -> Result<Session, Error> {
+        self.sessions.borrow().clone().ok_or_else(no_session)
+    }
+
+    /// The newest session, as it changes; `None` while there is none.
+    pub fn sessions(&self) -> watch::Receiver<Option<Session>> {
+        self.sessions.clone()
+    }
+
+    /// What is known of the session, as it changes; [`SessionState::Expired`] while there is none.
+    pub fn states(&self) -> watch::Receiver<SessionState> {
+        self.states.clone()
+    }
+
+    /// Ends it and closes the session, so that its ephemeral nodes go at once; waits at most twice as long as one
+    /// request may take.
+    pub async fn close(self) {
+        self.stop.cancel();
+        let mut sessions = self.sessions.clone();
+        // The task drops its sender when it is done.
+        let _ = timeout(self.closing_time, async { while sessions.changed().await.is_ok() {} }).await;
+    }
+}
+
+fn no_session() -> Error {
+    Error::Unavailable { reason: "there is no session".to_owned() }
+}
+
+struct Task {
+    settings: Settings,
+    clock: SharedClock,
+    rebuild: Arc<dyn Rebuild>,
+    sessions: watch::Sender<Option<Session>>,
+    states: watch::Sender<SessionState>,
+    stop: CancellationToken,
+    base: bool,
+}
+
+impl Task {
+    async fn run(self) {
+        let stop = self.stop.clone();
+        while !stop.is_cancelled() {
+            let connected = tokio::select! {
+                connected = Session::connect(&self.settings, &self.clock) => connected,
+                () = stop.cancelled() => return,
+            };
+            match connected {
+                Ok(session) => {
+                    tokio::select! {
+                        () = self.keep(&session) => {}
+                        () = stop.cancelled() => {
+                            self.sessions.send_replace(None);
+                            self.states.send_replace(SessionState::Expired);
+                            session.close().await;
+                            return;
+                        }
+                    }
+                    self.sessions.send_replace(None);
+                    self.states.send_replace(SessionState::Expired);
+                    session.give_up();
+                    tracing::info!(session = format_args!("{:#x}", session.id()), "zookeeper session ended, building a new one");
+                    model::failpoint!(failpoints::SESSION_EXPIRED);
+                }
+                Err(error) => {
+                    tracing::info!(%error, "no zookeeper session yet");
+                    self.pause().await;
+                }
+            }
+        }
+    }
+
+    async fn pause(&self) {
+        tokio::select! {
+            () = sleep(RETRY) => {}
+            () = self.stop.cancelled() => {}
+        }
+    }
+
+    /// Prepares the session, hands it out, and returns when it has ended.
+    async fn keep(&self, session: &Session) {
+        while let Err(error) = self.prepare(session).await {
+            if session.state() == SessionState::Expired {
+                return;
+            }
+            if error.kind() == Kind::Denied {
+                tracing::error!(%error, "zookeeper refuses what this process needs; look at secret and root");
+            } else {
+                tracing::info!(%error, "what hangs on the zookeeper session can't be built now");
+            }
+            self.pause().await;
+        }
+        self.sessions.send_replace(Some(session.clone()));
+        let mut states = session.states();
+        loop {
+            let state = *states.borrow_and_update();
+            self.states.send_replace(state);
+            if state == SessionState::Expired || states.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn prepare(&self, session: &Session) -> Result<(), Error> {
+        if self.base {
+            create_base(session).await?;
+        }
+        match timeout(REBUILD_TIMEOUT, self.rebuild.rebuild(session)).await {
+            Ok(done) => done,
+            Err(_) => Err(Error::Unavailable {
+                reason: format!("the session was not ready within {} s", REBUILD_TIMEOUT.as_secs()),
+            }),
+        }
+    }
+}

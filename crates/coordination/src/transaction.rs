@@ -1,0 +1,111 @@
+//! A multi: all of it happens or nothing does, and an error names the node that refused.
+
+use zookeeper_client as zk;
+use zookeeper_client::{Acl, Acls, CreateMode};
+
+use crate::election::Lock;
+use crate::error::{Effect, Error};
+use crate::session::Session;
+
+/// The most operations of one multi.
+const MAX_OPERATIONS: usize = 200;
+
+enum Operation {
+    Check { version: Option<i32> },
+    Create { data: Vec<u8>, mode: CreateMode, acl: Vec<Acl> },
+    Set { data: Vec<u8>, version: i32 },
+    Delete,
+}
+
+/// Operations that happen together.
+pub(crate) struct Transaction<'a> {
+    session: &'a Session,
+    lock: Option<&'a Lock>,
+    operations: Vec<(String, Operation)>,
+}
+
+impl<'a> Transaction<'a> {
+    /// A transaction of anybody.
+    pub(crate) fn new(session: &'a Session) -> Self {
+        Self { session, lock: None, operations: Vec::new() }
+    }
+
+    /// A transaction of the master: it begins with a check of the lock's node.
+    pub(crate) fn under(lock: &'a Lock) -> Self {
+        let check = (lock.path().to_owned(), Operation::Check { version: None });
+        Self { session: lock.session(), lock: Some(lock), operations: vec![check] }
+    }
+
+    fn and(mut self, path: String, operation: Operation) -> Self {
+        self.operations.push((path, operation));
+        self
+    }
+
+    /// The node must be there.
+    pub(crate) fn check(self, path: String) -> Self {
+        self.and(path, Operation::Check { version: None })
+    }
+
+    /// The node must be there and must not have changed.
+    pub(crate) fn check_version(self, path: String, version: i32) -> Self {
+        self.and(path, Operation::Check { version: Some(version) })
+    }
+
+    pub(crate) fn create(self, path: String, data: Vec<u8>, acl: Vec<Acl>) -> Self {
+        self.and(path, Operation::Create { data, mode: CreateMode::Persistent, acl })
+    }
+
+    pub(crate) fn create_ephemeral(self, path: String, data: Vec<u8>, acl: Vec<Acl>) -> Self {
+        self.and(path, Operation::Create { data, mode: CreateMode::Ephemeral, acl })
+    }
+
+    pub(crate) fn set(self, path: String, data: Vec<u8>, version: i32) -> Self {
+        self.and(path, Operation::Set { data, version })
+    }
+
+    pub(crate) fn delete(self, path: String) -> Self {
+        self.and(path, Operation::Delete)
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), Error> {
+        if let Some(lock) = self.lock
+            && !lock.surely_alive()
+        {
+            return Err(Error::lock_lost("zookeeper has not answered for two thirds of the session timeout"));
+        }
+        // The last operation names what the transaction is about.
+        let about = self.operations.last().map(|(path, _)| path.clone()).unwrap_or_default();
+        if self.operations.len() > MAX_OPERATIONS {
+            return Err(Error::TooMany { path: about, count: self.operations.len(), limit: MAX_OPERATIONS });
+        }
+        let client = self.session.client()?;
+        let mut writer = client.new_multi_writer();
+        for (path, operation) in &self.operations {
+            let added = match operation {
+                Operation::Check { version } => writer.add_check_version(path, version.unwrap_or(ANY_VERSION)),
+                Operation::Create { data, mode, acl } => {
+                    writer.add_create(path, data, &mode.with_acls(Acls::new(acl)))
+                }
+                Operation::Set { data, version } => writer.add_set_data(path, data, Some(*version)),
+                Operation::Delete => writer.add_delete(path, None),
+            };
+            added.map_err(|error| Error::of(&error, Effect::Read, path))?;
+        }
+        let answer = self.session.answered(Effect::Write, &about, async move { writer.commit().await }).await?;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(zk::MultiWriteError::RequestFailed { source }) => Err(Error::of(&source, Effect::Write, &about)),
+            Err(zk::MultiWriteError::OperationFailed { index, source }) => {
+                let path = self.operations.get(index).map_or(about.as_str(), |(path, _)| path);
+                match Error::of(&source, Effect::Write, path) {
+                    Error::NoNode { .. } if index == 0 && self.lock.is_some() => {
+                        Err(Error::lock_lost("the lock's node is gone"))
+                    }
+                    error => Err(error),
+                }
+            }
+        }
+    }
+}
+
+const ANY_VERSION: i32 = -1;

@@ -1,0 +1,169 @@
+//! A proxy's view of the registry: which engines can be reached, which drain, which metadata agents there are.
+//!
+//! It keeps itself up to date by watches and by reading again, and it keeps its last state while ZooKeeper is away: a
+//! proxy goes on serving what it knows. A registry that shrank while our own session was built anew is not believed
+//! for one session timeout: the engines may have lost their sessions in the same outage and register again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::EngineName;
+use model::clock::SharedClock;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::agents::{self, Agent};
+use crate::drains;
+use crate::error::Error;
+use crate::permits::{self, Permit};
+use crate::registry::Live;
+use crate::session::{Session, SessionState};
+use crate::wakeups::{Scope, Wakeups};
+
+/// What a proxy knows of the registry.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Registered {
+    /// The engines that are registered below a permit of their own uid.
+    pub engines: BTreeMap<EngineName, RegisteredEngine>,
+    /// The metadata agents, by id.
+    pub agents: Vec<Agent>,
+    /// When all of it was last read, by the boot clock; `None` before the first time.
+    pub read_at: Option<Duration>,
+}
+
+/// One registered engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RegisteredEngine {
+    /// Whose engine it is.
+    pub permit: Permit,
+    /// How to reach it.
+    pub live: Live,
+    /// The session that owns the registration.
+    pub session: i64,
+    /// Whether it has been told to drain.
+    pub draining: bool,
+    /// False for one that is not in the registry any more, kept because our own session was built anew just now.
+    pub confirmed: bool,
+}
+
+/// The view. Dropping it ends it.
+#[derive(Debug)]
+pub struct View {
+    changes: watch::Receiver<Arc<Registered>>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl View {
+    /// Begins to read on the newest session there is, `Supervisor::sessions`; reads again at least every `reread`.
+    pub fn start(sessions: watch::Receiver<Option<Session>>, reread: Duration, clock: SharedClock) -> Self {
+        let (sender, changes) = watch::channel(Arc::new(Registered::default()));
+        let task = tokio::spawn(Reader { sessions, reread, clock, sender, doubt_until: None }.run());
+        Self { changes, task }
+    }
+
+    /// The last state.
+    pub fn snapshot(&self) -> Arc<Registered> {
+        Arc::clone(&self.changes.borrow())
+    }
+
+    /// The states, as they change.
+    pub fn changes(&self) -> watch::Receiver<Arc<Registered>> {
+        self.changes.clone()
+    }
+}
+
+struct Reader {
+    sessions: watch::Receiver<Option<Session>>,
+    reread: Duration,
+    clock: SharedClock,
+    sender: watch::Sender<Arc<Registered>>,
+    /// Until when a registry that shrank is not believed, by the boot clock.
+    doubt_until: Option<Duration>,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        loop {
+            // An error means that the supervisor is gone, and with it the reason to go on.
+            let session = match self.sessions.wait_for(Option::is_some).await {
+                Ok(session) => session.clone(),
+                Err(_) => return,
+            };
+            let Some(session) = session else { continue };
+            if self.sender.borrow().read_at.is_some() {
+                self.doubt_until = Some(self.clock.boottime() + session.timeout());
+            }
+            self.follow(&session).await;
+        }
+    }
+
+    /// Reads on one session until it has ended.
+    async fn follow(&mut self, session: &Session) {
+        let wakeups = Wakeups::of(session, Scope::Registry);
+        while session.state() != SessionState::Expired {
+            match read(session, self.clock.boottime()).await {
+                Ok(read) => self.publish(read),
+                Err(error) => tracing::debug!(%error, "the registry can't be read now"),
+            }
+            tokio::select! {
+                () = wakeups.next() => {}
+                () = sleep(self.reread) => {}
+                () = session.ended() => return,
+                changed = self.sessions.changed() => {
+                    if changed.is_err() || self.sessions.borrow().as_ref().is_none_or(|it| it.id() != session.id()) {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn publish(&mut self, (mut read, ordered): (Registered, Vec<EngineName>)) {
+        let now = self.clock.boottime();
+        if self.doubt_until.is_some_and(|until| now >= until) {
+            self.doubt_until = None;
+        }
+        if self.doubt_until.is_some() {
+            let last = Arc::clone(&self.sender.borrow());
+            keep_missing(&mut read, &last, &ordered);
+        }
+        self.sender.send_if_modified(|last| {
+            let changed = last.engines != read.engines || last.agents != read.agents || last.read_at.is_none();
+            *last = Arc::new(read);
+            changed
+        });
+    }
+}
+
+/// Adds the engines that were there before and are missing now, except those that have been told to drain.
+fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]) {
+    for (name, engine) in &last.engines {
+        if !read.engines.contains_key(name) && !ordered.contains(name) {
+            read.engines.insert(name.clone(), RegisteredEngine { confirmed: false, ..engine.clone() });
+        }
+    }
+}
+
+/// The registry as it is, and the engines that have been told to drain.
+async fn read(session: &Session, now: Duration) -> Result<(Registered, Vec<EngineName>), Error> {
+    session.sync().await?;
+    let (agents, permits, ordered) =
+        tokio::try_join!(agents::list(session), permits::list(session), drains::names(session))?;
+    let mut engines = BTreeMap::new();
+    for node in permits {
+        let Some(live) = node.ready().cloned() else { continue };
+        let (Ok(permit), Ok(content)) = (node.content, live.content) else { continue };
+        let draining = ordered.contains(&node.engine);
+        let engine = RegisteredEngine { permit, live: content, session: live.session, draining, confirmed: true };
+        engines.insert(node.engine, engine);
+    }
+    Ok((Registered { engines, agents, read_at: Some(now) }, ordered))
+}

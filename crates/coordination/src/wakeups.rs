@@ -1,0 +1,127 @@
+//! Wake-ups without payload: *something may have changed, read everything again*.
+//!
+//! A task in the background keeps one-shot watches armed and arms a fired one again before it tells anybody, so a
+//! reading that follows a wake-up misses nothing. Every [`REFRESH`] all watches are armed anew, because the server
+//! forgets one whose event it has sent, even if the event never arrived.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::EngineName;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::layout::Layout;
+use crate::session::{Session, SessionState};
+use crate::watches::{Target, Watches};
+
+/// How often all watches are armed anew.
+pub const REFRESH: Duration = Duration::from_secs(30);
+/// How long to wait after watches could not be armed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Whose wake-ups they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Alter node, bell, agents, permits, registrations, drains.
+    Master,
+    /// Agents, permits, registrations, drains.
+    Registry,
+}
+
+/// A stream of wake-ups. Dropping it ends it.
+#[derive(Debug)]
+pub struct Wakeups {
+    ring: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for Wakeups {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Wakeups {
+    /// Everything that a master watches: alter node, bell, agents, permits, registrations, drains.
+    pub fn start(session: &Session) -> Self {
+        Self::of(session, Scope::Master)
+    }
+
+    pub(crate) fn of(session: &Session, scope: Scope) -> Self {
+        let ring = Arc::new(Notify::new());
+        let task = tokio::spawn(keep_armed(session.clone(), scope, Arc::clone(&ring)));
+        Self { ring, task }
+    }
+
+    /// Waits until something may have changed since the last call. Wake-ups that come together are one; none is lost
+    /// when the future is dropped. With watch events suppressed it waits for ever, so it is always used beside a
+    /// timer.
+    pub async fn next(&self) {
+        self.ring.notified().await;
+    }
+}
+
+/// The set of watches, and the permits whose children belong to it.
+struct Armed {
+    watches: Watches,
+    engines: BTreeSet<String>,
+}
+
+async fn keep_armed(session: Session, scope: Scope, ring: Arc<Notify>) {
+    let mut armed = Armed { watches: Watches::new(&session), engines: BTreeSet::new() };
+    let mut refresh_at = Instant::now() + REFRESH;
+    loop {
+        if let Err(error) = arm(&mut armed, session.layout(), scope).await {
+            if session.state() == SessionState::Expired {
+                // The owner finds out by itself; a wake-up makes it look.
+                ring.notify_one();
+                return;
+            }
+            tracing::debug!(%error, "watches can't be armed now");
+            sleep(RETRY).await;
+            continue;
+        }
+        if armed.watches.enabled() {
+            ring.notify_one();
+        }
+        tokio::select! {
+            () = armed.watches.next() => {}
+            () = sleep_until(refresh_at) => {
+                // The new ones are armed before the old ones are dropped.
+                let mut fresh = Armed { watches: Watches::new(&session), engines: BTreeSet::new() };
+                if arm(&mut fresh, session.layout(), scope).await.is_ok() {
+                    armed = fresh;
+                }
+                refresh_at = Instant::now() + REFRESH;
+            }
+        }
+    }
+}
+
+async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), crate::Error> {
+    let mut targets = vec![
+        Target::Children(layout.agents()),
+        Target::Children(layout.engines()),
+        Target::Children(layout.drains()),
+    ];
+    if scope == Scope::Master {
+        targets.extend([Target::Node(layout.alter()), Target::Node(layout.bell())]);
+    }
+    for (path, names) in armed.watches.arm(targets).await? {
+        if path == layout.engines() {
+            armed.engines = names.into_iter().collect();
+        }
+    }
+    let permits: Vec<String> = armed
+        .engines
+        .iter()
+        .filter_map(|name| EngineName::new(name.clone()).ok())
+        .map(|engine| layout.permit(&engine))
+        .collect();
+    // Children for registrations, the node itself for its uid.
+    let targets = permits.into_iter().flat_map(|path| [Target::Children(path.clone()), Target::Node(path)]);
+    armed.watches.arm(targets.collect()).await.map(drop)
+}
