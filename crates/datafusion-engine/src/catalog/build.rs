@@ -1,0 +1,178 @@
+//! From a definition to something that DataFusion can scan.
+//!
+//! A table over files is built once per definition id and kept: inferring its columns reads files. A view is planned anew
+//! each time, because what it names may have been replaced. The location is checked again whenever a table is built: the
+//! definition may be older than the present configuration.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use datafusion::catalog::{TableProvider, TableProviderFactory};
+use datafusion::config::Dialect;
+use datafusion::datasource::ViewTable;
+use datafusion::datasource::listing_table_factory::ListingTableFactory;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionState;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
+use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use datafusion::prelude::SessionConfig;
+use datafusion::common::TableReference;
+use model::error::{ErrorKind, UserError};
+
+use super::definition::{Definition, Kind};
+use super::folder::Folder;
+use super::provider::SessionCatalogs;
+use crate::error::EngineError;
+use crate::session::state::session_state;
+use crate::storage::Locations;
+
+/// How many views may stand on one another.
+const VIEW_DEPTH_MAX: usize = 16;
+/// How many built tables are kept; one more, and all are built anew when next needed.
+const BUILT_MAX: usize = 10_000;
+
+tokio::task_local! {
+    static VIEW_DEPTH: usize;
+}
+
+/// A built table and the id of the definition that it was built from.
+type Built = (String, Arc<dyn TableProvider>);
+
+/// The tenant's catalog as one engine sees it.
+#[derive(Debug)]
+pub struct Catalog {
+    folder: Folder,
+    locations: Arc<Locations>,
+    reader: SessionState,
+    built: Mutex<HashMap<(String, String), Built>>,
+}
+
+impl Catalog {
+    /// Opens the folder. `config` and `runtime` are those under which definitions are read.
+    pub fn new(folder: Folder, locations: Arc<Locations>, config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<Self> {
+        Arc::new_cyclic(|catalog: &Weak<Self>| {
+            let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
+            let reader = session_state(config, runtime, catalogs, "");
+            Self { folder, locations, reader, built: Mutex::default() }
+        })
+    }
+
+    /// The files.
+    pub fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// The folders in which tables may lie.
+    pub fn locations(&self) -> &Locations {
+        &self.locations
+    }
+
+    /// A table or view that can be scanned; none if there is no such definition.
+    pub async fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>, EngineError> {
+        match self.folder.read(schema, name)? {
+            None => Ok(None),
+            Some(definition) => self.build(&definition).await.map(Some),
+        }
+    }
+
+    /// Builds what a definition defines, or says why it can't be built.
+    pub async fn build(&self, definition: &Definition) -> Result<Arc<dyn TableProvider>, EngineError> {
+        match definition.kind {
+            Kind::ExternalTable => self.external_table(definition).await,
+            Kind::View => {
+                let depth = VIEW_DEPTH.try_with(|depth| *depth).unwrap_or_default();
+                if depth >= VIEW_DEPTH_MAX {
+                    return Err(UserError::new(
+                        ErrorKind::ProgramLimit,
+                        format!("view \"{}\" stands on more than {VIEW_DEPTH_MAX} views, or on itself", definition.name),
+                    )
+                    .into());
+                }
+                Box::pin(VIEW_DEPTH.scope(depth + 1, self.view(definition))).await
+            }
+        }
+    }
+
+    async fn external_table(&self, definition: &Definition) -> Result<Arc<dyn TableProvider>, EngineError> {
+        let key = (definition.schema.clone(), definition.name.clone());
+        if let Some((id, table)) = self.built().get(&key)
+            && *id == definition.id
+        {
+            return Ok(Arc::clone(table));
+        }
+        let (state, plan) = self.read(definition).await?;
+        let LogicalPlan::Ddl(DdlStatement::CreateExternalTable(mut command)) = plan else {
+            return Err(not_a(definition));
+        };
+        confine(&self.locations, &mut command)?;
+        command.name = TableReference::partial(definition.schema.as_str(), definition.name.as_str());
+        command.definition = Some(definition.statement.clone());
+        let table = ListingTableFactory::new().create(&state, &command).await?;
+        // Without columns there were no files yet: look again next time.
+        if !table.schema().fields().is_empty() {
+            let mut built = self.built();
+            if built.len() >= BUILT_MAX {
+                built.clear();
+            }
+            built.insert(key, (definition.id.clone(), Arc::clone(&table)));
+        }
+        Ok(table)
+    }
+
+    async fn view(&self, definition: &Definition) -> Result<Arc<dyn TableProvider>, EngineError> {
+        let (_, plan) = self.read(definition).await?;
+        let LogicalPlan::Ddl(DdlStatement::CreateView(command)) = plan else {
+            return Err(not_a(definition));
+        };
+        Ok(Arc::new(ViewTable::new(coerced(Arc::unwrap_or_clone(command.input))?, Some(definition.statement.clone()))))
+    }
+
+    async fn read(&self, definition: &Definition) -> Result<(SessionState, LogicalPlan), EngineError> {
+        let mut state = self.reader.clone();
+        state.mark_start_execution();
+        let options = state.config_mut().options_mut();
+        for (key, value) in &definition.parser {
+            options.set(key, value)?;
+        }
+        options.catalog.default_schema.clone_from(&definition.default_schema);
+        let dialect: Dialect = options.sql_parser.dialect;
+        let statement = state.sql_to_statement(&definition.statement, &dialect)?;
+        let plan = state.statement_to_plan(statement).await?;
+        Ok((state, plan))
+    }
+
+    fn built(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Built>> {
+        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Replaces the locations of a CREATE EXTERNAL TABLE by their resolved form, or refuses them. Returns whether all exist.
+pub fn confine(locations: &Locations, command: &mut CreateExternalTable) -> Result<bool, UserError> {
+    if command.unbounded {
+        return Err(UserError::new(ErrorKind::NotSupported, "unbounded tables are not supported"));
+    }
+    let mut all_exist = true;
+    for location in &mut command.locations {
+        let confined = locations.confine(location)?;
+        all_exist &= confined.exists;
+        *location = confined.text;
+    }
+    Ok(all_exist)
+}
+
+/// A view's plan with the types that its columns really have.
+pub fn coerced(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
+    Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]).execute_and_check(
+        plan,
+        &datafusion::config::ConfigOptions::default(),
+        |_, _| {},
+    )
+}
+
+
+fn not_a(definition: &Definition) -> EngineError {
+    let word = definition.kind.word();
+    UserError::new(ErrorKind::Io, format!("the definition of \"{}\" does not define a {word}", definition.name)).into()
+}

@@ -1,0 +1,194 @@
+//! The catalog in the form in which DataFusion looks names up.
+//!
+//! Every look-up reads the folder, so a statement sees what any engine of the tenant wrote before it began; a table that
+//! is dropped while a statement scans it is scanned to the end. A session's temporary tables shadow the tables of the
+//! schema in which the session is. `information_schema` is built over a tolerant view of the same: one definition that
+//! can't be built any more (its files are gone) hides its own columns there, and nobody else's.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+use async_trait::async_trait;
+use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSchemaProvider};
+use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::TableType;
+
+use super::build::Catalog;
+use super::definition::Kind;
+use super::folder::DEFAULT_SCHEMA;
+
+/// The one catalog that there is.
+pub const CATALOG: &str = "datafusion";
+/// The most temporary tables and views of one session.
+pub const TEMPORARY_MAX: usize = 1_000;
+
+/// What lives only as long as a session: its schema and its temporary tables.
+#[derive(Debug)]
+pub struct Temporary {
+    schema: RwLock<String>,
+    tables: RwLock<HashMap<String, Arc<dyn TableProvider>>>,
+}
+
+impl Default for Temporary {
+    fn default() -> Self {
+        Self { schema: RwLock::new(DEFAULT_SCHEMA.to_owned()), tables: RwLock::default() }
+    }
+}
+
+impl Temporary {
+    /// Follows a USE.
+    pub fn use_schema(&self, schema: &str) {
+        schema.clone_into(&mut self.schema.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The temporary table of that name, if `schema` is the one in which the session is.
+    pub fn get(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
+            return None;
+        }
+        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    /// Adds or replaces one; false if there are too many.
+    pub fn put(&self, name: &str, table: Arc<dyn TableProvider>) -> bool {
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        if tables.len() >= TEMPORARY_MAX && !tables.contains_key(name) {
+            return false;
+        }
+        tables.insert(name.to_owned(), table);
+        true
+    }
+
+    /// Drops one; none if it was not there.
+    pub fn remove(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        self.tables.write().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+
+    /// The names, in order, if `schema` is the one in which the session is.
+    pub fn names(&self, schema: &str) -> Vec<String> {
+        if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
+            return Vec::new();
+        }
+        let mut names: Vec<_> = self.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        names.sort();
+        names
+    }
+}
+
+/// The list with the one catalog, as one session sees it.
+#[derive(Debug, Clone)]
+pub struct SessionCatalogs {
+    // Weak, because the catalog itself holds one of these to read definitions with.
+    catalog: Weak<Catalog>,
+    temporary: Arc<Temporary>,
+    tolerant: bool,
+}
+
+impl SessionCatalogs {
+    /// As a session sees it.
+    pub fn of_session(catalog: &Arc<Catalog>, temporary: Arc<Temporary>) -> Self {
+        Self { catalog: Arc::downgrade(catalog), temporary, tolerant: false }
+    }
+
+    /// As a definition sees it: without any session's temporary tables.
+    pub fn of_definitions(catalog: Weak<Catalog>) -> Self {
+        Self { catalog, temporary: Arc::default(), tolerant: false }
+    }
+
+    fn tolerant(&self) -> Self {
+        Self { tolerant: true, ..self.clone() }
+    }
+}
+
+impl CatalogProviderList for SessionCatalogs {
+    fn register_catalog(&self, _name: String, _catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
+        None
+    }
+
+    fn catalog_names(&self) -> Vec<String> {
+        vec![CATALOG.to_owned()]
+    }
+
+    fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
+        (name == CATALOG).then(|| Arc::new(TenantCatalog(self.clone())) as Arc<dyn CatalogProvider>)
+    }
+}
+
+#[derive(Debug)]
+struct TenantCatalog(SessionCatalogs);
+
+impl CatalogProvider for TenantCatalog {
+    fn schema_names(&self) -> Vec<String> {
+        let names = self.0.catalog.upgrade().map(|catalog| catalog.folder().schema_names());
+        names.and_then(Result::ok).unwrap_or_default()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if name == INFORMATION_SCHEMA {
+            return Some(Arc::new(InformationSchemaProvider::new(Arc::new(self.0.tolerant()))));
+        }
+        let exists = self.0.catalog.upgrade().is_some_and(|catalog| catalog.folder().has_schema(name));
+        exists.then(|| Arc::new(TenantSchema { of: self.0.clone(), name: name.to_owned() }) as Arc<dyn SchemaProvider>)
+    }
+}
+
+#[derive(Debug)]
+struct TenantSchema {
+    of: SessionCatalogs,
+    name: String,
+}
+
+impl TenantSchema {
+    fn tolerate<T>(&self, name: &str, result: Result<Option<T>>) -> Result<Option<T>> {
+        match result {
+            Err(error) if self.of.tolerant => {
+                tracing::debug!(schema = %self.name, table = name, %error, "left out of information_schema");
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+}
+
+#[async_trait]
+impl SchemaProvider for TenantSchema {
+    fn table_names(&self) -> Vec<String> {
+        let names = self.of.catalog.upgrade().map(|catalog| catalog.folder().table_names(&self.name));
+        let mut names = names.and_then(Result::ok).unwrap_or_default();
+        names.extend(self.of.temporary.names(&self.name));
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        if let Some(table) = self.of.temporary.get(&self.name, name) {
+            return Ok(Some(table));
+        }
+        let Some(catalog) = self.of.catalog.upgrade() else { return Ok(None) };
+        let table = catalog.table(&self.name, name).await;
+        self.tolerate(name, table.map_err(|error| DataFusionError::External(Box::new(error.into_user()))))
+    }
+
+    async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
+        if let Some(table) = self.of.temporary.get(&self.name, name) {
+            return Ok(Some(table.table_type()));
+        }
+        let Some(catalog) = self.of.catalog.upgrade() else { return Ok(None) };
+        let definition = catalog.folder().read(&self.name, name);
+        let definition = definition.map_err(|error| DataFusionError::External(Box::new(error.into_user())));
+        let kind = self.tolerate(name, definition)?.map(|definition| definition.kind);
+        Ok(kind.map(|kind| match kind {
+            Kind::ExternalTable => TableType::Base,
+            Kind::View => TableType::View,
+        }))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.of.temporary.get(&self.name, name).is_some()
+            || self.of.catalog.upgrade().is_some_and(|catalog| {
+                catalog.folder().read(&self.name, name).is_ok_and(|definition| definition.is_some())
+            })
+    }
+}

@@ -1,0 +1,426 @@
+//! One engine: what all its sessions share, which sessions and operations there are, and the threads that execute.
+//!
+//! Statements run on threads of their own ([`Config::cpu_threads`] of them); the threads that speak the protocol only
+//! wait and convert. So a statement that uses every cycle it is given still can be asked about and cancelled. Invariants:
+//! nothing that a statement does, panics included, ends the engine; sessions, operations and their idle time are limited;
+//! a handle of something closed finds nothing.
+
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use datafusion::arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use hs2::Handle;
+use model::clock::SharedClock;
+use model::error::{ErrorKind, UserError};
+use model::failpoint;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::catalog::{Catalog, Folder};
+use crate::config::Config;
+use crate::error::EngineError;
+use crate::failpoints;
+use crate::operation::{Operation, Phase};
+use crate::session::Session;
+use crate::session::state::first_settings;
+use crate::statement::{self, Outcome, command};
+use crate::storage::Locations;
+use crate::storage::resources::Resources;
+
+/// The stack of an executing thread, in bytes: plans of deeply nested statements are walked recursively.
+const STACK_BYTES: usize = 16 << 20;
+/// How long a statement's first rows wait for company before it is called finished.
+const READY_DELAY: Duration = Duration::from_millis(200);
+/// What is shown of a statement in logs, in characters.
+const STATEMENT_SHOWN: usize = 200;
+
+/// How much an engine has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Open sessions.
+    pub sessions: u32,
+    /// Statements that compute, or wait for their client to fetch.
+    pub running_statements: u32,
+}
+
+/// One engine.
+pub struct Engine {
+    config: Config,
+    clock: SharedClock,
+    catalog: Arc<Catalog>,
+    resources: Resources,
+    executor: Executor,
+    sessions: Mutex<HashMap<Handle, Arc<Session>>>,
+    operations: Mutex<HashMap<Handle, Arc<Operation>>>,
+    session_count: AtomicU32,
+    running: Arc<AtomicU32>,
+}
+
+/// The threads that execute. They are given up without waiting for what they do.
+struct Executor(Option<Runtime>);
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Counts a statement as running for as long as it lives.
+struct Running(Arc<AtomicU32>);
+
+impl Running {
+    fn new(count: &Arc<AtomicU32>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Engine {
+    /// Checks the configuration, opens the catalog and starts the threads.
+    pub fn start(config: Config, clock: SharedClock) -> Result<Arc<Self>, EngineError> {
+        config.check()?;
+        let locations = Arc::new(Locations::new(&config.allowed_locations)?);
+        let resources = Resources::new(&config, &locations)?;
+        let folder = Folder::open(&config.catalog_dir)?;
+        let catalog = Catalog::new(folder, locations, first_settings(&config), Arc::clone(&resources.runtime));
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(config.cpu_threads)
+            .thread_name("execute")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()
+            .map_err(EngineError::io("start the executing threads"))?;
+        Ok(Arc::new(Self {
+            config,
+            clock,
+            catalog,
+            resources,
+            executor: Executor(Some(runtime)),
+            sessions: Mutex::default(),
+            operations: Mutex::default(),
+            session_count: AtomicU32::new(0),
+            running: Arc::default(),
+        }))
+    }
+
+    /// How much it has to do: two counters, cheap enough for every request.
+    pub fn load(&self) -> Load {
+        Load {
+            sessions: self.session_count.load(Ordering::Relaxed),
+            running_statements: self.running.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What it was started with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The tenant's catalog.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Memory, disk and files.
+    pub fn resources(&self) -> &Resources {
+        &self.resources
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    /// Opens a session. The connection is the one with which it ends.
+    pub fn open_session(&self, user: &str, connection: u64) -> Result<Arc<Session>, UserError> {
+        let session = Arc::new(Session::new(&self.config, &self.resources, &self.catalog, user, connection));
+        session.touch(self.clock.boottime());
+        let mut sessions = self.sessions();
+        if sessions.len() >= self.config.limits.sessions {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the engine has too many sessions")
+                .detail(format!("it takes {}", self.config.limits.sessions))
+                .with_sqlstate("53300"));
+        }
+        sessions.insert(session.handle, Arc::clone(&session));
+        self.session_count.store(sessions.len() as u32, Ordering::Relaxed);
+        drop(sessions);
+        tracing::debug!(user, "session opened");
+        Ok(session)
+    }
+
+    /// The open session of that handle.
+    pub fn session(&self, handle: &Handle) -> Result<Arc<Session>, UserError> {
+        let session = self.sessions().get(handle).cloned();
+        let session = session.ok_or_else(|| UserError::new(ErrorKind::UndefinedObject, "the session is not open").with_sqlstate("08003"))?;
+        session.touch(self.clock.boottime());
+        Ok(session)
+    }
+
+    /// Closes a session with everything that it runs; false if it was not open.
+    pub fn close_session(&self, handle: &Handle) -> bool {
+        let mut sessions = self.sessions();
+        let session = sessions.remove(handle);
+        self.session_count.store(sessions.len() as u32, Ordering::Relaxed);
+        drop(sessions);
+        let Some(session) = session else { return false };
+        for operation in session.operations() {
+            self.close_operation(&operation);
+        }
+        true
+    }
+
+    /// Closes the sessions of a connection that ended.
+    pub fn close_connection(&self, connection: u64) {
+        let ended: Vec<_> =
+            self.sessions().values().filter(|session| session.connection == connection).map(|session| session.handle).collect();
+        for handle in ended {
+            self.close_session(&handle);
+        }
+    }
+
+    /// Closes everything.
+    pub fn close_all(&self) {
+        let handles: Vec<_> = self.sessions().keys().copied().collect();
+        for handle in handles {
+            self.close_session(&handle);
+        }
+    }
+
+    /// The open operation of that handle.
+    pub fn operation(&self, handle: &Handle) -> Result<Arc<Operation>, UserError> {
+        let operation = self.operations().get(handle).cloned();
+        let operation = operation
+            .ok_or_else(|| UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010"))?;
+        let now = self.clock.boottime();
+        operation.touch(now);
+        if let Some(session) = self.sessions().get(&operation.session) {
+            session.touch(now);
+        }
+        Ok(operation)
+    }
+
+    /// Closes an operation and what it runs; false if it was not open.
+    pub fn close_operation(&self, handle: &Handle) -> bool {
+        let Some(operation) = self.operations().remove(handle) else { return false };
+        operation.cancel(self.clock.wall_ms());
+        if let Some(session) = self.sessions().get(&operation.session) {
+            session.closed(handle);
+        }
+        true
+    }
+
+    fn opened(&self, session: &Session, operation: &Arc<Operation>) -> Result<(), UserError> {
+        operation.touch(self.clock.boottime());
+        let limit = self.config.limits.operations_per_session;
+        if !session.opened(operation.handle, limit) {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
+                .detail(format!("it may have {limit}"))
+                .hint("close what has been read"));
+        }
+        self.operations().insert(operation.handle, Arc::clone(operation));
+        // The session may have ended in between: nothing may stay behind.
+        if !self.sessions().contains_key(&session.handle) {
+            self.close_operation(&operation.handle);
+        }
+        Ok(())
+    }
+
+    /// An operation whose whole answer is there at once.
+    pub fn answer(&self, session: &Session, name: &str, rows: RecordBatch) -> Result<Arc<Operation>, UserError> {
+        let (operation, _) = Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock.wall_ms());
+        operation.answer(rows);
+        operation.move_to(Phase::Complete, self.clock.wall_ms());
+        self.opened(session, &operation)?;
+        Ok(operation)
+    }
+
+    /// Starts a statement on the executing threads. Must be called on a runtime, which watches over it.
+    pub fn execute(
+        self: &Arc<Self>,
+        session: &Arc<Session>,
+        statement: String,
+        overlay: BTreeMap<String, String>,
+        timeout: Option<Duration>,
+    ) -> Result<Arc<Operation>, UserError> {
+        let limit = self.config.limits.statement_bytes;
+        if statement.len() > limit {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
+                .detail(format!("it has {} bytes of {limit}", statement.len())));
+        }
+        let rows = command::has_result_set(&statement);
+        let (operation, sender) = Operation::new(session.handle, statement, overlay, rows, self.clock.wall_ms());
+        self.opened(session, &operation)?;
+        let Some(executor) = &self.executor.0 else {
+            return Err(UserError::internal("the engine has no threads"));
+        };
+        let running = Running::new(&self.running);
+        let work = pump(Arc::clone(self), Arc::clone(session), Arc::clone(&operation), sender);
+        let task = executor.spawn(work);
+        operation.runs_in(task.abort_handle());
+        let timeout = timeout.unwrap_or(Duration::MAX).min(self.config.limits.statement_timeout());
+        let (watched, clock) = (Arc::clone(&operation), Arc::clone(&self.clock));
+        tokio::spawn(async move {
+            let ended = watch_over(&watched, task, timeout).await;
+            if let Phase::Failed(error) = &ended {
+                watched.log_line(format!("failed: {error}"));
+            }
+            watched.move_to(ended, clock.wall_ms());
+            drop(running);
+        });
+        Ok(operation)
+    }
+
+    /// Does work that may take long on the executing threads; its panic is an error of the call.
+    pub async fn on_executor<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let Some(executor) = &self.executor.0 else {
+            return Err(UserError::internal("the engine has no threads").into());
+        };
+        match executor.spawn(work).await {
+            Ok(done) => done,
+            Err(join) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
+            Err(_) => Err(UserError::new(ErrorKind::Canceled, "the engine stops").into()),
+        }
+    }
+
+    /// Closes what nobody has asked about for too long. The server calls it every few seconds.
+    pub fn sweep(&self) {
+        let now = self.clock.boottime();
+        let limits = &self.config.limits;
+        let (operation_idle, session_idle) =
+            (Duration::from_millis(limits.operation_idle_ms), Duration::from_millis(limits.session_idle_ms));
+        let stale: Vec<_> = self
+            .operations()
+            .values()
+            .filter(|operation| !matches!(operation.phase(), Phase::Running) && operation.idle(now) > operation_idle)
+            .map(|operation| operation.handle)
+            .collect();
+        for handle in stale {
+            tracing::info!("closing an operation that nobody asks about");
+            self.close_operation(&handle);
+        }
+        let idle: Vec<_> = self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
+        for session in idle {
+            let runs = |handle| self.operations().get(handle).is_some_and(|operation| !operation.phase().is_final());
+            if !session.operations().iter().any(runs) {
+                tracing::info!(user = session.user, "closing a session that nobody uses");
+                self.close_session(&session.handle);
+            }
+        }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn operations(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Operation>>> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn watch_over(
+    operation: &Operation,
+    mut task: tokio::task::JoinHandle<Result<(), EngineError>>,
+    timeout: Duration,
+) -> Phase {
+    let ended = match tokio::time::timeout(timeout, &mut task).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            let error = UserError::new(ErrorKind::Timeout, format!("the statement ran longer than {} s", timeout.as_secs()));
+            operation.abort();
+            return Phase::Failed(Arc::new(error));
+        }
+    };
+    match ended {
+        Ok(Ok(())) => Phase::Complete,
+        Ok(Err(error)) => Phase::Failed(Arc::new(error.into_user())),
+        Err(join) if join.is_panic() => {
+            let what = panic_text(join.into_panic().as_ref());
+            let shown: String = operation.statement.chars().take(STATEMENT_SHOWN).collect();
+            tracing::error!(statement = shown, what, "a statement panicked");
+            Phase::Failed(Arc::new(EngineError::Panicked(what).into_user()))
+        }
+        Err(_) => Phase::Canceled,
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("no reason given").to_owned()
+}
+
+/// Executes one statement and hands its rows over, as fast as they are fetched.
+async fn pump(
+    engine: Arc<Engine>,
+    session: Arc<Session>,
+    operation: Arc<Operation>,
+    sender: mpsc::Sender<RecordBatch>,
+) -> Result<(), EngineError> {
+    failpoint!(failpoints::STATEMENT_STARTED);
+    let mut stream = match statement::run(&engine, &session, &operation).await? {
+        Outcome::Done => return Ok(()),
+        Outcome::Answer(rows) => {
+            operation.answer(rows);
+            return Ok(());
+        }
+        Outcome::Rows(stream) => stream,
+    };
+    failpoint!(failpoints::STATEMENT_PLANNED);
+    operation.declare(stream.schema());
+    operation.log_line("executing");
+    let ready = || operation.move_to(Phase::Ready, engine.clock.wall_ms());
+    let mut is_ready = false;
+    let mut ready_at: Option<Instant> = None;
+    let mut rows = 0_u64;
+    loop {
+        // A failure right after the first rows is better told by the status than by a later fetch, so they wait a little.
+        let batch = match ready_at {
+            Some(at) if !is_ready => match tokio::time::timeout_at(at, stream.next()).await {
+                Ok(batch) => batch,
+                Err(_) => {
+                    ready();
+                    is_ready = true;
+                    continue;
+                }
+            },
+            _ => stream.next().await,
+        };
+        let Some(batch) = batch else { break };
+        let batch = batch?;
+        if batch.num_rows() == 0 {
+            continue;
+        }
+        rows += batch.num_rows() as u64;
+        ready_at.get_or_insert_with(|| Instant::now() + READY_DELAY);
+        match sender.try_send(batch) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(batch)) => {
+                ready();
+                is_ready = true;
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => break,
+        }
+    }
+    operation.log_line(format!("executed, {rows} rows"));
+    Ok(())
+}

@@ -1,0 +1,320 @@
+//! What can go wrong in an engine, and what its user is told.
+//!
+//! DataFusion's errors are a tree of wrappers around the one that matters; [`user_error`] walks to it and gives it a
+//! SQLSTATE, so that a driver can tell a missing table from a full disk. Nothing here ends the engine: each of these
+//! ends one statement at most.
+
+use std::error::Error as StdError;
+use std::io;
+
+use datafusion::arrow::error::ArrowError;
+use datafusion::common::SchemaError;
+use datafusion::error::DataFusionError;
+use datafusion::object_store;
+use datafusion::sql::sqlparser::parser::ParserError;
+use model::error::{ErrorKind, UserError};
+
+/// How far the wrappers are followed.
+const WRAPPERS_MAX: usize = 64;
+
+/// Anything that can go wrong in this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Already in the form that a user reads.
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// DataFusion refused or failed.
+    #[error(transparent)]
+    DataFusion(#[from] DataFusionError),
+    /// A file or socket of the engine's own failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was being done, with the path.
+        what: String,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// The configuration can't work.
+    #[error("configuration key {key}: {why}")]
+    Config {
+        /// The key.
+        key: String,
+        /// What is wrong with its value.
+        why: String,
+    },
+    /// The code that executed a statement panicked; the engine lives on.
+    #[error("the statement's execution panicked: {0}")]
+    Panicked(String),
+}
+
+impl EngineError {
+    /// Names what was being done when a file or socket failed.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Io { what, source }
+    }
+
+    /// Whose fault it is, and the SQLSTATE.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::User(error) => error.kind,
+            Self::DataFusion(error) => user_error(error).kind,
+            Self::Io { source, .. } => io_kind(source),
+            Self::Config { .. } => ErrorKind::InvalidValue,
+            Self::Panicked(_) => ErrorKind::Internal,
+        }
+    }
+
+    /// What the client is told.
+    pub fn into_user(self) -> UserError {
+        match self {
+            Self::User(error) => error,
+            Self::DataFusion(error) => user_error(&error),
+            Self::Io { ref what, ref source } => UserError::new(io_kind(source), format!("{what}: {source}")),
+            other => UserError::new(other.kind(), other.to_string()),
+        }
+    }
+}
+
+fn io_kind(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
+        _ => ErrorKind::Io,
+    }
+}
+
+/// Translates DataFusion's error: the kind and SQLSTATE from the innermost cause, the text without its prefixes.
+pub fn user_error(error: &DataFusionError) -> UserError {
+    let mut current = error;
+    for _ in 0..WRAPPERS_MAX {
+        current = match current {
+            DataFusionError::Context(_, inner) | DataFusionError::Diagnostic(_, inner) => inner,
+            DataFusionError::Shared(inner) => inner,
+            DataFusionError::Collection(errors) if !errors.is_empty() => &errors[0],
+            DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
+                Some(inner) => inner,
+                None => break,
+            },
+            DataFusionError::ArrowError(arrow, _) => match arrow.as_ref() {
+                ArrowError::ExternalError(inner) => match inner.downcast_ref::<DataFusionError>() {
+                    Some(inner) => inner,
+                    None => break,
+                },
+                _ => break,
+            },
+            _ => break,
+        };
+    }
+    innermost(current)
+}
+
+fn innermost(error: &DataFusionError) -> UserError {
+    match error {
+        DataFusionError::SQL(parser, _) => match parser.as_ref() {
+            ParserError::RecursionLimitExceeded => {
+                told(ErrorKind::ProgramLimit, "the statement is nested too deeply").with_sqlstate("54001")
+            }
+            ParserError::ParserError(text) | ParserError::TokenizerError(text) => {
+                told(ErrorKind::Syntax, &format!("syntax error: {text}"))
+            }
+        },
+        DataFusionError::Plan(text) => plan_error(text),
+        DataFusionError::SchemaError(schema, _) => schema_error(schema),
+        DataFusionError::ResourcesExhausted(text) if text.contains("disk space") => told(ErrorKind::DiskFull, text),
+        DataFusionError::ResourcesExhausted(text) => told(ErrorKind::OutOfMemory, text)
+            .hint("narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY"),
+        DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
+        DataFusionError::ParquetError(parquet) => {
+            source_error(parquet.as_ref()).unwrap_or_else(|| bad_file(&parquet.to_string()))
+        }
+        DataFusionError::ObjectStore(store) => store_error(store),
+        DataFusionError::IoError(io) => {
+            io_source(io).unwrap_or_else(|| UserError::new(io_kind(io), lowered(&io.to_string())))
+        }
+        DataFusionError::NotImplemented(text) => told(ErrorKind::NotSupported, text),
+        DataFusionError::Configuration(text) => told(ErrorKind::InvalidValue, text),
+        DataFusionError::Execution(text) => told(ErrorKind::DataException, text),
+        DataFusionError::ExecutionJoin(join) if join.is_panic() => {
+            told(ErrorKind::Internal, &format!("the statement's execution panicked: {join}"))
+        }
+        DataFusionError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
+            Some(store) => store_error(store),
+            None => source_error(inner.as_ref()).unwrap_or_else(|| told(ErrorKind::Internal, &inner.to_string())),
+        },
+        other => told(ErrorKind::Internal, &other.strip_backtrace()),
+    }
+}
+
+/// DataFusion says what it misses in prose only; these are the sentences of version 55.
+fn plan_error(text: &str) -> UserError {
+    let quoted = |text: &str| text.split('\'').nth(1).unwrap_or_default().to_owned();
+    let last_part = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let first = text.lines().next().unwrap_or_default();
+    if first.starts_with("table '") && first.ends_with("not found") {
+        let name = quoted(first);
+        return UserError::new(ErrorKind::UndefinedTable, format!("table \"{}\" does not exist", last_part(&name)))
+            .detail(format!("looked for as {name}"));
+    }
+    if first.starts_with("table function '") && first.ends_with("not found") {
+        let name = quoted(first);
+        return UserError::new(ErrorKind::UndefinedObject, format!("table function \"{name}\" does not exist"))
+            .with_sqlstate("42883");
+    }
+    if first.starts_with("column '") && first.ends_with("not found") {
+        return UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", quoted(first)));
+    }
+    if let Some(name) = first.strip_prefix("failed to resolve schema: ") {
+        return no_schema(name);
+    }
+    if let Some(name) = first.strip_prefix("failed to resolve catalog: ") {
+        return UserError::new(ErrorKind::UndefinedObject, format!("catalog \"{name}\" does not exist"))
+            .with_sqlstate("3D000");
+    }
+    if first.starts_with("Invalid function '") {
+        let error =
+            UserError::new(ErrorKind::UndefinedObject, format!("function \"{}\" does not exist", quoted(first)))
+                .with_sqlstate("42883");
+        return match text.lines().nth(1) {
+            Some(hint) => error.hint(lowered(hint)),
+            None => error,
+        };
+    }
+    told(ErrorKind::Syntax, text).with_sqlstate("42000")
+}
+
+/// The error for a schema that is not there.
+pub fn no_schema(name: &str) -> UserError {
+    UserError::new(ErrorKind::UndefinedObject, format!("schema \"{name}\" does not exist"))
+        .with_sqlstate("3F000")
+        .hint("SHOW DATABASES")
+}
+
+fn schema_error(error: &SchemaError) -> UserError {
+    match error {
+        SchemaError::FieldNotFound { field, valid_fields } => {
+            let mut names: Vec<_> = valid_fields.iter().map(|field| field.name.as_str()).collect();
+            names.truncate(20);
+            let error =
+                UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name));
+            if names.is_empty() { error } else { error.detail(format!("there are {}", names.join(", "))) }
+        }
+        SchemaError::AmbiguousReference { field } => {
+            UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" is ambiguous", field.name))
+                .with_sqlstate("42702")
+        }
+        SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
+            UserError::new(ErrorKind::DuplicateObject, format!("column \"{name}\" stands there twice"))
+                .with_sqlstate("42701")
+        }
+    }
+}
+
+fn arrow_error(error: &ArrowError) -> UserError {
+    let text = error.to_string();
+    match error {
+        ArrowError::DivideByZero => told(ErrorKind::DataException, "division by zero").with_sqlstate("22012"),
+        ArrowError::ArithmeticOverflow(_) => told(ErrorKind::DataException, &text).with_sqlstate("22003"),
+        ArrowError::CastError(_) | ArrowError::ParseError(_) => {
+            told(ErrorKind::DataException, &text).with_sqlstate("22018")
+        }
+        ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => told(ErrorKind::DataException, &text),
+        ArrowError::MemoryError(_) | ArrowError::OffsetOverflowError(_) => told(ErrorKind::OutOfMemory, &text),
+        ArrowError::IoError(_, io) => UserError::new(io_kind(io), lowered(&text)),
+        ArrowError::NotYetImplemented(_) => told(ErrorKind::NotSupported, &text),
+        ArrowError::CsvError(_) | ArrowError::JsonError(_) | ArrowError::ParquetError(_) => bad_file(&text),
+        ArrowError::ExternalError(inner) => {
+            source_error(inner.as_ref()).unwrap_or_else(|| told(ErrorKind::Internal, &text))
+        }
+        _ => told(ErrorKind::Internal, &text),
+    }
+}
+
+fn store_error(error: &object_store::Error) -> UserError {
+    if let Some(ours) = source_error(error) {
+        return ours;
+    }
+    match error {
+        object_store::Error::NotFound { path, .. } => {
+            UserError::new(ErrorKind::Io, format!("file \"/{}\" does not exist", path.trim_start_matches('/')))
+                .with_sqlstate("58P01")
+        }
+        object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => {
+            told(ErrorKind::NotSupported, &error.to_string())
+        }
+        _ => told(ErrorKind::Io, &error.to_string()),
+    }
+}
+
+fn bad_file(text: &str) -> UserError {
+    told(ErrorKind::DataException, text).with_sqlstate("22P04")
+}
+
+fn io_source(error: &io::Error) -> Option<UserError> {
+    error.get_ref().and_then(|inner| source_error(inner))
+}
+
+/// The [`UserError`] that one of our own parts put at the bottom of somebody else's error.
+fn source_error(error: &(dyn StdError + 'static)) -> Option<UserError> {
+    let mut current = Some(error);
+    for _ in 0..WRAPPERS_MAX {
+        let error = current?;
+        if let Some(ours) = error.downcast_ref::<UserError>() {
+            return Some(ours.clone());
+        }
+        if let Some(DataFusionError::External(inner)) = error.downcast_ref::<DataFusionError>() {
+            current = Some(inner.as_ref());
+            continue;
+        }
+        current = error.source();
+    }
+    None
+}
+
+/// The first line as message, the others as detail.
+fn told(kind: ErrorKind, text: &str) -> UserError {
+    let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+    let error = UserError::new(kind, lowered(first.trim_end_matches('.')));
+    if rest.trim().is_empty() { error } else { error.detail(rest.trim().to_owned()) }
+}
+
+/// Lower case at the beginning, unless it is an acronym.
+fn lowered(text: &str) -> String {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(first), Some(second)) if first.is_uppercase() && !second.is_uppercase() => {
+            first.to_lowercase().chain(text.chars().skip(1)).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn wrapped_errors_keep_the_state_of_their_cause() {
+        let cause = DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None);
+        let wrapped = DataFusionError::Context(
+            "Optimizer rule failed".to_owned(),
+            Box::new(DataFusionError::Shared(std::sync::Arc::new(cause))),
+        );
+        assert_eq!(user_error(&wrapped).sqlstate(), "22012");
+    }
+
+    #[test]
+    fn our_own_error_comes_back_from_below_a_foreign_one() {
+        let ours = UserError::new(ErrorKind::InsufficientPrivilege, "location \"/etc\" is not allowed");
+        let store = object_store::Error::PermissionDenied { path: "/etc".to_owned(), source: Box::new(ours.clone()) };
+        assert_eq!(user_error(&DataFusionError::ObjectStore(Box::new(store))), ours);
+        assert_eq!(user_error(&DataFusionError::External(Box::new(ours.clone()))), ours);
+    }
+
+    #[test]
+    fn memory_and_disk_are_told_apart() {
+        let state = |text: &str| user_error(&DataFusionError::ResourcesExhausted(text.to_owned())).sqlstate().to_owned();
+        assert_eq!(state("Failed to allocate 3 MB"), "53200");
+        assert_eq!(state("The used disk space during the spilling process has exceeded the allowable limit"), "53100");
+    }
+}

@@ -1,0 +1,319 @@
+//! One statement or metadata call: its state, its rows on their way to the client, its log.
+//!
+//! ```text
+//! Running -> Ready -> Complete        rows can be fetched from Ready on; Complete: the last one has been computed
+//!    |         |
+//!    +---------+----> Failed | Canceled
+//! ```
+//!
+//! Invariants: a final phase never changes. At most [`QUEUE_BATCHES`] batches wait for the client: the statement stands
+//! still until it fetches. Each row is handed out once, in order; only a small answer that was made at once (SHOW,
+//! metadata calls) can be read again from its start.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::record_batch::RecordBatch;
+use hs2::Handle;
+use model::error::{ErrorKind, UserError};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+
+use crate::rows::fitting_rows;
+
+/// The most batches that wait between a statement and its client.
+pub const QUEUE_BATCHES: usize = 4;
+/// The most rows of one fetch, whatever the client asks for.
+pub const FETCH_ROWS_MAX: usize = 16_384;
+/// About the most bytes of one fetch; a single row may be larger.
+pub const FETCH_BYTES_MAX: usize = 8 << 20;
+/// The most log lines of one operation; the oldest go first.
+pub const LOG_LINES_MAX: usize = 1_000;
+/// How long a fetch waits for the phase once the rows have ended: they end a moment before.
+const PHASE_WAIT: Duration = Duration::from_secs(30);
+
+/// Where an operation stands.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    /// Planned or executed; no row yet.
+    Running,
+    /// Rows can be fetched; more are computed.
+    Ready,
+    /// Everything is computed.
+    Complete,
+    /// It failed; also: its time was over.
+    Failed(Arc<UserError>),
+    /// Somebody cancelled it.
+    Canceled,
+}
+
+impl Phase {
+    /// Whether it never changes again.
+    pub const fn is_final(&self) -> bool {
+        matches!(self, Self::Complete | Self::Failed(_) | Self::Canceled)
+    }
+}
+
+/// One operation.
+pub struct Operation {
+    /// Its handle.
+    pub handle: Handle,
+    /// Its session.
+    pub session: Handle,
+    /// Its text; of a metadata call the call's name.
+    pub statement: String,
+    /// Settings for this statement only.
+    pub overlay: BTreeMap<String, String>,
+    /// Whether it answers with rows.
+    pub has_result_set: bool,
+    /// When it began, in milliseconds since 1970.
+    pub started_ms: i64,
+    phase: watch::Sender<Phase>,
+    schema: OnceLock<SchemaRef>,
+    answer: OnceLock<RecordBatch>,
+    rows: tokio::sync::Mutex<Reader>,
+    log: Mutex<Log>,
+    task: Mutex<Option<AbortHandle>>,
+    touched_ms: AtomicU64,
+    ended_ms: AtomicU64,
+}
+
+struct Reader {
+    queue: mpsc::Receiver<RecordBatch>,
+    current: Option<(RecordBatch, usize)>,
+    position: u64,
+    begun: bool,
+}
+
+#[derive(Default)]
+struct Log {
+    lines: VecDeque<String>,
+    // How many lines were taken out at the front, fetched or not.
+    read: usize,
+}
+
+/// Rows for one answer, in order.
+pub struct Fetched {
+    /// The number of the first row.
+    pub start: u64,
+    /// The columns.
+    pub schema: SchemaRef,
+    /// Slices of batches; none at the end.
+    pub batches: Vec<RecordBatch>,
+}
+
+impl Operation {
+    /// A running operation, and where its rows go.
+    pub fn new(
+        session: Handle,
+        statement: String,
+        overlay: BTreeMap<String, String>,
+        has_result_set: bool,
+        started_ms: i64,
+    ) -> (Arc<Self>, mpsc::Sender<RecordBatch>) {
+        let (sender, queue) = mpsc::channel(QUEUE_BATCHES);
+        let operation = Self {
+            handle: Handle::random(),
+            session,
+            statement,
+            overlay,
+            has_result_set,
+            started_ms,
+            phase: watch::Sender::new(Phase::Running),
+            schema: OnceLock::new(),
+            answer: OnceLock::new(),
+            rows: tokio::sync::Mutex::new(Reader { queue, current: None, position: 0, begun: false }),
+            log: Mutex::default(),
+            task: Mutex::default(),
+            touched_ms: AtomicU64::new(0),
+            ended_ms: AtomicU64::new(0),
+        };
+        (Arc::new(operation), sender)
+    }
+
+    /// Where it stands.
+    pub fn phase(&self) -> Phase {
+        self.phase.borrow().clone()
+    }
+
+    /// Waits until there is something to fetch or to report, at most so long; then says where it stands.
+    pub async fn wait(&self, at_most: Duration) -> Phase {
+        let mut phase = self.phase.subscribe();
+        let _ = tokio::time::timeout(at_most, phase.wait_for(|phase| !matches!(phase, Phase::Running))).await;
+        self.phase()
+    }
+
+    /// Waits until it stands still for ever, at most so long; then says where it stands.
+    pub async fn wait_final(&self, at_most: Duration) -> Phase {
+        let mut phase = self.phase.subscribe();
+        let _ = tokio::time::timeout(at_most, phase.wait_for(Phase::is_final)).await;
+        self.phase()
+    }
+
+    /// Moves on, unless it stands still for ever. Returns whether it moved.
+    pub fn move_to(&self, next: Phase, now_ms: i64) -> bool {
+        let moved = self.phase.send_if_modified(|phase| {
+            let moves = !phase.is_final();
+            if moves {
+                *phase = next;
+            }
+            moves
+        });
+        if moved && self.phase.borrow().is_final() {
+            self.ended_ms.store(now_ms.unsigned_abs(), Ordering::Relaxed);
+        }
+        moved
+    }
+
+    /// When it ended, in milliseconds since 1970.
+    pub fn ended_ms(&self) -> Option<i64> {
+        Some(self.ended_ms.load(Ordering::Relaxed)).filter(|ended| *ended > 0).map(|ended| ended as i64)
+    }
+
+    /// Declares the columns, once.
+    pub fn declare(&self, schema: SchemaRef) {
+        let _ = self.schema.set(schema);
+    }
+
+    /// The columns, once they are known.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.schema.get().cloned()
+    }
+
+    /// The whole answer of an operation that computes it at once.
+    pub fn answer(&self, rows: RecordBatch) {
+        self.declare(rows.schema());
+        let _ = self.answer.set(rows);
+    }
+
+    /// The task to end when it is cancelled.
+    pub fn runs_in(&self, task: AbortHandle) {
+        let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        // Cancelled before it was noted.
+        if matches!(*self.phase.borrow(), Phase::Canceled) {
+            task.abort();
+        }
+        *slot = Some(task);
+    }
+
+    /// Ends it now; what it computes stops where it next gives way.
+    pub fn cancel(&self, now_ms: i64) {
+        if self.move_to(Phase::Canceled, now_ms) {
+            self.log_line("cancelled");
+        }
+        self.abort();
+    }
+
+    /// Stops the computation.
+    pub fn abort(&self) {
+        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            task.abort();
+        }
+    }
+
+    /// Takes the next rows, at most `max_rows`; waits for the first of them. None: the end. `again`: from the start.
+    pub async fn fetch(&self, max_rows: usize, again: bool) -> Result<Fetched, UserError> {
+        let mut reader = self.rows.lock().await;
+        if again && reader.position > 0 {
+            if self.answer.get().is_none() {
+                return Err(UserError::new(ErrorKind::NotSupported, "the rows of a query can't be fetched again")
+                    .hint("execute the statement again"));
+            }
+            reader.begun = false;
+            reader.position = 0;
+        }
+        self.check(&self.wait(Duration::MAX).await)?;
+        if !reader.begun {
+            reader.begun = true;
+            reader.current = self.answer.get().map(|rows| (rows.clone(), 0));
+        }
+        let mut batches = Vec::new();
+        let (mut rows_left, mut bytes_left) = (max_rows.clamp(1, FETCH_ROWS_MAX), FETCH_BYTES_MAX);
+        let start = reader.position;
+        while rows_left > 0 {
+            let (batch, offset) = match reader.current.take() {
+                Some(current) => current,
+                None if batches.is_empty() => match reader.queue.recv().await {
+                    Some(batch) => (batch, 0),
+                    None => break,
+                },
+                None => match reader.queue.try_recv() {
+                    Ok(batch) => (batch, 0),
+                    Err(_) => break,
+                },
+            };
+            let wanted = rows_left.min(batch.num_rows() - offset);
+            let (rows, bytes) = fitting_rows(&batch, offset, wanted, bytes_left);
+            if wanted > 0 && rows == 0 && !batches.is_empty() {
+                reader.current = Some((batch, offset));
+                break;
+            }
+            let rows = rows.max(wanted.min(1));
+            if rows > 0 {
+                batches.push(batch.slice(offset, rows));
+            }
+            reader.position += rows as u64;
+            rows_left -= rows;
+            bytes_left = bytes_left.saturating_sub(bytes);
+            if offset + rows < batch.num_rows() {
+                reader.current = Some((batch, offset + rows));
+            }
+        }
+        if batches.is_empty() && self.answer.get().is_none() {
+            // The end of the rows says nothing about why: wait for the phase, which follows at once.
+            match self.wait_final(PHASE_WAIT).await {
+                Phase::Complete => {}
+                other => {
+                    self.check(&other)?;
+                    return Err(UserError::internal("the rows ended and nobody says why"));
+                }
+            }
+        }
+        Ok(Fetched { start, schema: self.schema().unwrap_or_else(|| Arc::new(Schema::empty())), batches })
+    }
+
+    fn check(&self, phase: &Phase) -> Result<(), UserError> {
+        match phase {
+            Phase::Failed(error) => Err(UserError::clone(error)),
+            Phase::Canceled => Err(canceled()),
+            Phase::Running | Phase::Ready | Phase::Complete => Ok(()),
+        }
+    }
+
+    /// Adds a line to the log.
+    pub fn log_line(&self, line: impl Into<String>) {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        log.lines.push_back(line.into());
+        if log.lines.len() > LOG_LINES_MAX {
+            log.lines.pop_front();
+            log.read = log.read.saturating_sub(1);
+        }
+    }
+
+    /// The lines that were not fetched yet, or all of them.
+    pub fn log_lines(&self, again: bool, max_lines: usize) -> Vec<String> {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = if again { 0 } else { log.read };
+        let lines: Vec<_> = log.lines.iter().skip(from).take(max_lines).cloned().collect();
+        log.read = from + lines.len();
+        lines
+    }
+
+    /// Notes that the client asked about it.
+    pub fn touch(&self, now: Duration) {
+        self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How long nobody has asked about it.
+    pub fn idle(&self, now: Duration) -> Duration {
+        now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
+    }
+}
+
+/// The error of a cancelled statement.
+pub fn canceled() -> UserError {
+    UserError::new(ErrorKind::Canceled, "the statement was cancelled")
+}

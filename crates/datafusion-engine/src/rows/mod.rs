@@ -1,0 +1,148 @@
+//! Arrow batches as HiveServer2's columnar rows.
+//!
+//! A fetch is cut out of the batches by slices, which copy nothing; each column is then written once into the form of the
+//! wire. Nulls are one bit each, least significant first; the value under a null is the type's zero.
+
+pub mod text;
+pub mod types;
+
+use datafusion::arrow::array::cast::AsArray;
+use datafusion::arrow::array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+};
+use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::compute::{cast, concat};
+use datafusion::arrow::datatypes::{DataType, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::record_batch::RecordBatch;
+use hs2::rowset::ColumnBuilder;
+use hs2::SqlType;
+use hs2::tcli::{
+    TBinaryColumn, TBoolColumn, TByteColumn, TColumn, TI16Column, TI32Column, TI64Column, TRowSet, TStringColumn,
+};
+
+use types::sql_type;
+
+/// How many rows of a batch, from `offset` on and at most `wanted`, have about `bytes` bytes, and how many they have.
+/// Every type whose values differ in length is measured; the average of the range decides.
+pub fn fitting_rows(batch: &RecordBatch, offset: usize, wanted: usize, bytes: usize) -> (usize, usize) {
+    if wanted == 0 {
+        return (0, 0);
+    }
+    let size: usize = batch.columns().iter().map(|column| size_of_range(column, offset, wanted)).sum();
+    if size <= bytes {
+        return (wanted, size);
+    }
+    let rows = (wanted as u128 * bytes as u128 / size.max(1) as u128) as usize;
+    (rows, bytes)
+}
+
+fn size_of_range(column: &ArrayRef, offset: usize, rows: usize) -> usize {
+    let column = column.slice(offset, rows);
+    let spread = |first: i64, last: i64| usize::try_from(last - first).unwrap_or_default();
+    let bytes = match column.data_type() {
+        DataType::Utf8 => {
+            let offsets = column.as_string::<i32>().value_offsets();
+            spread(i64::from(offsets[0]), i64::from(offsets[rows]))
+        }
+        DataType::LargeUtf8 => {
+            let offsets = column.as_string::<i64>().value_offsets();
+            spread(offsets[0], offsets[rows])
+        }
+        DataType::Binary => {
+            let offsets = column.as_binary::<i32>().value_offsets();
+            spread(i64::from(offsets[0]), i64::from(offsets[rows]))
+        }
+        DataType::LargeBinary => {
+            let offsets = column.as_binary::<i64>().value_offsets();
+            spread(offsets[0], offsets[rows])
+        }
+        DataType::Utf8View => column.as_string_view().lengths().map(|length| length as usize).sum(),
+        DataType::BinaryView => column.as_binary_view().lengths().map(|length| length as usize).sum(),
+        data_type => match data_type.primitive_width() {
+            Some(width) => width * rows,
+            None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+        },
+    };
+    bytes + rows * 4
+}
+
+/// The rows of some slices as one row set whose first row has the number `start`.
+pub fn row_set(schema: &SchemaRef, batches: &[RecordBatch], start: u64) -> Result<TRowSet, ArrowError> {
+    let columns = (0..schema.fields().len()).map(|index| column(schema.field(index).data_type(), batches, index));
+    Ok(hs2::rowset::from_columns(start as i64, columns.collect::<Result<_, _>>()?))
+}
+
+fn column(data_type: &DataType, batches: &[RecordBatch], index: usize) -> Result<TColumn, ArrowError> {
+    let arrays: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(index).as_ref()).collect();
+    let array = match arrays.as_slice() {
+        [] => datafusion::arrow::array::new_empty_array(data_type),
+        [_] => batches[0].column(index).clone(),
+        many => concat(many)?,
+    };
+    let array = match array.data_type() {
+        DataType::Dictionary(_, values) => cast(&array, values)?,
+        DataType::RunEndEncoded(_, values) => cast(&array, values.data_type())?,
+        _ => array,
+    };
+    to_column(&array)
+}
+
+fn nulls(array: &ArrayRef) -> Vec<u8> {
+    let mut bits = vec![0_u8; array.len().div_ceil(8)];
+    if let Some(nulls) = array.logical_nulls() {
+        for row in 0..array.len() {
+            if nulls.is_null(row) {
+                bits[row / 8] |= 1 << (row % 8);
+            }
+        }
+    }
+    bits
+}
+
+/// The value, or the zero of its type under a null.
+macro_rules! numbers {
+    ($array:expr, $arrow:ty, $wire:ty) => {
+        $array.as_primitive::<$arrow>().iter().map(|value| value.map(<$wire>::from).unwrap_or_default()).collect()
+    };
+}
+
+fn to_column(array: &ArrayRef) -> Result<TColumn, ArrowError> {
+    let nulls = nulls(array);
+    Ok(match array.data_type() {
+        DataType::Boolean => {
+            let values = array.as_boolean().iter().map(Option::unwrap_or_default).collect();
+            TColumn::BoolVal(TBoolColumn { values, nulls })
+        }
+        DataType::Int8 => TColumn::ByteVal(TByteColumn { values: numbers!(array, Int8Type, i8), nulls }),
+        DataType::Int16 => TColumn::I16Val(TI16Column { values: numbers!(array, Int16Type, i16), nulls }),
+        DataType::UInt8 => TColumn::I16Val(TI16Column { values: numbers!(array, UInt8Type, i16), nulls }),
+        DataType::Int32 => TColumn::I32Val(TI32Column { values: numbers!(array, Int32Type, i32), nulls }),
+        DataType::UInt16 => TColumn::I32Val(TI32Column { values: numbers!(array, UInt16Type, i32), nulls }),
+        DataType::Int64 => TColumn::I64Val(TI64Column { values: numbers!(array, Int64Type, i64), nulls }),
+        DataType::UInt32 => TColumn::I64Val(TI64Column { values: numbers!(array, UInt32Type, i64), nulls }),
+        DataType::Float16 => doubles(array.as_primitive::<Float16Type>().iter().map(|value| value.map(f64::from)), SqlType::Float),
+        DataType::Float32 => doubles(array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)), SqlType::Float),
+        DataType::Float64 => doubles(array.as_primitive::<Float64Type>().iter(), SqlType::Double),
+        DataType::Binary => bytes(array.as_binary::<i32>().iter(), nulls),
+        DataType::LargeBinary => bytes(array.as_binary::<i64>().iter(), nulls),
+        DataType::BinaryView => bytes(array.as_binary_view().iter(), nulls),
+        DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().iter(), nulls),
+        data_type => {
+            debug_assert!(!matches!(sql_type(data_type), SqlType::Binary | SqlType::Boolean));
+            TColumn::StringVal(TStringColumn { values: text::texts(array)?, nulls })
+        }
+    })
+}
+
+fn bytes<'a>(values: impl Iterator<Item = Option<&'a [u8]>>, nulls: Vec<u8>) -> TColumn {
+    TColumn::BinaryVal(TBinaryColumn { values: values.map(|value| value.unwrap_or_default().to_vec()).collect(), nulls })
+}
+
+fn doubles(values: impl Iterator<Item = Option<f64>>, sql_type: SqlType) -> TColumn {
+    let mut builder = ColumnBuilder::new(sql_type);
+    for value in values {
+        builder.push_f64(value);
+    }
+    builder.finish()
+}

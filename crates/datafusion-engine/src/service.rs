@@ -1,0 +1,367 @@
+//! An engine as a HiveServer2 server: one method per call, each a thin border between wire and engine.
+//!
+//! Only who presents the engine's credential may say anything; the user's name is what that caller says it is (the engine
+//! agent has it from the proxy, which authenticated the user). Sessions end with their connection. A call that waits, for
+//! a statement or its rows, stops waiting when its client hangs up.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use datafusion::arrow::record_batch::RecordBatch;
+use hs2::tcli::{
+    TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
+    TCloseSessionResp, TExecuteStatementReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq,
+    TFetchResultsResp, TGetCatalogsReq, TGetCatalogsResp, TGetColumnsReq, TGetColumnsResp, TGetCrossReferenceReq,
+    TGetCrossReferenceResp, TGetFunctionsReq, TGetFunctionsResp, TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue,
+    TGetOperationStatusReq, TGetOperationStatusResp, TGetPrimaryKeysReq, TGetPrimaryKeysResp, TGetQueryIdReq,
+    TGetQueryIdResp, TGetResultSetMetadataReq, TGetResultSetMetadataResp, TGetSchemasReq, TGetSchemasResp,
+    TGetTableTypesReq, TGetTableTypesResp, TGetTablesReq, TGetTablesResp, TGetTypeInfoReq, TGetTypeInfoResp,
+    TOpenSessionReq, TOpenSessionResp, TOperationHandle, TOperationState, TOperationType, TSessionHandle,
+    TSetClientInfoReq, TSetClientInfoResp,
+};
+use hs2::{Context, Credentials, Handle, Mechanism, Principal, Service, protocol, rowset, schema, status};
+use model::error::{ErrorKind, UserError};
+use model::failpoint;
+
+use crate::engine::{Engine, panic_text};
+use crate::error::EngineError;
+use crate::failpoints;
+use crate::metadata_calls as metadata;
+use crate::operation::{LOG_LINES_MAX, Operation, Phase, canceled};
+use crate::rows::{row_set, types};
+use crate::session::Session;
+
+/// The answer to the question how many rows a driver should fetch at once.
+const DEFAULT_FETCH_ROWS: &str = "10000";
+/// The longest name of anything, as GetInfo says.
+const NAME_LENGTH: i64 = 80;
+/// The fetch type that asks for the log.
+const FETCH_LOG: i16 = 1;
+
+/// The calls of HiveServer2 over one engine.
+pub struct EngineService(Arc<Engine>);
+
+impl EngineService {
+    /// Serves an engine.
+    pub const fn new(engine: Arc<Engine>) -> Self {
+        Self(engine)
+    }
+
+    fn session(&self, handle: &TSessionHandle) -> Result<Arc<Session>, UserError> {
+        self.0.session(&Handle::try_from(handle).map_err(|_| bad_handle())?)
+    }
+
+    fn operation(&self, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
+        self.0.operation(&Handle::try_from(handle).map_err(|_| bad_handle())?)
+    }
+
+    fn answer(
+        &self,
+        session: &Session,
+        kind: TOperationType,
+        name: &str,
+        rows: Result<RecordBatch, EngineError>,
+    ) -> Result<TOperationHandle, UserError> {
+        let operation = self.0.answer(session, name, rows.map_err(EngineError::into_user)?)?;
+        Ok(operation.handle.operation(kind, true))
+    }
+}
+
+fn bad_handle() -> UserError {
+    UserError::new(ErrorKind::InvalidValue, "the handle is malformed")
+}
+
+/// Waits, but no longer than the client does.
+async fn unless_hung_up<T>(cx: &Context, work: impl Future<Output = T>) -> Result<T, UserError> {
+    tokio::select! {
+        done = work => Ok(done),
+        () = cx.hung_up.cancelled() => Err(UserError::new(ErrorKind::ConnectionLost, "the client hung up")),
+    }
+}
+
+#[async_trait]
+impl Service for EngineService {
+    async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        if !self.0.config().credential.is(&credentials.password) {
+            return Err(UserError::new(ErrorKind::InvalidAuthorization, "an engine takes connections from its engine agent only"));
+        }
+        Ok(if credentials.authzid.is_empty() {
+            Principal::user(credentials.user.clone())
+        } else {
+            Principal::service(credentials.user.clone(), credentials.authzid.clone())
+        })
+    }
+
+    async fn connection_closed(&self, cx: &Context) {
+        self.0.close_connection(cx.connection);
+    }
+
+    async fn open_session(&self, cx: &Context, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
+        if cx.mechanism == Mechanism::HttpBasic {
+            return Err(UserError::new(ErrorKind::NotSupported, "an engine is not reached over HTTP"));
+        }
+        let version = protocol::negotiate(request.client_protocol)?;
+        let session = self.0.open_session(&cx.principal.user, cx.connection)?;
+        let configuration = request.configuration.unwrap_or_default();
+        if let Err(error) = session.configure(self.0.catalog(), &configuration).await {
+            self.0.close_session(&session.handle);
+            return Err(error.into_user());
+        }
+        let facts = BTreeMap::from([(
+            "hive.server2.thrift.resultset.default.fetch.size".to_owned(),
+            DEFAULT_FETCH_ROWS.to_owned(),
+        )]);
+        Ok(TOpenSessionResp::new(status::success(), version, session.handle.session(), facts))
+    }
+
+    async fn close_session(&self, _cx: &Context, request: TCloseSessionReq) -> Result<TCloseSessionResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        self.0.close_session(&session.handle);
+        Ok(TCloseSessionResp::new(status::success()))
+    }
+
+    async fn get_info(&self, _cx: &Context, request: TGetInfoReq) -> Result<TGetInfoResp, UserError> {
+        self.session(&request.session_handle)?;
+        let text = |text: &str| Ok(TGetInfoValue::StringValue(text.to_owned()));
+        let value = match request.info_type {
+            TGetInfoType::CLI_SERVER_NAME => text("Enginehouse"),
+            TGetInfoType::CLI_DBMS_NAME => text("Apache DataFusion"),
+            TGetInfoType::CLI_DBMS_VER => text(datafusion::DATAFUSION_VERSION),
+            TGetInfoType::CLI_IDENTIFIER_QUOTE_CHAR => text("`"),
+            TGetInfoType::CLI_SEARCH_PATTERN_ESCAPE => text("\\"),
+            TGetInfoType::CLI_MAX_COLUMN_NAME_LEN
+            | TGetInfoType::CLI_MAX_SCHEMA_NAME_LEN
+            | TGetInfoType::CLI_MAX_CATALOG_NAME_LEN
+            | TGetInfoType::CLI_MAX_IDENTIFIER_LEN
+            | TGetInfoType::CLI_MAX_TABLE_NAME_LEN => Ok(TGetInfoValue::LenValue(NAME_LENGTH)),
+            TGetInfoType::CLI_MAX_STATEMENT_LEN => {
+                Ok(TGetInfoValue::LenValue(self.0.config().limits.statement_bytes as i64))
+            }
+            TGetInfoType::CLI_DATA_SOURCE_READ_ONLY => text("N"),
+            TGetInfoType::CLI_ODBC_KEYWORDS => text("COPY,DATABASES,EXPLAIN,EXTERNAL,LOCATION,RESET,SHOW,STORED"),
+            other => Err(UserError::new(ErrorKind::NotSupported, format!("info type {} is not known here", other.0))
+                .with_sqlstate("HYC00")),
+        }?;
+        Ok(TGetInfoResp::new(status::success(), value))
+    }
+
+    async fn execute_statement(&self, cx: &Context, request: TExecuteStatementReq) -> Result<TExecuteStatementResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let timeout = request.query_timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let overlay = request.conf_overlay.unwrap_or_default();
+        let operation = self.0.execute(&session, request.statement, overlay, timeout.map(Duration::from_secs))?;
+        if !request.run_async.unwrap_or(false) {
+            let failure = match unless_hung_up(cx, operation.wait(Duration::MAX)).await {
+                Ok(Phase::Failed(error)) => Some(UserError::clone(&error)),
+                Ok(Phase::Canceled) => Some(canceled()),
+                Ok(_) => None,
+                Err(error) => Some(error),
+            };
+            if let Some(error) = failure {
+                self.0.close_operation(&operation.handle);
+                return Err(error);
+            }
+        }
+        let handle = operation.handle.operation(TOperationType::EXECUTE_STATEMENT, operation.has_result_set);
+        Ok(TExecuteStatementResp::new(status::success(), handle))
+    }
+
+    async fn get_operation_status(&self, cx: &Context, request: TGetOperationStatusReq) -> Result<TGetOperationStatusResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        let poll = match self.0.session(&operation.session) {
+            Ok(session) => session.long_poll().await,
+            Err(_) => None,
+        };
+        let phase = unless_hung_up(cx, operation.wait(poll.unwrap_or(self.0.config().limits.long_poll()))).await?;
+        let state = match &phase {
+            Phase::Running => TOperationState::RUNNING_STATE,
+            Phase::Ready | Phase::Complete => TOperationState::FINISHED_STATE,
+            Phase::Canceled => TOperationState::CANCELED_STATE,
+            Phase::Failed(_) => TOperationState::ERROR_STATE,
+        };
+        let mut answer = TGetOperationStatusResp {
+            status: status::success(),
+            operation_state: Some(state),
+            sql_state: None,
+            error_code: None,
+            error_message: None,
+            task_status: None,
+            operation_started: Some(operation.started_ms),
+            operation_completed: operation.ended_ms(),
+            has_result_set: Some(operation.has_result_set),
+            progress_update_response: None,
+            num_modified_rows: None,
+        };
+        if let Phase::Failed(error) = &phase {
+            status::operation_error(error, &mut answer);
+        }
+        Ok(answer)
+    }
+
+    async fn cancel_operation(&self, _cx: &Context, request: TCancelOperationReq) -> Result<TCancelOperationResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        operation.cancel(self.0.clock().wall_ms());
+        Ok(TCancelOperationResp::new(status::success()))
+    }
+
+    async fn close_operation(&self, _cx: &Context, request: TCloseOperationReq) -> Result<TCloseOperationResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        self.0.close_operation(&operation.handle);
+        Ok(TCloseOperationResp::new(status::success()))
+    }
+
+    async fn get_result_set_metadata(
+        &self,
+        cx: &Context,
+        request: TGetResultSetMetadataReq,
+    ) -> Result<TGetResultSetMetadataResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        let phase = unless_hung_up(cx, operation.wait(Duration::MAX)).await?;
+        let columns = match (operation.schema(), phase) {
+            (_, Phase::Failed(error)) => return Err(UserError::clone(&error)),
+            (None, Phase::Canceled) => return Err(canceled()),
+            (Some(schema), _) => types::columns(&schema),
+            (None, _) => Vec::new(),
+        };
+        Ok(TGetResultSetMetadataResp::new(status::success(), schema::table_schema(&columns)))
+    }
+
+    async fn fetch_results(&self, cx: &Context, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        let again = match request.orientation {
+            TFetchOrientation::FETCH_NEXT => false,
+            TFetchOrientation::FETCH_FIRST => true,
+            other => {
+                return Err(UserError::new(ErrorKind::NotSupported, format!("fetch orientation {} is not supported", other.0))
+                    .with_sqlstate("HY106"));
+            }
+        };
+        let max_rows = usize::try_from(request.max_rows).unwrap_or_default();
+        if request.fetch_type == Some(FETCH_LOG) {
+            let lines = operation.log_lines(again, max_rows.clamp(1, LOG_LINES_MAX));
+            let more = !lines.is_empty();
+            return Ok(TFetchResultsResp::new(status::success(), more, rowset::lines(0, lines)));
+        }
+        let fetched = unless_hung_up(cx, operation.fetch(max_rows, again)).await??;
+        let converted = catch_unwind(AssertUnwindSafe(|| {
+            failpoint!(failpoints::ROWS_FETCHED);
+            row_set(&fetched.schema, &fetched.batches, fetched.start)
+        }));
+        let rows = match converted {
+            Ok(rows) => rows.map_err(|error| UserError::new(ErrorKind::DataException, format!("rows not written: {error}")))?,
+            Err(panic) => return Err(EngineError::Panicked(panic_text(panic.as_ref())).into_user()),
+        };
+        self.0.operation(&operation.handle)?;
+        Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))
+    }
+
+    async fn get_type_info(&self, _cx: &Context, request: TGetTypeInfoReq) -> Result<TGetTypeInfoResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let handle = self.answer(&session, TOperationType::GET_TYPE_INFO, "GetTypeInfo", metadata::type_info())?;
+        Ok(TGetTypeInfoResp::new(status::success(), handle))
+    }
+
+    async fn get_catalogs(&self, _cx: &Context, request: TGetCatalogsReq) -> Result<TGetCatalogsResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let handle = self.answer(&session, TOperationType::GET_CATALOGS, "GetCatalogs", metadata::catalogs())?;
+        Ok(TGetCatalogsResp::new(status::success(), handle))
+    }
+
+    async fn get_schemas(&self, _cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let rows = metadata::get_schemas(&self.0, request.catalog_name.as_deref(), request.schema_name.as_deref());
+        let handle = self.answer(&session, TOperationType::GET_SCHEMAS, "GetSchemas", rows)?;
+        Ok(TGetSchemasResp::new(status::success(), handle))
+    }
+
+    async fn get_tables(&self, _cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let rows = metadata::get_tables(
+            &self.0,
+            &session,
+            request.catalog_name.as_deref(),
+            request.schema_name.as_deref(),
+            request.table_name.as_deref(),
+            request.table_types.as_deref(),
+        );
+        let handle = self.answer(&session, TOperationType::GET_TABLES, "GetTables", rows)?;
+        Ok(TGetTablesResp::new(status::success(), handle))
+    }
+
+    async fn get_table_types(&self, _cx: &Context, request: TGetTableTypesReq) -> Result<TGetTableTypesResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let handle = self.answer(&session, TOperationType::GET_TABLE_TYPES, "GetTableTypes", metadata::table_types())?;
+        Ok(TGetTableTypesResp::new(status::success(), handle))
+    }
+
+    async fn get_columns(&self, _cx: &Context, request: TGetColumnsReq) -> Result<TGetColumnsResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        // Columns are read from files: work for the threads that execute.
+        let rows = self.0.on_executor(async move {
+            metadata::get_columns(
+                &engine,
+                &asking,
+                request.catalog_name.as_deref(),
+                request.schema_name.as_deref(),
+                request.table_name.as_deref(),
+                request.column_name.as_deref(),
+            )
+            .await
+        });
+        let handle = self.answer(&session, TOperationType::GET_COLUMNS, "GetColumns", rows.await)?;
+        Ok(TGetColumnsResp::new(status::success(), handle))
+    }
+
+    async fn get_functions(&self, _cx: &Context, request: TGetFunctionsReq) -> Result<TGetFunctionsResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let rows = metadata::functions(&session, request.catalog_name.as_deref(), &request.function_name);
+        let handle = self.answer(&session, TOperationType::GET_FUNCTIONS, "GetFunctions", rows)?;
+        Ok(TGetFunctionsResp::new(status::success(), handle))
+    }
+
+    async fn get_primary_keys(&self, _cx: &Context, request: TGetPrimaryKeysReq) -> Result<TGetPrimaryKeysResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let rows = self.0.on_executor(async move {
+            metadata::primary_keys(
+                &engine,
+                &asking,
+                request.catalog_name.as_deref(),
+                request.schema_name.as_deref(),
+                request.table_name.as_deref(),
+            )
+            .await
+        });
+        let handle = self.answer(&session, TOperationType::UNKNOWN, "GetPrimaryKeys", rows.await)?;
+        Ok(TGetPrimaryKeysResp::new(status::success(), handle))
+    }
+
+    async fn get_cross_reference(
+        &self,
+        _cx: &Context,
+        request: TGetCrossReferenceReq,
+    ) -> Result<TGetCrossReferenceResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let handle = self.answer(&session, TOperationType::UNKNOWN, "GetCrossReference", metadata::cross_reference())?;
+        Ok(TGetCrossReferenceResp::new(status::success(), handle))
+    }
+
+    async fn get_query_id(&self, _cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
+        let operation = self.operation(&request.operation_handle)?;
+        let guid = operation.handle.guid.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(TGetQueryIdResp::new(guid))
+    }
+
+    async fn set_client_info(&self, _cx: &Context, request: TSetClientInfoReq) -> Result<TSetClientInfoResp, UserError> {
+        let session = self.session(&request.session_handle)?;
+        let facts = request.configuration.unwrap_or_default();
+        tracing::debug!(user = session.user, count = facts.len(), "client tells of itself");
+        Ok(TSetClientInfoResp::new(status::success()))
+    }
+}

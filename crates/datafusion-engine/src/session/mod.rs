@@ -1,0 +1,138 @@
+//! One client session: where it is, its settings, its temporary tables, its open operations.
+//!
+//! Sessions share memory, disk, threads and the catalog, and nothing else. A caller with the handle of a session that
+//! has ended finds nothing under it.
+
+pub mod settings;
+pub mod state;
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use datafusion::prelude::SessionContext;
+use hs2::Handle;
+use model::error::{ErrorKind, UserError};
+
+use crate::catalog::{Catalog, SessionCatalogs, Temporary};
+use crate::config::Config;
+use crate::error::{EngineError, no_schema};
+use crate::storage::resources::Resources;
+use settings::Changed;
+
+/// One client session.
+pub struct Session {
+    /// Its handle.
+    pub handle: Handle,
+    /// The client's user.
+    pub user: String,
+    /// The connection with which it ends.
+    pub connection: u64,
+    /// DataFusion's half.
+    pub context: SessionContext,
+    /// Its temporary tables.
+    pub temporary: Arc<Temporary>,
+    /// The settings that are only remembered. Also the lock that makes changes of settings one after another.
+    pub variables: tokio::sync::Mutex<BTreeMap<String, String>>,
+    operations: Mutex<HashSet<Handle>>,
+    touched_ms: AtomicU64,
+}
+
+impl Session {
+    /// Opens a session over what the engine shares.
+    pub fn new(config: &Config, resources: &Resources, catalog: &Arc<Catalog>, user: &str, connection: u64) -> Self {
+        let temporary = Arc::new(Temporary::default());
+        let catalogs = Arc::new(SessionCatalogs::of_session(catalog, Arc::clone(&temporary)));
+        let runtime = Arc::clone(&resources.runtime);
+        let state = state::session_state(state::first_settings(config), runtime, catalogs, user);
+        Self {
+            handle: Handle::random(),
+            user: user.to_owned(),
+            connection,
+            context: SessionContext::new_with_state(state),
+            temporary,
+            variables: tokio::sync::Mutex::default(),
+            operations: Mutex::default(),
+            touched_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Applies what a client put into OpenSession: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
+    pub async fn configure(&self, catalog: &Catalog, configuration: &BTreeMap<String, String>) -> Result<(), EngineError> {
+        for (key, value) in configuration {
+            if key == "use:database" {
+                self.use_schema(catalog, value)?;
+                continue;
+            }
+            let key = key.strip_prefix("set:").unwrap_or(key);
+            if key.starts_with("env:") || key.starts_with("system:") {
+                return Err(UserError::new(
+                    ErrorKind::InsufficientPrivilege,
+                    format!("setting \"{key}\" can't be changed in a session"),
+                )
+                .detail("it belongs to the engine's process")
+                .into());
+            }
+            self.set(catalog, key, value).await?;
+        }
+        Ok(())
+    }
+
+    /// SET.
+    pub async fn set(&self, catalog: &Catalog, key: &str, value: &str) -> Result<(), EngineError> {
+        let mut variables = self.variables.lock().await;
+        match settings::set(&self.context, &mut variables, key, value).await? {
+            Changed::Done => Ok(()),
+            Changed::Use(schema) => self.use_schema(catalog, &schema),
+        }
+    }
+
+    /// USE.
+    pub fn use_schema(&self, catalog: &Catalog, schema: &str) -> Result<(), EngineError> {
+        let known = catalog.folder().has_schema(schema) || schema == "information_schema";
+        if !known {
+            return Err(no_schema(schema).into());
+        }
+        let state = self.context.state_ref();
+        schema.clone_into(&mut state.write().config_mut().options_mut().catalog.default_schema);
+        self.temporary.use_schema(schema);
+        Ok(())
+    }
+
+    /// The schema in which it is.
+    pub fn schema(&self) -> String {
+        self.context.state_ref().read().config_options().catalog.default_schema.clone()
+    }
+
+    /// How long GetOperationStatus may wait, if the session says.
+    pub async fn long_poll(&self) -> Option<Duration> {
+        self.variables.lock().await.get(settings::LONG_POLL).and_then(|text| settings::duration(text))
+    }
+
+    /// Notes an open operation; false if there are too many.
+    pub fn opened(&self, operation: Handle, limit: usize) -> bool {
+        let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        operations.len() < limit && operations.insert(operation)
+    }
+
+    /// Forgets a closed operation.
+    pub fn closed(&self, operation: &Handle) {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner).remove(operation);
+    }
+
+    /// The open operations.
+    pub fn operations(&self) -> Vec<Handle> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Notes that the client said something.
+    pub fn touch(&self, now: Duration) {
+        self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// How long the client has said nothing.
+    pub fn idle(&self, now: Duration) -> Duration {
+        now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
+    }
+}

@@ -1,0 +1,236 @@
+//! SET: which settings a session may change, and which are only remembered.
+//!
+//! A key that begins with `datafusion.` is DataFusion's and takes effect, unless it would reach beyond the session: what
+//! all sessions share (`datafusion.runtime.*`: memory, disk) is the unit's business. Every other key is kept and shown as
+//! Spark does; clients send many by themselves. Invariant: keys, values and their number are limited.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
+use datafusion::prelude::SessionContext;
+use model::error::{ErrorKind, UserError};
+
+use crate::error::EngineError;
+use crate::session::state::first_settings;
+use crate::config::Config;
+
+/// The most keys that a session remembers.
+pub const VARIABLES_MAX: usize = 1_000;
+/// The longest key and the longest value, in bytes.
+pub const VARIABLE_BYTES_MAX: usize = 64 << 10;
+/// The largest `datafusion.execution.batch_size`: a result keeps a few batches in memory.
+pub const BATCH_SIZE_MAX: usize = 65_536;
+/// The largest `datafusion.execution.target_partitions`.
+pub const PARTITIONS_MAX: usize = 1_024;
+/// The largest `datafusion.sql_parser.recursion_limit`.
+pub const RECURSION_MAX: usize = 200;
+/// How long a `GetOperationStatus` may be told to wait at most.
+pub const LONG_POLL_MAX: Duration = Duration::from_secs(30);
+/// The key that says how long it waits.
+pub const LONG_POLL: &str = "hive.server2.long.polling.timeout";
+
+/// What a key means to this engine.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// The schema for bare names.
+    Schema,
+    /// A setting of DataFusion's.
+    DataFusion,
+    /// A setting of DataFusion's, a whole number in `1..=`.
+    Limited(usize),
+    /// Refused, with the reason.
+    Refused(&'static str),
+    /// Only kept.
+    Kept,
+}
+
+fn meaning(key: &str) -> Meaning {
+    match key {
+        "datafusion.catalog.default_schema" => Meaning::Schema,
+        "datafusion.execution.batch_size" => Meaning::Limited(BATCH_SIZE_MAX),
+        "datafusion.execution.target_partitions" | "datafusion.execution.planning_concurrency" => {
+            Meaning::Limited(PARTITIONS_MAX)
+        }
+        "datafusion.sql_parser.recursion_limit" => Meaning::Limited(RECURSION_MAX),
+        _ if key.starts_with("datafusion.runtime.") => Meaning::Refused("it is shared by all sessions of the engine"),
+        _ if key.starts_with("datafusion.catalog.") => Meaning::Refused("the catalog is the tenant's"),
+        _ if key.starts_with("datafusion.") => Meaning::DataFusion,
+        _ => Meaning::Kept,
+    }
+}
+
+/// The name under which a key is kept: without the prefix that only says where it came from.
+pub fn plain_key(key: &str) -> &str {
+    let key = key.trim();
+    for prefix in ["hiveconf:", "hivevar:", "spark:"] {
+        if key.len() > prefix.len() && key.is_char_boundary(prefix.len()) && key[..prefix.len()].eq_ignore_ascii_case(prefix) {
+            return &key[prefix.len()..];
+        }
+    }
+    key
+}
+
+/// What changing one setting asks the session to do besides.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// Nothing.
+    Done,
+    /// Go to this schema.
+    Use(String),
+}
+
+/// Changes one setting of a session.
+pub async fn set(
+    context: &SessionContext,
+    variables: &mut BTreeMap<String, String>,
+    key: &str,
+    value: &str,
+) -> Result<Changed, EngineError> {
+    let key = plain_key(key);
+    if key.is_empty() {
+        return Err(UserError::new(ErrorKind::Syntax, "syntax error: SET needs a key before the equals sign").into());
+    }
+    if key.len() > VARIABLE_BYTES_MAX || value.len() > VARIABLE_BYTES_MAX {
+        return Err(UserError::new(ErrorKind::ProgramLimit, "the setting is too long")
+            .detail(format!("key and value have at most {VARIABLE_BYTES_MAX} bytes each"))
+            .into());
+    }
+    let lowered = key.to_ascii_lowercase();
+    match meaning(&lowered) {
+        Meaning::Schema => return Ok(Changed::Use(unquoted(value).to_owned())),
+        Meaning::Refused(why) => return Err(refused(key, why).into()),
+        Meaning::Limited(max) => {
+            let in_range = unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number));
+            if !in_range {
+                return Err(UserError::new(
+                    ErrorKind::InvalidValue,
+                    format!("setting \"{key}\" can't be {value}: it is a number from 1 to {max}"),
+                )
+                .into());
+            }
+            apply(context, &lowered, value).await?;
+        }
+        Meaning::DataFusion => apply(context, &lowered, value).await?,
+        Meaning::Kept => {
+            if lowered == LONG_POLL && duration(value).is_none() {
+                return Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" can't be {value}"))
+                    .hint("write a time, such as 500ms or 5s")
+                    .into());
+            }
+            if variables.len() >= VARIABLES_MAX && !variables.contains_key(key) {
+                return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
+                    .detail(format!("it keeps at most {VARIABLES_MAX}"))
+                    .into());
+            }
+            variables.insert(key.to_owned(), value.to_owned());
+        }
+    }
+    Ok(Changed::Done)
+}
+
+async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), EngineError> {
+    let set = SetVariable { variable: key.to_owned(), value: unquoted(value).to_owned() };
+    context.execute_logical_plan(LogicalPlan::Statement(Statement::SetVariable(set))).await?;
+    Ok(())
+}
+
+/// Gives one setting, or all, the value back with which the session began.
+pub async fn reset(
+    context: &SessionContext,
+    config: &Config,
+    variables: &mut BTreeMap<String, String>,
+    key: Option<&str>,
+) -> Result<(), EngineError> {
+    let first = first_settings(config);
+    let first = first.options().entries();
+    let own = |key: &str| matches!(meaning(key), Meaning::DataFusion | Meaning::Limited(_));
+    let Some(key) = key.map(plain_key) else {
+        variables.clear();
+        for entry in first.iter().filter(|entry| own(&entry.key)) {
+            if value_of(context, &entry.key) != entry.value
+                && let Some(value) = &entry.value
+            {
+                apply(context, &entry.key, value).await?;
+            }
+        }
+        return Ok(());
+    };
+    let lowered = key.to_ascii_lowercase();
+    match meaning(&lowered) {
+        Meaning::Refused(why) => Err(refused(key, why).into()),
+        Meaning::DataFusion | Meaning::Limited(_) => {
+            let entry = first.iter().find(|entry| entry.key == lowered);
+            match entry.and_then(|entry| entry.value.as_deref()) {
+                Some(value) => apply(context, &lowered, value).await,
+                None => Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" has no first value")).into()),
+            }
+        }
+        Meaning::Schema | Meaning::Kept => {
+            variables.remove(key);
+            Ok(())
+        }
+    }
+}
+
+/// The present value of a setting of DataFusion's; none if there is no such setting.
+pub fn value_of(context: &SessionContext, key: &str) -> Option<String> {
+    let state = context.state_ref();
+    let state = state.read();
+    state.config_options().entries().into_iter().find(|entry| entry.key == key).and_then(|entry| entry.value)
+}
+
+fn refused(key: &str, why: &str) -> UserError {
+    UserError::new(ErrorKind::InsufficientPrivilege, format!("setting \"{key}\" can't be changed in a session"))
+        .detail(why)
+}
+
+fn unquoted(value: &str) -> &str {
+    let value = value.trim();
+    for quote in ['\'', '"'] {
+        if value.len() >= 2 && value.starts_with(quote) && value.ends_with(quote) {
+            return &value[1..value.len() - 1];
+        }
+    }
+    value
+}
+
+/// A time as Hive writes it: `500ms`, `5s`, `1m`, or bare milliseconds; at most [`LONG_POLL_MAX`].
+pub fn duration(text: &str) -> Option<Duration> {
+    let text = unquoted(text).to_ascii_lowercase();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().ok()?;
+    let millis = match unit.trim() {
+        "" | "ms" | "msec" => number,
+        "s" | "sec" => number.checked_mul(1_000)?,
+        "m" | "min" => number.checked_mul(60_000)?,
+        _ => return None,
+    };
+    Some(Duration::from_millis(millis).min(LONG_POLL_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn what_all_sessions_share_is_refused_and_what_nobody_knows_is_kept() {
+        assert!(matches!(meaning("datafusion.runtime.memory_limit"), Meaning::Refused(_)));
+        assert!(matches!(meaning("datafusion.catalog.location"), Meaning::Refused(_)));
+        assert_eq!(meaning("datafusion.optimizer.max_passes"), Meaning::DataFusion);
+        assert_eq!(meaning("spark.sql.shuffle.partitions"), Meaning::Kept);
+    }
+
+    #[test]
+    fn times_are_read_as_hive_writes_them() {
+        assert_eq!(duration("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(duration("'5s'"), Some(Duration::from_secs(5)));
+        assert_eq!(duration("250"), Some(Duration::from_millis(250)));
+        assert_eq!(duration("1h"), None);
+        assert_eq!(duration("9999m"), Some(LONG_POLL_MAX));
+        assert_eq!(plain_key("hiveconf:a.b"), "a.b");
+        assert_eq!(plain_key("HIVEVAR:x"), "x");
+    }
+}

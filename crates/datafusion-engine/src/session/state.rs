@@ -1,0 +1,100 @@
+//! What DataFusion keeps for one session: its settings and functions over the engine's shared resources.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::catalog::CatalogProviderList;
+use datafusion::error::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::execution::{FunctionRegistry, SessionState};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::prelude::SessionConfig;
+use datafusion::scalar::ScalarValue;
+
+use crate::catalog::{CATALOG, DEFAULT_SCHEMA};
+use crate::config::Config;
+use crate::storage::resources::Resources;
+
+/// The settings with which every session begins.
+pub fn first_settings(config: &Config) -> SessionConfig {
+    let partitions = config.cpu_threads;
+    let mut settings = SessionConfig::new()
+        .with_target_partitions(partitions)
+        .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
+        .with_create_default_catalog_and_schema(false)
+        // The catalog brings its own, which one broken table can't break.
+        .with_information_schema(false)
+        .with_sort_spill_reservation_bytes(Resources::sort_reservation(config, partitions));
+    // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
+    settings.options_mut().execution.listing_table_ignore_subdirectory = true;
+    settings
+}
+
+/// A session's state: DataFusion's functions and ours, over the shared resources.
+pub fn session_state(
+    settings: SessionConfig,
+    runtime: Arc<RuntimeEnv>,
+    catalogs: Arc<dyn CatalogProviderList>,
+    user: &str,
+) -> SessionState {
+    let mut state = SessionStateBuilder::new()
+        .with_config(settings)
+        .with_runtime_env(runtime)
+        .with_catalog_list(catalogs)
+        .with_default_features()
+        .build();
+    for (name, fact) in [
+        ("current_catalog", Fact::Catalog),
+        ("current_database", Fact::Schema),
+        ("current_schema", Fact::Schema),
+        ("current_user", Fact::User(user.to_owned())),
+        ("session_user", Fact::User(user.to_owned())),
+        ("user", Fact::User(user.to_owned())),
+    ] {
+        let function = SessionFact { name, fact, signature: Signature::nullary(Volatility::Stable) };
+        if let Err(error) = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function))) {
+            tracing::warn!(%error, name, "function not registered");
+        }
+    }
+    state
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Fact {
+    Catalog,
+    Schema,
+    User(String),
+}
+
+/// A function without arguments that tells where, or who, the session is.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SessionFact {
+    name: &'static str,
+    fact: Fact,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for SessionFact {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let catalog = &args.config_options.catalog;
+        let text = match &self.fact {
+            Fact::Catalog => catalog.default_catalog.clone(),
+            Fact::Schema => catalog.default_schema.clone(),
+            Fact::User(user) => user.clone(),
+        };
+        Ok(ColumnarValue::Scalar(ScalarValue::Utf8(Some(text))))
+    }
+}

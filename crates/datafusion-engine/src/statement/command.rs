@@ -1,0 +1,433 @@
+//! Statements that DataFusion reads differently, or not at all, and that HiveServer2's clients send.
+//!
+//! Only these heads are read here: SET, RESET, USE, SHOW (DATABASES, SCHEMAS, TABLES, VIEWS, COLUMNS, CREATE TABLE,
+//! FUNCTIONS, CATALOGS), DESCRIBE, and CREATE and DROP of a schema. Everything else is DataFusion's SQL and reaches its
+//! parser as the client wrote it; so does a text with one of these heads that goes on otherwise.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use model::error::{ErrorKind, UserError};
+
+/// A table's name as written: schema if given, and name, unquoted parts in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName {
+    /// The part before the dot.
+    pub schema: Option<String>,
+    /// The last part.
+    pub name: String,
+}
+
+/// A statement, as far as this module reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// SET alone: what was set. `verbose`: DataFusion's settings too.
+    SetShow {
+        /// With `-v`.
+        verbose: bool,
+    },
+    /// `SET key`: its value.
+    SetGet(String),
+    /// `SET key=value`.
+    Set(String, String),
+    /// RESET, of one key or all.
+    Reset(Option<String>),
+    /// USE.
+    Use(String),
+    /// SHOW DATABASES.
+    ShowSchemas(Option<String>),
+    /// SHOW TABLES.
+    ShowTables {
+        /// IN or FROM.
+        schema: Option<String>,
+        /// LIKE.
+        pattern: Option<String>,
+        /// SHOW VIEWS.
+        only_views: bool,
+    },
+    /// SHOW COLUMNS.
+    ShowColumns(TableName),
+    /// SHOW CREATE TABLE.
+    ShowCreate(TableName),
+    /// SHOW FUNCTIONS.
+    ShowFunctions(Option<String>),
+    /// SHOW CATALOGS.
+    ShowCatalogs,
+    /// DESCRIBE of a table; `extended`: its statement too.
+    Describe {
+        /// The table.
+        table: TableName,
+        /// EXTENDED or FORMATTED.
+        extended: bool,
+    },
+    /// DESCRIBE DATABASE.
+    DescribeSchema(String),
+    /// CREATE SCHEMA.
+    CreateSchema {
+        /// The schema.
+        name: String,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP SCHEMA.
+    DropSchema {
+        /// The schema.
+        name: String,
+        /// IF EXISTS.
+        if_exists: bool,
+        /// CASCADE.
+        cascade: bool,
+    },
+    /// DataFusion's.
+    Sql,
+}
+
+impl Command {
+    /// Reads what is read here.
+    pub fn read(statement: &str) -> Result<Self, UserError> {
+        let head = first_word(statement);
+        if head == "set" {
+            return Ok(set(statement));
+        }
+        if !matches!(head.as_str(), "reset" | "use" | "show" | "describe" | "desc" | "create" | "drop") {
+            return Ok(Self::Sql);
+        }
+        // What can't be split into tokens is for DataFusion's parser to complain about.
+        let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize() else { return Ok(Self::Sql) };
+        let mut tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+        while tokens.last() == Some(&Token::SemiColon) {
+            tokens.pop();
+        }
+        let mut reader = Reader { tokens, at: 1 };
+        let command = match head.as_str() {
+            "reset" => reader.reset(statement),
+            "use" => return reader.use_schema(),
+            "show" => reader.show(),
+            "describe" | "desc" => reader.describe(),
+            "create" => reader.create(),
+            _ => reader.drop(),
+        };
+        Ok(command.filter(|_| reader.is_at_end()).unwrap_or(Self::Sql))
+    }
+}
+
+/// Whether a statement answers with rows, decided by its first word, because HiveServer2 wants to know before it is read.
+pub fn has_result_set(statement: &str) -> bool {
+    !matches!(first_word(statement).as_str(), "create" | "drop" | "alter" | "use" | "reset" | "prepare" | "deallocate" | "")
+}
+
+/// The first word in lower case, after white space, comments and opening parentheses.
+pub fn first_word(statement: &str) -> String {
+    let rest = after_blanks(statement);
+    rest.chars().take_while(|c| c.is_ascii_alphabetic()).take(32).collect::<String>().to_ascii_lowercase()
+}
+
+fn after_blanks(statement: &str) -> &str {
+    let mut rest = statement;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(' || c == ';' || c == '\u{feff}');
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
+        } else {
+            return rest;
+        }
+    }
+}
+
+/// SET takes the rest of the text as it is: `SET x=don't` is no string that was left open.
+fn set(statement: &str) -> Command {
+    let text = after_blanks(statement)[3..].trim();
+    let text = text.strip_suffix(';').map_or(text, str::trim_end);
+    match text {
+        "" => return Command::SetShow { verbose: false },
+        "-v" => return Command::SetShow { verbose: true },
+        _ => {}
+    }
+    let words: Vec<_> = text.split_whitespace().collect();
+    if let [time, zone, rest @ ..] = words.as_slice()
+        && time.eq_ignore_ascii_case("time")
+        && zone.eq_ignore_ascii_case("zone")
+        && !rest.is_empty()
+    {
+        return Command::Set("datafusion.execution.time_zone".to_owned(), rest.join(" "));
+    }
+    if let Some((key, value)) = text.split_once('=') {
+        return Command::Set(key.trim().to_owned(), value.trim().to_owned());
+    }
+    match words.as_slice() {
+        [key, to, rest @ ..] if to.eq_ignore_ascii_case("to") && !rest.is_empty() => {
+            Command::Set((*key).to_owned(), rest.join(" "))
+        }
+        _ => Command::SetGet(text.to_owned()),
+    }
+}
+
+struct Reader {
+    tokens: Vec<Token>,
+    at: usize,
+}
+
+impl Reader {
+    fn is_at_end(&self) -> bool {
+        self.at >= self.tokens.len()
+    }
+
+    fn is(&mut self, keyword: &str) -> bool {
+        let found = matches!(self.tokens.get(self.at), Some(Token::Word(Word { value, quote_style: None, .. })) if value.eq_ignore_ascii_case(keyword));
+        self.at += usize::from(found);
+        found
+    }
+
+    fn is_one_of(&mut self, keywords: &[&str]) -> bool {
+        keywords.iter().any(|keyword| self.is(keyword))
+    }
+
+    fn are(&mut self, keywords: &[&str]) -> bool {
+        let start = self.at;
+        let found = keywords.iter().all(|keyword| self.is(keyword));
+        if !found {
+            self.at = start;
+        }
+        found
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let name = match self.tokens.get(self.at)? {
+            Token::Word(Word { value, quote_style: None, .. }) => value.to_lowercase(),
+            Token::Word(Word { value, .. }) => value.clone(),
+            _ => return None,
+        };
+        self.at += 1;
+        Some(name)
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let text = match self.tokens.get(self.at)? {
+            Token::SingleQuotedString(text) | Token::DoubleQuotedString(text) => text.clone(),
+            Token::Word(Word { value, quote_style: Some('"'), .. }) => value.clone(),
+            _ => return None,
+        };
+        self.at += 1;
+        Some(text)
+    }
+
+    /// `schema`, or `catalog.schema`, of which the last part counts.
+    fn schema(&mut self) -> Option<String> {
+        let mut name = self.name()?;
+        while self.tokens.get(self.at) == Some(&Token::Period) {
+            self.at += 1;
+            name = self.name()?;
+        }
+        Some(name)
+    }
+
+    fn table(&mut self) -> Option<TableName> {
+        let mut parts = vec![self.name()?];
+        while self.tokens.get(self.at) == Some(&Token::Period) {
+            self.at += 1;
+            parts.push(self.name()?);
+        }
+        let name = parts.pop()?;
+        Some(TableName { schema: parts.pop(), name })
+    }
+
+    fn pattern(&mut self) -> Option<String> {
+        self.is("like");
+        self.string()
+    }
+
+    fn reset(&mut self, statement: &str) -> Option<Command> {
+        self.at = self.tokens.len();
+        let key = after_blanks(statement)["reset".len()..].trim().trim_end_matches(';').trim();
+        Some(Command::Reset((!key.is_empty() && !key.eq_ignore_ascii_case("all")).then(|| key.to_owned())))
+    }
+
+    fn use_schema(&mut self) -> Result<Command, UserError> {
+        if !self.are(&["database"]) {
+            self.is_one_of(&["schema", "namespace"]);
+        }
+        match self.schema() {
+            Some(schema) if self.is_at_end() => Ok(Command::Use(schema)),
+            // `USE schema` names a schema called "schema".
+            None if self.at == 2 && self.is_at_end() => {
+                self.at = 1;
+                self.name().map(Command::Use).ok_or_else(use_what)
+            }
+            _ => Err(use_what()),
+        }
+    }
+
+    fn show(&mut self) -> Option<Command> {
+        if self.is_one_of(&["databases", "schemas", "namespaces"]) {
+            return Some(Command::ShowSchemas(self.pattern()));
+        }
+        if self.is("catalogs") {
+            return Some(Command::ShowCatalogs);
+        }
+        if self.is("functions") {
+            return Some(Command::ShowFunctions(self.pattern()));
+        }
+        if self.is("columns") {
+            return self.show_columns();
+        }
+        if self.is("create") {
+            self.is_one_of(&["table", "view"]);
+            return self.table().map(Command::ShowCreate);
+        }
+        let only_views = self.is("views");
+        if !only_views && !self.is("tables") {
+            return None;
+        }
+        let schema = if self.is_one_of(&["in", "from"]) { Some(self.schema()?) } else { None };
+        Some(Command::ShowTables { schema, pattern: self.pattern(), only_views })
+    }
+
+    fn show_columns(&mut self) -> Option<Command> {
+        if !self.is_one_of(&["in", "from"]) {
+            return None;
+        }
+        let mut table = self.table()?;
+        if self.is_one_of(&["in", "from"]) {
+            table.schema = Some(self.schema()?);
+        }
+        Some(Command::ShowColumns(table))
+    }
+
+    fn describe(&mut self) -> Option<Command> {
+        if self.is_one_of(&["database", "schema", "namespace"]) {
+            self.is("extended");
+            return self.schema().map(Command::DescribeSchema);
+        }
+        let start = self.at;
+        let worded = self.is("table");
+        let extended = self.is_one_of(&["extended", "formatted"]);
+        let table = self.table();
+        if table.is_none() && (worded || extended) {
+            // A table called "table", "extended" or "formatted".
+            self.at = start;
+            return self.table().map(|table| Command::Describe { table, extended: false });
+        }
+        let statement = matches!(table.as_ref()?.name.as_str(), "select" | "with" | "values" | "query" | "function");
+        if statement { None } else { Some(Command::Describe { table: table?, extended }) }
+    }
+
+    fn create(&mut self) -> Option<Command> {
+        if !self.is_one_of(&["database", "schema"]) {
+            return None;
+        }
+        let if_not_exists = self.are(&["if", "not", "exists"]);
+        let name = self.schema()?;
+        if self.is("comment") {
+            self.string()?;
+        }
+        Some(Command::CreateSchema { name, if_not_exists })
+    }
+
+    fn drop(&mut self) -> Option<Command> {
+        if !self.is_one_of(&["database", "schema"]) {
+            return None;
+        }
+        let if_exists = self.are(&["if", "exists"]);
+        let name = self.schema()?;
+        let cascade = self.is("cascade");
+        if !cascade {
+            self.is("restrict");
+        }
+        Some(Command::DropSchema { name, if_exists, cascade })
+    }
+}
+
+fn use_what() -> UserError {
+    UserError::new(ErrorKind::Syntax, "syntax error: USE takes the name of a schema").hint("SHOW DATABASES")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn read(statement: &str) -> Command {
+        Command::read(statement).unwrap()
+    }
+
+    fn table(schema: Option<&str>, name: &str) -> TableName {
+        TableName { schema: schema.map(str::to_owned), name: name.to_owned() }
+    }
+
+    #[test]
+    fn set_takes_any_text_as_its_value() {
+        let set = |key: &str, value: &str| Command::Set(key.to_owned(), value.to_owned());
+        assert_eq!(read("SET x=don't"), set("x", "don't"));
+        assert_eq!(read(" -- why\nset a.b = 'c; d' ;"), set("a.b", "'c; d'"));
+        assert_eq!(read("SET datafusion.execution.batch_size TO 100"), set("datafusion.execution.batch_size", "100"));
+        assert_eq!(read("SET TIME ZONE 'UTC'"), set("datafusion.execution.time_zone", "'UTC'"));
+        assert_eq!(read("set"), Command::SetShow { verbose: false });
+        assert_eq!(read("SET -v"), Command::SetShow { verbose: true });
+        assert_eq!(read("SET hiveconf:x"), Command::SetGet("hiveconf:x".to_owned()));
+        assert_eq!(read("RESET"), Command::Reset(None));
+        assert_eq!(read("RESET a.b;"), Command::Reset(Some("a.b".to_owned())));
+    }
+
+    #[test]
+    fn what_clients_send_by_themselves_is_read() {
+        assert_eq!(read("USE `default`"), Command::Use("default".to_owned()));
+        assert_eq!(read("use Sales;"), Command::Use("sales".to_owned()));
+        assert_eq!(read("USE DATABASE sales"), Command::Use("sales".to_owned()));
+        assert_eq!(read("USE schema"), Command::Use("schema".to_owned()));
+        assert!(Command::read("USE").is_err());
+        assert_eq!(read("SHOW DATABASES"), Command::ShowSchemas(None));
+        assert_eq!(read("show schemas like 's*'"), Command::ShowSchemas(Some("s*".to_owned())));
+        let tables = |schema: Option<&str>, pattern: Option<&str>, only_views| Command::ShowTables {
+            schema: schema.map(str::to_owned),
+            pattern: pattern.map(str::to_owned),
+            only_views,
+        };
+        assert_eq!(read("SHOW TABLES"), tables(None, None, false));
+        assert_eq!(read("SHOW TABLES IN `sales` LIKE 'r*'"), tables(Some("sales"), Some("r*"), false));
+        assert_eq!(read("SHOW TABLES 'r*'"), tables(None, Some("r*"), false));
+        assert_eq!(read("SHOW VIEWS FROM sales"), tables(Some("sales"), None, true));
+        assert_eq!(read("SHOW COLUMNS IN t FROM s"), Command::ShowColumns(table(Some("s"), "t")));
+        assert_eq!(read("SHOW CREATE TABLE s.t"), Command::ShowCreate(table(Some("s"), "t")));
+        assert_eq!(read("DESC t"), Command::Describe { table: table(None, "t"), extended: false });
+        let extended = Command::Describe { table: table(Some("s"), "T"), extended: true };
+        assert_eq!(read("DESCRIBE TABLE EXTENDED s.`T`"), extended);
+        assert_eq!(read("DESCRIBE DATABASE s"), Command::DescribeSchema("s".to_owned()));
+        assert_eq!(
+            read("CREATE DATABASE IF NOT EXISTS s COMMENT 'x'"),
+            Command::CreateSchema { name: "s".to_owned(), if_not_exists: true }
+        );
+        assert_eq!(
+            read("DROP SCHEMA IF EXISTS s CASCADE"),
+            Command::DropSchema { name: "s".to_owned(), if_exists: true, cascade: true }
+        );
+    }
+
+    #[test]
+    fn everything_else_is_left_alone() {
+        for statement in [
+            "SELECT 1",
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/x'",
+            "CREATE VIEW v AS SELECT 1",
+            "DROP TABLE t",
+            "SHOW ALL",
+            "SHOW datafusion.execution.batch_size",
+            "DESCRIBE SELECT 1",
+            "CREATE TABLE 'unclosed",
+            "SHOW TABLES nonsense nonsense",
+            "",
+        ] {
+            assert_eq!(read(statement), Command::Sql, "{statement}");
+        }
+    }
+
+    #[test]
+    fn only_definitions_have_no_result_set() {
+        for statement in ["SELECT 1", "/* x */ (SELECT 1)", "show tables", "INSERT INTO t VALUES (1)", "SET x=1", "EXPLAIN SELECT 1"] {
+            assert!(has_result_set(statement), "{statement}");
+        }
+        for statement in ["CREATE VIEW v AS SELECT 1", "-- c\ndrop table t", "USE x", "RESET", ""] {
+            assert!(!has_result_set(statement), "{statement}");
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! CREATE and DROP: the statements that change the tenant's catalog.
+//!
+//! Invariants: a definition is published only after it has been built once, so that nobody finds a table that never
+//! worked; its location is below an allowed one; of two engines that create the same name one is told that it exists.
+//! What lasts is a definition in the tenant's folder; only what is TEMPORARY belongs to the session.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::catalog::TableProviderFactory;
+use datafusion::datasource::ViewTable;
+use datafusion::datasource::listing_table_factory::ListingTableFactory;
+use datafusion::execution::SessionState;
+use datafusion::logical_expr::{CreateExternalTable, CreateView, DdlStatement};
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+use datafusion::common::{ResolvedTableReference, TableReference};
+use model::error::{ErrorKind, UserError};
+use uuid::Uuid;
+
+use super::temporary;
+use crate::catalog::build::{Catalog, coerced, confine};
+use crate::catalog::definition::{Definition, Kind, VERSION};
+use crate::catalog::folder::{Publish, exists};
+use crate::catalog::CATALOG;
+use crate::engine::Engine;
+use crate::error::{EngineError, no_schema};
+use crate::session::Session;
+
+/// CREATE SCHEMA.
+pub fn create_schema(catalog: &Catalog, name: &str, if_not_exists: bool) -> Result<(), EngineError> {
+    if name == "information_schema" {
+        return Err(UserError::new(ErrorKind::DuplicateObject, "schema \"information_schema\" already exists")
+            .with_sqlstate("42P06")
+            .into());
+    }
+    match catalog.folder().create_schema(name) {
+        Err(EngineError::User(error)) if if_not_exists && error.kind == ErrorKind::DuplicateObject => Ok(()),
+        created => created,
+    }
+}
+
+/// DROP SCHEMA.
+pub fn drop_schema(catalog: &Catalog, name: &str, if_exists: bool, cascade: bool) -> Result<(), EngineError> {
+    match catalog.folder().drop_schema(name, cascade) {
+        Err(EngineError::User(error)) if if_exists && error.kind == ErrorKind::UndefinedObject => Ok(()),
+        dropped => dropped,
+    }
+}
+
+/// A change of a schema that DataFusion's parser read, in a form that [`super::command`] leaves alone.
+pub struct SchemaChange {
+    name: String,
+    if_not_exists: bool,
+}
+
+impl SchemaChange {
+    /// Makes it so.
+    pub fn apply(self, catalog: &Catalog) -> Result<(), EngineError> {
+        create_schema(catalog, &self.name, self.if_not_exists)
+    }
+}
+
+/// CREATE DATABASE makes a schema: HiveServer2's clients call schemas databases.
+pub fn schema_of(statement: &Statement) -> Option<SchemaChange> {
+    let Statement::Statement(statement) = statement else { return None };
+    let (name, if_not_exists) = match statement.as_ref() {
+        ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => (db_name, *if_not_exists),
+        ast::Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => (name, *if_not_exists),
+        _ => return None,
+    };
+    let ident = name.0.last()?.as_ident()?;
+    let name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
+    Some(SchemaChange { name, if_not_exists })
+}
+
+/// Takes IF NOT EXISTS out of CREATE VIEW, which DataFusion refuses to plan.
+pub fn without_if_not_exists(mut statement: Statement) -> (Statement, bool) {
+    let mut found = false;
+    if let Statement::Statement(statement) = &mut statement
+        && let ast::Statement::CreateView(view) = statement.as_mut()
+    {
+        found = std::mem::take(&mut view.if_not_exists);
+    }
+    (statement, found)
+}
+
+/// Applies a change that DataFusion planned. `text` is the statement as the user wrote it.
+pub async fn apply(
+    engine: &Arc<Engine>,
+    session: &Session,
+    state: &SessionState,
+    change: DdlStatement,
+    text: &str,
+    if_not_exists: bool,
+) -> Result<(), EngineError> {
+    let place = Place { engine, session, state, text };
+    match change {
+        DdlStatement::CreateExternalTable(command) => place.create_external_table(*command).await,
+        DdlStatement::CreateView(command) => place.create_view(command, if_not_exists).await,
+        DdlStatement::CreateMemoryTable(command) if command.temporary => temporary::create_table(session, state, command).await,
+        DdlStatement::CreateMemoryTable(_) => Err(UserError::new(
+            ErrorKind::NotSupported,
+            "a table that is neither external nor temporary is not supported by this engine",
+        )
+        .hint("CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS …")
+        .into()),
+        DdlStatement::DropTable(command) => place.drop(&command.name, Kind::ExternalTable, command.if_exists),
+        DdlStatement::DropView(command) => place.drop(&command.name, Kind::View, command.if_exists),
+        other => Err(UserError::new(
+            ErrorKind::NotSupported,
+            format!("{} is not supported by this engine", other.name()),
+        )
+        .into()),
+    }
+}
+
+struct Place<'a> {
+    engine: &'a Engine,
+    session: &'a Session,
+    state: &'a SessionState,
+    text: &'a str,
+}
+
+impl Place<'_> {
+    fn resolve(&self, name: &TableReference) -> Result<ResolvedTableReference, UserError> {
+        let schema = &self.state.config_options().catalog.default_schema;
+        let name = name.clone().resolve(CATALOG, schema);
+        if *name.catalog != *CATALOG {
+            return Err(UserError::new(ErrorKind::UndefinedObject, format!("catalog \"{}\" does not exist", name.catalog))
+                .with_sqlstate("3D000"));
+        }
+        if *name.schema == *"information_schema" {
+            return Err(UserError::new(ErrorKind::InsufficientPrivilege, "schema \"information_schema\" can't be changed"));
+        }
+        if !self.engine.catalog().folder().has_schema(&name.schema) {
+            return Err(no_schema(&name.schema));
+        }
+        Ok(name)
+    }
+
+    fn definition(&self, kind: Kind, name: &ResolvedTableReference) -> Definition {
+        let options = self.state.config_options();
+        let parser: BTreeMap<_, _> = options
+            .entries()
+            .into_iter()
+            .filter(|entry| entry.key.starts_with("datafusion.sql_parser."))
+            .filter_map(|entry| Some((entry.key, entry.value?)))
+            .collect();
+        Definition {
+            version: VERSION,
+            id: Uuid::new_v4().to_string(),
+            kind,
+            schema: name.schema.to_string(),
+            name: name.table.to_string(),
+            statement: self.text.to_owned(),
+            default_schema: options.catalog.default_schema.clone(),
+            parser,
+            created_by: self.session.user.clone(),
+            created_at_ms: self.engine.clock().wall_ms(),
+        }
+    }
+
+    /// Decides whether a name may be taken: None means that there is nothing to do.
+    fn publish_how(
+        &self,
+        kind: Kind,
+        name: &ResolvedTableReference,
+        if_not_exists: bool,
+        or_replace: bool,
+    ) -> Result<Option<Publish>, EngineError> {
+        let found = match self.engine.catalog().folder().read(&name.schema, &name.table) {
+            // What can't be read any more may be replaced, by those who ask for it.
+            Err(_) if or_replace => return Ok(Some(Publish::Replace)),
+            found => found?,
+        };
+        match found {
+            None => Ok(Some(if or_replace { Publish::Replace } else { Publish::Create })),
+            Some(_) if if_not_exists => Ok(None),
+            Some(found) if or_replace && found.kind == kind => Ok(Some(Publish::Replace)),
+            Some(found) if or_replace => Err(wrong_kind(&found).into()),
+            Some(_) => Err(exists(&name.schema, &name.table).into()),
+        }
+    }
+
+    async fn create_external_table(&self, mut command: CreateExternalTable) -> Result<(), EngineError> {
+        let all_exist = confine(self.engine.catalog().locations(), &mut command)?;
+        if !all_exist && command.schema.fields().is_empty() {
+            let locations = command.locations.join(", ");
+            return Err(UserError::new(ErrorKind::Io, format!("location \"{locations}\" does not exist"))
+                .hint("write the columns in parentheses after the table's name to begin with an empty table")
+                .with_sqlstate("58P01")
+                .into());
+        }
+        if command.temporary {
+            let table = ListingTableFactory::new().create(self.state, &command).await?;
+            return temporary::keep(self.session, command.name.table(), table, command.or_replace, command.if_not_exists);
+        }
+        let name = self.resolve(&command.name)?;
+        let Some(how) = self.publish_how(Kind::ExternalTable, &name, command.if_not_exists, command.or_replace)? else {
+            return Ok(());
+        };
+        let definition = self.definition(Kind::ExternalTable, &name);
+        let table = self.engine.catalog().build(&definition).await?;
+        if table.schema().fields().is_empty() {
+            return Err(UserError::new(ErrorKind::Io, format!("location of table \"{}\" has no files to read the columns from", name.table))
+                .hint("write the columns in parentheses after the table's name")
+                .with_sqlstate("58P01")
+                .into());
+        }
+        self.publish(&definition, how, command.if_not_exists)
+    }
+
+    async fn create_view(&self, command: CreateView, if_not_exists: bool) -> Result<(), EngineError> {
+        if command.temporary {
+            let plan = coerced(Arc::unwrap_or_clone(command.input))?;
+            let view = Arc::new(ViewTable::new(plan, command.definition));
+            return temporary::keep(self.session, command.name.table(), view, command.or_replace, if_not_exists);
+        }
+        let name = self.resolve(&command.name)?;
+        let Some(how) = self.publish_how(Kind::View, &name, if_not_exists, command.or_replace)? else { return Ok(()) };
+        let definition = self.definition(Kind::View, &name);
+        // Built without the session's temporary tables: a view that names one would work for nobody else.
+        self.engine.catalog().build(&definition).await?;
+        self.publish(&definition, how, if_not_exists)
+    }
+
+    fn publish(&self, definition: &Definition, how: Publish, if_not_exists: bool) -> Result<(), EngineError> {
+        match self.engine.catalog().folder().publish(definition, how) {
+            Err(EngineError::User(error)) if if_not_exists && error.kind == ErrorKind::DuplicateObject => Ok(()),
+            published => published,
+        }
+    }
+
+    fn drop(&self, name: &TableReference, kind: Kind, if_exists: bool) -> Result<(), EngineError> {
+        if matches!(name, TableReference::Bare { .. }) && self.session.temporary.remove(name.table()).is_some() {
+            return Ok(());
+        }
+        let name = match self.resolve(name) {
+            Err(error) if if_exists && error.kind == ErrorKind::UndefinedObject => return Ok(()),
+            name => name?,
+        };
+        let folder = self.engine.catalog().folder();
+        // A definition that can't be read can still be dropped.
+        if let Ok(Some(found)) = folder.read(&name.schema, &name.table)
+            && found.kind != kind
+        {
+            return Err(wrong_kind(&found).into());
+        }
+        if folder.remove(&name.schema, &name.table)? || if_exists {
+            return Ok(());
+        }
+        let word = kind.word();
+        Err(UserError::new(ErrorKind::UndefinedTable, format!("{word} \"{}\" does not exist", name.table))
+            .detail(format!("looked for in schema \"{}\"", name.schema))
+            .into())
+    }
+}
+
+fn wrong_kind(found: &Definition) -> UserError {
+    let word = found.kind.word();
+    UserError::new(ErrorKind::WrongState, format!("\"{}\" is a {word}", found.name))
+        .hint(format!("DROP {} {}", word.to_uppercase(), found.name))
+        .with_sqlstate("42809")
+}

@@ -1,0 +1,154 @@
+//! From a statement's text to its rows.
+//!
+//! [`command`] reads what DataFusion doesn't; [`show`] answers it; [`define`] changes the tenant's catalog; everything else
+//! is planned by DataFusion in the session's state and executed as a stream. The state is copied when the statement
+//! begins: a SET or USE beside it has no effect on it any more.
+
+pub mod command;
+pub mod define;
+pub mod show;
+pub mod temporary;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::arrow::array::{ArrayRef, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::dataframe::DataFrame;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::logical_expr::{LogicalPlan, Statement};
+use datafusion::prelude::SessionContext;
+use model::error::{ErrorKind, UserError};
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::operation::Operation;
+use crate::session::{Session, settings};
+use command::Command;
+
+/// How often EXECUTE may lead to another plan: once, and a little.
+const PREPARED_DEPTH_MAX: usize = 4;
+
+/// What a statement answers.
+pub enum Outcome {
+    /// It is done; there are no rows.
+    Done,
+    /// A few rows, made at once.
+    Answer(RecordBatch),
+    /// Rows as they are computed.
+    Rows(SendableRecordBatchStream),
+}
+
+/// Executes a statement in its session.
+pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation) -> Result<Outcome, EngineError> {
+    let text = operation.statement.as_str();
+    let catalog = engine.catalog();
+    match Command::read(text)? {
+        Command::Sql => sql(engine, session, operation, text).await,
+        Command::Use(schema) => session.use_schema(catalog, &schema).map(|()| Outcome::Done),
+        Command::Set(key, value) => {
+            session.set(catalog, &key, &value).await?;
+            Ok(Outcome::Answer(table(&["key", "value"], vec![vec![key, value]])?))
+        }
+        Command::SetGet(key) => {
+            let value = setting(session, &key).await.unwrap_or_else(|| "<undefined>".to_owned());
+            Ok(Outcome::Answer(table(&["key", "value"], vec![vec![key, value]])?))
+        }
+        Command::SetShow { verbose } => Ok(Outcome::Answer(table(&["key", "value"], settings_of(session, verbose).await)?)),
+        Command::Reset(key) => {
+            let mut variables = session.variables.lock().await;
+            settings::reset(&session.context, engine.config(), &mut variables, key.as_deref()).await?;
+            Ok(Outcome::Done)
+        }
+        Command::CreateSchema { name, if_not_exists } => {
+            define::create_schema(catalog, &name, if_not_exists).map(|()| Outcome::Done)
+        }
+        Command::DropSchema { name, if_exists, cascade } => {
+            define::drop_schema(catalog, &name, if_exists, cascade).map(|()| Outcome::Done)
+        }
+        other => show::answer(engine, session, other).await.map(Outcome::Answer),
+    }
+}
+
+async fn setting(session: &Session, key: &str) -> Option<String> {
+    let key = settings::plain_key(key);
+    if let Some(value) = session.variables.lock().await.get(key) {
+        return Some(value.clone());
+    }
+    settings::value_of(&session.context, &key.to_ascii_lowercase())
+}
+
+async fn settings_of(session: &Session, verbose: bool) -> Vec<Vec<String>> {
+    let kept = session.variables.lock().await;
+    let mut rows: Vec<_> = kept.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect();
+    if verbose {
+        let state = session.context.state_ref();
+        let entries = state.read().config_options().entries();
+        rows.extend(entries.into_iter().map(|entry| vec![entry.key, entry.value.unwrap_or_default()]));
+    }
+    rows.sort();
+    rows
+}
+
+async fn sql(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation, text: &str) -> Result<Outcome, EngineError> {
+    let mut state = session.context.state();
+    if !operation.overlay.is_empty() {
+        // Settings for this statement only are tried on a copy of the session.
+        let context = SessionContext::new_with_state(state);
+        let mut ignored = BTreeMap::new();
+        for (key, value) in &operation.overlay {
+            settings::set(&context, &mut ignored, key, value).await?;
+        }
+        state = context.state();
+    }
+    let dialect = state.config_options().sql_parser.dialect;
+    let statement = state.sql_to_statement(text, &dialect)?;
+    let statement = match define::schema_of(&statement) {
+        Some(changed) => return changed.apply(engine.catalog()).map(|()| Outcome::Done),
+        None => statement,
+    };
+    operation.log_line("planning");
+    let (statement, if_not_exists) = define::without_if_not_exists(statement);
+    let plan = state.statement_to_plan(statement).await?;
+    let mut frame = DataFrame::new(state, plan);
+    for _ in 0..PREPARED_DEPTH_MAX {
+        let (state, plan) = frame.into_parts();
+        match plan {
+            LogicalPlan::Ddl(change) => {
+                return Box::pin(define::apply(engine, session, &state, change, text, if_not_exists)).await.map(|()| Outcome::Done);
+            }
+            LogicalPlan::Statement(prepared @ (Statement::Prepare(_) | Statement::Deallocate(_))) => {
+                session.context.execute_logical_plan(LogicalPlan::Statement(prepared)).await?;
+                return Ok(Outcome::Done);
+            }
+            LogicalPlan::Statement(execute @ Statement::Execute(_)) => {
+                frame = session.context.execute_logical_plan(LogicalPlan::Statement(execute)).await?;
+            }
+            LogicalPlan::Statement(other) => {
+                return Err(UserError::new(
+                    ErrorKind::NotSupported,
+                    format!("{} is not supported by this engine", other.name()),
+                )
+                .into());
+            }
+            LogicalPlan::Copy(mut copy) => {
+                copy.output_url = engine.catalog().locations().confine(&copy.output_url)?.text;
+                let frame = DataFrame::new(state, LogicalPlan::Copy(copy));
+                return Ok(Outcome::Rows(frame.execute_stream().await?));
+            }
+            query => return Ok(Outcome::Rows(DataFrame::new(state, query).execute_stream().await?)),
+        }
+    }
+    Err(UserError::new(ErrorKind::ProgramLimit, "a prepared statement executes prepared statements too deeply").into())
+}
+
+/// Rows of texts, as SHOW answers them.
+pub fn table(columns: &[&str], rows: Vec<Vec<String>>) -> Result<RecordBatch, EngineError> {
+    let fields: Vec<_> = columns.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
+    let arrays = (0..columns.len())
+        .map(|column| Arc::new(StringArray::from_iter(rows.iter().map(|row| row.get(column)))) as ArrayRef)
+        .collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+        .map_err(|error| UserError::internal(format!("rows not made: {error}")).into())
+}

@@ -1,0 +1,94 @@
+//! TEMPORARY tables and views: they belong to one session and go with it.
+//!
+//! The rows of a temporary table lie in memory, and the memory is the pool's: a table that does not fit fails with 53200
+//! while it is made, and what it holds is given back when the last statement that reads it has ended.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::catalog::{Session as PlanSession, TableProvider};
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::MemTable;
+use datafusion::error::Result;
+use datafusion::execution::SessionState;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::logical_expr::{CreateMemoryTable, Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use futures::StreamExt;
+use model::error::{ErrorKind, UserError};
+
+use crate::catalog::provider::TEMPORARY_MAX;
+use crate::error::EngineError;
+use crate::session::Session;
+
+/// Rows in memory, and the reservation that pays for them.
+#[derive(Debug)]
+struct Held {
+    rows: MemTable,
+    _paid: MemoryReservation,
+}
+
+#[async_trait]
+impl TableProvider for Held {
+    fn schema(&self) -> SchemaRef {
+        self.rows.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Temporary
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn PlanSession,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.rows.scan(state, projection, filters, limit).await
+    }
+}
+
+/// CREATE TEMPORARY TABLE … AS …
+pub async fn create_table(session: &Session, state: &SessionState, command: CreateMemoryTable) -> std::result::Result<(), EngineError> {
+    let name = command.name.table().to_owned();
+    if session.temporary.get(&session.schema(), &name).is_some() && !command.or_replace {
+        return if command.if_not_exists { Ok(()) } else { Err(taken(&name).into()) };
+    }
+    let paid = MemoryConsumer::new(format!("temporary table {name}")).register(&state.runtime_env().memory_pool);
+    let frame = DataFrame::new(state.clone(), Arc::unwrap_or_clone(command.input));
+    let mut stream = frame.execute_stream().await?;
+    let schema = stream.schema();
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        paid.try_grow(batch.get_array_memory_size())?;
+        batches.push(batch);
+    }
+    let rows = MemTable::try_new(schema, vec![batches])?;
+    keep(session, &name, Arc::new(Held { rows, _paid: paid }), command.or_replace, command.if_not_exists)
+}
+
+/// Gives a temporary table or view its name.
+pub fn keep(
+    session: &Session,
+    name: &str,
+    table: Arc<dyn TableProvider>,
+    or_replace: bool,
+    if_not_exists: bool,
+) -> std::result::Result<(), EngineError> {
+    if session.temporary.get(&session.schema(), name).is_some() && !or_replace {
+        return if if_not_exists { Ok(()) } else { Err(taken(name).into()) };
+    }
+    if session.temporary.put(name, table) {
+        return Ok(());
+    }
+    Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many temporary tables")
+        .detail(format!("it may have {TEMPORARY_MAX}"))
+        .into())
+}
+
+fn taken(name: &str) -> UserError {
+    UserError::new(ErrorKind::DuplicateObject, format!("temporary table \"{name}\" already exists")).with_sqlstate("42P07")
+}

@@ -1,0 +1,224 @@
+//! The folders below which a tenant's files may lie.
+//!
+//! Invariant: what [`Locations::confine`] returns is an absolute path without symbolic links, `.` or `..` in its
+//! existing part, at or below one of the folders. It says so for the moment of the call only; [`super::confined`] looks
+//! again at every file operation.
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use model::error::{ErrorKind, UserError};
+
+use crate::error::EngineError;
+
+/// The characters that make a path a pattern, as DataFusion reads them.
+const PATTERN_CHARS: [char; 3] = ['?', '*', '['];
+
+/// The allowed folders, each absolute and resolved.
+#[derive(Debug, Clone)]
+pub struct Locations {
+    roots: Vec<PathBuf>,
+}
+
+/// A location that may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confined {
+    /// The file or folder (of a pattern: the folder before it), resolved.
+    pub path: PathBuf,
+    /// The form that DataFusion is given: a `file://` URL, or path and pattern.
+    pub text: String,
+    /// Whether something is there now.
+    pub exists: bool,
+}
+
+impl Locations {
+    /// Resolves the configured folders; one that is not there is refused, because nobody could say later where it is.
+    pub fn new(folders: &[PathBuf]) -> Result<Self, EngineError> {
+        let resolve = |folder: &PathBuf| {
+            fs::canonicalize(folder).map_err(|error| EngineError::Config {
+                key: "allowed_locations".to_owned(),
+                why: format!("{}: {error}", folder.display()),
+            })
+        };
+        Ok(Self { roots: folders.iter().map(resolve).collect::<Result<_, _>>()? })
+    }
+
+    /// Resolves what stands in LOCATION or COPY TO, and refuses it outside the allowed folders.
+    pub fn confine(&self, location: &str) -> Result<Confined, UserError> {
+        let path = local_path(location)?;
+        let pattern = path.find(PATTERN_CHARS).filter(|_| !Path::new(&path).exists());
+        let Some(pattern) = pattern else {
+            let (resolved, exists) = self.resolve(Path::new(&path), location)?;
+            let is_folder = if exists { resolved.is_dir() } else { path.ends_with('/') };
+            let text = file_url(&resolved, is_folder);
+            return Ok(Confined { path: resolved, text, exists });
+        };
+        let cut = path[..pattern].rfind('/').map_or(0, |slash| slash + 1);
+        let (folder, pattern) = path.split_at(cut);
+        let (resolved, exists) = self.resolve(Path::new(folder), location)?;
+        let text = format!("{}/{pattern}", resolved.display().to_string().trim_end_matches('/'));
+        if pattern.split('/').any(|part| part == "..") || resolved.display().to_string().contains(PATTERN_CHARS) {
+            return Err(refused(location));
+        }
+        Ok(Confined { path: resolved, text, exists })
+    }
+
+    /// Whether a path, existing or about to be made, is at or below an allowed folder once its links are resolved.
+    pub fn allows(&self, path: &Path) -> bool {
+        self.resolve(path, "").is_ok()
+    }
+
+    fn resolve(&self, path: &Path, location: &str) -> Result<(PathBuf, bool), UserError> {
+        let mut existing = path;
+        let mut missing = Vec::new();
+        let resolved = loop {
+            match fs::canonicalize(existing) {
+                Ok(resolved) => break resolved,
+                // A link that points to nothing can't be resolved, but a write through it would land where it points.
+                Err(_) if fs::symlink_metadata(existing).is_ok() => return Err(refused(location)),
+                Err(_) => {}
+            }
+            match (existing.components().next_back(), existing.parent()) {
+                (Some(Component::Normal(name)), Some(parent)) => {
+                    missing.push(name.to_owned());
+                    existing = parent;
+                }
+                _ => return Err(refused(location)),
+            }
+        };
+        if !self.roots.iter().any(|root| resolved.starts_with(root)) {
+            return Err(refused(location));
+        }
+        let exists = missing.is_empty();
+        Ok((missing.iter().rev().fold(resolved, |path, name| path.join(name)), exists))
+    }
+}
+
+fn refused(location: &str) -> UserError {
+    UserError::new(ErrorKind::InsufficientPrivilege, format!("location \"{location}\" is not below an allowed location"))
+        .hint("the engine's operator sets allowed_locations")
+}
+
+/// The path of `/dir`, `file:/dir` and `file:///dir`; other schemes and relative paths are refused.
+fn local_path(location: &str) -> Result<String, UserError> {
+    let path = match location.split_once(':') {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("file") => {
+            let rest = match rest.strip_prefix("//") {
+                Some(rest) => rest.strip_prefix("localhost").unwrap_or(rest),
+                None => rest,
+            };
+            percent_decoded(rest)
+        }
+        Some((scheme, rest)) if rest.starts_with("//") => {
+            return Err(UserError::new(
+                ErrorKind::NotSupported,
+                format!("location \"{location}\" has the scheme \"{scheme}\", which this engine does not read"),
+            )
+            .hint("use a path, or file:///…"));
+        }
+        _ => Some(location.to_owned()),
+    };
+    match path {
+        Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(path),
+        _ => Err(UserError::new(ErrorKind::InvalidValue, format!("location \"{location}\" is not an absolute path"))
+            .hint("write the whole path, such as '/data/rides/'")),
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut index = 0;
+    while index < bytes.len() {
+        if bytes[index] == b'%' {
+            let digits = text.get(index + 1..index + 3)?;
+            decoded.push(u8::from_str_radix(digits, 16).ok()?);
+            index += 3;
+        } else {
+            decoded.push(bytes[index]);
+            index += 1;
+        }
+    }
+    String::from_utf8(decoded).ok()
+}
+
+/// A `file://` URL of an absolute path; a folder's ends in a slash, as DataFusion tells the two apart.
+fn file_url(path: &Path, is_folder: bool) -> String {
+    let mut url = "file://".to_owned();
+    for byte in path.display().to_string().bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => url.push(char::from(byte)),
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if is_folder && !url.ends_with('/') {
+        url.push('/');
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    struct Ground {
+        _dir: tempfile::TempDir,
+        root: PathBuf,
+        outside: PathBuf,
+        locations: Locations,
+    }
+
+    fn ground() -> Ground {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        let (root, outside) = (base.join("allowed"), base.join("outside"));
+        fs::create_dir_all(root.join("rides")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        fs::write(root.join("rides/a b.csv"), "1").unwrap();
+        fs::write(outside.join("secret.csv"), "1").unwrap();
+        let locations = Locations::new(std::slice::from_ref(&root)).unwrap();
+        Ground { _dir: dir, root, outside, locations }
+    }
+
+    #[test]
+    fn what_is_below_an_allowed_folder_is_resolved() {
+        let g = ground();
+        let root = g.root.display().to_string();
+        let text = |location: String| g.locations.confine(&location).unwrap().text;
+        assert_eq!(text(format!("{root}/rides")), format!("file://{root}/rides/"));
+        assert_eq!(text(format!("{root}/./rides/../rides/")), format!("file://{root}/rides/"));
+        assert_eq!(text(format!("file://{root}/rides/a%20b.csv")), format!("file://{root}/rides/a%20b.csv"));
+        assert_eq!(text(format!("{root}/rides/*.csv")), format!("{root}/rides/*.csv"));
+        let new = g.locations.confine(&format!("{root}/new/deeper/")).unwrap();
+        assert!(!new.exists);
+        assert_eq!(new.text, format!("file://{root}/new/deeper/"));
+    }
+
+    #[test]
+    fn nothing_leads_out() {
+        let g = ground();
+        let root = g.root.display().to_string();
+        symlink(&g.outside, g.root.join("link")).unwrap();
+        symlink(g.outside.join("not-yet"), g.root.join("dangling")).unwrap();
+        for location in [
+            "/etc/passwd".to_owned(),
+            format!("{root}/../outside/"),
+            format!("{root}/../outside/secret.csv"),
+            format!("{root}/none/../../outside/secret.csv"),
+            format!("{root}/link/"),
+            format!("{root}/link/secret.csv"),
+            format!("{root}/link/*.csv"),
+            format!("{root}/*/../../outside/secret.csv"),
+            format!("{root}/dangling"),
+            format!("file://{root}/%2e%2e/outside/secret.csv"),
+            format!("{root}-but-longer"),
+        ] {
+            let error = g.locations.confine(&location).unwrap_err();
+            assert_eq!(error.sqlstate(), "42501", "{location}");
+        }
+        assert_eq!(g.locations.confine("rides/").unwrap_err().sqlstate(), "22023");
+        assert_eq!(g.locations.confine("s3://bucket/rides/").unwrap_err().sqlstate(), "0A000");
+    }
+}
