@@ -183,8 +183,8 @@ impl Progress {
 pub struct AlterationRecord {
     /// Its id.
     pub id: RequestId,
-    /// What it changes.
-    pub object: ObjectRef,
+    /// What it changes; `None` only for an aborted one whose alter node could not be read.
+    pub object: Option<ObjectRef>,
     /// The object's generation that it was computed from; 0 for CREATE.
     pub base_generation: Generation,
     /// The highest number that its transaction drew; 0 when aborted.
@@ -207,4 +207,25 @@ pub struct AlterationRecord {
     pub reason: Option<String>,
     /// When it stopped converging.
     pub finished_at_ms: Option<i64>,
+}
+
+/// What is known of an alteration that is to be aborted: becomes its row, unless a commit came first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Abort {
+    /// Its id.
+    pub id: RequestId,
+    /// What it was to change; `None` if its alter node could not be read.
+    pub object: Option<ObjectRef>,
+    /// The object's generation that it was computed from; 0 for CREATE, and when unknown.
+    pub base_generation: Generation,
+    /// The statement, secret values masked; empty when unknown.
+    pub statement: String,
+    /// The user who said it; empty when unknown.
+    pub requested_by: String,
+    /// When it was said, in milliseconds since 1970; 0 when unknown.
+    pub requested_at_ms: i64,
+    /// Who aborts it: an agent's id, or `master <epoch>`.
+    pub decided_by: String,
+    /// Why.
+    pub reason: String,
 }

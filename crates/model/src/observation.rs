@@ -44,6 +44,57 @@ pub struct ObservedEngine {
     pub labels: crate::labels::LabelMap,
 }
 
+/// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's
+/// first report is complete.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Engines as they are seen now: their rows are replaced.
+    pub engines: Vec<ObservedEngine>,
+    /// Engines that are no longer seen: their rows go.
+    pub gone: Vec<EngineName>,
+    /// Whether `engines` is all there is, so that every other row goes.
+    pub complete: bool,
+    /// Pods that were made or adopted: their uid is recorded once and never changes.
+    pub made: Vec<MadeEngine>,
+    /// Engines that ended or vanished, and names that will never get a pod.
+    pub ended: Vec<EndedEngine>,
+    /// What the master waits for, if anything.
+    pub waits_for: Option<String>,
+    /// Every namespace that has a pod of ours now; `None` if the orchestrator was not asked.
+    pub namespaces_in_use: Option<Vec<String>>,
+}
+
+/// An engine whose pod or process exists from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeEngine {
+    /// Its name.
+    pub name: EngineName,
+    /// The orchestrator's id.
+    pub uid: String,
+    /// The hash of the configuration that it was made from.
+    pub config: String,
+}
+
+/// An engine that will not run any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedEngine {
+    /// Its name.
+    pub name: EngineName,
+    /// How it ended.
+    pub reason: String,
+    /// The last lines of its log, when it failed.
+    pub log_tail: Option<String>,
+}
+
+/// What became of a [`Report`]: everything in it was written, except what stands here.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Names of [`Report::made`] whose recorded uid is another, with that uid: the pod just made is not the engine.
+    pub other_uid: Vec<(EngineName, String)>,
+    /// Names of [`Report::made`] and [`Report::ended`] that were never issued.
+    pub unknown: Vec<EngineName>,
+}
+
 /// Cuts a text to at most `max` bytes at a character's border, from the front.
 pub fn cut(text: &str, max: usize) -> &str {
     if text.len() <= max {

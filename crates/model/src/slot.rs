@@ -86,3 +86,14 @@ impl Slot {
         self.key.engine(self.incarnation)
     }
 }
+
+/// A master's wish that a slot get a new incarnation, with the one that it observed: refused if that moved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Renewal {
+    /// Which slot.
+    pub slot: SlotKey,
+    /// The incarnation that the decision was derived from.
+    pub observed: Incarnation,
+    /// The slot's [`Slot::failures`] from now on.
+    pub failures: u32,
+}

@@ -1,0 +1,260 @@
+//! The three databases and what differs between them: placeholders, the clock, how a transaction begins, time-outs.
+//!
+//! Everything else is one portable text. `MariaDB`'s differences stand here too: names have a binary collation
+//! without padding, TEXT holds more than 64 KiB, and the isolation level is set, not inherited from the server.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// One file, one process.
+    Sqlite,
+    /// `PostgreSQL`.
+    Postgres,
+    /// `MariaDB`.
+    Mariadb,
+}
+
+/// What a transaction may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Writes; sees what is committed at each statement that locks.
+    Write,
+    /// Reads one consistent snapshot.
+    Snapshot,
+}
+
+/// How to reach the database, and how long to wait for it. Every call ends by `call_deadline`.
+#[derive(Clone)]
+pub struct Settings {
+    /// `sqlite:///path?mode=rwc`, `postgres://user:password@host/database` or `mysql://…`.
+    pub url: String,
+    /// Connections at most.
+    pub connections: u32,
+    /// The longest wait for another transaction's row. Bounds `abort` behind an open commit.
+    pub lock_timeout: Duration,
+    /// The longest run of one statement.
+    pub statement_timeout: Duration,
+    /// The longest pause inside a transaction, after which the database ends it: what a stopped process holds, it
+    /// holds no longer.
+    pub idle_timeout: Duration,
+    /// The longest time for one connection to be made, or for another process to leave an `SQLite` file.
+    pub connect_deadline: Duration,
+    /// The longest time for one call, all its statements together.
+    pub call_deadline: Duration,
+}
+
+/// [`Settings::connections`] unless said otherwise.
+pub const CONNECTIONS: u32 = 8;
+/// [`Settings::lock_timeout`] unless said otherwise.
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
+/// [`Settings::statement_timeout`] unless said otherwise.
+pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// [`Settings::idle_timeout`] unless said otherwise.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
+/// [`Settings::connect_deadline`] unless said otherwise.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// [`Settings::call_deadline`] unless said otherwise.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
+
+impl std::fmt::Debug for Settings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("Settings").field("connections", &self.connections).finish_non_exhaustive()
+    }
+}
+
+impl Settings {
+    /// The database at the URL, with the default time-outs.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            connections: CONNECTIONS,
+            lock_timeout: LOCK_TIMEOUT,
+            statement_timeout: STATEMENT_TIMEOUT,
+            idle_timeout: IDLE_TIMEOUT,
+            connect_deadline: CONNECT_DEADLINE,
+            call_deadline: CALL_DEADLINE,
+        }
+    }
+
+    /// An `SQLite` file, made if it is not there.
+    pub fn sqlite(path: &std::path::Path) -> Self {
+        let mut url = "sqlite://".to_owned();
+        for byte in path.as_os_str().as_encoded_bytes() {
+            if byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_' | b'~') {
+                url.push(char::from(*byte));
+            } else {
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+        Self::new(url + "?mode=rwc")
+    }
+
+    /// Which database the URL names.
+    pub fn backend(&self) -> Result<Backend, Error> {
+        match self.url.split(':').next() {
+            Some("sqlite") => Ok(Backend::Sqlite),
+            Some("postgres" | "postgresql") => Ok(Backend::Postgres),
+            Some("mysql" | "mariadb") => Ok(Backend::Mariadb),
+            _ => Err(Error::Settings(
+                "the database's URL begins with none of sqlite:, postgres:, mysql:, mariadb:".to_owned(),
+            )),
+        }
+    }
+
+    /// The path of an `SQLite` file.
+    pub(crate) fn sqlite_path(&self) -> Result<PathBuf, Error> {
+        let rest = self.url.strip_prefix("sqlite:").unwrap_or_default();
+        let rest = rest.strip_prefix("//").unwrap_or(rest);
+        let path = rest.split('?').next().unwrap_or_default();
+        if path.is_empty() || path == ":memory:" || rest.contains("mode=memory") {
+            return Err(Error::Settings("a database in memory would lose what it was told".to_owned()));
+        }
+        percent_decode(path)
+            .map(PathBuf::from)
+            .ok_or_else(|| Error::Settings("the path in the database's URL is not UTF-8".to_owned()))
+    }
+}
+
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let code = tail.get(..2).and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        match code {
+            Some(code) if *first == b'%' => {
+                bytes.push(code);
+                rest = &tail[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl Backend {
+    /// The word that logs and tests print.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
+        }
+    }
+
+    /// The database's clock, in milliseconds since 1970.
+    pub(crate) const fn now_sql(self) -> &'static str {
+        match self {
+            Self::Sqlite => "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) AS now_ms",
+            Self::Postgres => "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now_ms",
+            Self::Mariadb => "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) AS now_ms",
+        }
+    }
+
+    /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT, which always comes
+    /// after its first lock.
+    pub(crate) const fn begin_sql(self, mode: Mode) -> &'static str {
+        match (self, mode) {
+            (Self::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
+            (Self::Sqlite, Mode::Snapshot) => "BEGIN DEFERRED",
+            (Self::Postgres, Mode::Write) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
+            (Self::Postgres, Mode::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            (Self::Mariadb, Mode::Write) => "START TRANSACTION READ WRITE",
+            (Self::Mariadb, Mode::Snapshot) => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+        }
+    }
+
+    /// What every new connection is told.
+    pub(crate) fn connection_sql(self, settings: &Settings) -> Vec<String> {
+        let lock_ms = settings.lock_timeout.as_millis();
+        let statement_ms = settings.statement_timeout.as_millis();
+        let idle_ms = settings.idle_timeout.as_millis();
+        let whole_seconds = |ms: u128| ms.div_ceil(1000).max(1);
+        match self {
+            Self::Sqlite => vec![
+                format!("PRAGMA busy_timeout = {lock_ms}"),
+                "PRAGMA journal_mode = WAL".to_owned(),
+                "PRAGMA synchronous = FULL".to_owned(),
+            ],
+            Self::Postgres => vec![
+                format!("SET lock_timeout = {lock_ms}"),
+                format!("SET statement_timeout = {statement_ms}"),
+                format!("SET idle_in_transaction_session_timeout = {idle_ms}"),
+            ],
+            Self::Mariadb => vec![
+                "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".to_owned(),
+                format!("SET SESSION innodb_lock_wait_timeout = {}", whole_seconds(lock_ms)),
+                format!("SET SESSION lock_wait_timeout = {}", whole_seconds(lock_ms)),
+                format!("SET SESSION max_statement_time = {}", whole_seconds(statement_ms)),
+                format!("SET SESSION idle_transaction_timeout = {}", whole_seconds(idle_ms)),
+            ],
+        }
+    }
+
+    /// A statement of the portable text as this database wants it: `?` becomes `$1`, `$2`, … for `PostgreSQL`.
+    pub(crate) fn rewrite(self, sql: &'static str) -> Cow<'static, str> {
+        if self != Self::Postgres || !sql.contains('?') {
+            return Cow::Borrowed(sql);
+        }
+        let mut text = String::with_capacity(sql.len() + 16);
+        let mut count = 0;
+        for piece in sql.split('?') {
+            if count > 0 {
+                let _ = write!(text, "${count}");
+            }
+            text.push_str(piece);
+            count += 1;
+        }
+        Cow::Owned(text)
+    }
+
+    /// A statement of a migration as this database wants it.
+    pub(crate) fn rewrite_ddl(self, sql: &'static str) -> Cow<'static, str> {
+        if self != Self::Mariadb || !sql.starts_with("CREATE TABLE") {
+            return Cow::Borrowed(sql);
+        }
+        let table = sql.replace(" TEXT", " MEDIUMTEXT");
+        Cow::Owned(table + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn placeholders_are_numbered_for_postgres_only() {
+        let sql = "UPDATE a SET b = ? WHERE c = ? AND d IN (?)";
+        assert_eq!(Backend::Postgres.rewrite(sql), "UPDATE a SET b = $1 WHERE c = $2 AND d IN ($3)");
+        assert_eq!(Backend::Sqlite.rewrite(sql), sql);
+        assert_eq!(Backend::Mariadb.rewrite(sql), sql);
+    }
+
+    #[test]
+    fn a_path_comes_back_from_its_url() {
+        for path in ["/tmp/a b/100%/x?y#z.db", "relative/ü.db"] {
+            let settings = Settings::sqlite(std::path::Path::new(path));
+            assert_eq!(settings.sqlite_path().unwrap(), PathBuf::from(path));
+            assert_eq!(settings.backend().unwrap(), Backend::Sqlite);
+        }
+    }
+
+    #[test]
+    fn a_database_in_memory_or_of_another_kind_is_refused() {
+        for url in ["sqlite::memory:", "sqlite://x?mode=memory", "sqlite:"] {
+            assert!(matches!(Settings::new(url).sqlite_path(), Err(Error::Settings(_))), "{url}");
+        }
+        assert!(matches!(Settings::new("oracle://x").backend(), Err(Error::Settings(_))));
+    }
+}

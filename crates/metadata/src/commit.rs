@@ -1,0 +1,302 @@
+//! The commit of an alteration: one transaction that changes the object, the slots that follow from it, and writes
+//! the outcome.
+//!
+//! It races with `abort` for the primary key of table `alteration`. What the caller validated before counts for
+//! nothing here: everything is read again under the catalog's lock. A caller whose object has moved is refused.
+
+use std::time::Duration;
+
+use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::change::{Applied, Change, Object};
+use model::desired::{self, SlotChanges};
+use model::error::{ErrorKind, UserError};
+use model::failpoint;
+use model::number::{Generation, Incarnation};
+use model::slot::{Origin, Slot};
+
+use crate::backend::Mode;
+use crate::error::Error;
+use crate::failpoints;
+use crate::read;
+use crate::rows::to_json;
+use crate::sql;
+use crate::store::Store;
+use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
+use crate::wish::{self, Issue, Older};
+
+const POINTS: CommitPoints =
+    CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
+
+/// An alteration to be committed.
+#[derive(Debug, Clone)]
+pub struct CommitRequest {
+    /// Its id, the same with every retry.
+    pub id: RequestId,
+    /// What the statement says.
+    pub change: Change,
+    /// The generation of the old object as it stands in the alter node; 0 for CREATE. `None` if no alter node was
+    /// made, because the statement seemed to change nothing (IF EXISTS, IF NOT EXISTS).
+    pub base: Option<Generation>,
+    /// The statement, secret values masked.
+    pub statement: String,
+    /// Who said it.
+    pub requested_by: String,
+    /// When it was said, in milliseconds since 1970.
+    pub requested_at_ms: i64,
+    /// The id of this metadata agent.
+    pub agent: String,
+    /// How long engines that lose their wish may go on.
+    pub grace: Duration,
+    /// The moment after which it is refused, on the clock that counts suspension.
+    pub deadline: Duration,
+}
+
+/// What the first one answered, and every repeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Committed {
+    /// The row.
+    pub record: AlterationRecord,
+    /// Why nothing changed, if IF EXISTS or IF NOT EXISTS made it so. Such an alteration is converged at once.
+    pub note: Option<String>,
+    /// Whether this call committed it.
+    pub first: bool,
+}
+
+impl Store {
+    /// Commits an alteration. A repeat answers what the first answered.
+    ///
+    /// [`Error::Refused`], [`Error::Busy`], [`Error::Conflict`] and [`Error::Unavailable`] changed nothing *in this
+    /// call*: nobody may be told so before [`Store::abort`] has answered *aborted*.
+    pub async fn commit(&self, request: &CommitRequest) -> Result<Committed, Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = self.commit_in(&mut tx, request).await;
+        match tx.end(POINTS, result).await? {
+            Attempt::Answered(committed) => Ok(committed),
+            // `abort` inserted the row first. It is committed by now: the insert waited for it.
+            Attempt::Lost => match self.outcome(&request.id).await? {
+                Some(record) => answer_of(record, request, false),
+                None => Err(Error::Conflict("the alteration's row vanished".to_owned())),
+            },
+        }
+    }
+
+    async fn commit_in(&self, tx: &mut Transaction, request: &CommitRequest) -> Result<Done<Attempt>, Error> {
+        let first = tx.lock_catalog().await?;
+        failpoint!(failpoints::COMMIT_LOCKED);
+        if let Some(record) = read::alteration(tx, &request.id).await? {
+            return answer_of(record, request, false).map(|it| Done::Same(Attempt::Answered(it)));
+        }
+        if self.is_past(request.deadline) {
+            return Err(too_late().into());
+        }
+        let catalog = read::catalog(tx).await?;
+        let (base, after) = match request.change.apply(&catalog, self.rules())? {
+            Applied::Nothing { note } => return nothing(tx, request, first, note).await,
+            Applied::Object { base, after, .. } => (base, after),
+        };
+        if request.base != Some(base) {
+            return Err(moved(&request.change.object()));
+        }
+        if let Some(other) =
+            read::open_alterations(tx).await?.into_iter().find(|it| it.progress == Some(Progress::Converging))
+        {
+            return Err(Error::Busy(Box::new(other)));
+        }
+        let reference = request.change.object();
+        let new_catalog = catalog.with(&reference, after.as_ref(), first);
+        let slots: Vec<Slot> = read::slots(tx).await?.into_iter().map(|row| row.slot).collect();
+        let changes = desired::derive(&catalog, &new_catalog, &slots, &self.rules().defaults);
+        failpoint!(failpoints::COMMIT_VALIDATED);
+
+        let drawn = changes.add.len() + changes.renew.len();
+        let last = if drawn == 0 { first } else { tx.draw(drawn).await? };
+        let now_ms = tx.now_ms().await?;
+        let record = record(request, base, last, now_ms, None);
+        if !insert(tx, &record).await? {
+            return Ok(Done::Same(Attempt::Lost));
+        }
+        failpoint!(failpoints::COMMIT_DECIDED);
+        supersede_stalled(tx, &reference, now_ms).await?;
+        write_object(tx, &reference, after.as_ref(), base, first).await?;
+        failpoint!(failpoints::COMMIT_OBJECT);
+        let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
+        write_slots(tx, &issue, &slots, &changes, first, request).await?;
+        failpoint!(failpoints::COMMIT_SLOTS);
+        if self.is_past(request.deadline) {
+            return Err(too_late().into());
+        }
+        Ok(Done::Write(Attempt::Answered(Committed { record, note: None, first: true })))
+    }
+}
+
+#[derive(Debug)]
+enum Attempt {
+    Answered(Committed),
+    Lost,
+}
+
+/// The refusal of a statement that reached its transaction after its deadline.
+pub(crate) fn too_late() -> UserError {
+    UserError::new(ErrorKind::Timeout, "the statement's time was over before it could take effect")
+        .detail("nothing was changed by it")
+}
+
+fn moved(reference: &ObjectRef) -> Error {
+    Error::Conflict(format!("{reference} was changed meanwhile"))
+}
+
+/// What the row of the same id answers to a repeat.
+fn answer_of(record: AlterationRecord, request: &CommitRequest, first: bool) -> Result<Committed, Error> {
+    if record.outcome == Outcome::Aborted {
+        return Err(Error::Aborted(Box::new(record)));
+    }
+    if record.object != Some(request.change.object()) || record.statement != request.statement {
+        return Err(other_statement(&request.id));
+    }
+    // A committed row has a reason without having stalled only if it changed nothing: the reason is the note.
+    let nothing = record.progress == Some(Progress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
+    let note = if nothing { record.reason.clone() } else { None };
+    Ok(Committed { record, note, first })
+}
+
+/// The refusal of an id that stands for another statement already.
+pub(crate) fn other_statement(id: &RequestId) -> Error {
+    UserError::new(ErrorKind::InvalidValue, format!("request id {id} was used for another statement"))
+        .hint("each statement needs an id of its own")
+        .into()
+}
+
+/// Records a statement that changes nothing, so that its repeat changes nothing either.
+async fn nothing(
+    tx: &mut Transaction,
+    request: &CommitRequest,
+    generation: Generation,
+    note: String,
+) -> Result<Done<Attempt>, Error> {
+    let now_ms = tx.now_ms().await?;
+    let base = request.base.unwrap_or(Generation(0));
+    let record = record(request, base, generation, now_ms, Some(&note));
+    if !insert(tx, &record).await? {
+        return Ok(Done::Same(Attempt::Lost));
+    }
+    Ok(Done::Write(Attempt::Answered(Committed { record, note: Some(note), first: true })))
+}
+
+fn record(
+    request: &CommitRequest,
+    base: Generation,
+    generation: Generation,
+    now_ms: i64,
+    note: Option<&str>,
+) -> AlterationRecord {
+    AlterationRecord {
+        id: request.id.clone(),
+        object: Some(request.change.object()),
+        base_generation: base,
+        generation,
+        statement: request.statement.clone(),
+        requested_by: request.requested_by.clone(),
+        requested_at_ms: request.requested_at_ms,
+        outcome: Outcome::Committed,
+        decided_by: request.agent.clone(),
+        decided_at_ms: now_ms,
+        progress: Some(if note.is_none() { Progress::Converging } else { Progress::Converged }),
+        reason: note.map(str::to_owned),
+        finished_at_ms: note.map(|_| now_ms),
+    }
+}
+
+/// Inserts the row of an alteration; false if there is one.
+pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> Result<bool, Error> {
+    let object = record.object.as_ref();
+    let args = args![
+        record.id.as_str(),
+        object.map(|it| it.kind.as_str()),
+        object.map(|it| it.name.as_str()),
+        record.base_generation,
+        record.generation,
+        record.statement.as_str(),
+        record.requested_by.as_str(),
+        record.requested_at_ms,
+        record.outcome.as_str(),
+        record.decided_by.as_str(),
+        record.decided_at_ms,
+        record.progress.map(Progress::as_str),
+        record.reason.as_deref(),
+        record.finished_at_ms,
+    ];
+    tx.insert(sql::ALTERATION_INSERT, args).await
+}
+
+/// A stalled alteration of the same object will never be what is wanted again.
+async fn supersede_stalled(tx: &mut Transaction, reference: &ObjectRef, now_ms: i64) -> Result<(), Error> {
+    for stalled in read::open_alterations(tx).await? {
+        if stalled.progress == Some(Progress::Stalled) && stalled.object.as_ref() == Some(reference) {
+            tx.execute(sql::ALTERATION_SUPERSEDE, args![now_ms, stalled.id.as_str()]).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn write_object(
+    tx: &mut Transaction,
+    reference: &ObjectRef,
+    after: Option<&Object>,
+    base: Generation,
+    generation: Generation,
+) -> Result<(), Error> {
+    let [insert, update, delete] = match reference.kind {
+        ObjectKind::Tenant => [sql::TENANT_INSERT, sql::TENANT_UPDATE, sql::TENANT_DELETE],
+        ObjectKind::ResourcePool => [sql::POOL_INSERT, sql::POOL_UPDATE, sql::POOL_DELETE],
+        ObjectKind::ResourceUnit => [sql::UNIT_INSERT, sql::UNIT_UPDATE, sql::UNIT_DELETE],
+    };
+    let name: Arg = reference.name.as_str().into();
+    let Some(after) = after else {
+        let matched = tx.execute(delete, vec![name, base.into()]).await?;
+        return if matched == 1 { Ok(()) } else { Err(moved(reference)) };
+    };
+    let spec = match after {
+        Object::Tenant { spec, .. } => to_json(spec)?,
+        Object::ResourcePool { spec, .. } => to_json(spec)?,
+        Object::ResourceUnit { spec, .. } => to_json(spec)?,
+    };
+    let mut args = vec![spec.into(), generation.into(), name];
+    let written = if base == Generation(0) {
+        tx.insert(insert, args).await?
+    } else {
+        args.push(base.into());
+        tx.execute(update, args).await? == 1
+    };
+    if written { Ok(()) } else { Err(moved(reference)) }
+}
+
+/// Writes what follows for the slots; incarnations are the numbers after `first`, in the order of writing.
+async fn write_slots(
+    tx: &mut Transaction,
+    issue: &Issue<'_>,
+    slots: &[Slot],
+    changes: &SlotChanges,
+    first: Generation,
+    request: &CommitRequest,
+) -> Result<(), Error> {
+    let mut drawn = first.get();
+    let mut next = || {
+        drawn += 1;
+        Incarnation(drawn)
+    };
+    for (key, reason) in &changes.delete {
+        wish::delete(tx, key, request.grace, reason).await?;
+    }
+    for key in &changes.renew {
+        let slot = slots.iter().find(|slot| slot.key == *key);
+        let observed = slot.map(|slot| slot.incarnation).unwrap_or_default();
+        let older = Older::StandIn { grace: request.grace };
+        if !wish::renew(tx, issue, key, (observed, next()), (0, false), older).await? {
+            return Err(Error::Broken(format!("slot {key} moved under the catalog's lock")));
+        }
+    }
+    for key in &changes.add {
+        wish::add(tx, issue, key, next(), Origin::Minimum).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! The step boundaries of this crate's transactions, by name.
+
+/// The commit of an alteration holds the catalog's lock; nothing is written.
+pub const COMMIT_LOCKED: &str = "metadata.commit.locked";
+/// It has validated everything; nothing is written.
+pub const COMMIT_VALIDATED: &str = "metadata.commit.validated";
+/// It has inserted its row.
+pub const COMMIT_DECIDED: &str = "metadata.commit.decided";
+/// It has changed the object.
+pub const COMMIT_OBJECT: &str = "metadata.commit.object_written";
+/// It has changed the slots.
+pub const COMMIT_SLOTS: &str = "metadata.commit.slots_written";
+/// Just before COMMIT of an alteration.
+pub const COMMIT_BEFORE: &str = "metadata.commit.before_commit";
+/// Just after COMMIT of an alteration, before anybody is told.
+pub const COMMIT_AFTER: &str = "metadata.commit.after_commit";
+/// Before the insert that loses against a commit.
+pub const ABORT_BEFORE: &str = "metadata.abort.before_insert";
+/// After it, just before COMMIT.
+pub const ABORT_INSERTED: &str = "metadata.abort.before_commit";
+/// Just after COMMIT of an abort, before anybody is told.
+pub const ABORT_AFTER: &str = "metadata.abort.after_insert";
+/// START, STOP or RESTART holds the catalog's lock; nothing is written.
+pub const REQUEST_LOCKED: &str = "metadata.request.locked";
+/// It has validated everything; nothing is written.
+pub const REQUEST_VALIDATED: &str = "metadata.request.validated";
+/// It has changed slot and engines.
+pub const REQUEST_WRITTEN: &str = "metadata.request.slot_written";
+/// Just before COMMIT of START, STOP or RESTART.
+pub const REQUEST_BEFORE: &str = "metadata.request.before_commit";
+/// Just after it, before anybody is told.
+pub const REQUEST_AFTER: &str = "metadata.request.after_commit";
+/// A master's transaction holds the master's row; nothing is written.
+pub const MASTER_LOCKED: &str = "metadata.master.locked";
+/// It has written; just before COMMIT.
+pub const MASTER_BEFORE: &str = "metadata.master.before_commit";
+/// Just after COMMIT, before the master is told.
+pub const MASTER_AFTER: &str = "metadata.master.after_commit";
+/// A migration has run; just before COMMIT.
+pub const MIGRATE_BEFORE: &str = "metadata.migrate.before_commit";
+/// Just after it.
+pub const MIGRATE_AFTER: &str = "metadata.migrate.after_commit";
+/// Old rows are deleted; just before COMMIT.
+pub const HOUSEKEEPING_BEFORE: &str = "metadata.housekeeping.before_commit";
+/// Just after it.
+pub const HOUSEKEEPING_AFTER: &str = "metadata.housekeeping.after_commit";
+
+/// All of them.
+pub const ALL: &[&str] = &[
+    COMMIT_LOCKED,
+    COMMIT_VALIDATED,
+    COMMIT_DECIDED,
+    COMMIT_OBJECT,
+    COMMIT_SLOTS,
+    COMMIT_BEFORE,
+    COMMIT_AFTER,
+    ABORT_BEFORE,
+    ABORT_INSERTED,
+    ABORT_AFTER,
+    REQUEST_LOCKED,
+    REQUEST_VALIDATED,
+    REQUEST_WRITTEN,
+    REQUEST_BEFORE,
+    REQUEST_AFTER,
+    MASTER_LOCKED,
+    MASTER_BEFORE,
+    MASTER_AFTER,
+    MIGRATE_BEFORE,
+    MIGRATE_AFTER,
+    HOUSEKEEPING_BEFORE,
+    HOUSEKEEPING_AFTER,
+];

@@ -1,0 +1,68 @@
+//! Deleting what nobody asks for any more: old requests, decided alterations, engines that ended long ago.
+//!
+//! Ids are kept longer than any deadline, so that no late repeat finds its row gone. A name of an engine is never
+//! issued again after its row is gone, because the counter that it is made from never goes back.
+
+use crate::backend::Mode;
+use crate::error::Error;
+use crate::failpoints;
+use crate::rows;
+use crate::sql;
+use crate::store::Store;
+use crate::transaction::{CommitPoints, Done, Transaction, args};
+
+/// How long the rows of requests and alterations are kept, in milliseconds: 8 days.
+pub const REQUEST_KEEP_MS: i64 = 8 * 24 * 3600 * 1000;
+/// How long the rows of ended engines are kept, in milliseconds: 30 days.
+pub const ENGINE_KEEP_MS: i64 = 30 * 24 * 3600 * 1000;
+/// The most rows of each table that one run deletes: what is left, the next run deletes.
+pub const MAX_DELETED: usize = 500;
+
+const POINTS: CommitPoints =
+    CommitPoints { before: failpoints::HOUSEKEEPING_BEFORE, after: failpoints::HOUSEKEEPING_AFTER };
+
+/// How many rows a run deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Deleted {
+    /// Requests.
+    pub requests: usize,
+    /// Alterations.
+    pub alterations: usize,
+    /// Engines.
+    pub engines: usize,
+}
+
+impl Store {
+    /// Deletes old rows, a limited number at a time. To be called every hour or so by each metadata agent.
+    pub async fn housekeep(&self) -> Result<Deleted, Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = delete(&mut tx).await;
+        tx.end(POINTS, result).await
+    }
+}
+
+async fn delete(tx: &mut Transaction) -> Result<Done<Deleted>, Error> {
+    // Rows of `engine` are written by commits too: in one order, behind one lock.
+    tx.draw(0).await?;
+    let now_ms = tx.now_ms().await?;
+    let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUEST_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
+    let alterations =
+        delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATION_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
+    let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINE_DELETE, "name", now_ms - ENGINE_KEEP_MS).await?;
+    let deleted = Deleted { requests, alterations, engines };
+    Ok(if deleted == Deleted::default() { Done::Same(deleted) } else { Done::Write(deleted) })
+}
+
+async fn delete_old(
+    tx: &mut Transaction,
+    find: &'static str,
+    delete: &'static str,
+    key: &str,
+    before_ms: i64,
+) -> Result<usize, Error> {
+    let rows = tx.rows(find, args![before_ms, MAX_DELETED as i64]).await?;
+    for row in &rows {
+        tx.execute(delete, args![rows::text(row, key)?]).await?;
+    }
+    Ok(rows.len())
+}

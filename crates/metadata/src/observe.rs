@@ -1,0 +1,177 @@
+//! What a master reports: engines as it sees them, uids, ends, namespaces, the time of its tick.
+//!
+//! A report of a deposed master is refused as a whole. Within an epoch reports come in order, because one master
+//! sends one at a time; a repeated one writes the same again.
+
+use std::collections::BTreeSet;
+
+use model::number::Epoch;
+use model::observation::{
+    EndedEngine, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, MadeEngine, ObservedEngine, Recorded, Report, cut, tail,
+};
+
+use crate::backend::Mode;
+use crate::error::Error;
+use crate::master::{POINTS, lock};
+use crate::read;
+use crate::rows::{self, to_json};
+use crate::sql;
+use crate::store::Store;
+use crate::transaction::{Arg, Done, Transaction, args};
+use crate::wish;
+
+/// The most engines that one report may hold, in each of its lists.
+pub const MAX_REPORT: usize = 20_000;
+/// A namespace without pods is forgotten no sooner than this after its last pod was seen, in milliseconds.
+pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
+
+impl Store {
+    /// Writes a report in one transaction, and that the master's tick has ended now.
+    pub async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, Error> {
+        let longest = [report.engines.len(), report.gone.len(), report.made.len(), report.ended.len()];
+        if longest.into_iter().any(|count| count > MAX_REPORT) {
+            return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
+        }
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = write(&mut tx, epoch, report).await;
+        tx.end(POINTS, result).await
+    }
+}
+
+async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Done<Recorded>, Error> {
+    lock(tx, epoch).await?;
+    let now_ms = tx.now_ms().await?;
+    let namespaces = match &report.namespaces_in_use {
+        None => NamespaceChanges::default(),
+        Some(in_use) => namespace_changes(tx, in_use, now_ms).await?,
+    };
+    let mut recorded = Recorded::default();
+    if !(report.made.is_empty() && report.ended.is_empty() && namespaces.is_empty()) {
+        // Rows of `engine` and `namespace` are written by commits too: in one order, behind one lock.
+        tx.draw(0).await?;
+    }
+    for made in &report.made {
+        record_uid(tx, made, now_ms, &mut recorded).await?;
+    }
+    for ended in &report.ended {
+        record_end(tx, ended, now_ms, &mut recorded).await?;
+    }
+    write_namespaces(tx, &namespaces, now_ms).await?;
+    for engine in &report.engines {
+        write_engine(tx, engine, now_ms, epoch).await?;
+    }
+    for name in &report.gone {
+        tx.execute(sql::OBSERVED_DELETE, args![name.as_str()]).await?;
+    }
+    if report.complete {
+        delete_others(tx, report).await?;
+    }
+    tx.execute(sql::MASTER_TICK, args![now_ms, report.waits_for.as_deref()]).await?;
+    Ok(Done::Write(recorded))
+}
+
+async fn record_uid(tx: &mut Transaction, made: &MadeEngine, now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
+    let args = args![made.uid.as_str(), made.config.as_str(), now_ms, made.name.as_str()];
+    if tx.execute(sql::ENGINE_MADE, args).await? == 1 {
+        return Ok(());
+    }
+    match read::engine(tx, &made.name).await?.map(|engine| engine.uid) {
+        None => to.unknown.push(made.name.clone()),
+        Some(Some(uid)) if uid != made.uid => to.other_uid.push((made.name.clone(), uid)),
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+async fn record_end(tx: &mut Transaction, ended: &EndedEngine, now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
+    let log = ended.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES));
+    let args = args![now_ms, cut(&ended.reason, MAX_REASON_BYTES), log, ended.name.as_str()];
+    if tx.execute(sql::ENGINE_ENDED, args).await? == 0 && read::engine(tx, &ended.name).await?.is_none() {
+        to.unknown.push(ended.name.clone());
+    }
+    Ok(())
+}
+
+async fn write_engine(tx: &mut Transaction, engine: &ObservedEngine, now_ms: i64, epoch: Epoch) -> Result<(), Error> {
+    let row: Vec<Arg> = args![
+        engine.uid.as_deref(),
+        engine.phase.as_str(),
+        engine.reason.as_deref().map(|text| cut(text, MAX_REASON_BYTES)),
+        engine.node.as_deref(),
+        engine.address.as_deref(),
+        engine.registered,
+        engine.draining,
+        engine.sessions,
+        engine.running,
+        engine.started_at_ms,
+        engine.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES)),
+        to_json(&engine.labels)?,
+        now_ms,
+        epoch,
+        engine.name.as_str(),
+    ];
+    if tx.execute(sql::OBSERVED_UPDATE, row.clone()).await? == 0 {
+        tx.execute(sql::OBSERVED_INSERT, row).await?;
+    }
+    Ok(())
+}
+
+async fn delete_others(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
+    let seen: BTreeSet<&str> = report.engines.iter().map(|engine| engine.name.as_str()).collect();
+    for row in tx.rows(sql::OBSERVED_NAMES, args![]).await? {
+        let name = rows::text(&row, "name")?;
+        if !seen.contains(name.as_str()) {
+            tx.execute(sql::OBSERVED_DELETE, args![name]).await?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+struct NamespaceChanges {
+    /// In use: remembered, and not retired.
+    remember: Vec<String>,
+    /// Neither in use nor wanted by an engine that has not ended: retired from now on.
+    retire: Vec<String>,
+    /// Retired a day ago or longer: forgotten.
+    forget: Vec<String>,
+}
+
+impl NamespaceChanges {
+    fn is_empty(&self) -> bool {
+        self.remember.is_empty() && self.retire.is_empty() && self.forget.is_empty()
+    }
+}
+
+async fn namespace_changes(tx: &mut Transaction, in_use: &[String], now_ms: i64) -> Result<NamespaceChanges, Error> {
+    let known = read::namespaces(tx).await?;
+    let mut kept: BTreeSet<String> = in_use.iter().cloned().collect();
+    let mut changes = NamespaceChanges {
+        remember: kept.iter().filter(|name| !known.contains(&((*name).clone(), None))).cloned().collect(),
+        ..NamespaceChanges::default()
+    };
+    for row in tx.rows(sql::NAMESPACES_WANTED, args![]).await? {
+        kept.insert(rows::text(&row, "namespace")?);
+    }
+    for (name, retired) in known.into_iter().filter(|(name, _)| !kept.contains(name)) {
+        match retired {
+            None => changes.retire.push(name),
+            Some(at_ms) if at_ms <= now_ms.saturating_sub(NAMESPACE_KEEP_MS) => changes.forget.push(name),
+            Some(_) => {}
+        }
+    }
+    Ok(changes)
+}
+
+async fn write_namespaces(tx: &mut Transaction, changes: &NamespaceChanges, now_ms: i64) -> Result<(), Error> {
+    for name in &changes.remember {
+        wish::remember_namespace(tx, name).await?;
+    }
+    for name in &changes.retire {
+        tx.execute(sql::NAMESPACE_RETIRE, args![now_ms, name.as_str()]).await?;
+    }
+    for name in &changes.forget {
+        tx.execute(sql::NAMESPACE_FORGET, args![name.as_str(), now_ms.saturating_sub(NAMESPACE_KEEP_MS)]).await?;
+    }
+    Ok(())
+}

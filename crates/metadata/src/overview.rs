@@ -1,0 +1,140 @@
+//! Everything at once: the readings for a master, a proxy and the SHOW statements, each in one read-only transaction.
+
+use model::alteration::AlterationRecord;
+use model::catalog::Catalog;
+use model::engine_name::EngineName;
+use model::name::TenantName;
+use model::slot::Slot;
+use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
+
+use crate::backend::Mode;
+use crate::error::Error;
+use crate::read;
+use crate::rows::{self, Seen};
+use crate::sql;
+use crate::store::Store;
+use crate::transaction::{Transaction, args};
+
+/// The most alterations that one reading returns.
+pub const MAX_ALTERATIONS: u32 = 10_000;
+
+/// A snapshot together with what the master saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Overview {
+    /// Catalog, slots, engines, converging and stalled alterations, master, the database's clock.
+    pub snapshot: Snapshot,
+    /// What the master saw last.
+    pub observed: Vec<Seen>,
+}
+
+/// One engine with all that is known of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineDetail {
+    /// Its row.
+    pub record: EngineRecord,
+    /// Its slot, if there is one at its place; the engine is the slot's present one if the incarnations are equal.
+    pub slot: Option<Slot>,
+    /// What the master saw last.
+    pub seen: Option<Seen>,
+    /// The catalog.
+    pub catalog: Catalog,
+    /// The master's row.
+    pub master: MasterRecord,
+    /// The database's clock, in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+impl Store {
+    /// What a master plans from. The observation must have been made before.
+    pub async fn snapshot(&self) -> Result<Snapshot, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let snapshot = snapshot(&mut tx).await;
+        tx.leave(snapshot).await
+    }
+
+    /// What a proxy routes by; secret values are masked.
+    pub async fn proxy_snapshot(&self) -> Result<ProxySnapshot, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let read = proxy_snapshot(&mut tx).await;
+        let mut read = tx.leave(read).await?;
+        for unit in read.catalog.units.values_mut() {
+            unit.spec.properties = self.rules().secret_keys.mask(&unit.spec.properties);
+        }
+        Ok(read)
+    }
+
+    /// Everything that SHOW ENGINES needs; only the slots and engines of one tenant, if it is named.
+    pub async fn overview(&self, tenant: Option<&TenantName>) -> Result<Overview, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let overview = overview(&mut tx).await;
+        let mut overview = tx.leave(overview).await?;
+        if let Some(tenant) = tenant {
+            let Overview { snapshot, observed } = &mut overview;
+            snapshot.slots.retain(|slot| slot.key.tenant == *tenant);
+            snapshot.engines.retain(|engine| engine.slot.tenant == *tenant);
+            observed.retain(|seen| snapshot.engines.iter().any(|engine| engine.name == seen.engine.name));
+        }
+        Ok(overview)
+    }
+
+    /// Everything that DESCRIBE ENGINE needs; `None` if the name was never issued.
+    pub async fn engine(&self, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let detail = detail(&mut tx, name).await;
+        tx.leave(detail).await
+    }
+
+    /// Tenants, pools and units.
+    pub async fn catalog(&self) -> Result<Catalog, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let catalog = read::catalog(&mut tx).await;
+        tx.leave(catalog).await
+    }
+
+    /// The alterations that were decided last, newest first; at most `limit`, and at most [`MAX_ALTERATIONS`].
+    pub async fn alterations(&self, limit: u32) -> Result<Vec<AlterationRecord>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let records = alterations(&mut tx, limit.min(MAX_ALTERATIONS)).await;
+        tx.leave(records).await
+    }
+}
+
+async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
+    Ok(Snapshot {
+        now_ms: tx.now_ms().await?,
+        catalog: read::catalog(tx).await?,
+        slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
+        engines: read::engines(tx).await?,
+        alterations: read::open_alterations(tx).await?,
+        master: read::master(tx).await?,
+        namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),
+    })
+}
+
+async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
+    Ok(ProxySnapshot {
+        catalog: read::catalog(tx).await?,
+        slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
+        observed: read::observed(tx).await?.into_iter().map(|seen| seen.engine).collect(),
+        master: read::master(tx).await?,
+        now_ms: tx.now_ms().await?,
+    })
+}
+
+async fn overview(tx: &mut Transaction) -> Result<Overview, Error> {
+    Ok(Overview { snapshot: snapshot(tx).await?, observed: read::observed(tx).await? })
+}
+
+async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineDetail>, Error> {
+    let Some(record) = read::engine(tx, name).await? else { return Ok(None) };
+    let rows = read::slots_of(tx, &record.slot.link()).await?;
+    let slot = rows.into_iter().map(|row| row.slot).find(|slot| slot.key == record.slot);
+    let seen = tx.row(sql::OBSERVED_ONE, args![name.as_str()]).await?;
+    let seen = seen.as_ref().map(rows::seen).transpose()?;
+    let (catalog, master) = (read::catalog(tx).await?, read::master(tx).await?);
+    Ok(Some(EngineDetail { record, slot, seen, catalog, master, now_ms: tx.now_ms().await? }))
+}
+
+async fn alterations(tx: &mut Transaction, limit: u32) -> Result<Vec<AlterationRecord>, Error> {
+    tx.rows(sql::ALTERATIONS, args![limit]).await?.iter().map(rows::alteration).collect()
+}

@@ -1,0 +1,86 @@
+//! Readings inside a transaction: each sees what the transaction sees.
+
+use model::alteration::{AlterationRecord, RequestId};
+use model::catalog::{Catalog, Link};
+use model::engine_name::EngineName;
+use model::name::{PoolName, TenantName, UnitName};
+use model::number::Generation;
+use model::snapshot::{EngineRecord, MasterRecord};
+
+use crate::error::Error;
+use crate::rows::{self, Seen, SlotRow};
+use crate::sql;
+use crate::transaction::{Transaction, args};
+
+/// The counter.
+pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
+    let row = tx.row(sql::CATALOG, args![]).await?;
+    let row = row.ok_or_else(|| Error::Broken("table catalog has no row".to_owned()))?;
+    Ok(Generation(rows::int(&row, "generation")?))
+}
+
+/// All objects and the counter.
+pub(crate) async fn catalog(tx: &mut Transaction) -> Result<Catalog, Error> {
+    let mut catalog = Catalog { generation: generation(tx).await?, ..Catalog::default() };
+    for row in tx.rows(sql::UNITS, args![]).await? {
+        let (name, unit) = rows::object(&row, UnitName::try_from)?;
+        catalog.units.insert(name, unit);
+    }
+    for row in tx.rows(sql::POOLS, args![]).await? {
+        let (name, pool) = rows::object(&row, PoolName::try_from)?;
+        catalog.pools.insert(name, pool);
+    }
+    for row in tx.rows(sql::TENANTS, args![]).await? {
+        let (name, tenant) = rows::object(&row, TenantName::try_from)?;
+        catalog.tenants.insert(name, tenant);
+    }
+    Ok(catalog)
+}
+
+/// All slots.
+pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<SlotRow>, Error> {
+    tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect()
+}
+
+/// The slots of one (tenant, pool, unit), by ordinal.
+pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<SlotRow>, Error> {
+    let args = args![link.tenant.as_str(), link.pool.as_str(), link.unit.as_str()];
+    tx.rows(sql::SLOTS_OF_LINK, args).await?.iter().map(rows::slot).collect()
+}
+
+/// The engine of that name, if it was ever issued.
+pub(crate) async fn engine(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineRecord>, Error> {
+    tx.row(sql::ENGINE, args![name.as_str()]).await?.as_ref().map(rows::engine).transpose()
+}
+
+/// Every engine that has not ended, and the ended ones that are the present engine of a slot.
+pub(crate) async fn engines(tx: &mut Transaction) -> Result<Vec<EngineRecord>, Error> {
+    tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect()
+}
+
+/// The alteration's row; `None` while it is undecided.
+pub(crate) async fn alteration(tx: &mut Transaction, id: &RequestId) -> Result<Option<AlterationRecord>, Error> {
+    tx.row(sql::ALTERATION, args![id.as_str()]).await?.as_ref().map(rows::alteration).transpose()
+}
+
+/// The alterations that are converging or stalled.
+pub(crate) async fn open_alterations(tx: &mut Transaction) -> Result<Vec<AlterationRecord>, Error> {
+    tx.rows(sql::ALTERATIONS_OPEN, args![]).await?.iter().map(rows::alteration).collect()
+}
+
+/// The master's row.
+pub(crate) async fn master(tx: &mut Transaction) -> Result<MasterRecord, Error> {
+    let row = tx.row(sql::MASTER, args![]).await?;
+    rows::master(&row.ok_or_else(|| Error::Broken("table master has no row".to_owned()))?)
+}
+
+/// What the master saw last.
+pub(crate) async fn observed(tx: &mut Transaction) -> Result<Vec<Seen>, Error> {
+    tx.rows(sql::OBSERVED, args![]).await?.iter().map(rows::seen).collect()
+}
+
+/// Every namespace that is not forgotten, with the moment when it was retired.
+pub(crate) async fn namespaces(tx: &mut Transaction) -> Result<Vec<(String, Option<i64>)>, Error> {
+    let rows = tx.rows(sql::NAMESPACES, args![]).await?;
+    rows.iter().map(|row| Ok((rows::text(row, "name")?, rows::int_or_none(row, "retired_at_ms")?))).collect()
+}

@@ -1,0 +1,329 @@
+//! START, STOP and RESTART: one transaction each, once for each request id.
+//!
+//! The request's row is inserted with its answer in the transaction that carries it out, so a repeat, however late,
+//! answers what the first one did and does nothing. The rights of the user are checked here again, because the list of
+//! users is part of what the statement depends on.
+
+use std::time::Duration;
+
+use model::alteration::RequestId;
+use model::catalog::{Catalog, Link, UnitSpec};
+use model::desired;
+use model::engine_name::EngineName;
+use model::error::UserError;
+use model::failpoint;
+use model::name::{PoolName, TenantName};
+use model::number::Incarnation;
+use model::slot::{Origin, Slot, SlotKey};
+use serde::{Deserialize, Serialize};
+
+use crate::backend::Mode;
+use crate::commit::{other_statement, too_late};
+use crate::error::Error;
+use crate::failpoints;
+use crate::read;
+use crate::refusal;
+use crate::rows::{self, SlotRow, to_json};
+use crate::sql;
+use crate::store::Store;
+use crate::transaction::{CommitPoints, Done, Transaction, args};
+use crate::wish::{self, Issue, Older};
+
+const POINTS: CommitPoints =
+    CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
+
+/// Who says a statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    /// The user's name.
+    pub user: String,
+    /// Whether the configuration lists the user as an admin, who may say everything.
+    pub admin: bool,
+}
+
+/// What the three statements have in common.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The request's id, the same with every retry.
+    pub id: RequestId,
+    /// The statement's text.
+    pub statement: String,
+    /// Who says it.
+    pub caller: Caller,
+    /// The moment after which it is refused, on the clock that counts suspension.
+    pub deadline: Duration,
+}
+
+/// START ENGINE.
+#[derive(Debug, Clone)]
+pub struct StartRequest {
+    /// Id, text, user, deadline.
+    pub request: Request,
+    /// The (tenant, pool, unit).
+    pub link: Link,
+}
+
+/// STOP ENGINE.
+#[derive(Debug, Clone)]
+pub struct StopRequest {
+    /// Id, text, user, deadline.
+    pub request: Request,
+    /// The pool that the statement names.
+    pub pool: PoolName,
+    /// The engine.
+    pub engine: EngineName,
+    /// How long it may go on; zero for FORCE.
+    pub grace: Duration,
+}
+
+/// RESTART ENGINE.
+#[derive(Debug, Clone)]
+pub struct RestartRequest {
+    /// Id, text, user, deadline.
+    pub request: Request,
+    /// The pool that the statement names.
+    pub pool: PoolName,
+    /// The engine.
+    pub engine: EngineName,
+    /// How long the stand-in may go on once its replacement is ready.
+    pub grace: Duration,
+    /// FORCE: no stand-in, no turn; `grace` counts for nothing.
+    pub force: bool,
+}
+
+/// What a request did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// START added a slot; its engine is the one named.
+    Started,
+    /// STOP took the slot of the engine named away.
+    Stopped,
+    /// RESTART gave the slot a new incarnation; its engine is the one named.
+    Restarted,
+    /// RESTART of an engine that was restarted before: the one named is in progress, nothing was changed.
+    InProgress,
+    /// The slot of the engine named is gone: it is no longer wanted, nothing was changed.
+    NoLongerWanted,
+}
+
+/// The answer of a request, the same for every repeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineAnswer {
+    /// What was done.
+    pub effect: Effect,
+    /// The engine.
+    pub engine: EngineName,
+    /// Its slot.
+    pub slot: SlotKey,
+    /// Its incarnation.
+    pub incarnation: Incarnation,
+}
+
+impl Store {
+    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, and when tenant, pool and unit
+    /// don't belong together.
+    pub async fn start(&self, start: &StartRequest) -> Result<EngineAnswer, Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = self.start_in(&mut tx, start).await;
+        tx.end(POINTS, result).await
+    }
+
+    /// STOP: takes the engine's slot away and condemns its engines. Refused below `MIN_ENGINES`, and for the old name
+    /// of an engine that was restarted.
+    pub async fn stop(&self, stop: &StopRequest) -> Result<EngineAnswer, Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = self.stop_in(&mut tx, stop).await;
+        tx.end(POINTS, result).await
+    }
+
+    /// RESTART: gives the engine's slot a new incarnation; the engine stands in until the new one is ready.
+    pub async fn restart(&self, restart: &RestartRequest) -> Result<EngineAnswer, Error> {
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = self.restart_in(&mut tx, restart).await;
+        tx.end(POINTS, result).await
+    }
+
+    /// What the request answered; `None` if it never took effect.
+    pub async fn request(&self, id: &RequestId) -> Result<Option<EngineAnswer>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let found = answered(&mut tx, id).await.map(|found| found.map(|(_, answer)| answer));
+        tx.leave(found).await
+    }
+
+    async fn start_in(&self, tx: &mut Transaction, start: &StartRequest) -> Result<Done<EngineAnswer>, Error> {
+        let drawn = tx.lock_catalog().await?;
+        if let Some(answer) = self.begin_request(tx, &start.request).await? {
+            return Ok(Done::Same(answer));
+        }
+        let catalog = read::catalog(tx).await?;
+        refusal::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
+        let unit = linked(&catalog, &start.link)?;
+        let rows = read::slots_of(tx, &start.link).await?;
+        if rows.len() >= unit.max_engines as usize {
+            return Err(refusal::above_max(&start.link, rows.len(), unit.max_engines).into());
+        }
+        failpoint!(failpoints::REQUEST_VALIDATED);
+        let slots: Vec<Slot> = rows.into_iter().map(|row| row.slot).collect();
+        let ordinal = desired::lowest_free_ordinal(&start.link, &slots);
+        let Link { tenant, pool, unit } = start.link.clone();
+        let slot = SlotKey { tenant, pool, unit, ordinal };
+        let incarnation = Incarnation(drawn.get());
+        let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
+        wish::add(tx, &issue, &slot, incarnation, Origin::Start).await?;
+        failpoint!(failpoints::REQUEST_WRITTEN);
+        let answer = EngineAnswer { effect: Effect::Started, engine: slot.engine(incarnation), slot, incarnation };
+        finish_request(tx, &start.request, answer).await
+    }
+
+    async fn stop_in(&self, tx: &mut Transaction, stop: &StopRequest) -> Result<Done<EngineAnswer>, Error> {
+        tx.lock_catalog().await?;
+        if let Some(answer) = self.begin_request(tx, &stop.request).await? {
+            return Ok(Done::Same(answer));
+        }
+        let catalog = read::catalog(tx).await?;
+        let slot = match named(tx, &catalog, &stop.request.caller, &stop.pool, &stop.engine).await? {
+            Named::Gone(answer) => return finish_request(tx, &stop.request, answer).await,
+            Named::Restarted(slot) => {
+                return Err(refusal::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
+            }
+            Named::Present(slot) => slot,
+        };
+        let link = slot.key.link();
+        let left = read::slots_of(tx, &link).await?.len().saturating_sub(1);
+        if let Some(unit) = catalog.unit(&link.unit).filter(|unit| left < unit.min_engines as usize) {
+            return Err(refusal::below_min(&link, &stop.engine, unit.min_engines).into());
+        }
+        failpoint!(failpoints::REQUEST_VALIDATED);
+        let reason = format!("stopped by \"{}\"", stop.request.caller.user);
+        wish::delete(tx, &slot.key, stop.grace, &reason).await?;
+        failpoint!(failpoints::REQUEST_WRITTEN);
+        let Slot { key, incarnation, .. } = slot;
+        let answer = EngineAnswer { effect: Effect::Stopped, engine: stop.engine.clone(), slot: key, incarnation };
+        finish_request(tx, &stop.request, answer).await
+    }
+
+    async fn restart_in(&self, tx: &mut Transaction, restart: &RestartRequest) -> Result<Done<EngineAnswer>, Error> {
+        let drawn = tx.lock_catalog().await?;
+        if let Some(answer) = self.begin_request(tx, &restart.request).await? {
+            return Ok(Done::Same(answer));
+        }
+        let catalog = read::catalog(tx).await?;
+        let slot = match named(tx, &catalog, &restart.request.caller, &restart.pool, &restart.engine).await? {
+            Named::Gone(answer) => return finish_request(tx, &restart.request, answer).await,
+            Named::Restarted(Slot { key: slot, incarnation, .. }) => {
+                let engine = slot.engine(incarnation);
+                let answer = EngineAnswer { effect: Effect::InProgress, engine, slot, incarnation };
+                return finish_request(tx, &restart.request, answer).await;
+            }
+            Named::Present(slot) => slot,
+        };
+        failpoint!(failpoints::REQUEST_VALIDATED);
+        let incarnation = Incarnation(drawn.get());
+        let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.user);
+        let older = if restart.force {
+            Older::Condemned { reason: &reason }
+        } else {
+            Older::StandIn { grace: restart.grace }
+        };
+        let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
+        let moves = (slot.incarnation, incarnation);
+        if !wish::renew(tx, &issue, &slot.key, moves, (0, restart.force), older).await? {
+            return Err(Error::Broken(format!("slot {} moved under the catalog's lock", slot.key)));
+        }
+        failpoint!(failpoints::REQUEST_WRITTEN);
+        let engine = slot.key.engine(incarnation);
+        let answer = EngineAnswer { effect: Effect::Restarted, engine, slot: slot.key, incarnation };
+        finish_request(tx, &restart.request, answer).await
+    }
+
+    /// The answer of a repeat, or the refusal of a request that comes too late.
+    async fn begin_request(&self, tx: &mut Transaction, request: &Request) -> Result<Option<EngineAnswer>, Error> {
+        failpoint!(failpoints::REQUEST_LOCKED);
+        match answered(tx, &request.id).await? {
+            Some((statement, _)) if statement != request.statement => Err(other_statement(&request.id)),
+            Some((_, answer)) => Ok(Some(answer)),
+            None if self.is_past(request.deadline) => Err(too_late().into()),
+            None => Ok(None),
+        }
+    }
+}
+
+async fn answered(tx: &mut Transaction, id: &RequestId) -> Result<Option<(String, EngineAnswer)>, Error> {
+    let Some(row) = tx.row(sql::REQUEST, args![id.as_str()]).await? else { return Ok(None) };
+    let answer = serde_json::from_str(&rows::text(&row, "answer")?);
+    let answer = answer.map_err(|error| Error::Broken(format!("answer of request {id}: {error}")))?;
+    Ok(Some((rows::text(&row, "statement")?, answer)))
+}
+
+async fn finish_request(
+    tx: &mut Transaction,
+    request: &Request,
+    answer: EngineAnswer,
+) -> Result<Done<EngineAnswer>, Error> {
+    let now_ms = tx.now_ms().await?;
+    let args = args![
+        request.id.as_str(),
+        request.statement.as_str(),
+        answer.engine.as_str(),
+        request.caller.user.as_str(),
+        to_json(&answer)?,
+        now_ms,
+    ];
+    tx.execute(sql::REQUEST_INSERT, args).await?;
+    Ok(Done::Write(answer))
+}
+
+/// The unit, if tenant, pool and unit belong together; else which link is missing.
+fn linked<'a>(catalog: &'a Catalog, link: &Link) -> Result<&'a UnitSpec, UserError> {
+    let Link { tenant, pool, unit } = link;
+    let of_tenant = catalog.tenant(tenant).ok_or_else(|| refusal::no_tenant(tenant))?;
+    let of_pool = catalog.pool(pool).ok_or_else(|| refusal::no_pool(pool))?;
+    let spec = catalog.unit(unit).ok_or_else(|| refusal::no_unit(unit))?;
+    if !of_tenant.pools.contains(pool) {
+        return Err(refusal::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+    }
+    if !of_pool.units.contains(unit) {
+        return Err(refusal::pool_lacks_unit(pool, unit, &of_pool.units));
+    }
+    Ok(spec)
+}
+
+/// What the name of an engine stands for now.
+enum Named {
+    /// The present engine of this slot.
+    Present(Slot),
+    /// An older engine of this slot.
+    Restarted(Slot),
+    /// An engine whose slot is gone.
+    Gone(EngineAnswer),
+}
+
+async fn named(
+    tx: &mut Transaction,
+    catalog: &Catalog,
+    caller: &Caller,
+    pool: &PoolName,
+    name: &EngineName,
+) -> Result<Named, Error> {
+    let engine = read::engine(tx, name).await?;
+    let tenant: Option<&TenantName> = engine.as_ref().map(|engine| &engine.slot.tenant);
+    refusal::unless_allowed_engine(catalog, caller, tenant, name)?;
+    let Some(engine) = engine else { return Err(refusal::no_engine(name).into()) };
+    if engine.slot.pool != *pool {
+        return Err(refusal::engine_of_other_pool(name, pool, &engine.slot.pool).into());
+    }
+    let rows = read::slots_of(tx, &engine.slot.link()).await?;
+    let row = rows.into_iter().find(|row| row.slot.key == engine.slot);
+    Ok(match row {
+        Some(SlotRow { slot, .. }) if slot.incarnation == engine.incarnation => Named::Present(slot),
+        // A row that is younger than the engine stands for another wish at the same place.
+        Some(SlotRow { slot, born }) if born <= engine.incarnation => Named::Restarted(slot),
+        _ => Named::Gone(EngineAnswer {
+            effect: Effect::NoLongerWanted,
+            engine: engine.name,
+            slot: engine.slot,
+            incarnation: engine.incarnation,
+        }),
+    })
+}

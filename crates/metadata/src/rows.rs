@@ -1,0 +1,184 @@
+//! Rows to values. A row that can't be read is [`Error::Broken`]: somebody else wrote it.
+
+use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::catalog::Versioned;
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::error::UserError;
+use model::name::{PoolName, TenantName, UnitName};
+use model::number::{Epoch, Generation, Incarnation};
+use model::observation::ObservedEngine;
+use model::slot::{Origin, Slot, SlotKey};
+use model::snapshot::{EngineRecord, MasterRecord};
+use serde::de::DeserializeOwned;
+use sqlx::Row as _;
+use sqlx::any::AnyRow;
+
+use crate::error::Error;
+
+/// A row of `observed_engine`: an engine as the master last saw it, and when.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// What was seen.
+    pub engine: ObservedEngine,
+    /// When, by the database's clock, in milliseconds since 1970.
+    pub observed_at_ms: i64,
+    /// By which master.
+    pub epoch: Epoch,
+}
+
+/// A slot with the first incarnation of its row.
+#[derive(Debug, Clone)]
+pub(crate) struct SlotRow {
+    pub(crate) slot: Slot,
+    pub(crate) born: Incarnation,
+}
+
+fn broken(what: &str, why: impl std::fmt::Display) -> Error {
+    Error::Broken(format!("{what}: {why}"))
+}
+
+fn user(error: UserError) -> Error {
+    Error::Broken(error.text())
+}
+
+pub(crate) fn int(row: &AnyRow, column: &str) -> Result<i64, Error> {
+    row.try_get(column).map_err(|error| broken(column, error))
+}
+
+pub(crate) fn int_or_none(row: &AnyRow, column: &str) -> Result<Option<i64>, Error> {
+    row.try_get(column).map_err(|error| broken(column, error))
+}
+
+pub(crate) fn text(row: &AnyRow, column: &str) -> Result<String, Error> {
+    row.try_get(column).map_err(|error| broken(column, error))
+}
+
+pub(crate) fn text_or_none(row: &AnyRow, column: &str) -> Result<Option<String>, Error> {
+    row.try_get(column).map_err(|error| broken(column, error))
+}
+
+fn count(row: &AnyRow, column: &str) -> Result<u32, Error> {
+    u32::try_from(int(row, column)?).map_err(|error| broken(column, error))
+}
+
+fn count_or_none(row: &AnyRow, column: &str) -> Result<Option<u32>, Error> {
+    int_or_none(row, column)?.map(u32::try_from).transpose().map_err(|error| broken(column, error))
+}
+
+fn json<T: DeserializeOwned>(row: &AnyRow, column: &str) -> Result<T, Error> {
+    serde_json::from_str(&text(row, column)?).map_err(|error| broken(column, error))
+}
+
+pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(|error| broken("a value", error))
+}
+
+pub(crate) fn object<N, S>(row: &AnyRow, name: impl Fn(String) -> Result<N, UserError>) -> Result<(N, Versioned<S>), Error>
+where
+    S: DeserializeOwned,
+{
+    let spec = Versioned { spec: json(row, "spec")?, generation: Generation(int(row, "generation")?) };
+    Ok((name(text(row, "name")?).map_err(user)?, spec))
+}
+
+fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
+    Ok(SlotKey {
+        tenant: TenantName::new(text(row, "tenant")?).map_err(user)?,
+        pool: PoolName::new(text(row, "pool")?).map_err(user)?,
+        unit: UnitName::new(text(row, "unit")?).map_err(user)?,
+        ordinal: count(row, "ordinal")?,
+    })
+}
+
+pub(crate) fn slot(row: &AnyRow) -> Result<SlotRow, Error> {
+    let origin = text(row, "origin")?;
+    let slot = Slot {
+        key: slot_key(row)?,
+        incarnation: Incarnation(int(row, "incarnation")?),
+        origin: Origin::from_word(&origin).ok_or_else(|| broken("origin", origin))?,
+        failures: count(row, "failures")?,
+        forced: int(row, "forced")? != 0,
+    };
+    Ok(SlotRow { slot, born: Incarnation(int(row, "born")?) })
+}
+
+pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
+    Ok(EngineRecord {
+        name: EngineName::new(text(row, "name")?).map_err(user)?,
+        slot: slot_key(row)?,
+        incarnation: Incarnation(int(row, "incarnation")?),
+        uid: text_or_none(row, "uid")?,
+        config: text(row, "config")?,
+        issued_at_ms: int(row, "issued_at_ms")?,
+        started_at_ms: int_or_none(row, "started_at_ms")?,
+        end_grace_ms: int_or_none(row, "end_grace_ms")?,
+        end_reason: text_or_none(row, "end_reason")?,
+        ended_at_ms: int_or_none(row, "ended_at_ms")?,
+        ended_reason: text_or_none(row, "ended_reason")?,
+        log_tail: text_or_none(row, "log_tail")?,
+    })
+}
+
+fn object_kind(word: &str) -> Result<ObjectKind, Error> {
+    [ObjectKind::Tenant, ObjectKind::ResourcePool, ObjectKind::ResourceUnit]
+        .into_iter()
+        .find(|kind| kind.as_str() == word)
+        .ok_or_else(|| broken("object_kind", word))
+}
+
+pub(crate) fn alteration(row: &AnyRow) -> Result<AlterationRecord, Error> {
+    let (outcome, progress) = (text(row, "outcome")?, text_or_none(row, "progress")?);
+    let object = match (text_or_none(row, "object_kind")?, text_or_none(row, "object_name")?) {
+        (Some(kind), Some(name)) => Some(ObjectRef { kind: object_kind(&kind)?, name }),
+        _ => None,
+    };
+    Ok(AlterationRecord {
+        id: RequestId::new(text(row, "id")?).map_err(user)?,
+        object,
+        base_generation: Generation(int(row, "base_generation")?),
+        generation: Generation(int(row, "generation")?),
+        statement: text(row, "statement")?,
+        requested_by: text(row, "requested_by")?,
+        requested_at_ms: int(row, "requested_at_ms")?,
+        outcome: Outcome::from_word(&outcome).ok_or_else(|| broken("outcome", outcome))?,
+        decided_by: text(row, "decided_by")?,
+        decided_at_ms: int(row, "decided_at_ms")?,
+        progress: match progress {
+            None => None,
+            Some(word) => Some(Progress::from_word(&word).ok_or_else(|| broken("progress", word))?),
+        },
+        reason: text_or_none(row, "reason")?,
+        finished_at_ms: int_or_none(row, "finished_at_ms")?,
+    })
+}
+
+pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
+    Ok(MasterRecord {
+        epoch: Epoch(int(row, "epoch")?),
+        holder: text(row, "holder")?,
+        since_ms: int(row, "since_ms")?,
+        last_tick_ms: int(row, "last_tick_ms")?,
+        waits_for: text_or_none(row, "waits_for")?,
+    })
+}
+
+pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
+    let phase = text(row, "phase")?;
+    let engine = ObservedEngine {
+        name: EngineName::new(text(row, "name")?).map_err(user)?,
+        uid: text_or_none(row, "uid")?,
+        phase: Phase::from_word(&phase).ok_or_else(|| broken("phase", phase))?,
+        reason: text_or_none(row, "reason")?,
+        node: text_or_none(row, "node")?,
+        address: text_or_none(row, "address")?,
+        registered: int(row, "registered")? != 0,
+        draining: int(row, "draining")? != 0,
+        sessions: count_or_none(row, "sessions")?,
+        running: count_or_none(row, "running")?,
+        started_at_ms: int_or_none(row, "started_at_ms")?,
+        log_tail: text_or_none(row, "log_tail")?,
+        labels: json(row, "labels")?,
+    };
+    Ok(Seen { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })
+}

@@ -1,0 +1,71 @@
+//! How an alteration ended: asked, or decided.
+//!
+//! `outcome` only reads. `abort` is an insert that loses against a commit: whoever comes first has the primary key.
+//! It waits for an open commit at most as long as [`Settings::lock_timeout`](crate::Settings) says.
+
+use model::alteration::{Abort, AlterationRecord, Outcome, RequestId};
+use model::failpoint;
+use model::number::Generation;
+
+use crate::backend::Mode;
+use crate::commit;
+use crate::error::Error;
+use crate::failpoints;
+use crate::read;
+use crate::store::Store;
+use crate::transaction::{CommitPoints, Done, Transaction};
+
+const POINTS: CommitPoints = CommitPoints { before: failpoints::ABORT_INSERTED, after: failpoints::ABORT_AFTER };
+
+/// How often an insert is tried whose rival's row was gone when it was looked for: only housekeeping deletes rows.
+const ATTEMPTS: u32 = 3;
+
+impl Store {
+    /// The alteration's row; `None` while it is undecided.
+    pub async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let record = read::alteration(&mut tx, id).await;
+        tx.leave(record).await
+    }
+
+    /// Aborts the alteration unless it is decided already. Answers its row, whose outcome says which it was.
+    /// [`Error::Unavailable`]: a commit is under way and has not ended in time; nothing is decided.
+    pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
+        for _ in 0..ATTEMPTS {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = abort_in(&mut tx, abort).await;
+            let inserted = match tx.end(POINTS, result).await {
+                // Whether this very insert was committed is seen below.
+                Err(Error::OutcomeUnknown(_)) => None,
+                other => other?,
+            };
+            if let Some(record) = inserted {
+                return Ok(record);
+            }
+            if let Some(record) = self.outcome(&abort.id).await? {
+                return Ok(record);
+            }
+        }
+        Err(Error::Unavailable(format!("alteration {} could not be settled", abort.id)))
+    }
+}
+
+async fn abort_in(tx: &mut Transaction, abort: &Abort) -> Result<Done<Option<AlterationRecord>>, Error> {
+    let record = AlterationRecord {
+        id: abort.id.clone(),
+        object: abort.object.clone(),
+        base_generation: abort.base_generation,
+        generation: Generation(0),
+        statement: abort.statement.clone(),
+        requested_by: abort.requested_by.clone(),
+        requested_at_ms: abort.requested_at_ms,
+        outcome: Outcome::Aborted,
+        decided_by: abort.decided_by.clone(),
+        decided_at_ms: tx.now_ms().await?,
+        progress: None,
+        reason: Some(abort.reason.clone()),
+        finished_at_ms: None,
+    };
+    failpoint!(failpoints::ABORT_BEFORE);
+    Ok(if commit::insert(tx, &record).await? { Done::Write(Some(record)) } else { Done::Same(None) })
+}

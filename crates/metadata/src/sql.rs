@@ -1,0 +1,196 @@
+//! What do we store?
+//!
+//! | table | one row is |
+//! | --- | --- |
+//! | `schema_version` | the version of everything below (one row) |
+//! | `catalog` | the one counter that generations and incarnations are drawn from (one row); raising it is the lock |
+//! | `master` | who may write for a master, by epoch; what it waits for (one row) |
+//! | `tenant`, `resource_pool`, `resource_unit` | one object: its spec as JSON and the generation of its last change |
+//! | `slot` | the wish for one engine; `born` is the first incarnation of this row, so that an engine of an earlier row at the same place is not taken for one of this |
+//! | `request` | one START, STOP or RESTART that took effect, with its answer |
+//! | `engine` | one name ever issued, what became of it, how it is to end |
+//! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
+//! | `observed_engine` | one engine as the master last saw it |
+//! | `namespace` | one namespace that an engine's name was ever issued for |
+//!
+//! One portable text: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean
+//! is a SMALLINT of 0 or 1. What a statement conflicts with is found by unique violation and conditional update,
+//! because the three databases spell upserts and locking reads differently. A placeholder is `?`.
+
+/// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
+/// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
+pub(crate) const MIGRATIONS: &[&[&str]] = &[&[
+    "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
+    "INSERT INTO catalog (id, generation) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM catalog)",
+    "CREATE TABLE IF NOT EXISTS master (id SMALLINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL, holder TEXT NOT NULL, \
+     since_ms BIGINT NOT NULL, last_tick_ms BIGINT NOT NULL, waits_for TEXT)",
+    "INSERT INTO master (id, epoch, holder, since_ms, last_tick_ms) SELECT 1, 0, '', 0, 0 \
+     WHERE NOT EXISTS (SELECT 1 FROM master)",
+    "CREATE TABLE IF NOT EXISTS tenant (name VARCHAR(63) NOT NULL PRIMARY KEY, spec TEXT NOT NULL, \
+     generation BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS resource_pool (name VARCHAR(63) NOT NULL PRIMARY KEY, spec TEXT NOT NULL, \
+     generation BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS resource_unit (name VARCHAR(63) NOT NULL PRIMARY KEY, spec TEXT NOT NULL, \
+     generation BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS slot (tenant VARCHAR(63) NOT NULL, pool VARCHAR(63) NOT NULL, \
+     unit VARCHAR(63) NOT NULL, ordinal BIGINT NOT NULL, incarnation BIGINT NOT NULL, born BIGINT NOT NULL, \
+     origin VARCHAR(16) NOT NULL, failures BIGINT NOT NULL, forced SMALLINT NOT NULL, \
+     PRIMARY KEY (tenant, pool, unit, ordinal))",
+    "CREATE TABLE IF NOT EXISTS request (id VARCHAR(64) NOT NULL PRIMARY KEY, statement TEXT NOT NULL, \
+     engine VARCHAR(63) NOT NULL, requested_by VARCHAR(255) NOT NULL, answer TEXT NOT NULL, done_at_ms BIGINT NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS request_by_age ON request (done_at_ms)",
+    "CREATE TABLE IF NOT EXISTS engine (name VARCHAR(63) NOT NULL PRIMARY KEY, tenant VARCHAR(63) NOT NULL, \
+     pool VARCHAR(63) NOT NULL, unit VARCHAR(63) NOT NULL, ordinal BIGINT NOT NULL, incarnation BIGINT NOT NULL, \
+     namespace VARCHAR(63) NOT NULL, uid VARCHAR(255), config VARCHAR(64) NOT NULL, issued_at_ms BIGINT NOT NULL, \
+     started_at_ms BIGINT, end_grace_ms BIGINT, end_reason TEXT, ended_at_ms BIGINT, ended_reason TEXT, log_tail TEXT)",
+    "CREATE INDEX IF NOT EXISTS engine_by_slot ON engine (tenant, pool, unit, ordinal)",
+    "CREATE INDEX IF NOT EXISTS engine_by_end ON engine (ended_at_ms)",
+    "CREATE TABLE IF NOT EXISTS alteration (id VARCHAR(64) NOT NULL PRIMARY KEY, object_kind VARCHAR(32), \
+     object_name VARCHAR(63), base_generation BIGINT NOT NULL, generation BIGINT NOT NULL, statement TEXT NOT NULL, \
+     requested_by VARCHAR(255) NOT NULL, requested_at_ms BIGINT NOT NULL, outcome VARCHAR(16) NOT NULL, \
+     decided_by VARCHAR(255) NOT NULL, decided_at_ms BIGINT NOT NULL, progress VARCHAR(16), reason TEXT, \
+     finished_at_ms BIGINT)",
+    "CREATE INDEX IF NOT EXISTS alteration_by_progress ON alteration (progress)",
+    "CREATE INDEX IF NOT EXISTS alteration_by_age ON alteration (decided_at_ms)",
+    "CREATE TABLE IF NOT EXISTS observed_engine (name VARCHAR(63) NOT NULL PRIMARY KEY, uid VARCHAR(255), \
+     phase VARCHAR(16) NOT NULL, reason TEXT, node VARCHAR(255), address VARCHAR(255), registered SMALLINT NOT NULL, \
+     draining SMALLINT NOT NULL, sessions BIGINT, running BIGINT, started_at_ms BIGINT, log_tail TEXT, \
+     labels TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS namespace (name VARCHAR(63) NOT NULL PRIMARY KEY, retired_at_ms BIGINT)",
+]];
+
+// The version.
+pub(crate) const VERSION_CREATE: &str =
+    "CREATE TABLE IF NOT EXISTS schema_version (id SMALLINT NOT NULL PRIMARY KEY, version BIGINT NOT NULL)";
+pub(crate) const VERSION_FIRST: &str =
+    "INSERT INTO schema_version (id, version) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM schema_version)";
+pub(crate) const VERSION_LOCK: &str = "UPDATE schema_version SET version = version WHERE id = 1";
+pub(crate) const VERSION_SET: &str = "UPDATE schema_version SET version = ? WHERE id = 1";
+pub(crate) const VERSION: &str = "SELECT version FROM schema_version WHERE id = 1";
+/// Whether the table of the version is there, asked without an error if it is not: the catalog of each database.
+pub(crate) const VERSION_TABLE_SQLITE: &str =
+    "SELECT COUNT(*) AS tables FROM sqlite_master WHERE type = 'table' AND name = 'schema_version'";
+pub(crate) const VERSION_TABLE_POSTGRES: &str = "SELECT COUNT(*) AS tables FROM information_schema.tables \
+     WHERE table_schema = CAST(current_schema() AS TEXT) AND table_name = 'schema_version'";
+pub(crate) const VERSION_TABLE_MARIADB: &str = "SELECT COUNT(*) AS tables FROM information_schema.tables \
+     WHERE table_schema = DATABASE() AND table_name = 'schema_version'";
+/// A standby answers reads and would show an old truth.
+pub(crate) const STANDBY_POSTGRES: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby";
+pub(crate) const STANDBY_MARIADB: &str = "SELECT CAST(@@global.read_only AS SIGNED) AS standby";
+
+// The counter.
+pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
+pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";
+
+// The master.
+pub(crate) const MASTER: &str =
+    "SELECT epoch, holder, since_ms, last_tick_ms, waits_for FROM master WHERE id = 1";
+pub(crate) const MASTER_LOCK: &str = "UPDATE master SET epoch = epoch WHERE id = 1 AND epoch = ?";
+pub(crate) const MASTER_RAISE: &str =
+    "UPDATE master SET epoch = ?, holder = ?, since_ms = ?, waits_for = NULL WHERE id = 1 AND epoch = ?";
+pub(crate) const MASTER_TICK: &str = "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1";
+
+// Objects. Each table has the same columns, so each statement stands here three times.
+pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";
+pub(crate) const POOLS: &str = "SELECT name, spec, generation FROM resource_pool ORDER BY name";
+pub(crate) const UNITS: &str = "SELECT name, spec, generation FROM resource_unit ORDER BY name";
+pub(crate) const TENANT_INSERT: &str = "INSERT INTO tenant (spec, generation, name) VALUES (?, ?, ?)";
+pub(crate) const POOL_INSERT: &str = "INSERT INTO resource_pool (spec, generation, name) VALUES (?, ?, ?)";
+pub(crate) const UNIT_INSERT: &str = "INSERT INTO resource_unit (spec, generation, name) VALUES (?, ?, ?)";
+pub(crate) const TENANT_UPDATE: &str = "UPDATE tenant SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
+pub(crate) const POOL_UPDATE: &str =
+    "UPDATE resource_pool SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
+pub(crate) const UNIT_UPDATE: &str =
+    "UPDATE resource_unit SET spec = ?, generation = ? WHERE name = ? AND generation = ?";
+pub(crate) const TENANT_DELETE: &str = "DELETE FROM tenant WHERE name = ? AND generation = ?";
+pub(crate) const POOL_DELETE: &str = "DELETE FROM resource_pool WHERE name = ? AND generation = ?";
+pub(crate) const UNIT_DELETE: &str = "DELETE FROM resource_unit WHERE name = ? AND generation = ?";
+
+// Slots.
+pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced \
+     FROM slot ORDER BY tenant, pool, unit, ordinal";
+pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
+     forced FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
+pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
+     failures, forced) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)";
+pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
+     WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
+pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";
+
+// Requests.
+pub(crate) const REQUEST: &str = "SELECT statement, answer FROM request WHERE id = ?";
+pub(crate) const REQUEST_INSERT: &str =
+    "INSERT INTO request (id, statement, engine, requested_by, answer, done_at_ms) VALUES (?, ?, ?, ?, ?, ?)";
+pub(crate) const REQUESTS_OLD: &str = "SELECT id FROM request WHERE done_at_ms < ? ORDER BY done_at_ms LIMIT ?";
+pub(crate) const REQUEST_DELETE: &str = "DELETE FROM request WHERE id = ?";
+
+// Engines.
+pub(crate) const ENGINE: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
+     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, log_tail FROM engine WHERE name = ?";
+pub(crate) const ENGINES: &str = "SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, \
+     e.issued_at_ms, e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason, e.log_tail \
+     FROM engine e LEFT JOIN slot s ON s.tenant = e.tenant AND s.pool = e.pool AND s.unit = e.unit \
+     AND s.ordinal = e.ordinal AND s.incarnation = e.incarnation \
+     WHERE e.ended_at_ms IS NULL OR s.incarnation IS NOT NULL ORDER BY e.incarnation";
+pub(crate) const ENGINE_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
+     namespace, config, issued_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?)";
+pub(crate) const ENGINES_GRACE: &str = "UPDATE engine SET end_grace_ms = ? WHERE tenant = ? AND pool = ? \
+     AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
+pub(crate) const ENGINES_CONDEMN: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE tenant = ? \
+     AND pool = ? AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
+pub(crate) const ENGINE_MADE: &str =
+    "UPDATE engine SET uid = ?, config = ?, started_at_ms = ? WHERE name = ? AND uid IS NULL";
+pub(crate) const ENGINE_ENDED: &str = "UPDATE engine SET ended_at_ms = ?, ended_reason = ?, log_tail = ? \
+     WHERE name = ? AND ended_at_ms IS NULL";
+pub(crate) const ENGINES_OLD: &str = "SELECT e.name FROM engine e LEFT JOIN slot s ON s.tenant = e.tenant \
+     AND s.pool = e.pool AND s.unit = e.unit AND s.ordinal = e.ordinal AND s.incarnation = e.incarnation \
+     WHERE e.ended_at_ms < ? AND s.incarnation IS NULL ORDER BY e.ended_at_ms LIMIT ?";
+pub(crate) const ENGINE_DELETE: &str = "DELETE FROM engine WHERE name = ?";
+
+// Alterations.
+pub(crate) const ALTERATION: &str = "SELECT id, object_kind, object_name, base_generation, generation, statement, \
+     requested_by, requested_at_ms, outcome, decided_by, decided_at_ms, progress, reason, finished_at_ms \
+     FROM alteration WHERE id = ?";
+pub(crate) const ALTERATIONS_OPEN: &str = "SELECT id, object_kind, object_name, base_generation, generation, \
+     statement, requested_by, requested_at_ms, outcome, decided_by, decided_at_ms, progress, reason, finished_at_ms \
+     FROM alteration WHERE progress IN ('converging', 'stalled') ORDER BY generation";
+pub(crate) const ALTERATIONS: &str = "SELECT id, object_kind, object_name, base_generation, generation, statement, \
+     requested_by, requested_at_ms, outcome, decided_by, decided_at_ms, progress, reason, finished_at_ms \
+     FROM alteration ORDER BY decided_at_ms DESC, generation DESC, id LIMIT ?";
+pub(crate) const ALTERATION_INSERT: &str = "INSERT INTO alteration (id, object_kind, object_name, base_generation, \
+     generation, statement, requested_by, requested_at_ms, outcome, decided_by, decided_at_ms, progress, reason, \
+     finished_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+pub(crate) const ALTERATION_FINISH: &str = "UPDATE alteration SET progress = 'converged', finished_at_ms = ? \
+     WHERE id = ? AND generation <= ? AND progress IN ('converging', 'stalled')";
+pub(crate) const ALTERATION_STALL: &str = "UPDATE alteration SET progress = 'stalled', reason = ?, \
+     finished_at_ms = ? WHERE id = ? AND progress = 'converging' AND decided_at_ms <= ?";
+pub(crate) const ALTERATION_SUPERSEDE: &str = "UPDATE alteration SET progress = 'superseded', finished_at_ms = ? \
+     WHERE id = ? AND progress IN ('converging', 'stalled')";
+pub(crate) const ALTERATIONS_NEWER: &str = "SELECT COUNT(*) AS newer FROM alteration WHERE object_kind = ? \
+     AND object_name = ? AND outcome = 'committed' AND generation > ?";
+pub(crate) const ALTERATIONS_OLD: &str = "SELECT id FROM alteration WHERE decided_at_ms < ? \
+     AND (progress IS NULL OR progress NOT IN ('converging', 'stalled')) ORDER BY decided_at_ms LIMIT ?";
+pub(crate) const ALTERATION_DELETE: &str = "DELETE FROM alteration WHERE id = ?";
+
+// What the master sees.
+pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
+     running, started_at_ms, log_tail, labels, observed_at_ms, epoch FROM observed_engine ORDER BY name";
+pub(crate) const OBSERVED_ONE: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, \
+     sessions, running, started_at_ms, log_tail, labels, observed_at_ms, epoch FROM observed_engine WHERE name = ?";
+pub(crate) const OBSERVED_UPDATE: &str = "UPDATE observed_engine SET uid = ?, phase = ?, reason = ?, node = ?, \
+     address = ?, registered = ?, draining = ?, sessions = ?, running = ?, started_at_ms = ?, log_tail = ?, \
+     labels = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
+pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (uid, phase, reason, node, address, \
+     registered, draining, sessions, running, started_at_ms, log_tail, labels, observed_at_ms, epoch, name) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
+pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name = ?";
+
+// Namespaces.
+pub(crate) const NAMESPACES: &str = "SELECT name, retired_at_ms FROM namespace ORDER BY name";
+pub(crate) const NAMESPACES_WANTED: &str = "SELECT DISTINCT namespace FROM engine WHERE ended_at_ms IS NULL";
+pub(crate) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (name, retired_at_ms) VALUES (?, NULL)";
+pub(crate) const NAMESPACE_REVIVE: &str = "UPDATE namespace SET retired_at_ms = NULL WHERE name = ?";
+pub(crate) const NAMESPACE_RETIRE: &str =
+    "UPDATE namespace SET retired_at_ms = ? WHERE name = ? AND retired_at_ms IS NULL";
+pub(crate) const NAMESPACE_FORGET: &str = "DELETE FROM namespace WHERE name = ? AND retired_at_ms <= ?";

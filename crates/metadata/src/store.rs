@@ -1,0 +1,178 @@
+//! The store: a pool of connections to one database, and how a transaction of it begins.
+//!
+//! An `SQLite` file belongs to one process, and to one store in it: a lock on a file beside it says so, because a
+//! process that was stopped inside a transaction can't be made to give up the database.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::change::Rules;
+use model::clock::SharedClock;
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Executor as _, Pool, Row as _};
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::backend::{Backend, Mode, Settings};
+use crate::error::Error;
+use crate::migration;
+use crate::sql;
+use crate::transaction::{Transaction, timed};
+
+/// How often a process looks whether another one has left the `SQLite` file.
+const LOCK_POLL: Duration = Duration::from_millis(50);
+/// The mode of files that only their owner may read.
+const OWNER_ONLY: u32 = 0o600;
+
+/// The metadata database. Cheap to clone; all clones are one store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pool: Pool<Any>,
+    backend: Backend,
+    settings: Settings,
+    rules: Rules,
+    clock: SharedClock,
+    writer: Option<Arc<Mutex<()>>>,
+    _file_lock: Option<File>,
+}
+
+impl Store {
+    /// Opens the database. Refuses one that a newer program has migrated, and one that was not migrated yet.
+    pub async fn open(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
+        let store = Self::connect(settings, rules, clock).await?;
+        migration::check(&store).await?;
+        Ok(store)
+    }
+
+    /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
+    /// version. Repeating it, also at the same time, is harmless.
+    pub async fn migrate(settings: &Settings) -> Result<i64, Error> {
+        let store = Self::connect(settings, Rules::default(), model::clock::SystemClock::shared()).await?;
+        let version = migration::run(&store).await;
+        store.close().await;
+        version
+    }
+
+    async fn connect(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
+        sqlx::any::install_default_drivers();
+        let backend = settings.backend()?;
+        let file_lock = match backend {
+            Backend::Sqlite => Some(lock_file(settings).await?),
+            Backend::Postgres | Backend::Mariadb => None,
+        };
+        let options: AnyConnectOptions =
+            settings.url.parse().map_err(|_| Error::Settings("the database's URL can't be read".to_owned()))?;
+        let on_connect = backend.connection_sql(settings);
+        let pool = AnyPoolOptions::new()
+            .max_connections(settings.connections)
+            .acquire_timeout(settings.connect_deadline)
+            .after_connect(move |connection, _| {
+                let on_connect = on_connect.clone();
+                Box::pin(async move {
+                    for text in on_connect {
+                        connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
+                    }
+                    refuse_standby(connection, backend).await
+                })
+            })
+            .connect_lazy_with(options.disable_statement_logging());
+        let writer = (backend == Backend::Sqlite).then(Arc::default);
+        let settings = settings.clone();
+        let inner = Inner { pool, backend, settings, rules, clock, writer, _file_lock: file_lock };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Closes all connections; what is under way ends first. Other clones can't be used any more.
+    pub async fn close(&self) {
+        let deadline = Instant::now() + self.inner.settings.call_deadline;
+        if timeout_at(deadline, self.inner.pool.close()).await.is_err() {
+            tracing::warn!("connections to the metadata database did not close in time");
+        }
+    }
+
+    /// Which database it is.
+    pub fn backend(&self) -> Backend {
+        self.inner.backend
+    }
+
+    /// The rules that statements are checked by.
+    pub fn rules(&self) -> &Rules {
+        &self.inner.rules
+    }
+
+    /// Whether the moment, on the clock that counts suspension, has passed.
+    pub(crate) fn is_past(&self, deadline: Duration) -> bool {
+        self.inner.clock.boottime() >= deadline
+    }
+
+    /// Begins a transaction, which must end by [`Settings::call_deadline`].
+    pub(crate) async fn begin(&self, mode: Mode) -> Result<Transaction, Error> {
+        let inner = &self.inner;
+        let deadline = Instant::now() + inner.settings.call_deadline;
+        let writer = match (&inner.writer, mode) {
+            (Some(writer), Mode::Write) => {
+                let first = deadline.min(Instant::now() + inner.settings.lock_timeout);
+                Some(timed(first, Arc::clone(writer).lock_owned()).await?)
+            }
+            _ => None,
+        };
+        let begun = timed(deadline, inner.pool.begin_with(inner.backend.begin_sql(mode))).await?;
+        let begun = begun.map_err(|error| {
+            Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
+        })?;
+        Ok(Transaction::new(begun, inner.backend, deadline, writer))
+    }
+}
+
+/// Takes the lock beside the `SQLite` file, waiting for another process to leave it until the connect deadline.
+async fn lock_file(settings: &Settings) -> Result<File, Error> {
+    let database = settings.sqlite_path()?;
+    let mut path = database.clone().into_os_string();
+    path.push(".lock");
+    let deadline = Instant::now() + settings.connect_deadline;
+    let failed = |error: std::io::Error| Error::Settings(format!("{}: {error}", path.display()));
+    // Properties of units may be secret: nobody else reads the files. SQLite gives its other files the same mode.
+    let ours = |path: &Path| OpenOptions::new().create(true).append(true).mode(OWNER_ONLY).open(path);
+    let file = ours(path.as_ref()).map_err(failed)?;
+    loop {
+        match file.try_lock() {
+            Ok(()) => {
+                ours(database.as_path()).map_err(failed)?;
+                return Ok(file);
+            }
+            Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
+            Err(std::fs::TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(Error::Settings(format!(
+                    "{}: another process has the database open",
+                    path.display()
+                )));
+            }
+            Err(std::fs::TryLockError::WouldBlock) => sleep(LOCK_POLL).await,
+        }
+    }
+}
+
+async fn refuse_standby(connection: &mut sqlx::AnyConnection, backend: Backend) -> Result<(), sqlx::Error> {
+    let question = match backend {
+        Backend::Sqlite => return Ok(()),
+        Backend::Postgres => sql::STANDBY_POSTGRES,
+        Backend::Mariadb => sql::STANDBY_MARIADB,
+    };
+    let rows = connection.fetch_all(question).await?;
+    let standby = match rows.first() {
+        Some(row) => row.try_get::<i64, _>("standby")? != 0,
+        None => false,
+    };
+    if standby {
+        return Err(sqlx::Error::Configuration("this server is a standby: the primary is needed".into()));
+    }
+    Ok(())
+}

@@ -1,0 +1,213 @@
+//! One transaction with a deadline, and the statements of our text in it.
+//!
+//! A transaction that is dropped without [`Transaction::end`] is rolled back by the driver. Whatever fails before
+//! COMMIT is sent changed nothing; a COMMIT that fails is [`Error::OutcomeUnknown`], whatever it said.
+
+use std::borrow::Cow;
+use std::future::Future;
+
+use model::failpoint;
+use model::number::{Epoch, Generation, Incarnation};
+use sqlx::any::{AnyArguments, AnyRow};
+use sqlx::{Any, Arguments as _, AssertSqlSafe};
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, timeout_at};
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::sql;
+
+/// A value for a placeholder.
+#[derive(Debug, Clone)]
+pub(crate) enum Arg {
+    Int(Option<i64>),
+    Text(Option<String>),
+}
+
+macro_rules! arg_from {
+    ($($from:ty => |$value:ident| $arg:expr;)*) => { $(
+        impl From<$from> for Arg {
+            fn from($value: $from) -> Self { $arg }
+        }
+    )* };
+}
+arg_from! {
+    i64 => |value| Self::Int(Some(value));
+    u32 => |value| Self::Int(Some(i64::from(value)));
+    bool => |value| Self::Int(Some(i64::from(value)));
+    Option<i64> => |value| Self::Int(value);
+    Option<u32> => |value| Self::Int(value.map(i64::from));
+    &str => |value| Self::Text(Some(value.to_owned()));
+    String => |value| Self::Text(Some(value));
+    Option<&str> => |value| Self::Text(value.map(str::to_owned));
+    Generation => |value| value.get().into();
+    Incarnation => |value| value.get().into();
+    Epoch => |value| value.get().into();
+}
+
+/// Values for the placeholders of one statement, in order.
+macro_rules! args {
+    ($($value:expr),* $(,)?) => { vec![$($crate::transaction::Arg::from($value)),*] };
+}
+pub(crate) use args;
+
+/// What a transaction's body says: write, or leave everything as it is.
+#[derive(Debug)]
+pub(crate) enum Done<T> {
+    /// Commit, then answer.
+    Write(T),
+    /// Nothing was changed: roll back what was raised to lock, then answer.
+    Same(T),
+}
+
+/// Where a transaction's COMMIT can be stopped.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitPoints {
+    pub(crate) before: &'static str,
+    pub(crate) after: &'static str,
+}
+
+/// An open transaction.
+pub(crate) struct Transaction {
+    // Dropped before the guard: the next writer of an SQLite file begins after this one was told to roll back.
+    inner: sqlx::Transaction<'static, Any>,
+    backend: Backend,
+    deadline: Instant,
+    _writer: Option<OwnedMutexGuard<()>>,
+}
+
+impl Transaction {
+    pub(crate) fn new(
+        inner: sqlx::Transaction<'static, Any>,
+        backend: Backend,
+        deadline: Instant,
+        writer: Option<OwnedMutexGuard<()>>,
+    ) -> Self {
+        Self { inner, backend, deadline, _writer: writer }
+    }
+
+    /// Runs a statement; answers how many rows it matched.
+    pub(crate) async fn execute(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<u64, Error> {
+        let text = self.backend.rewrite(sql);
+        self.run(text, args).await?.ok_or_else(|| Error::Broken("a key exists twice".to_owned()))
+    }
+
+    /// Inserts a row; false if its key is taken. On `PostgreSQL` the transaction has then failed: it must end.
+    pub(crate) async fn insert(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<bool, Error> {
+        let text = self.backend.rewrite(sql);
+        Ok(self.run(text, args).await?.is_some())
+    }
+
+    /// Runs a statement of a migration.
+    pub(crate) async fn migrate(&mut self, sql: &'static str) -> Result<(), Error> {
+        let text = self.backend.rewrite_ddl(sql);
+        match self.run(text, Vec::new()).await? {
+            Some(_) => Ok(()),
+            // Another process makes the same table at this moment.
+            None => Err(Error::Conflict("another process migrates the database".to_owned())),
+        }
+    }
+
+    /// Reads rows.
+    pub(crate) async fn rows(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
+        let text = self.backend.rewrite(sql);
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
+        timed(self.deadline, query.fetch_all(&mut *self.inner))
+            .await?
+            .map_err(|error| Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string())))
+    }
+
+    /// Reads at most one row.
+    pub(crate) async fn row(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Option<AnyRow>, Error> {
+        Ok(self.rows(sql, args).await?.into_iter().next())
+    }
+
+    async fn run(&mut self, text: Cow<'static, str>, args: Vec<Arg>) -> Result<Option<u64>, Error> {
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
+        match timed(self.deadline, query.execute(&mut *self.inner)).await? {
+            Ok(result) => Ok(Some(result.rows_affected())),
+            Err(error) => Error::of_statement(&error).map_or(Ok(None), Err),
+        }
+    }
+
+    /// The database's clock, in milliseconds since 1970.
+    pub(crate) async fn now_ms(&mut self) -> Result<i64, Error> {
+        let row = self.row(self.backend.now_sql(), Vec::new()).await?;
+        let row = row.ok_or_else(|| Error::Broken("the database has no clock".to_owned()))?;
+        crate::rows::int(&row, "now_ms")
+    }
+
+    /// Locks the one row of `catalog` by raising it, which is what every transaction that changes slots begins with.
+    /// Answers the number that was drawn.
+    pub(crate) async fn lock_catalog(&mut self) -> Result<Generation, Error> {
+        self.draw(1).await
+    }
+
+    /// Draws `count` numbers and answers the highest; the caller holds the catalog's lock, or takes it thereby.
+    pub(crate) async fn draw(&mut self, count: usize) -> Result<Generation, Error> {
+        if self.execute(sql::CATALOG_RAISE, args![count as i64]).await? != 1 {
+            return Err(Error::Broken("table catalog has no row".to_owned()));
+        }
+        crate::read::generation(self).await
+    }
+
+    /// Ends the transaction as its body said.
+    pub(crate) async fn end<T>(self, points: CommitPoints, result: Result<Done<T>, Error>) -> Result<T, Error> {
+        let deadline = self.deadline;
+        match result {
+            Ok(Done::Write(answer)) => {
+                failpoint!(points.before);
+                match timeout_at(deadline, self.inner.commit()).await {
+                    Ok(Ok(())) => {
+                        failpoint!(points.after);
+                        Ok(answer)
+                    }
+                    Ok(Err(error)) => Err(Error::OutcomeUnknown(error.to_string())),
+                    Err(_) => Err(Error::OutcomeUnknown("no answer to COMMIT before the deadline".to_owned())),
+                }
+            }
+            Ok(Done::Same(answer)) => {
+                self.roll_back().await;
+                Ok(answer)
+            }
+            Err(error) => {
+                self.roll_back().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a transaction that only read.
+    pub(crate) async fn leave<T>(self, result: Result<T, Error>) -> Result<T, Error> {
+        self.roll_back().await;
+        result
+    }
+
+    /// Rolls back now, so that the next transaction needs not wait; what fails here ends with the connection.
+    async fn roll_back(self) {
+        match timeout_at(self.deadline, self.inner.rollback()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "rollback failed, the connection ends"),
+            Err(_) => tracing::debug!("no answer to rollback, the connection ends"),
+        }
+    }
+}
+
+fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {
+    let mut arguments = AnyArguments::default();
+    for arg in args {
+        match arg {
+            Arg::Int(value) => arguments.add(value),
+            Arg::Text(value) => arguments.add(value),
+        }
+        .map_err(|error| Error::Broken(error.to_string()))?;
+    }
+    Ok(arguments)
+}
+
+/// Waits for the database until the deadline.
+pub(crate) async fn timed<T>(deadline: Instant, future: impl Future<Output = T>) -> Result<T, Error> {
+    timeout_at(deadline, future)
+        .await
+        .map_err(|_| Error::Unavailable("no answer from the database before the deadline".to_owned()))
+}

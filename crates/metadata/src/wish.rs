@@ -1,0 +1,129 @@
+//! Writing the desired state: slot rows, the names issued for them, and how the engines that lose it are to end.
+//!
+//! Every function here is called under the catalog's lock.
+
+use std::time::Duration;
+
+use model::catalog::Catalog;
+use model::configuration::{Configuration, Defaults};
+use model::number::Incarnation;
+use model::slot::{Origin, SlotKey};
+
+use crate::error::Error;
+use crate::sql;
+use crate::transaction::{Arg, Transaction, args};
+
+/// The moment and the catalog that names are issued by.
+pub(crate) struct Issue<'a> {
+    pub(crate) catalog: &'a Catalog,
+    pub(crate) defaults: &'a Defaults,
+    pub(crate) now_ms: i64,
+}
+
+/// What a slot's older engines are told when a new incarnation takes their place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Older<'a> {
+    /// They stand in; once they are to end, they get this long.
+    StandIn { grace: Duration },
+    /// They are condemned at once, for this reason.
+    Condemned { reason: &'a str },
+    /// Nothing: how they end was said before, or the default holds.
+    AsTheyAre,
+}
+
+fn key_args(key: &SlotKey) -> [Arg; 4] {
+    [key.tenant.as_str().into(), key.pool.as_str().into(), key.unit.as_str().into(), key.ordinal.into()]
+}
+
+pub(crate) fn grace_ms(grace: Duration) -> i64 {
+    i64::try_from(grace.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Adds a slot with its first incarnation and issues the engine's name.
+pub(crate) async fn add(
+    tx: &mut Transaction,
+    issue: &Issue<'_>,
+    key: &SlotKey,
+    incarnation: Incarnation,
+    origin: Origin,
+) -> Result<(), Error> {
+    let mut args: Vec<Arg> = key_args(key).into();
+    args.extend(args![incarnation, incarnation, origin.as_str()]);
+    tx.execute(sql::SLOT_INSERT, args).await?;
+    issue_name(tx, issue, key, incarnation).await
+}
+
+/// Gives a slot a new incarnation, if it still has the one that was observed, and issues the engine's name. Answers
+/// whether it had.
+pub(crate) async fn renew(
+    tx: &mut Transaction,
+    issue: &Issue<'_>,
+    key: &SlotKey,
+    (observed, incarnation): (Incarnation, Incarnation),
+    (failures, forced): (u32, bool),
+    older: Older<'_>,
+) -> Result<bool, Error> {
+    let mut args = args![incarnation, failures, forced];
+    args.extend(key_args(key));
+    args.push(observed.into());
+    if tx.execute(sql::SLOT_RENEW, args).await? == 0 {
+        return Ok(false);
+    }
+    match older {
+        Older::StandIn { grace } => {
+            let mut args = args![grace_ms(grace)];
+            args.extend(key_args(key));
+            args.push(incarnation.into());
+            tx.execute(sql::ENGINES_GRACE, args).await?;
+        }
+        Older::Condemned { reason } => condemn(tx, key, incarnation, Duration::ZERO, reason).await?,
+        Older::AsTheyAre => {}
+    }
+    issue_name(tx, issue, key, incarnation).await?;
+    Ok(true)
+}
+
+/// Takes a slot away and condemns all its engines that have not ended, stand-ins included.
+pub(crate) async fn delete(tx: &mut Transaction, key: &SlotKey, grace: Duration, reason: &str) -> Result<(), Error> {
+    tx.execute(sql::SLOT_DELETE, key_args(key).into()).await?;
+    condemn(tx, key, Incarnation(i64::MAX), grace, reason).await
+}
+
+async fn condemn(
+    tx: &mut Transaction,
+    key: &SlotKey,
+    below: Incarnation,
+    grace: Duration,
+    reason: &str,
+) -> Result<(), Error> {
+    let mut args = args![grace_ms(grace), reason];
+    args.extend(key_args(key));
+    args.push(below.into());
+    tx.execute(sql::ENGINES_CONDEMN, args).await?;
+    Ok(())
+}
+
+async fn issue_name(
+    tx: &mut Transaction,
+    issue: &Issue<'_>,
+    key: &SlotKey,
+    incarnation: Incarnation,
+) -> Result<(), Error> {
+    let configuration = Configuration::of_slot(issue.catalog, key, issue.defaults)
+        .ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
+    remember_namespace(tx, &configuration.namespace).await?;
+    let name = key.engine(incarnation);
+    let mut args = args![name.as_str()];
+    args.extend(key_args(key));
+    args.extend(args![incarnation, configuration.namespace, issue.now_ms]);
+    tx.execute(sql::ENGINE_INSERT, args).await?;
+    Ok(())
+}
+
+/// Before a pod can be made there, so that no list of pods ever leaves a namespace out.
+pub(crate) async fn remember_namespace(tx: &mut Transaction, namespace: &str) -> Result<(), Error> {
+    if tx.execute(sql::NAMESPACE_REVIVE, args![namespace]).await? == 0 {
+        tx.execute(sql::NAMESPACE_INSERT, args![namespace]).await?;
+    }
+    Ok(())
+}

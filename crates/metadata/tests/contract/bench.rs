@@ -1,0 +1,225 @@
+//! What cases stand on: a migrated database, a store, a clock that the case moves, short ways to say statements.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use metadata::{
+    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Settings, StartRequest, StopRequest,
+    Store,
+};
+use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
+use model::catalog::Link;
+use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
+use model::clock::{Clock as _, ManualClock};
+use model::engine_name::EngineName;
+use model::name::{PoolName, TenantName, UnitName};
+use model::number::{Epoch, Generation};
+use model::observation::{MadeEngine, Report};
+use sqlx::AssertSqlSafe;
+
+/// The drain grace of the cases.
+pub const GRACE: Duration = Duration::from_secs(1800);
+
+/// A database with one store.
+#[derive(Clone)]
+pub struct Bench {
+    pub settings: Settings,
+    pub store: Store,
+    pub clock: Arc<ManualClock>,
+}
+
+pub fn id(text: &str) -> RequestId {
+    RequestId::new(text).unwrap()
+}
+
+pub fn admin() -> Caller {
+    Caller { user: "admin".to_owned(), admin: true }
+}
+
+pub fn by(user: &str) -> Caller {
+    Caller { user: user.to_owned(), admin: false }
+}
+
+pub fn link(tenant: &str, pool: &str, unit: &str) -> Link {
+    Link {
+        tenant: TenantName::new(tenant).unwrap(),
+        pool: PoolName::new(pool).unwrap(),
+        unit: UnitName::new(unit).unwrap(),
+    }
+}
+
+pub fn create_unit(name: &str, min: u32, max: u32) -> Change {
+    let patch = UnitPatch { min_engines: Some(min), max_engines: Some(max), ..UnitPatch::default() };
+    Change::Create { if_not_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch) }
+}
+
+pub fn change_unit(name: &str, patch: UnitPatch) -> Change {
+    Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch) }
+}
+
+pub fn memory(name: &str, memory: &str) -> Change {
+    change_unit(name, UnitPatch { driver_memory: Some(memory.parse().unwrap()), ..UnitPatch::default() })
+}
+
+fn units(names: &[&str]) -> Option<Vec<UnitName>> {
+    Some(names.iter().map(|name| UnitName::new(*name).unwrap()).collect())
+}
+
+fn pools(names: &[&str]) -> Option<Vec<PoolName>> {
+    Some(names.iter().map(|name| PoolName::new(*name).unwrap()).collect())
+}
+
+pub fn create_pool(name: &str, offers: &[&str]) -> Change {
+    let patch = PoolPatch { units: units(offers), ..PoolPatch::default() };
+    Change::Create { if_not_exists: false, object: ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch) }
+}
+
+pub fn create_tenant(name: &str, uses: &[&str], users: &[&str]) -> Change {
+    let users = Some(users.iter().map(|user| (*user).to_owned()).collect());
+    let patch = TenantPatch { pools: pools(uses), users, ..TenantPatch::default() };
+    Change::Create { if_not_exists: false, object: ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch) }
+}
+
+pub fn change_tenant(name: &str, uses: &[&str]) -> Change {
+    let patch = TenantPatch { pools: pools(uses), ..TenantPatch::default() };
+    Change::Alter { if_exists: false, object: ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch) }
+}
+
+pub fn drop_object(kind: ObjectKind, name: &str) -> Change {
+    Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }
+}
+
+pub fn properties(name: &str, key: &str, value: &str) -> Change {
+    let set = [(key.to_owned(), Some(value.to_owned()))].into();
+    change_unit(
+        name,
+        UnitPatch { properties: PropertiesPatch { reset: false, set }, ..UnitPatch::default() },
+    )
+}
+
+/// A commit of the change as an agent would send it that has just read `base`.
+pub fn commit(text: &str, change: Change, base: Option<Generation>, deadline: Duration) -> CommitRequest {
+    CommitRequest {
+        id: id(text),
+        statement: format!("{} {}", change.verb(), change.object()),
+        change,
+        base,
+        requested_by: "admin".to_owned(),
+        requested_at_ms: 1,
+        agent: "agent-1".to_owned(),
+        grace: GRACE,
+        deadline,
+    }
+}
+
+pub fn abort_of(text: &str) -> Abort {
+    Abort {
+        id: id(text),
+        object: Some(ObjectRef { kind: ObjectKind::Tenant, name: "t_1".to_owned() }),
+        base_generation: Generation(0),
+        statement: "CREATE TENANT t_1".to_owned(),
+        requested_by: "admin".to_owned(),
+        requested_at_ms: 1,
+        decided_by: "master 7".to_owned(),
+        reason: "its agent is gone".to_owned(),
+    }
+}
+
+/// Runs SQL on a connection of its own.
+pub async fn raw(settings: &Settings, sql: &str) {
+    let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&pool).await.unwrap();
+    pool.close().await;
+}
+
+impl Bench {
+    pub async fn open(settings: Settings) -> Self {
+        Store::migrate(&settings).await.unwrap();
+        let clock = ManualClock::at(1_000_000);
+        let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();
+        Self { settings, store, clock }
+    }
+
+    /// A moment that does not pass in this case.
+    pub fn soon(&self) -> Duration {
+        self.clock.boottime() + Duration::from_secs(60)
+    }
+
+    /// Runs SQL behind the store's back.
+    pub async fn raw(&self, sql: &str) {
+        raw(&self.settings, sql).await;
+    }
+
+    /// The generation of the object now: what an agent writes into the alter node.
+    pub async fn base(&self, change: &Change) -> Generation {
+        let catalog = self.store.catalog().await.unwrap();
+        let found = model::change::Object::find(&catalog, &change.object()).unwrap();
+        found.map_or(Generation(0), |(_, generation)| generation)
+    }
+
+    /// Commits a change; it stays converging.
+    pub async fn try_alter(&self, text: &str, change: Change) -> Result<Committed, Error> {
+        let base = self.base(&change).await;
+        self.store.commit(&commit(text, change, Some(base), self.soon())).await
+    }
+
+    /// Commits a change and finishes it as a master would.
+    pub async fn alter(&self, text: &str, change: Change) -> Committed {
+        let committed = self.try_alter(text, change).await.unwrap();
+        let epoch = self.epoch().await;
+        self.store.finish(epoch, &committed.record.id, committed.record.generation).await.unwrap();
+        committed
+    }
+
+    pub async fn epoch(&self) -> Epoch {
+        self.store.master().await.unwrap().epoch
+    }
+
+    /// Unit uc_1 (MIN as said, MAX 3), pool rp_1 that offers it, tenant t_1 that uses it, with user alice.
+    pub async fn founded(self, min: u32) -> Self {
+        self.alter("found-1", create_unit("uc_1", min, 3)).await;
+        self.alter("found-2", create_pool("rp_1", &["uc_1"])).await;
+        self.alter("found-3", create_tenant("t_1", &["rp_1"], &["alice"])).await;
+        self
+    }
+
+    pub fn request(&self, text: &str, statement: &str, caller: Caller) -> Request {
+        Request { id: id(text), statement: statement.to_owned(), caller, deadline: self.soon() }
+    }
+
+    pub async fn start(&self, text: &str) -> Result<EngineAnswer, Error> {
+        self.start_as(text, admin(), link("t_1", "rp_1", "uc_1")).await
+    }
+
+    pub async fn start_as(&self, text: &str, caller: Caller, link: Link) -> Result<EngineAnswer, Error> {
+        let request = self.request(text, "START ENGINE", caller);
+        self.store.start(&StartRequest { request, link }).await
+    }
+
+    pub fn stop_request(&self, text: &str, engine: &EngineName) -> StopRequest {
+        let request = self.request(text, &format!("STOP ENGINE rp_1 '{engine}'"), admin());
+        StopRequest { request, pool: PoolName::new("rp_1").unwrap(), engine: engine.clone(), grace: GRACE }
+    }
+
+    pub async fn stop(&self, text: &str, engine: &EngineName) -> Result<EngineAnswer, Error> {
+        self.store.stop(&self.stop_request(text, engine)).await
+    }
+
+    pub async fn restart(&self, text: &str, engine: &EngineName, force: bool) -> Result<EngineAnswer, Error> {
+        let request = self.request(text, &format!("RESTART ENGINE rp_1 '{engine}'"), admin());
+        let pool = PoolName::new("rp_1").unwrap();
+        let grace = Duration::from_secs(600);
+        self.store.restart(&RestartRequest { request, pool, engine: engine.clone(), grace, force }).await
+    }
+
+    /// The names of all present engines, in the slots' order.
+    pub async fn present(&self) -> Vec<EngineName> {
+        self.store.snapshot().await.unwrap().slots.iter().map(model::Slot::engine).collect()
+    }
+
+    /// Records that the engine runs.
+    pub async fn made(&self, name: &EngineName) {
+        let made = vec![MadeEngine { name: name.clone(), uid: format!("uid-{name}"), config: "c".to_owned() }];
+        self.store.observed(self.epoch().await, &Report { made, ..Report::default() }).await.unwrap();
+    }
+}

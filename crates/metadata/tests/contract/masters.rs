@@ -1,0 +1,133 @@
+//! Cases of the epoch and of what is written under it.
+
+use std::time::Duration;
+
+use metadata::{Error, Kind};
+use model::alteration::{Outcome, Progress};
+use model::number::{Epoch, Generation};
+use model::observation::Report;
+use model::slot::Renewal;
+
+use super::bench::{Bench, create_unit, id, memory};
+
+pub async fn raising_again_by_the_same_holder_is_a_success(bench: Bench) {
+    let store = &bench.store;
+    assert_eq!(store.master().await.unwrap().epoch, Epoch(0));
+    let first = store.raise_epoch(Epoch(0), "lock-1/abc").await.unwrap();
+    assert_eq!((first.epoch, first.holder.as_str()), (Epoch(1), "lock-1/abc"));
+    assert!(first.since_ms > 0);
+    assert_eq!(store.raise_epoch(Epoch(0), "lock-1/abc").await.unwrap(), first);
+    let error = store.raise_epoch(Epoch(0), "lock-2/def").await.unwrap_err();
+    let Error::Deposed(current) = error else { panic!("{error}") };
+    assert_eq!(*current, first);
+    // A number from the future raises nothing.
+    assert_eq!(store.raise_epoch(Epoch(5), "lock-2/def").await.unwrap_err().kind(), Kind::Deposed);
+    assert_eq!(store.raise_epoch(Epoch(1), "lock-2/def").await.unwrap().epoch, Epoch(2));
+}
+
+pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let store = &bench.store;
+    store.raise_epoch(Epoch(0), "one").await.unwrap();
+    let committed = bench.try_alter("a-1", memory("uc_1", "2G")).await.unwrap().record;
+    store.raise_epoch(Epoch(1), "two").await.unwrap();
+    let before = store.overview(None).await.unwrap();
+    let slot = before.snapshot.slots[0].clone();
+    let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
+    let report = Report { waits_for: Some("nothing".to_owned()), complete: true, ..Report::default() };
+    for epoch in [Epoch(1), Epoch(3), Epoch(0)] {
+        let refusals = [
+            store.finish(epoch, &id("a-1"), committed.generation).await.unwrap_err(),
+            store.stalled(epoch, &id("a-1"), Duration::ZERO, "late").await.unwrap_err(),
+            store.superseded(epoch, &id("a-1")).await.unwrap_err(),
+            store.observed(epoch, &report).await.unwrap_err(),
+            store.new_incarnation(epoch, &renewal).await.unwrap_err(),
+        ];
+        for error in refusals {
+            let Error::Deposed(current) = error else { panic!("{error}") };
+            assert_eq!((current.epoch, current.holder.as_str()), (Epoch(2), "two"));
+        }
+    }
+    let mut after = store.overview(None).await.unwrap();
+    after.snapshot.now_ms = before.snapshot.now_ms;
+    assert_eq!(after, before);
+    // Settling needs no epoch.
+    assert_eq!(store.abort(&super::bench::abort_of("a-9")).await.unwrap().outcome, Outcome::Aborted);
+}
+
+pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let epoch = bench.epoch().await;
+    let record = bench.try_alter("a-1", memory("uc_1", "2G")).await.unwrap().record;
+    let store = &bench.store;
+    let early = Generation(record.generation.get() - 1);
+    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.snapshot().await.unwrap().alterations, [record.clone()]);
+    assert_eq!(store.finish(epoch, &record.id, record.generation).await.unwrap(), Progress::Converged);
+    let finished = store.outcome(&record.id).await.unwrap().unwrap();
+    assert!(finished.finished_at_ms.unwrap() >= finished.decided_at_ms);
+    // A repeat, and an older plan, change nothing.
+    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap(), Progress::Converged);
+    assert_eq!(store.stalled(epoch, &record.id, Duration::ZERO, "late").await.unwrap(), Progress::Converged);
+    assert_eq!(store.outcome(&record.id).await.unwrap().unwrap(), finished);
+    assert!(store.snapshot().await.unwrap().alterations.is_empty());
+    assert_eq!(store.finish(epoch, &id("a-9"), early).await.unwrap_err().kind(), Kind::Conflict);
+    store.abort(&super::bench::abort_of("a-8")).await.unwrap();
+    assert_eq!(store.finish(epoch, &id("a-8"), record.generation).await.unwrap_err().kind(), Kind::Conflict);
+}
+
+pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
+    let record = bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap().record;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let hour = Duration::from_secs(3600);
+    // This process's clock counts for nothing.
+    bench.clock.advance(hour * 2);
+    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), Progress::Converging);
+    bench.raw(&format!("UPDATE alteration SET decided_at_ms = decided_at_ms - {}", hour.as_millis())).await;
+    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), Progress::Stalled);
+    let stalled = store.outcome(&record.id).await.unwrap().unwrap();
+    assert_eq!((stalled.progress, stalled.reason.as_deref()), (Some(Progress::Stalled), Some("quota")));
+    assert_eq!(store.snapshot().await.unwrap().alterations, [stalled], "reconciliation goes on");
+    // It blocks nobody any more, and may still be reached.
+    let other = bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap().record;
+    assert_eq!(store.finish(epoch, &record.id, other.generation).await.unwrap(), Progress::Converged);
+}
+
+pub async fn a_newer_alteration_supersedes_a_stalled_one(bench: Bench) {
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap();
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), Kind::Conflict);
+    store.stalled(epoch, &id("a-1"), Duration::ZERO, "quota").await.unwrap();
+    bench.alter("a-2", create_unit("uc_2", 0, 3)).await;
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.snapshot().await.unwrap().alterations.len(), 1, "another object's alteration changes nothing");
+    bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
+    let open = store.snapshot().await.unwrap().alterations;
+    assert_eq!(open.iter().map(|it| it.id.clone()).collect::<Vec<_>>(), [id("a-3")]);
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap(), Progress::Superseded);
+    assert_eq!(store.outcome(&id("a-1")).await.unwrap().unwrap().progress, Some(Progress::Superseded));
+    let order: Vec<_> = store.alterations(2).await.unwrap().into_iter().map(|it| it.id).collect();
+    assert_eq!(order, [id("a-3"), id("a-2")], "newest first, no more than asked for");
+}
+
+pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let slot = store.snapshot().await.unwrap().slots[0].clone();
+    bench.restart("r-1", &slot.engine(), true).await.unwrap();
+    let stale = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
+    assert_eq!(store.new_incarnation(epoch, &stale).await.unwrap_err().kind(), Kind::Conflict);
+    let forced = store.snapshot().await.unwrap().slots[0].clone();
+    let renewal = Renewal { slot: slot.key.clone(), observed: forced.incarnation, failures: 4 };
+    let incarnation = store.new_incarnation(epoch, &renewal).await.unwrap();
+    let now = store.snapshot().await.unwrap();
+    assert_eq!((now.slots[0].incarnation, now.slots[0].failures, now.slots[0].forced), (incarnation, 4, false));
+    assert_eq!(now.catalog.generation.get(), incarnation.get());
+    assert!(now.engines.iter().any(|engine| engine.name == now.slots[0].engine() && engine.incarnation == incarnation));
+    // A slot that is gone gets none: never an insert.
+    let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
+    bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
+    let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0 };
+    assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), Kind::Conflict);
+    assert!(store.snapshot().await.unwrap().slots.is_empty());
+}

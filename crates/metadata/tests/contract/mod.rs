@@ -1,0 +1,135 @@
+//! The contract of the store: named cases that every database must pass, each in a database of its own.
+//!
+//! A case that is in no table below doesn't compile into anything, so the count is a constant: a backend that ran
+//! fewer cases than another fails.
+
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+mod alterations;
+mod bench;
+mod concurrency;
+mod engines;
+mod masters;
+mod requests;
+mod schema;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+pub use bench::Bench;
+use metadata::Settings;
+
+/// How many cases there are.
+pub const COUNT: usize = 50;
+/// The longest time that one case may take.
+const CASE_DEADLINE: Duration = Duration::from_secs(60);
+
+type Run = fn(Bench) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A case with its name.
+pub struct Case {
+    /// A sentence.
+    pub name: &'static str,
+    run: Run,
+}
+
+macro_rules! cases {
+    ($($module:ident :: { $($case:ident),* $(,)? })*) => {
+        /// Every case.
+        pub const CASES: &[Case] = &[$($(
+            Case { name: stringify!($case), run: |bench| Box::pin($module::$case(bench)) },
+        )*)*];
+    };
+}
+
+cases! {
+    schema::{
+        migrating_again_changes_nothing,
+        two_migrations_at_once_both_succeed,
+        a_database_of_a_newer_program_is_refused,
+        an_empty_database_must_be_migrated_first,
+        old_rows_are_deleted_and_young_ones_stay,
+        long_and_foreign_texts_come_back_as_they_were,
+        names_are_compared_byte_by_byte,
+    }
+    alterations::{
+        a_tenant_gets_the_slots_that_minimum_asks_for,
+        a_repeat_answers_what_the_first_one_answered,
+        an_id_stands_for_one_statement,
+        a_second_alteration_is_refused_while_one_converges,
+        a_stale_base_is_refused,
+        an_invalid_statement_changes_nothing,
+        a_late_commit_loses_to_abort,
+        a_late_abort_loses_to_commit,
+        an_abort_of_an_unreadable_node_is_recorded,
+        an_alteration_after_its_deadline_changes_nothing,
+        what_changes_nothing_is_recorded_and_repeated,
+        a_new_configuration_renews_the_slots_and_keeps_stand_ins,
+        what_changes_no_configuration_renews_nothing,
+        a_link_that_goes_condemns_all_engines_of_its_slots,
+        an_incarnation_is_never_used_twice,
+        secrets_are_masked_for_proxies,
+    }
+    requests::{
+        start_takes_the_lowest_free_ordinal,
+        start_is_refused_above_max,
+        start_says_which_link_is_missing,
+        stop_is_refused_below_min,
+        stop_condemns_stand_ins_too,
+        stop_of_an_old_name_names_the_successor,
+        restart_of_an_old_name_answers_with_the_one_in_progress,
+        a_name_whose_slot_is_gone_is_no_longer_wanted,
+        an_unknown_engine_is_refused,
+        restart_keeps_a_stand_in_and_force_condemns_it,
+        users_of_other_tenants_learn_nothing,
+        a_request_after_its_deadline_changes_nothing,
+        a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did,
+    }
+    masters::{
+        raising_again_by_the_same_holder_is_a_success,
+        every_write_of_a_deposed_master_is_refused,
+        an_alteration_is_finished_only_by_a_plan_that_saw_it,
+        a_deadline_is_counted_by_the_database,
+        a_newer_alteration_supersedes_a_stalled_one,
+        a_new_incarnation_needs_the_one_observed,
+    }
+    engines::{
+        a_uid_is_recorded_once_and_never_changes,
+        a_report_replaces_what_was_seen,
+        an_ended_engine_stays_only_while_it_is_present,
+        a_namespace_is_remembered_until_a_day_after_its_last_pod,
+    }
+    concurrency::{
+        commit_and_abort_race_for_one_row,
+        two_commits_from_one_base_lose_no_update,
+        concurrent_requests_take_effect_once_and_never_pass_max,
+        two_masters_raise_the_epoch_and_one_wins,
+    }
+}
+
+/// Runs every case, each in the database that `settings` makes for it.
+pub async fn run_all<F>(backend: &str, settings: impl Fn(usize) -> F)
+where
+    F: Future<Output = Settings>,
+{
+    let only = std::env::var("EH_TEST_CASE").ok();
+    let mut ran = 0;
+    for (at, case) in CASES.iter().enumerate() {
+        if only.as_ref().is_some_and(|only| only != case.name) {
+            continue;
+        }
+        let begun = Instant::now();
+        println!("contract: backend={backend} case={}", case.name);
+        let bench = Bench::open(settings(at).await).await;
+        tokio::time::timeout(CASE_DEADLINE, (case.run)(bench))
+            .await
+            .unwrap_or_else(|_| panic!("{} took longer than {CASE_DEADLINE:?}", case.name));
+        println!("contract: backend={backend} case={} ms={}", case.name, begun.elapsed().as_millis());
+        ran += 1;
+    }
+    if only.is_none() {
+        assert_eq!(ran, COUNT, "the number of cases is a constant, so that no backend runs fewer");
+    }
+    println!("contract: backend={backend} cases={ran}");
+}
