@@ -26,7 +26,8 @@ pub struct Live {
     pub capacity: u32,
     /// The hash of the configuration that it was launched with.
     pub config: String,
-    /// The version of the program.
+    /// The version of the program; the document's own version has the short name in JSON.
+    #[serde(rename = "program_version")]
     pub version: String,
     /// The orchestrator's id of this pod or process.
     pub uid: String,

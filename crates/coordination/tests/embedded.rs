@@ -1,0 +1,154 @@
+//! The suite on the embedded server, and the faults that only it can be told to have.
+
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+mod suite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::{
+    Kind, Made, NoRebuild, SessionState, Supervisor, View, agents, alter_node, observe, permits, registry,
+};
+use embedded_zookeeper::{Config, EventFilter, Server};
+use suite::alter::alteration;
+use suite::{World, engine, eventually, live, within};
+
+async fn world() -> (Server, World) {
+    let server = Server::start(Config::default()).await.unwrap();
+    let world = World::new(&server.addr().to_string(), "/faults");
+    (server, world)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_suite_passes_on_the_embedded_server() {
+    let server = Server::start(Config::default()).await.unwrap();
+    assert_eq!(suite::run("embedded", &server.addr().to_string()).await, suite::CASES.len());
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_cut_connection_stops_the_master_and_leaves_it_the_lock() {
+    let (server, world) = world().await;
+    let lock = world.lock().await;
+    assert!(server.faults().cut_connection(lock.session_id()));
+    within(lock.lost()).await;
+    // The session lives on: the same lock is held again when the connection is back.
+    let mut states = lock.session().states();
+    within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
+    assert!(lock.still_held().await.unwrap());
+    permits::create(&lock, &engine("e-1"), &suite::permit(None)).await.unwrap();
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_comes_back() {
+    let (server, world) = world().await;
+    let lock = world.lock().await;
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    server.faults().outage(true);
+    within(lock.lost()).await;
+    let refused = permits::create(&lock, &engine("e-2"), &suite::permit(None)).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Lost, "{refused}");
+    server.faults().outage(false);
+    let mut states = session.states();
+    within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
+    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    assert_eq!(standing.permit.unwrap().ready().unwrap().session, session.id());
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_that_the_server_expires_is_lost_and_built_anew() {
+    let (server, world) = world().await;
+    let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));
+    let first = supervisor.ready(suite::WAIT).await.unwrap();
+    assert!(server.faults().expire_session(first.id()));
+    within(first.ended()).await;
+    let mut sessions = supervisor.sessions();
+    within(sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()))).await.unwrap();
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn lost_events_cost_time_and_nothing_else() {
+    let (server, world) = world().await;
+    server.faults().drop_events(EventFilter::All);
+    let lock = world.lock().await;
+    let election = world.election();
+    let follower = tokio::spawn(async move { election.win().await });
+    let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));
+    let view = View::start(supervisor.sessions(), Duration::from_millis(100), world.clock.clone());
+
+    let agent = world.session(world.agent()).await;
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    let waiting = {
+        let agent = agent.clone();
+        tokio::spawn(async move { alter_node::make_within(&agent, &alteration("a-2"), suite::WAIT).await })
+    };
+    let _engine = world.registered(&lock, "e-1", "uid-1").await;
+    let mut changes = view.changes();
+    within(changes.wait_for(|it| it.engines.contains_key(&engine("e-1")))).await.unwrap();
+    let seen = observe(lock.session()).await.unwrap().alter.unwrap();
+    alter_node::delete(&lock, &seen).await.unwrap();
+    assert_eq!(within(waiting).await.unwrap().unwrap(), Made::Made);
+    lock.resign().await;
+    within(follower).await.unwrap().unwrap();
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn late_events_mislead_nobody() {
+    let (server, world) = world().await;
+    server.faults().delay_events(Duration::from_millis(700));
+    let lock = world.lock().await;
+    let agent = world.session(world.agent()).await;
+    for round in 0..3 {
+        let id = format!("a-{round}");
+        assert_eq!(alter_node::make_within(&agent, &alteration(&id), suite::WAIT).await.unwrap(), Made::Made);
+        let seen = observe(lock.session()).await.unwrap().alter.unwrap();
+        assert_eq!(seen.children[0].id.as_str(), id);
+        alter_node::delete(&lock, &seen).await.unwrap();
+        assert!(alter_node::wait_absent(&agent, suite::WAIT).await.unwrap());
+    }
+    server.shutdown().await;
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_server_everybody_registers_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = || Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
+    let server = Server::start(config()).await.unwrap();
+    let world = World::new(&server.addr().to_string(), "/restarted");
+    let lock = world.lock().await;
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    let supervisor = Supervisor::start(world.settings(world.agent()), world.clock.clone(), Arc::new(NoRebuild));
+    supervisor.ready(suite::WAIT).await.unwrap();
+    server.shutdown().await;
+
+    let server = Server::start(config()).await.unwrap();
+    within(session.ended()).await;
+    within(lock.session().ended()).await;
+    let lock = world.lock().await;
+    let agent = within(async {
+        let mut sessions = supervisor.sessions();
+        let session = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.state() == SessionState::Connected));
+        session.await.unwrap().clone().unwrap()
+    })
+    .await;
+    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    let seen = observe(lock.session()).await.unwrap();
+    assert!(seen.permits.is_empty(), "the server lost everything");
+    assert_eq!(seen.agents.len(), 1);
+
+    // The engine lives on: with its permit made again it registers on a new session.
+    world.permitted(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    let permit = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    registry::register(&session, &permit, &live("uid-1")).await.unwrap();
+    eventually("it is ready", || async {
+        observe(lock.session()).await.unwrap().permits[0].ready().is_some()
+    })
+    .await;
+    server.shutdown().await;
+}

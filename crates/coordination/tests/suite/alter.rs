@@ -1,0 +1,176 @@
+//! The alter node.
+
+use std::time::Duration;
+
+use coordination::alter_node::{self, MAX_ALTER_BYTES};
+use coordination::{Alteration, Error, Kind, Made};
+use model::Generation;
+use model::alteration::{ObjectKind, ObjectRef, RequestId};
+use model::catalog::TenantSpec;
+use model::change::{Object, UnitPatch};
+use model::configuration::Defaults;
+use model::secret::SecretKeys;
+use model::{TenantName, UnitName};
+use zookeeper_client::{Acls, CreateMode};
+
+use super::{World, within};
+
+pub fn alteration(id: &str) -> Alteration {
+    let object = Object::Tenant { name: TenantName::new("t_1").unwrap(), spec: TenantSpec::default() };
+    Alteration::new(
+        RequestId::new(id).unwrap(),
+        object.reference(),
+        Generation(7),
+        Some(&object),
+        &SecretKeys::default(),
+        "ALTER TENANT t_1 COMMENT 'x'",
+        "admin",
+        "agent-1",
+        1_700_000_000_000,
+    )
+}
+
+pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
+    let mut spec = UnitPatch::default().create(&Defaults::default()).unwrap();
+    spec.properties.insert("db.password".to_owned(), "open sesame".to_owned());
+    spec.properties.insert("k".to_owned(), "v".to_owned());
+    let old = Object::ResourceUnit { name: UnitName::new("uc_1").unwrap(), spec };
+    let mut made = alteration("a-1");
+    made = Alteration::new(
+        made.id,
+        ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() },
+        made.base_generation,
+        Some(&old),
+        &SecretKeys::default(),
+        made.statement,
+        made.by,
+        made.agent,
+        made.requested_at_ms,
+    );
+    let agent = world.session(world.agent()).await;
+    assert_eq!(alter_node::make(&agent, &made).await.unwrap(), Made::Made);
+
+    let raw = world.as_master().await;
+    let (data, stat) = raw.get_data(&world.path("lock/alter")).await.unwrap();
+    assert_eq!(stat.ephemeral_owner, 0, "it outlives its maker");
+    let json: serde_json::Value = serde_json::from_slice(&data).unwrap();
+    assert_eq!(json["version"], 1);
+    assert_eq!(json["id"], "a-1");
+    assert_eq!(json["object"], serde_json::json!({"kind": "resource_unit", "name": "uc_1"}));
+    assert_eq!(json["old"]["spec"]["properties"], serde_json::json!({"db.password": "******", "k": "v"}));
+    assert_eq!(json["by"], "admin");
+    assert!(!String::from_utf8(data).unwrap().contains("sesame"));
+
+    let read = alter_node::read(&agent).await.unwrap().unwrap();
+    assert_eq!(read.content, Ok(made));
+    assert_eq!(read.children.len(), 1);
+    assert_eq!(read.children[0].session, Some(agent.id()));
+    assert_eq!(read.children[0].agent.as_deref(), Some("agent-1"));
+    assert!(!read.is_debris());
+}
+
+pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World) {
+    let agent = world.session(world.agent()).await;
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    for wait in [Duration::ZERO, Duration::from_millis(300)] {
+        let made = within(alter_node::make_within(&agent, &alteration("a-2"), wait)).await.unwrap();
+        let Made::Taken(node) = made else { panic!("{made:?}") };
+        assert_eq!(node.content.unwrap().by, "admin");
+        assert!(node.ctime_ms > 0);
+    }
+    assert!(!alter_node::wait_absent(&agent, Duration::from_millis(100)).await.unwrap());
+}
+
+pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
+    let lock = world.lock().await;
+    let agent = world.session(world.agent()).await;
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    let waiting = {
+        let agent = agent.clone();
+        tokio::spawn(async move { alter_node::make_within(&agent, &alteration("a-2"), super::WAIT).await })
+    };
+    let absent = {
+        let agent = agent.clone();
+        tokio::spawn(async move { alter_node::wait_absent(&agent, super::WAIT).await })
+    };
+    let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
+    alter_node::delete(&lock, &seen).await.unwrap();
+    assert_eq!(within(waiting).await.unwrap().unwrap(), Made::Made);
+    let now = alter_node::read(&agent).await.unwrap().unwrap();
+    assert_eq!(now.children[0].id.as_str(), "a-2");
+    // The other waiter may have missed the moment, and then waits for this node.
+    alter_node::delete(&lock, &now).await.unwrap();
+    assert!(within(absent).await.unwrap().unwrap());
+}
+
+pub async fn the_same_id_is_no_conflict(world: World) {
+    let (one, other) = (world.session(world.agent()).await, world.session(world.agent()).await);
+    assert_eq!(alter_node::make(&one, &alteration("a-1")).await.unwrap(), Made::Made);
+    assert_eq!(alter_node::make(&other, &alteration("a-1")).await.unwrap(), Made::AlreadyMine);
+    let node = alter_node::read(&other).await.unwrap().unwrap();
+    assert_eq!(node.children[0].session, Some(one.id()), "the first one's session stands there");
+}
+
+pub async fn a_delete_never_hits_another_alterations_node(world: World) {
+    let lock = world.lock().await;
+    let agent = world.session(world.agent()).await;
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    let old = alter_node::read(lock.session()).await.unwrap().unwrap();
+    alter_node::delete(&lock, &old).await.unwrap();
+    alter_node::make(&agent, &alteration("a-2")).await.unwrap();
+
+    let error = alter_node::delete(&lock, &old).await.unwrap_err();
+    assert_eq!(error, Error::NoNode { path: world.path("lock/alter/a-1") });
+    let mut debris = old.clone();
+    debris.children.clear();
+    let error = alter_node::delete(&lock, &debris).await.unwrap_err();
+    assert_eq!(error, Error::NotEmpty { path: world.path("lock/alter") });
+    assert_eq!(alter_node::read(&agent).await.unwrap().unwrap().children[0].id.as_str(), "a-2");
+}
+
+pub async fn debris_without_a_child_is_deleted(world: World) {
+    let lock = world.lock().await;
+    let hand = world.as_master().await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    hand.create(&world.path("lock/alter"), b"", &options).await.unwrap();
+    let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
+    assert!(seen.is_debris());
+    assert!(seen.content.is_err());
+    alter_node::delete(&lock, &seen).await.unwrap();
+    assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
+}
+
+pub async fn unreadable_nodes_are_read_and_deleted(world: World) {
+    let lock = world.lock().await;
+    let hand = world.as_master().await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    for (path, data) in [
+        ("lock/alter", &br#"{"version":2,"id":"a-1"}"#[..]),
+        ("lock/alter/a-1", b"\xff\xfe"),
+        ("lock/alter/a-2", b"{}"),
+        ("lock/alter/not an id", b""),
+    ] {
+        hand.create(&world.path(path), data, &options).await.unwrap();
+    }
+    let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
+    assert_eq!(seen.content.clone().unwrap_err(), "version 2 is not known");
+    let ids: Vec<&str> = seen.children.iter().map(|child| child.id.as_str()).collect();
+    assert_eq!(ids, ["a-1", "a-2"]);
+    assert!(seen.children.iter().all(|child| child.session.is_none()));
+    assert_eq!(seen.strays, ["not an id"]);
+    alter_node::delete(&lock, &seen).await.unwrap();
+    assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
+}
+
+pub async fn what_is_too_big_is_refused_before_anything_is_written(world: World) {
+    let agent = world.session(world.agent()).await;
+    let mut big = alteration("a-1");
+    big.statement = "x".repeat(MAX_ALTER_BYTES);
+    let error = alter_node::make(&agent, &big).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.user("tenant \"t_1\"").sqlstate(), "54000");
+    assert_eq!(alter_node::read(&agent).await.unwrap(), None);
+    big.statement = "x".repeat(MAX_ALTER_BYTES - 1_000);
+    assert_eq!(alter_node::make(&agent, &big).await.unwrap(), Made::Made);
+    assert_eq!(alter_node::read(&agent).await.unwrap().unwrap().content, Ok(big));
+}

@@ -1,0 +1,74 @@
+//! Drain facts.
+
+use coordination::{Drain, Error, Kind, drains, observe, permits, registry};
+
+use super::{World, engine, live};
+
+fn fact(uid: &str) -> Drain {
+    Drain { uid: Some(uid.to_owned()), grace_ms: 30_000, reason: "stopped".to_owned() }
+}
+
+pub async fn a_drain_takes_registration_and_permit_away_in_one_step(world: World) {
+    let lock = world.lock().await;
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert!(seen.live.is_some());
+    drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await.unwrap();
+    assert_eq!(permits::list(lock.session()).await.unwrap(), []);
+    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    assert_eq!(standing.permit, None);
+    assert_eq!(standing.drain.unwrap().content, Ok(fact("uid-1")));
+}
+
+pub async fn a_drain_fails_as_a_whole_when_the_registration_came_or_went(world: World) {
+    let lock = world.lock().await;
+    let without = world.permitted(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    registry::register(&session, &without, &live("uid-1")).await.unwrap();
+    let came = drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap_err();
+    assert_eq!(came, Error::NotEmpty { path: world.path("engines/e-1") });
+
+    let with = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    session.close().await;
+    super::eventually("it is gone", || async {
+        permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap().live.is_none()
+    })
+    .await;
+    let went = drains::drain(&lock, &engine("e-1"), Some(&with), None, &fact("uid-1")).await.unwrap_err();
+    assert_eq!(went, Error::NoNode { path: world.path("engines/e-1/live") });
+    assert_eq!(drains::list(lock.session()).await.unwrap(), [], "neither wrote a fact");
+    drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap();
+}
+
+pub async fn a_superseded_engine_drains_only_while_the_newer_is_registered(world: World) {
+    let lock = world.lock().await;
+    let _old = world.registered(&lock, "e-1", "uid-1").await;
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    let newer = world.permitted(&lock, "e-2", "uid-2").await;
+    let early = drains::drain(&lock, &engine("e-1"), Some(&seen), Some(&engine("e-2")), &fact("uid-1")).await;
+    assert_eq!(early.unwrap_err(), Error::NoNode { path: world.path("engines/e-2/live") });
+    assert_eq!(drains::list(lock.session()).await.unwrap(), []);
+
+    let session = world.session(world.engine("e-2")).await;
+    registry::register(&session, &newer, &live("uid-2")).await.unwrap();
+    drains::drain(&lock, &engine("e-1"), Some(&seen), Some(&engine("e-2")), &fact("uid-1")).await.unwrap();
+}
+
+pub async fn a_fact_stands_until_the_master_removes_it(world: World) {
+    let lock = world.lock().await;
+    drains::drain(&lock, &engine("e-1"), None, None, &fact("uid-1")).await.unwrap();
+    let again = drains::drain(&lock, &engine("e-1"), None, None, &fact("uid-2")).await.unwrap_err();
+    assert_eq!(again, Error::NodeExists { path: world.path("drains/e-1") });
+    let seen = observe(lock.session()).await.unwrap().drains.remove(0);
+    assert_eq!(seen.content, Ok(fact("uid-1")));
+    assert!(seen.age_ms.is_some_and(|age| (0..60_000).contains(&age)), "{seen:?}");
+
+    let next = {
+        world.as_master().await.delete(lock.path(), None).await.unwrap();
+        world.lock().await
+    };
+    assert_eq!(drains::remove(&lock, &engine("e-1")).await.unwrap_err().kind(), Kind::Lost);
+    drains::remove(&next, &engine("e-1")).await.unwrap();
+    assert_eq!(drains::remove(&next, &engine("e-1")).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(drains::list(next.session()).await.unwrap(), []);
+}

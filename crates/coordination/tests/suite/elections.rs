@@ -1,0 +1,132 @@
+//! The master's lock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::{Kind, SessionState, permits};
+use model::clock::{ManualClock, SharedClock};
+use zookeeper_client::{Acls, CreateMode};
+
+use super::{World, engine, eventually, permit, within};
+
+pub async fn the_next_candidate_follows_when_the_master_resigns(world: World) {
+    let first = world.lock().await;
+    assert!(first.surely_alive());
+    assert!(first.still_held().await.unwrap());
+    assert!(first.holder().starts_with(&world.path("lock/master/")), "{}", first.holder());
+
+    let election = world.election();
+    let second = tokio::spawn(async move { election.win().await });
+    queue_of(&world, 2).await;
+    assert!(!second.is_finished());
+    first.resign().await;
+    let second = within(second).await.unwrap().unwrap();
+    assert!(second.still_held().await.unwrap());
+    queue_of(&world, 1).await;
+}
+
+pub async fn a_cancelled_candidate_leaves_nothing_behind(world: World) {
+    let first = world.lock().await;
+    let election = world.election();
+    let second = tokio::spawn(async move { election.win().await });
+    queue_of(&world, 2).await;
+    second.abort();
+    queue_of(&world, 1).await;
+    assert!(first.still_held().await.unwrap());
+    drop(first);
+    queue_of(&world, 0).await;
+}
+
+pub async fn an_expired_master_writes_nothing_and_is_followed(world: World) {
+    let first = world.lock().await;
+    let election = world.election();
+    let second = tokio::spawn(async move { election.win().await });
+    queue_of(&world, 2).await;
+    world.expire(first.session()).await;
+    within(first.lost()).await;
+    assert!(!first.surely_alive());
+    assert!(!first.still_held().await.unwrap());
+    let late = permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap_err();
+    assert_eq!(late.kind(), Kind::Lost, "{late}");
+
+    let second = within(second).await.unwrap().unwrap();
+    permits::create(&second, &engine("e-1"), &permit(None)).await.unwrap();
+}
+
+pub async fn a_lock_of_another_tool_keeps_everybody_from_acting(world: World) {
+    drop(world.session(world.master()).await);
+    let kazoo = world.as_master().await;
+    let prefix = world.path("lock/master/0123456789abcdef0123456789abcdef__lock__");
+    let options = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+    let (_, number) = kazoo.create(&prefix, b"kazoo", &options).await.unwrap();
+
+    let election = world.election();
+    let candidate = tokio::spawn(async move { election.win().await });
+    queue_of(&world, 2).await;
+    assert!(!candidate.is_finished());
+    kazoo.delete(&format!("{prefix}{number}"), None).await.unwrap();
+    within(candidate).await.unwrap().unwrap();
+}
+
+pub async fn a_candidate_whose_node_was_deleted_starts_anew(world: World) {
+    let first = world.lock().await;
+    let election = world.election();
+    let candidate = tokio::spawn(async move { election.win().await });
+    queue_of(&world, 2).await;
+    let hand = world.as_master().await;
+    let own = first.path().rsplit('/').next().unwrap();
+    for name in hand.list_children(&world.path("lock/master")).await.unwrap() {
+        if name != own {
+            hand.delete(&world.path(&format!("lock/master/{name}")), None).await.unwrap();
+        }
+    }
+    let error = within(candidate).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::Lost, "{error}");
+    first.resign().await;
+    world.lock().await;
+}
+
+pub async fn a_lock_whose_node_was_deleted_writes_nothing(world: World) {
+    let first = world.lock().await;
+    world.as_master().await.delete(first.path(), None).await.unwrap();
+    let second = world.lock().await;
+    assert!(first.surely_alive(), "its session lives on, only the node is gone");
+    let late = permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap_err();
+    assert_eq!(late.kind(), Kind::Lost, "{late}");
+    assert!(!first.still_held().await.unwrap());
+    assert!(permits::list(second.session()).await.unwrap().is_empty());
+}
+
+pub async fn two_thirds_of_the_session_timeout_without_an_answer_stop_the_master(world: World) {
+    let clock = ManualClock::at(0);
+    let mut stopped = world.clone();
+    stopped.clock = Arc::clone(&clock) as SharedClock;
+    let mut settings = stopped.settings(stopped.master());
+    // Its heartbeats come far apart, so that none renews what the test looks at.
+    settings.session_timeout = Duration::from_secs(60);
+    let election = coordination::Election::new(settings, stopped.clock.clone(), "suite");
+    let lock = within(election.win()).await.unwrap();
+    lock.session().probe().await.unwrap();
+    let timeout = lock.session().timeout();
+
+    clock.advance(timeout * 2 / 3 - Duration::from_millis(10));
+    assert!(lock.surely_alive());
+    clock.advance(Duration::from_millis(20));
+    assert!(!lock.surely_alive());
+    assert_eq!(lock.session().state(), SessionState::Connected);
+    let refused = permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap_err();
+    assert_eq!(refused.kind(), Kind::Lost, "{refused}");
+    assert!(permits::list(lock.session()).await.unwrap().is_empty(), "nothing was sent");
+    assert!(lock.surely_alive(), "that answer renewed it");
+    permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
+}
+
+/// Waits until so many nodes stand in the queue.
+async fn queue_of(world: &World, candidates: usize) {
+    let client = world.as_master().await;
+    let path = world.path("lock/master");
+    eventually(&format!("{candidates} candidates"), || async {
+        client.list_children(&path).await.unwrap().len() == candidates
+    })
+    .await;
+}

@@ -1,0 +1,151 @@
+//! Agents, permits, registrations, discovery.
+
+use coordination::{Error, Kind, agents, discovery, drains, permits, registry};
+use zookeeper_client::{Acls, CreateMode};
+
+use super::{World, engine, eventually, live, permit, within};
+
+pub async fn agents_come_and_go_with_their_sessions(world: World) {
+    let reader = world.session(world.proxy()).await;
+    let (one, other) = (world.session(world.agent()).await, world.session(world.agent()).await);
+    agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
+    agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
+    agents::register(&other, "agent-2", "127.0.0.1:2").await.unwrap();
+    let held = agents::register(&other, "agent-1", "127.0.0.1:2").await.unwrap_err();
+    assert_eq!(held, Error::StillHeld { path: world.path("agents/agent-1"), session: one.id() });
+    assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), Kind::Invalid);
+
+    reader.sync().await.unwrap();
+    let there: Vec<_> = agents::list(&reader).await.unwrap().into_iter().map(|it| (it.id, it.address, it.session)).collect();
+    assert_eq!(
+        there,
+        [
+            ("agent-1".to_owned(), "127.0.0.1:1".to_owned(), one.id()),
+            ("agent-2".to_owned(), "127.0.0.1:2".to_owned(), other.id())
+        ]
+    );
+    one.close().await;
+    eventually("the closed agent is gone", || async { agents::list(&reader).await.unwrap().len() == 1 }).await;
+    world.expire(&other).await;
+    eventually("the expired agent is gone", || async { agents::list(&reader).await.unwrap().is_empty() }).await;
+}
+
+pub async fn an_engine_registers_only_below_a_permit_of_its_uid(world: World) {
+    let lock = world.lock().await;
+    let session = world.session(world.engine("e-1")).await;
+    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    assert_eq!((standing.permit, standing.drain), (None, None));
+
+    permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
+    let bare = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    assert_eq!(registry::register(&session, &bare, &live("uid-1")).await.unwrap_err().kind(), Kind::Invalid);
+    permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
+    let mine = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    assert_eq!(registry::register(&session, &mine, &live("uid-2")).await.unwrap_err().kind(), Kind::Invalid);
+    registry::register(&session, &mine, &live("uid-1")).await.unwrap();
+    registry::register(&session, &mine, &live("uid-1")).await.unwrap();
+
+    let seen = permits::list(lock.session()).await.unwrap().remove(0);
+    assert_eq!(seen.ready().unwrap().content, Ok(live("uid-1")));
+    assert_eq!(seen.ready().unwrap().session, session.id());
+}
+
+pub async fn a_permit_that_changed_since_admits_nobody(world: World) {
+    let lock = world.lock().await;
+    world.permitted(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    let old = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    permits::set_uid(&lock, &old, "uid-2").await.unwrap();
+    let error = registry::register(&session, &old, &live("uid-1")).await.unwrap_err();
+    assert_eq!(error, Error::BadVersion { path: world.path("engines/e-1") });
+    let now = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    permits::delete(&lock, &now).await.unwrap();
+    let error = registry::register(&session, &old, &live("uid-1")).await.unwrap_err();
+    assert_eq!(error, Error::NoNode { path: world.path("engines/e-1") });
+}
+
+pub async fn a_dead_sessions_registration_is_no_conflict_once_it_is_gone(world: World) {
+    let lock = world.lock().await;
+    let dead = world.registered(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    let permit = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    let error = registry::register(&session, &permit, &live("uid-1")).await.unwrap_err();
+    assert_eq!(error, Error::StillHeld { path: world.path("engines/e-1/live"), session: dead.id() });
+    world.expire(&dead).await;
+    eventually("it registers", || async { registry::register(&session, &permit, &live("uid-1")).await.is_ok() }).await;
+}
+
+pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: World) {
+    let lock = world.lock().await;
+    let before = world.permitted(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    registry::register(&session, &before, &live("uid-1")).await.unwrap();
+    let error = permits::delete(&lock, &before).await.unwrap_err();
+    assert_eq!(error, Error::NotEmpty { path: world.path("engines/e-1") });
+
+    // A hostile engine puts something of its own below its permit.
+    let key = coordination::EngineCredential::derive(&world.secret, &engine("e-1")).password;
+    let hostile = world.stranger(Some(&format!("engine-e-1:{key}"))).await;
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    hostile.create(&world.path("engines/e-1/mine"), b"", &options).await.unwrap();
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert_eq!(seen.strays, ["mine"]);
+    permits::delete(&lock, &seen).await.unwrap();
+    assert_eq!(permits::list(lock.session()).await.unwrap(), []);
+    let again = permits::delete(&lock, &seen).await.unwrap_err();
+    assert_eq!(again.kind(), Kind::Conflict, "{again}");
+}
+
+pub async fn a_uid_is_written_once_and_over_nothing_newer(world: World) {
+    let lock = world.lock().await;
+    permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
+    let exists = permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap_err();
+    assert_eq!(exists, Error::NodeExists { path: world.path("engines/e-1") });
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert_eq!(seen.uid(), None);
+    permits::set_uid(&lock, &seen, "uid-1").await.unwrap();
+    let late = permits::set_uid(&lock, &seen, "uid-2").await.unwrap_err();
+    assert_eq!(late, Error::BadVersion { path: world.path("engines/e-1") });
+    permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
+    let now = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert_eq!(now.content, Ok(permit(Some("uid-1"))));
+    assert_eq!(now.version, 1, "the same uid is not written twice");
+    let missing = permits::record_uid(&lock, &engine("e-2"), "uid-1").await.unwrap_err();
+    assert_eq!(missing, Error::NoNode { path: world.path("engines/e-2") });
+}
+
+pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
+    let lock = world.lock().await;
+    let session = world.session(world.engine("e-1")).await;
+    let mut watch = registry::watch_own(&session, &engine("e-1"));
+    watch.arm().await.unwrap();
+    world.permitted(&lock, "e-1", "uid-1").await;
+    within(watch.next()).await;
+    watch.arm().await.unwrap();
+    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let seen = standing.permit.unwrap();
+    let fact = coordination::Drain { uid: Some("uid-1".to_owned()), grace_ms: 5, reason: "test".to_owned() };
+    drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact).await.unwrap();
+    within(watch.next()).await;
+    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    assert_eq!(standing.permit, None);
+    assert_eq!(standing.drain.unwrap().content, Ok(fact));
+}
+
+pub async fn jdbc_clients_find_a_proxy_without_a_password(world: World) {
+    let proxy = world.session(world.proxy()).await;
+    let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
+    assert_eq!(discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), path, "once per session");
+    let client = world.stranger(None).await;
+    let namespace = format!("/{}", world.layout.discovery_namespace());
+    let names = client.list_children(&namespace).await.unwrap();
+    assert_eq!(names.len(), 1);
+    assert!(names[0].starts_with("serverUri=127.0.0.1:10009;version=0.1.0;sequence=0"), "{}", names[0]);
+    let (data, _) = client.get_data(&path).await.unwrap();
+    assert_eq!(
+        String::from_utf8(data).unwrap(),
+        "hive.server2.thrift.bind.host=127.0.0.1;hive.server2.thrift.port=10009;hive.server2.transport.mode=binary"
+    );
+    proxy.close().await;
+    eventually("the node goes", || async { client.list_children(&namespace).await.unwrap().is_empty() }).await;
+}

@@ -1,0 +1,164 @@
+//! What is seen, and what wakes whom.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::{
+    Drain, NoRebuild, Registered, Supervisor, View, Wakeups, agents, alter_node, bell, drains, observe, permits,
+};
+use tokio::time::timeout;
+
+use super::alter::alteration;
+use super::{World, engine, permit, within};
+
+pub async fn an_observation_holds_everything(world: World) {
+    let lock = world.lock().await;
+    assert_eq!(observe(lock.session()).await.unwrap(), coordination::Observation::default());
+
+    let agent = world.session(world.agent()).await;
+    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    let ready = world.registered(&lock, "e-1", "uid-1").await;
+    permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
+    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned() };
+    drains::drain(&lock, &engine("e-3"), None, None, &fact).await.unwrap();
+
+    let seen = observe(lock.session()).await.unwrap();
+    assert_eq!(seen.alter.unwrap().children[0].session, Some(agent.id()));
+    assert_eq!(seen.agents.iter().map(|it| it.session).collect::<Vec<_>>(), [agent.id()]);
+    let permits: Vec<_> = seen.permits.iter().map(|it| (it.engine.as_str(), it.uid(), it.live.is_some())).collect();
+    assert_eq!(permits, [("e-1", Some("uid-1"), true), ("e-2", None, false)]);
+    assert_eq!(seen.permits[0].ready().unwrap().session, ready.id());
+    assert_eq!(seen.drains[0].content, Ok(fact));
+}
+
+pub async fn every_change_wakes_the_master(world: World) {
+    let lock = world.lock().await;
+    let agent = world.session(world.agent()).await;
+    let wakeups = Wakeups::start(lock.session());
+    within(wakeups.next()).await;
+
+    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    settle(&wakeups).await;
+    bell::ring(&agent).await.unwrap();
+    settle(&wakeups).await;
+    bell::ring(&agent).await.unwrap();
+    settle(&wakeups).await;
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    settle(&wakeups).await;
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    settle(&wakeups).await;
+    // The permit's own watches are armed by now: its registration going is an event of theirs.
+    session.close().await;
+    settle(&wakeups).await;
+    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned() };
+    drains::drain(&lock, &engine("e-9"), None, None, &fact).await.unwrap();
+    settle(&wakeups).await;
+    agent.close().await;
+    settle(&wakeups).await;
+}
+
+/// Waits for a wake-up and takes those along that come with it.
+async fn settle(wakeups: &Wakeups) {
+    within(wakeups.next()).await;
+    while timeout(Duration::from_millis(200), wakeups.next()).await.is_ok() {}
+}
+
+pub async fn suppressed_events_wake_nobody(world: World) {
+    let mut settings = world.settings(world.master());
+    settings.watch_events = false;
+    let election = coordination::Election::new(settings, world.clock.clone(), "suite");
+    let lock = within(election.win()).await.unwrap();
+    let wakeups = Wakeups::start(lock.session());
+    let agent = world.session(world.agent()).await;
+    bell::ring(&agent).await.unwrap();
+    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    assert!(timeout(Duration::from_millis(500), wakeups.next()).await.is_err());
+    assert!(observe(lock.session()).await.unwrap().alter.is_some(), "reading finds it");
+
+    // A candidate without events follows all the same.
+    let mut settings = world.settings(world.master());
+    settings.watch_events = false;
+    let second = coordination::Election::new(settings, world.clock.clone(), "suite");
+    let second = tokio::spawn(async move { second.win().await });
+    lock.resign().await;
+    within(second).await.unwrap().unwrap();
+}
+
+pub async fn a_view_follows_the_registry(world: World) {
+    follow(world, true).await;
+}
+
+pub async fn a_view_without_events_follows_by_reading_again(world: World) {
+    follow(world, false).await;
+}
+
+async fn follow(world: World, watch_events: bool) {
+    let lock = world.lock().await;
+    let mut settings = world.settings(world.proxy());
+    settings.watch_events = watch_events;
+    let supervisor = Supervisor::start(settings, world.clock.clone(), Arc::new(NoRebuild));
+    // With events nothing depends on reading again.
+    let reread = if watch_events { Duration::from_secs(600) } else { Duration::from_millis(50) };
+    let view = View::start(supervisor.sessions(), reread, world.clock.clone());
+    seen(&view, |it| it.read_at.is_some() && it.engines.is_empty()).await;
+
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    let there = seen(&view, |it| it.engines.contains_key(&engine("e-1"))).await;
+    let known = &there.engines[&engine("e-1")];
+    assert_eq!((known.session, known.draining, known.confirmed), (session.id(), false, true));
+    assert_eq!(known.live.address, "127.0.0.1:4711");
+
+    let agent = world.session(world.agent()).await;
+    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    seen(&view, |it| it.agents.len() == 1).await;
+
+    let node = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned() };
+    drains::drain(&lock, &engine("e-1"), Some(&node), None, &fact).await.unwrap();
+    seen(&view, |it| it.engines.is_empty()).await;
+}
+
+pub async fn a_view_keeps_engines_that_vanished_while_its_session_was_built_anew(world: World) {
+    let lock = world.lock().await;
+    let settings = world.settings(world.proxy());
+    let supervisor = Supervisor::start(settings, world.clock.clone(), Arc::new(NoRebuild));
+    let view = View::start(supervisor.sessions(), Duration::from_millis(50), world.clock.clone());
+    let one = world.registered(&lock, "e-1", "uid-1").await;
+    let other = world.registered(&lock, "e-2", "uid-2").await;
+    seen(&view, |it| it.engines.len() == 2).await;
+
+    let own = supervisor.session().unwrap();
+    let timeout = own.timeout();
+    // All go at the same moment; one engine is told to drain meanwhile, and that is believed at once.
+    one.close().await;
+    other.close().await;
+    world.expire(&own).await;
+    let (mut kept, mut before) = (None, None);
+    while kept.is_none() {
+        let now = seen(&view, |_| true).await;
+        if now.engines.values().any(|it| !it.confirmed) {
+            kept = Some(now);
+        } else if now.engines.is_empty() {
+            break;
+        } else {
+            before = Some(now);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    // Whether the view had read once more before its session ended is a race; both ends are right.
+    if let Some(kept) = kept {
+        assert!(before.is_none_or(|it| !it.engines.is_empty()));
+        assert!(kept.engines.values().all(|it| it.live.address == "127.0.0.1:4711"));
+        let began = tokio::time::Instant::now();
+        seen(&view, |it| it.engines.is_empty()).await;
+        assert!(began.elapsed() < timeout * 2, "for one session timeout and no longer");
+    }
+}
+
+/// The first state of the view that fits.
+async fn seen(view: &View, fits: impl FnMut(&Arc<Registered>) -> bool) -> Arc<Registered> {
+    let mut changes = view.changes();
+    let seen = within(changes.wait_for(fits)).await.unwrap();
+    Arc::clone(&seen)
+}
