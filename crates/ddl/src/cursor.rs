@@ -142,6 +142,16 @@ impl<'a> Cursor<'a> {
         if self.token().kind == Kind::End { Ok(()) } else { Err(self.missing("the end of the statement")) }
     }
 
+    /// Whether the statement ends here.
+    pub(crate) fn at_end(&self) -> bool {
+        matches!(self.token().kind, Kind::End | Kind::Semicolon)
+    }
+
+    /// Whether the next token is a string.
+    pub(crate) fn at_string(&self) -> bool {
+        matches!(self.token().kind, Kind::Text(_))
+    }
+
     /// Whether the next token can begin a string, a number or a quantity.
     pub(crate) fn at_scalar(&self) -> bool {
         matches!(self.token().kind, Kind::Text(_) | Kind::Number)
@@ -207,7 +217,7 @@ impl<'a> Cursor<'a> {
         let (text, position) = self.scalar("a whole number")?;
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         text.parse().ok().filter(|_| digits).ok_or_else(|| {
-            let message = format!("{option}: \"{}\" is no whole number", shorten(&text));
+            let message = format!("{option}: invalid number \"{}\"", shorten(&text));
             let error = UserError::new(ErrorKind::InvalidValue, message);
             ParseError::at(position, error.detail(format!("it is a whole number from 0 to {}", u32::MAX)))
         })
@@ -252,13 +262,26 @@ impl<'a> Cursor<'a> {
                 self.advance();
                 Ok((name, position))
             }
-            Kind::Word | Kind::Number => Ok((self.take_bare_run().to_ascii_lowercase(), position)),
+            Kind::Word | Kind::Number => Ok((self.bare_name()?, position)),
             Kind::Text(text) => {
-                let hint = format!("a name stands in no single quotes: {}", crate::quote::quoted_name(&shorten(text)));
+                let hint = format!("names stand without single quotes: {}", crate::quote::quoted_name(&shorten(text)));
                 Err(self.missing(what).or_hint(hint))
             }
             _ => Err(self.missing(what)),
         }
+    }
+
+    /// A bare name. A name may hold `--`, but a bare one would end there and a comment begin, so that
+    /// `DROP TENANT a--b` would drop `a`: that is refused.
+    fn bare_name(&mut self) -> Result<String, ParseError> {
+        let position = self.position();
+        let (name, _) = self.bare_run();
+        if self.text[position.offset + name.len()..].starts_with("--") {
+            let message = format!("it is not clear whether -- belongs to the name \"{}\"", shorten(name));
+            return Err(ParseError::syntax(position, message)
+                .or_hint("put a name that holds -- in double quotes, or a blank before the comment"));
+        }
+        Ok(self.take_bare_run().to_ascii_lowercase())
     }
 
     fn checked_name<T>(
@@ -313,6 +336,7 @@ impl<'a> Cursor<'a> {
             _ if self.hidden => "a value that may be secret".to_owned(),
             Kind::Text(_) => "a quoted string".to_owned(),
             Kind::Word | Kind::Number => format!("\"{}\"", shorten(self.bare_run().0)),
+            Kind::QuotedName(name) => format!("the quoted name \"{}\"", shorten(name)),
             _ => format!("\"{}\"", shorten(self.token().source)),
         }
     }

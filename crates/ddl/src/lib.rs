@@ -1,6 +1,6 @@
 //! The control language: is a statement ours, what does it say, and how is it written down again.
 //!
-//! Control statements arrive as the text of a `HiveServer2` ExecuteStatement, mixed with the SQL of the engines. The
+//! Control statements arrive as the text of a `HiveServer2` `ExecuteStatement`, mixed with the SQL of the engines. The
 //! first question, [`sniff`], looks at the head alone; what is not ours is never tokenised. What is ours is read by
 //! [`parse`], which is total: any text gives a [`Statement`] or a [`ParseError`] with its place, what was expected
 //! there, and a hint for near misses.
@@ -14,7 +14,7 @@
 //! - Options are separated by commas; `=` between name and value, and SET before the first, may be left out.
 //! - A string stands in single quotes and doubles them inside (`'it''s'`); a backslash is an ordinary character.
 //! - A name is bare, and then folded to lower case, or stands in `"…"` or `` `…` `` and is taken as it is. In
-//!   `UNIT_LIST` and `RESOURCE_POOL_LIST` it may also be a string. A bare name can't hold `--`, which begins a comment.
+//!   `UNIT_LIST` and `RESOURCE_POOL_LIST` it may also be a string. A bare name with `--` right behind it is refused.
 //! - The name of an engine is always a string.
 //! - Numbers, sizes and lengths of time may be quoted or not: `1G`, `'1G'`, `WAIT 5m`.
 //! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `IMAGE` and `COMMENT`.

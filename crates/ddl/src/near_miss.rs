@@ -61,12 +61,13 @@ pub fn near_miss(text: &str) -> Option<String> {
     let mut words = Vec::with_capacity(MAX_WORDS);
     while words.len() < MAX_WORDS {
         match scanner.word() {
+            Some(word) if words.is_empty() && word.eq_ignore_ascii_case("DESC") => words.push("DESCRIBE"),
             Some(word) => words.push(word),
             None => break,
         }
     }
     if let [verb, engine, ..] = words[..]
-        && ["DESC", "DESCRIBE"].iter().any(|it| it.eq_ignore_ascii_case(verb))
+        && verb.eq_ignore_ascii_case("DESCRIBE")
         && near(engine, "ENGINE").is_some()
     {
         return Some("did you mean DESCRIBE ENGINE rp_1 'engine-name'? The engine's name stands in quotes".to_owned());
@@ -110,6 +111,7 @@ mod tests {
             ("SHOW CREATE POOL rp_1", "SHOW CREATE RESOURCE POOL"),
             ("EXPLAIN DROP UNIT x", "EXPLAIN DROP RESOURCE UNIT"),
             ("SHOW ALTERATION", "SHOW ALTERATIONS"),
+            ("DESC TENANTS t_1", "DESCRIBE TENANT"),
         ] {
             assert_eq!(near_miss(text).unwrap_or_default(), format!("did you mean {meant}?"), "{text}");
         }

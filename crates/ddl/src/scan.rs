@@ -104,12 +104,11 @@ impl<'a> Scanner<'a> {
     /// Steps over a name: a bare one, which may hold `.` and `-` but no comment, or a quoted one.
     pub(crate) fn name(&mut self) -> bool {
         let rest = self.remaining();
-        let bytes = match rest.chars().next() {
-            Some(quote @ ('"' | '`' | '\'')) => quoted_bytes(rest, quote),
-            _ => {
-                let end = rest.find(|c| !is_word_char(c) && !matches!(c, '.' | '-')).unwrap_or(rest.len());
-                Some(rest[..end].find("--").unwrap_or(end))
-            }
+        let bytes = if let Some(quote @ ('"' | '`' | '\'')) = rest.chars().next() {
+            quoted_bytes(rest, quote)
+        } else {
+            let end = rest.find(|c| !is_word_char(c) && !matches!(c, '.' | '-')).unwrap_or(rest.len());
+            Some(rest[..end].find("--").unwrap_or(end))
         };
         self.at += bytes.unwrap_or(0);
         bytes.is_some_and(|bytes| bytes > 0)

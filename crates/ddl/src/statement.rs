@@ -35,7 +35,7 @@ use crate::quote::quoted_string;
 use crate::sniff::{Head, sniff_at};
 
 /// What a WAIT without a length of time waits for at most: the default start deadline.
-pub const DEFAULT_WAIT: Duration = Duration::from_secs(300);
+pub const DEFAULT_WAIT: Duration = Duration::from_mins(5);
 
 /// One control statement. Prints as canonical text of one line, secret values included: see [`masked_text`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,6 @@
 //! Only what follows the head is tokenised. `sqlparser` gives each token's kind and unescaped value; the source text
 //! is kept beside it, so that `500m`, `1G` or `rp-1.a` can be read as one piece however the tokeniser cuts them.
 
-use std::any::Any;
-
 use model::error::{ErrorKind, UserError};
 use sqlparser::dialect::Dialect;
 use sqlparser::tokenizer::{Location, Token as SqlToken, TokenWithSpan, Tokenizer};
@@ -82,7 +80,6 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
         return Err(ParseError::at(walk.position, error));
     }
     let dialect: &dyn Dialect = &ControlLanguage;
-    debug_assert_eq!(dialect.dialect(), ControlLanguage.type_id());
     let mut found: Vec<TokenWithSpan> = Vec::new();
     let result = Tokenizer::new(dialect, &text[offset..]).tokenize_with_location_into_buf(&mut found);
     let mut tokens = Vec::with_capacity(found.len() / 2 + 1);
@@ -97,7 +94,7 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
         let position = walk.to(error.location);
         return Err(unreadable(&text[position.offset..], position));
     }
-    tokens.push(Token { kind: Kind::End, source: "", position: walk.to_end() });
+    tokens.push(Token { kind: Kind::End, source: "", position: walk.finish() });
     Ok(tokens)
 }
 
@@ -170,7 +167,7 @@ impl<'a> Walk<'a> {
         self.position
     }
 
-    fn to_end(&mut self) -> Position {
+    fn finish(&mut self) -> Position {
         while self.step() {}
         self.position
     }

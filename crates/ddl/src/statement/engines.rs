@@ -9,6 +9,7 @@ use model::span;
 
 use super::{Statement, read_wait};
 use crate::cursor::Cursor;
+use crate::distance::nearest;
 use crate::error::ParseError;
 use crate::quote::{quoted_name, quoted_string};
 
@@ -49,9 +50,42 @@ pub(super) fn show(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
     } else if cursor.eat("UNIT") {
         EngineScope::Unit(cursor.tenant()?, cursor.pool()?, cursor.unit()?)
     } else {
-        EngineScope::Tenant(cursor.tenant()?)
+        EngineScope::Tenant(read_only_tenant(cursor)?)
     };
     Ok(Statement::ShowEngines(scope))
+}
+
+/// A tenant with nothing behind it: what follows a name was meant for one of the longer forms.
+fn read_only_tenant(cursor: &mut Cursor<'_>) -> Result<TenantName, ParseError> {
+    let meant = cursor.peek_word().and_then(|word| nearest(word, ["POOL", "UNIT"]));
+    let tenant = cursor.tenant()?;
+    if cursor.at_end() {
+        return Ok(tenant);
+    }
+    let hint = meant.map_or_else(
+        || "SHOW ENGINES POOL t_1 rp_1 and SHOW ENGINES UNIT t_1 rp_1 uc_1 show fewer".to_owned(),
+        |meant| format!("did you mean SHOW ENGINES {meant}?"),
+    );
+    Err(cursor.missing("the end of the statement").or_hint(hint))
+}
+
+/// The pool and the engine that a statement names.
+fn read_engine(cursor: &mut Cursor<'_>) -> Result<(PoolName, EngineName), ParseError> {
+    if cursor.at_string() {
+        let error = cursor.missing("the name of a resource pool");
+        return Err(error.or_hint("the pool comes before its engine: rp_1 'engine-name'"));
+    }
+    Ok((cursor.pool()?, cursor.engine()?))
+}
+
+/// Reads `[WITHIN '10m' | FORCE] [WAIT ['5m']]`, in this order.
+fn read_ending(cursor: &mut Cursor<'_>) -> Result<(Grace, Option<Duration>), ParseError> {
+    let grace = read_grace(cursor)?;
+    let wait = read_wait(cursor)?;
+    if grace == Grace::Default && (cursor.is("WITHIN") || cursor.is("FORCE")) {
+        return Err(cursor.missing("the end of the statement").or_hint("WITHIN and FORCE stand before WAIT"));
+    }
+    Ok((grace, wait))
 }
 
 pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
@@ -60,17 +94,20 @@ pub(super) fn start(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
 }
 
 pub(super) fn restart(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
-    let (pool, engine, grace) = (cursor.pool()?, cursor.engine()?, read_grace(cursor)?);
-    Ok(Statement::RestartEngine { pool, engine, grace, wait: read_wait(cursor)? })
+    let (pool, engine) = read_engine(cursor)?;
+    let (grace, wait) = read_ending(cursor)?;
+    Ok(Statement::RestartEngine { pool, engine, grace, wait })
 }
 
 pub(super) fn stop(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
-    let (pool, engine, grace) = (cursor.pool()?, cursor.engine()?, read_grace(cursor)?);
-    Ok(Statement::StopEngine { pool, engine, grace, wait: read_wait(cursor)? })
+    let (pool, engine) = read_engine(cursor)?;
+    let (grace, wait) = read_ending(cursor)?;
+    Ok(Statement::StopEngine { pool, engine, grace, wait })
 }
 
 pub(super) fn describe(cursor: &mut Cursor<'_>) -> Result<Statement, ParseError> {
-    Ok(Statement::DescribeEngine { pool: cursor.pool()?, engine: cursor.engine()? })
+    let (pool, engine) = read_engine(cursor)?;
+    Ok(Statement::DescribeEngine { pool, engine })
 }
 
 fn read_grace(cursor: &mut Cursor<'_>) -> Result<Grace, ParseError> {

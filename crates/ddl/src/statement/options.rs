@@ -7,7 +7,7 @@ use model::catalog::MAX_LIST;
 use model::change::Setting;
 use model::error::{ErrorKind, UserError};
 
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, join_or};
 use crate::distance::nearest;
 use crate::error::ParseError;
 use crate::quote::quoted_string;
@@ -69,11 +69,20 @@ fn read_name<P: Options>(cursor: &mut Cursor<'_>) -> Result<&'static str, ParseE
     let error = UserError::new(ErrorKind::Syntax, format!("unknown option \"{shown}\" of a {}", P::KIND))
         .detail(format!("the options are {}", P::NAMES.join(", ")));
     let error = ParseError::at(cursor.position(), error);
-    let candidates = P::NAMES.iter().copied().chain(["WAIT", "SET"]);
-    Err(match nearest(word, candidates) {
-        Some(name) => error.or_hint(format!("did you mean {name}?")),
+    Err(match meant::<P>(word) {
+        Some(meant) => error.or_hint(format!("did you mean {meant}?")),
         None => error,
     })
+}
+
+/// What may have been meant: a name that is near, or those that the word is a piece of.
+fn meant<P: Options>(word: &str) -> Option<String> {
+    if let Some(name) = nearest(word, P::NAMES.iter().copied().chain(["WAIT", "SET"])) {
+        return Some(name.to_owned());
+    }
+    let word = word.to_ascii_uppercase();
+    let longer: Vec<&str> = P::NAMES.iter().copied().filter(|name| word.len() > 2 && name.contains(&word)).collect();
+    if longer.is_empty() { None } else { Some(join_or(&longer)) }
 }
 
 /// Reads DEFAULT or NULL, or else a value.
@@ -95,7 +104,9 @@ pub(super) fn read_list<T>(
     option: &'static str,
     mut item: impl FnMut(&mut Cursor<'_>) -> Result<T, ParseError>,
 ) -> Result<Vec<T>, ParseError> {
-    cursor.symbol(&Kind::Open)?;
+    if !cursor.eat_symbol(&Kind::Open) {
+        return Err(cursor.unexpected().or_hint(format!("a list stands in parentheses: {option} ('a', 'b')")));
+    }
     let mut items = Vec::new();
     if cursor.eat_symbol(&Kind::Close) {
         return Ok(items);

@@ -17,6 +17,12 @@ pub(super) fn objects(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<State
 
 /// `SHOW RESOURCE UNIT uc_1 FOR POOL` and `SHOW RESOURCE POOL rp_1 FOR TENANT`.
 pub(super) fn users_of(cursor: &mut Cursor<'_>, kind: ObjectKind) -> Result<Statement, ParseError> {
+    if cursor.is("FOR") {
+        return Err(match kind {
+            ObjectKind::ResourceUnit => cursor.missing("the name of a resource unit"),
+            _ => cursor.missing("the name of a resource pool"),
+        });
+    }
     if kind == ObjectKind::ResourceUnit {
         let unit = cursor.unit()?;
         cursor.keyword("FOR")?;

@@ -82,10 +82,12 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
     }
     loop {
         let position = cursor.position();
-        let key = cursor
-            .string("the quoted key of a property")
-            .map_err(|error| error.or_hint("PROPERTIES RESET drops all properties"))?;
+        let key = cursor.string("the quoted key of a property").map_err(|error| {
+            if patch.set.is_empty() { error.or_hint("PROPERTIES RESET drops all properties") } else { error }
+        })?;
         cursor.symbol(&Kind::Equals)?;
+        // From the first value on, whatever goes wrong can be a piece of one, if the user forgot to double a quote.
+        cursor.hide(true);
         let value = read_property_value(cursor)?;
         if patch.set.contains_key(&key) {
             let shown: String = key.chars().take(MAX_KEY_SHOWN_CHARS).collect();
@@ -98,14 +100,9 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
                 .detail(format!("it may have {MAX_PROPERTIES}"));
             return Err(ParseError::at(position, error));
         }
-        // What follows a value can be a piece of it, if the user forgot to double a quote.
-        cursor.hide(true);
-        let more = cursor.eat_symbol(&Kind::Comma);
-        if !more {
+        if !cursor.eat_symbol(&Kind::Comma) {
             cursor.symbol(&Kind::Close)?;
-        }
-        cursor.hide(false);
-        if !more {
+            cursor.hide(false);
             return Ok(patch);
         }
     }
@@ -118,12 +115,8 @@ fn read_property_value(cursor: &mut Cursor<'_>) -> Result<Option<String>, ParseE
     if cursor.eat("NULL") {
         return Ok(None);
     }
-    cursor.hide(true);
-    let value = cursor
-        .string("a value in single quotes")
-        .map_err(|error| error.or_hint("a value stands in single quotes and doubles those inside: 'it''s'"))?;
-    cursor.hide(false);
-    Ok(Some(value))
+    let value = cursor.string("a value in single quotes");
+    value.map(Some).map_err(|error| error.or_hint("a value stands in single quotes and doubles those inside: 'it''s'"))
 }
 
 fn printed_properties(properties: &PropertiesPatch) -> Option<String> {

@@ -1,0 +1,1 @@
+ADD FILE "/tmp/two words'.txt"

@@ -1,0 +1,1 @@
+ADD JAR /tmp/it's.jar

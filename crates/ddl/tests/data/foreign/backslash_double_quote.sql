@@ -1,0 +1,1 @@
+SELECT "he said \"no\" and it's over"

@@ -1,0 +1,1 @@
+SELECT `it's`, `a``b` FROM `my db`.`t-1`

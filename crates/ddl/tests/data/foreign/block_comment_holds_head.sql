@@ -1,0 +1,1 @@
+/* SHOW ENGINES t_1 */ SELECT 1

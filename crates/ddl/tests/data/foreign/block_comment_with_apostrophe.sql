@@ -1,0 +1,1 @@
+/* it's a comment */ SELECT 1

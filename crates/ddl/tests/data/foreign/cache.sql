@@ -1,0 +1,1 @@
+CACHE LAZY TABLE c OPTIONS ('storageLevel' 'DISK_ONLY') AS SELECT * FROM t

@@ -1,0 +1,1 @@
+CALL system.expire_snapshots(table => 'db.t', older_than => TIMESTAMP '2024-01-01 00:00:00')

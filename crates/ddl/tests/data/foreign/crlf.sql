@@ -1,0 +1,4 @@
+SELECT a,
+       b -- don't
+FROM t
+WHERE c = 'x\'y'

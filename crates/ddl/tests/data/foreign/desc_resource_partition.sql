@@ -1,0 +1,1 @@
+DESCRIBE resource PARTITION (pool='a')

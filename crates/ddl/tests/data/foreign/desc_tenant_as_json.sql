@@ -1,0 +1,1 @@
+DESCRIBE tenant AS JSON

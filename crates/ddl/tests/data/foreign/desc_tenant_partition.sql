@@ -1,0 +1,1 @@
+DESC TENANT PARTITION (day='it\'s')

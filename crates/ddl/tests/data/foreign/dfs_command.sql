@@ -1,0 +1,1 @@
+dfs -ls /warehouse/it's

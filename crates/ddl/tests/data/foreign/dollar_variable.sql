@@ -1,0 +1,1 @@
+SELECT * FROM t WHERE day = '${hiveconf:day}' AND n = ${hivevar:n}

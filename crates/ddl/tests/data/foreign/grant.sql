@@ -1,0 +1,1 @@
+GRANT SELECT ON TABLE tenant TO USER `o'neil`

@@ -1,0 +1,1 @@
+SELECT /*+ BROADCAST(d), COALESCE(3) */ f.id FROM facts f JOIN d ON f.d = d.id

@@ -1,0 +1,1 @@
+DROP POOL daily.etl

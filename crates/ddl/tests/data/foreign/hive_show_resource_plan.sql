@@ -1,0 +1,1 @@
+SHOW RESOURCE PLAN daily

@@ -1,0 +1,1 @@
+KILL QUERY 'hive_20240101_x'

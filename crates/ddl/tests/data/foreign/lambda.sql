@@ -1,0 +1,1 @@
+SELECT transform(a, x -> x + 1), filter(a, (x, i) -> i % 2 = 0) FROM t

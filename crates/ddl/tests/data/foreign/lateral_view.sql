@@ -1,0 +1,1 @@
+SELECT id, tag FROM posts LATERAL VIEW OUTER explode(split(tags, '\\|')) x AS tag

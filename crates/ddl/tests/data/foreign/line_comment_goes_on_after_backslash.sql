@@ -1,0 +1,3 @@
+-- the old one was \
+SHOW ENGINES t_1
+SELECT 1

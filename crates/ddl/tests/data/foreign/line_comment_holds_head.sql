@@ -1,0 +1,2 @@
+-- SHOW ENGINES t_1
+SELECT 1

@@ -1,0 +1,2 @@
+-- don't stop
+SELECT 1

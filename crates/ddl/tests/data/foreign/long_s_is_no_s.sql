@@ -1,0 +1,1 @@
+ſHOW ENGINES t_1

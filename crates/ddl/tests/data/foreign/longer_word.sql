@@ -1,0 +1,1 @@
+SHOW ENGINES_OF t_1

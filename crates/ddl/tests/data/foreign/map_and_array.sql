@@ -1,0 +1,1 @@
+SELECT m['it\'s'], a[0], s.field FROM t WHERE array_contains(a, 1)

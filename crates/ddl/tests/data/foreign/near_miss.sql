@@ -1,0 +1,1 @@
+SHOW ENGINS t_1

@@ -1,0 +1,1 @@
+/* outer /* inner */ SHOW ENGINES t_1

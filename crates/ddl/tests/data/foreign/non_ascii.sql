@@ -1,0 +1,1 @@
+SELECT 'Größe', '東京', '🚀' AS `ключ` FROM `größen`

@@ -1,0 +1,1 @@
+SELECT größe FROM таблица

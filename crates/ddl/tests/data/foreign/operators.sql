@@ -1,0 +1,1 @@
+SELECT a <=> b, !c, a % b, a DIV b, ~a, a ^ b, a | b, a || b, a == b, a != b FROM t

@@ -1,0 +1,1 @@
+SELECT * FROM t PIVOT (sum(v) FOR q IN ('1\'' AS a, '2' AS b))

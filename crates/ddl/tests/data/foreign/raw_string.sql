@@ -1,0 +1,1 @@
+SELECT r'C:\new\table' AS path

@@ -1,0 +1,1 @@
+REFRESH /data/it's here/*.parquet

@@ -1,0 +1,1 @@
+SELECT * FROM logs WHERE line RLIKE '^\\d+\\s"[^"]*"\'$'

@@ -1,0 +1,1 @@
+SET VAR threshold = (SELECT max(a) FROM t)

@@ -1,0 +1,1 @@
+SET x=don't

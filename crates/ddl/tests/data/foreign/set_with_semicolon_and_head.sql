@@ -1,0 +1,1 @@
+SET spark.app.note='; SHOW ENGINES t_1

@@ -1,0 +1,1 @@
+START_ENGINE t_1 rp_1 uc_1

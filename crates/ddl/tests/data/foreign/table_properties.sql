@@ -1,0 +1,1 @@
+CREATE EXTERNAL TABLE t (a INT) COMMENT 'it\'s' LOCATION 's3a://b/it%27s' TBLPROPERTIES ('k'='v;')

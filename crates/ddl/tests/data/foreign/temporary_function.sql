@@ -1,0 +1,1 @@
+CREATE TEMPORARY FUNCTION f AS 'org.example.F' USING JAR '/tmp/it\'s.jar'

@@ -1,0 +1,1 @@
+CREATE OR REPLACE TEMP VIEW engines AS SELECT 'x\'' AS name

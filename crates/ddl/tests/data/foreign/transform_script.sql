@@ -1,0 +1,1 @@
+SELECT TRANSFORM (a, b) USING 'awk \'{print $1}\'' AS (c STRING) FROM t

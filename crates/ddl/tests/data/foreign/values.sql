@@ -1,0 +1,1 @@
+VALUES (1, 'it\'s'), (2, "don't")

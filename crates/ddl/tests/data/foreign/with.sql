@@ -1,0 +1,1 @@
+WITH engines AS (SELECT 1 AS tenant) SELECT * FROM engines

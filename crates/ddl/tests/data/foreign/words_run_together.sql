@@ -1,0 +1,1 @@
+SHOWENGINES t_1

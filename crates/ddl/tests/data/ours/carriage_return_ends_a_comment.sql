@@ -1,0 +1,1 @@
+-- xSHOW MASTER

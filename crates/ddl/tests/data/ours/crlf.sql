@@ -1,0 +1,4 @@
+CREATE TENANT t_1
+  USER_LIST ('alice'),
+  COMMENT 'a'
+;

@@ -1,0 +1,1 @@
+DESC ENGINE `rp_1` 'e-1'

@@ -1,0 +1,1 @@
+DESCRIBE ENGINE rp_1'e-1'

@@ -1,0 +1,1 @@
+DESC TENANT t_1 ;

@@ -1,0 +1,1 @@
+sHoW eNgInEs T_1

@@ -1,0 +1,1 @@
+ALTER RESOURCE POOL rp_1 COMMENT 'Größe, 東京, 🚀, it''s'

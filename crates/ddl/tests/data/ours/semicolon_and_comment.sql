@@ -1,0 +1,1 @@
+DROP TENANT t_1; -- gone

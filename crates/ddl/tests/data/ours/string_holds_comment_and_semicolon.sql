@@ -1,0 +1,1 @@
+ALTER TENANT t_1 COMMENT 'a -- b /* c ; '

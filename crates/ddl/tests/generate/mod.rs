@@ -1,0 +1,293 @@
+//! Statements, objects and texts for the properties.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use ddl::{EngineScope, Grace, MAX_LIMIT, Statement};
+use model::alteration::{ObjectKind, ObjectRef};
+use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec, Versioned};
+use model::change::{Change, Object, ObjectPatch, PoolPatch, PropertiesPatch, Setting, TenantPatch, UnitPatch};
+use model::engine_type::EngineType;
+use model::name::{PoolName, TenantName, UnitName};
+use model::quantity::{Cpu, MAX_CPU_MILLIS, MAX_MEMORY_BYTES, Memory};
+use model::{EngineName, Generation, span};
+use proptest::collection::{btree_map, vec};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Names, keywords of the language among them.
+fn name() -> impl Strategy<Value = String> {
+    let keyword =
+        select(vec!["pool", "unit", "if", "set", "wait", "for", "like", "tenant", "comment", "null", "limit"]);
+    prop_oneof![
+        3 => "[a-z][a-z0-9_]{0,8}".prop_filter("ends well", |it| !it.ends_with('_')),
+        2 => "[a-z][a-z0-9_.-]{0,60}[a-z0-9]",
+        1 => keyword.prop_map(str::to_owned),
+    ]
+}
+
+fn tenant() -> impl Strategy<Value = TenantName> {
+    name().prop_map(|it| TenantName::new(it).unwrap())
+}
+
+fn pool() -> impl Strategy<Value = PoolName> {
+    name().prop_map(|it| PoolName::new(it).unwrap())
+}
+
+fn unit() -> impl Strategy<Value = UnitName> {
+    name().prop_map(|it| UnitName::new(it).unwrap())
+}
+
+fn engine() -> impl Strategy<Value = EngineName> {
+    "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?".prop_map(|it| EngineName::new(it).unwrap())
+}
+
+/// Any text that a string can hold, with many quotes, comments and line ends.
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof!["\\PC{0,12}", "['\"`\\\\;/*\n\r\t(),=a-]{0,12}"]
+}
+
+fn key() -> impl Strategy<Value = String> {
+    prop_oneof![
+        2 => "[a-z]{1,6}(\\.[a-z]{1,6}){0,3}",
+        1 => select(vec!["db.password", "my-Token", "aws_access_key_id"]).prop_map(str::to_owned),
+        1 => text().prop_filter("a key is not empty", |it| !it.is_empty()),
+    ]
+}
+
+fn setting<T: std::fmt::Debug + Clone>(value: impl Strategy<Value = T>) -> impl Strategy<Value = Setting<T>> {
+    prop_oneof![Just(None), option::of(value).prop_map(Some)].prop_map(|it| match it {
+        None => Setting::Keep,
+        Some(None) => Setting::Reset,
+        Some(Some(value)) => Setting::Set(value),
+    })
+}
+
+fn time() -> impl Strategy<Value = Duration> {
+    let max_ms = u64::try_from(span::MAX_SPAN.as_millis()).unwrap();
+    prop_oneof![(0..=max_ms), (0..=max_ms / 60_000).prop_map(|minutes| minutes * 60_000)]
+        .prop_map(Duration::from_millis)
+}
+
+fn wait() -> impl Strategy<Value = Option<Duration>> {
+    option::of(time())
+}
+
+fn cpu() -> impl Strategy<Value = Cpu> {
+    prop_oneof![(1..=MAX_CPU_MILLIS), (1..=MAX_CPU_MILLIS / 1000).prop_map(|cores| cores * 1000)]
+        .prop_map(|millis| Cpu::from_millis(millis).unwrap())
+}
+
+fn memory() -> impl Strategy<Value = Memory> {
+    prop_oneof![(1..=MAX_MEMORY_BYTES), (1..=1024_u64).prop_map(|gib| gib << 30)]
+        .prop_map(|bytes| Memory::from_bytes(bytes).unwrap())
+}
+
+fn engine_type() -> impl Strategy<Value = EngineType> {
+    select(EngineType::ALL.to_vec())
+}
+
+fn properties() -> impl Strategy<Value = PropertiesPatch> {
+    (any::<bool>(), btree_map(key(), option::of(text()), 0..4)).prop_map(|(reset, set)| PropertiesPatch { reset, set })
+}
+
+fn unit_patch() -> impl Strategy<Value = UnitPatch> {
+    let sizes = (option::of(cpu()), option::of(memory()), option::of(cpu()), option::of(memory()));
+    let numbers = vec(option::of(any::<u32>()), 4);
+    (option::of(engine_type()), sizes, numbers, properties(), setting(text())).prop_map(
+        |(engine_type, sizes, numbers, properties, comment)| UnitPatch {
+            engine_type,
+            driver_cpu: sizes.0,
+            driver_memory: sizes.1,
+            executor_cpu: sizes.2,
+            executor_memory: sizes.3,
+            min_executors: numbers[0],
+            max_executors: numbers[1],
+            min_engines: numbers[2],
+            max_engines: numbers[3],
+            properties,
+            comment,
+        },
+    )
+}
+
+fn pool_patch() -> impl Strategy<Value = PoolPatch> {
+    (option::of(vec(unit(), 0..4)), setting(text()), setting(vec(text(), 0..4)), setting(text()), setting(text()))
+        .prop_map(|(units, namespace, nodes, image, comment)| PoolPatch { units, namespace, nodes, image, comment })
+}
+
+fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
+    (option::of(vec(pool(), 0..4)), option::of(vec(text(), 0..4)), setting(text()))
+        .prop_map(|(pools, users, comment)| TenantPatch { pools, users, comment })
+}
+
+fn patch() -> impl Strategy<Value = ObjectPatch> {
+    prop_oneof![
+        (unit(), unit_patch()).prop_map(|(name, patch)| ObjectPatch::ResourceUnit(name, patch)),
+        (pool(), pool_patch()).prop_map(|(name, patch)| ObjectPatch::ResourcePool(name, patch)),
+        (tenant(), tenant_patch()).prop_map(|(name, patch)| ObjectPatch::Tenant(name, patch)),
+    ]
+}
+
+fn says_something(patch: &ObjectPatch) -> bool {
+    match patch {
+        ObjectPatch::ResourceUnit(_, patch) => *patch != UnitPatch::default(),
+        ObjectPatch::ResourcePool(_, patch) => *patch != PoolPatch::default(),
+        ObjectPatch::Tenant(_, patch) => *patch != TenantPatch::default(),
+    }
+}
+
+fn reference() -> impl Strategy<Value = ObjectRef> {
+    let kinds = vec![ObjectKind::Tenant, ObjectKind::ResourcePool, ObjectKind::ResourceUnit];
+    (select(kinds), name()).prop_map(|(kind, name)| ObjectRef { kind, name })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        (any::<bool>(), patch()).prop_map(|(if_not_exists, object)| Change::Create { if_not_exists, object }),
+        (any::<bool>(), patch().prop_filter("an ALTER has an option", says_something))
+            .prop_map(|(if_exists, object)| Change::Alter { if_exists, object }),
+        (any::<bool>(), reference()).prop_map(|(if_exists, object)| Change::Drop { if_exists, object }),
+    ]
+}
+
+fn grace() -> impl Strategy<Value = Grace> {
+    prop_oneof![Just(Grace::Default), Just(Grace::Force), time().prop_map(Grace::Within)]
+}
+
+/// Any statement that can be said.
+pub fn statement() -> impl Strategy<Value = Statement> {
+    let scope = prop_oneof![
+        tenant().prop_map(EngineScope::Tenant),
+        (tenant(), pool()).prop_map(|(tenant, pool)| EngineScope::Pool(tenant, pool)),
+        (tenant(), pool(), unit()).prop_map(|(tenant, pool, unit)| EngineScope::Unit(tenant, pool, unit)),
+    ];
+    prop_oneof![
+        1 => scope.prop_map(Statement::ShowEngines),
+        1 => (tenant(), pool(), unit(), wait())
+            .prop_map(|(tenant, pool, unit, wait)| Statement::StartEngine { tenant, pool, unit, wait }),
+        1 => (pool(), engine(), grace(), wait())
+            .prop_map(|(pool, engine, grace, wait)| Statement::RestartEngine { pool, engine, grace, wait }),
+        1 => (pool(), engine(), grace(), wait())
+            .prop_map(|(pool, engine, grace, wait)| Statement::StopEngine { pool, engine, grace, wait }),
+        1 => (pool(), engine()).prop_map(|(pool, engine)| Statement::DescribeEngine { pool, engine }),
+        1 => (reference(), option::of(text())).prop_map(|(it, like)| Statement::ShowObjects { kind: it.kind, like }),
+        1 => unit().prop_map(|unit| Statement::ShowPoolsOfUnit { unit }),
+        1 => pool().prop_map(|pool| Statement::ShowTenantsOfPool { pool }),
+        1 => reference().prop_map(Statement::Describe),
+        1 => reference().prop_map(Statement::ShowCreate),
+        4 => (change(), wait()).prop_map(|(change, wait)| Statement::Change { change, wait }),
+        2 => change().prop_map(|change| Statement::Explain { change }),
+        1 => option::of(1..=MAX_LIMIT).prop_map(|limit| Statement::ShowAlterations { limit }),
+        1 => Just(Statement::ShowMaster),
+    ]
+}
+
+/// White space and comments that stand for one blank.
+pub fn gap() -> impl Strategy<Value = String> {
+    let piece = select(vec![" ", "\t", "\r\n", "/* ' \" ` */", "/* a /* b */ ; */", " -- don't\n", "\u{a0}", "/**/"]);
+    vec(piece, 1..4).prop_map(|pieces| pieces.concat())
+}
+
+/// Words and symbols of the language in any order.
+pub fn word_salad() -> impl Strategy<Value = String> {
+    let words = "show engines tenants resource pool pools unit units tenant create alter drop explain describe desc start \
+                 restart stop engine if not exists set wait within force like limit alterations master for properties \
+                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list user_list t_1 1G 500m \
+                 'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
+    let words: Vec<&str> = words.split(' ').filter(|it| !it.is_empty()).collect();
+    let heads = vec!["", "create tenant ", "alter resource unit u ", "stop engine p 'e' ", "show ", "desc "];
+    (select(heads), vec(select(words), 0..14)).prop_map(|(head, words)| head.to_owned() + &words.join(" "))
+}
+
+/// The units and pools that the generated pools and tenants may list.
+pub fn catalog() -> Catalog {
+    let mut catalog = Catalog::default();
+    for n in 0..4 {
+        let unit = unit_spec_with([("k".to_owned(), "v".to_owned())].into());
+        let versioned = Versioned { spec: unit, generation: Generation(1) };
+        catalog.units.insert(UnitName::new(format!("known-{n}")).unwrap(), versioned);
+        let versioned = Versioned { spec: PoolSpec::default(), generation: Generation(1) };
+        catalog.pools.insert(PoolName::new(format!("known-{n}")).unwrap(), versioned);
+    }
+    catalog
+}
+
+fn unit_spec_with(properties: std::collections::BTreeMap<String, String>) -> UnitSpec {
+    UnitSpec {
+        engine_type: EngineType::Datafusion,
+        driver_cpu: Cpu::ONE,
+        driver_memory: Memory::GIB,
+        executor_cpu: Cpu::ONE,
+        executor_memory: Memory::GIB,
+        min_executors: 0,
+        max_executors: 2,
+        min_engines: 0,
+        max_engines: 10,
+        properties,
+        comment: None,
+    }
+}
+
+/// A unit whose password is the value.
+pub fn unit_with_secret(value: &str) -> Object {
+    let spec = unit_spec_with([("db.password".to_owned(), value.to_owned())].into());
+    Object::ResourceUnit { name: UnitName::new("fresh").unwrap(), spec }
+}
+
+fn unit_spec() -> impl Strategy<Value = UnitSpec> {
+    let numbers = (0..100_u32, 0..100_u32, 0..100_u32, 0..100_u32);
+    let sizes = (cpu(), memory(), cpu(), memory());
+    (engine_type(), sizes, numbers, btree_map(key(), text(), 0..4), option::of(text())).prop_map(
+        |(engine_type, sizes, (executors, more_executors, engines, more_engines), properties, comment)| UnitSpec {
+            engine_type,
+            driver_cpu: sizes.0,
+            driver_memory: sizes.1,
+            executor_cpu: sizes.2,
+            executor_memory: sizes.3,
+            min_executors: executors,
+            max_executors: executors + more_executors,
+            min_engines: engines,
+            max_engines: engines + more_engines,
+            properties,
+            comment,
+        },
+    )
+}
+
+fn known() -> impl Strategy<Value = Vec<String>> {
+    proptest::sample::subsequence((0..4).map(|n| format!("known-{n}")).collect::<Vec<_>>(), 0..=4).prop_shuffle()
+}
+
+fn pool_spec() -> impl Strategy<Value = PoolSpec> {
+    let nodes = option::of(proptest::sample::subsequence(vec!["node-1", "it's", "n.example"], 0..=3));
+    let namespace = option::of(select(vec!["my-namespace", "{pool}--{tenant}", "x-{tenant}"]));
+    (known(), namespace, nodes, option::of(text()), option::of(text())).prop_map(
+        |(units, namespace, nodes, image, comment)| PoolSpec {
+            units: units.into_iter().map(|it| UnitName::new(it).unwrap()).collect(),
+            namespace: namespace.map(str::to_owned),
+            nodes: nodes.map(|nodes| nodes.into_iter().map(str::to_owned).collect()),
+            image,
+            comment,
+        },
+    )
+}
+
+fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
+    let users = proptest::sample::subsequence(vec!["alice", "Bob", "o'neil", "größe"], 0..=4);
+    (known(), users, option::of(text())).prop_map(|(pools, users, comment)| TenantSpec {
+        pools: pools.into_iter().map(|it| PoolName::new(it).unwrap()).collect(),
+        users: users.into_iter().map(str::to_owned).collect(),
+        comment,
+    })
+}
+
+/// An object that [`catalog`] doesn't hold yet and could.
+pub fn object() -> impl Strategy<Value = Object> {
+    prop_oneof![
+        (unit(), unit_spec()).prop_map(|(name, spec)| Object::ResourceUnit { name, spec }),
+        (pool(), pool_spec()).prop_map(|(name, spec)| Object::ResourcePool { name, spec }),
+        (tenant(), tenant_spec()).prop_map(|(name, spec)| Object::Tenant { name, spec }),
+    ]
+}
