@@ -18,7 +18,8 @@
 //!   connection before any reply that shows the change to it (unless a test asks for delayed events).
 //! - Watches and authentication belong to a connection, ephemeral nodes to a session, as in ZooKeeper.
 //! - Transaction ids and session ids start from the wall clock, so a server that was started again counts higher
-//!   than it ever did before, and never gives out a session id again.
+//!   than it ever did before, and never gives out a session id again. With a data folder that holds also if the
+//!   clock was set back in between.
 //!
 //! # What a stale caller can do
 //!

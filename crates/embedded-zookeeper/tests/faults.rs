@@ -135,7 +135,9 @@ async fn a_server_started_again_takes_its_port_and_tells_old_sessions_that_they_
     assert_eq!(server.addr(), addr);
     until(&lived_on, SessionState::Expired).await;
     let mut again = Raw::connect(addr).await;
-    assert!(again.session.id > session.id && again.zxid().await > zxid);
+    let zxid_again = again.zxid().await;
+    assert!(again.session.id > session.id, "{:#x} {:#x}", again.session.id, session.id);
+    assert!(zxid_again > zxid, "{zxid_again:#x} {zxid:#x}");
     let resumed = Raw::connect_as(addr, Wish { last_zxid: zxid, ..Wish::resume(&session) }).await.unwrap();
     assert_eq!(resumed.session.id, 0, "expired");
     assert_eq!(client(&server).await.check_stat("/e").await.unwrap(), None);

@@ -23,7 +23,7 @@ use tracing::{info, warn};
 use self::core::{CONNECTIONS_MAX, Core};
 use self::error::StartError;
 use self::faults::Faults;
-use crate::clock::Clock;
+use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::state::{ConnectionId, State};
 
@@ -66,11 +66,12 @@ impl Server {
         if timeouts.0.is_zero() || timeouts.0 > timeouts.1 || config.tick.is_zero() {
             return Err(StartError::Timeouts);
         }
-        let listener = port::listen(&config).await?;
-        let addr = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
         let clock = Clock::new();
+        let (listener, start_ms) = port::listen(&config, clock.now().wall_ms).await?;
+        let addr = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
         let timeouts_ms = timeouts.0.as_millis() as u64..=timeouts.1.as_millis() as u64;
-        let state = State::new(clock.now(), rand::random(), timeouts_ms);
+        let start = Now { wall_ms: start_ms, ..clock.now() };
+        let state = State::new(start, rand::random(), timeouts_ms);
         let shared = Arc::new(Shared { core: Mutex::new(Core::new(state, clock)) });
         let (closing, closed) = watch::channel(false);
         let tasks = tokio::spawn(run(shared.clone(), listener, config.tick, closed));

@@ -1,9 +1,12 @@
 //! The port, kept across restarts in the data folder, so that clients which lived on find the new server.
+//!
+//! The file's own modification time is when the last server started, or later: a start never counts from an earlier
+//! moment than the one before it, also if the clock was set back in between.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
@@ -18,10 +21,11 @@ const KEPT_PORT_WAIT: Duration = Duration::from_secs(5);
 /// How often a kept port is tried within that time.
 const KEPT_PORT_RETRY: Duration = Duration::from_millis(50);
 
-/// Listens where the configuration or the data folder says, and keeps the port in the data folder.
-pub(crate) async fn listen(config: &Config) -> Result<TcpListener, StartError> {
+/// Listens where the configuration or the data folder says, and keeps the port in the data folder. Also gives the
+/// moment to count from, in milliseconds since 1970: `wall_ms`, or later if an earlier server started then.
+pub(crate) async fn listen(config: &Config, wall_ms: i64) -> Result<(TcpListener, i64), StartError> {
     let Some(folder) = &config.data_dir else {
-        return bind(config.listen).await;
+        return Ok((bind(config.listen).await?, wall_ms));
     };
     let failed = |source| StartError::DataDir { folder: folder.clone(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;
@@ -35,8 +39,9 @@ pub(crate) async fn listen(config: &Config) -> Result<TcpListener, StartError> {
         _ => bind(config.listen).await?,
     };
     let port = listener.local_addr().map_err(failed)?.port();
-    write(folder, &file, port).map_err(failed)?;
-    Ok(listener)
+    let start_ms = wall_ms.max(last_start_ms(&file).map_err(failed)? + 1);
+    write(folder, &file, port, start_ms).map_err(failed)?;
+    Ok((listener, start_ms))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -67,10 +72,24 @@ fn read(file: &Path) -> io::Result<Option<String>> {
     }
 }
 
+/// When the last server started, in whole milliseconds, rounded up; 0 if there was none.
+fn last_start_ms(file: &Path) -> io::Result<i64> {
+    match std::fs::metadata(file).and_then(|metadata| metadata.modified()) {
+        Ok(modified) => {
+            let since = modified.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+            Ok(since.as_nanos().div_ceil(1_000_000) as i64)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
 /// Writes aside and renames, so that a crash leaves the old port or the new one, never half of one.
-fn write(folder: &Path, file: &Path, port: u16) -> io::Result<()> {
+fn write(folder: &Path, file: &Path, port: u16, start_ms: i64) -> io::Result<()> {
     let aside = folder.join(format!("{PORT_FILE}.new"));
     std::fs::write(&aside, format!("{port}\n"))?;
+    let start = SystemTime::UNIX_EPOCH + Duration::from_millis(u64::try_from(start_ms).unwrap_or(0));
+    std::fs::File::options().write(true).open(&aside)?.set_modified(start)?;
     std::fs::rename(aside, file)
 }
 
@@ -79,6 +98,19 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_start_counts_from_later_than_the_one_before_also_if_the_clock_was_set_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
+        let mut last = 0;
+        for (wall_ms, expected) in [(1_000, 1_000), (5_000, 5_000), (10, 5_001), (5_001, 5_002), (9_000, 9_000)] {
+            let (listener, start_ms) = listen(&config, wall_ms).await.unwrap();
+            assert_eq!(start_ms, expected);
+            assert!(last == 0 || last == listener.local_addr().unwrap().port());
+            last = listener.local_addr().unwrap().port();
+        }
+    }
 
     #[tokio::test]
     async fn a_kept_port_is_waited_for_and_then_given_up() {

@@ -102,6 +102,8 @@ macro_rules! for_each_behaviour {
             watches::a_recursive_watch_hears_what_is_below;
             watches::a_removed_watch_hears_nothing;
             watches::watches_set_again_tell_what_was_missed;
+            watches::lasting_watches_set_again_hear_what_comes;
+            watches::watches_go_with_their_connection;
             watches::a_read_that_fails_sets_no_watch;
             access::strangers_may_only_look_whether_it_exists;
             access::creating_and_deleting_are_checked_on_the_parent;

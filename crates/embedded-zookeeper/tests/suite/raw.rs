@@ -22,6 +22,7 @@ pub mod op {
     pub const REMOVE_WATCHES: i32 = 18;
     pub const AUTH: i32 = 100;
     pub const SET_WATCHES: i32 = 101;
+    pub const SET_WATCHES2: i32 = 105;
     pub const CLOSE: i32 = -11;
 }
 

@@ -197,3 +197,31 @@ pub async fn a_read_that_fails_sets_no_watch(place: Place) {
     assert_eq!(raw.ask(op::CREATE, Record::new().create(&a, b"", 0)).await.0, 0);
     assert_eq!(raw.ask(op::DELETE, Record::new().text(&a).int(-1)).await.0, 0);
 }
+
+pub async fn lasting_watches_set_again_hear_what_comes(place: Place) {
+    let client = place.client().await;
+    let session = Raw::connect(place.addr).await.session;
+    let mut after = Raw::connect_as(place.addr, Wish::resume(&session)).await.unwrap();
+    let (node, tree) = (place.path("/node"), place.path("/tree"));
+    let none = Record::new().long(after.zxid().await).texts(&[]).texts(&[]).texts(&[]);
+    after.send_as(-8, op::SET_WATCHES2, none.texts(&[&node]).texts(&[&tree])).await;
+    assert!(matches!(after.receive().await.unwrap(), Frame::Reply { xid: -8, error: 0, .. }));
+    for name in ["/node", "/tree", "/tree/below"] {
+        client.create(name, b"", &PLAIN).await.unwrap();
+    }
+    client.set_data("/node", b"x", None).await.unwrap();
+    for expected in
+        [event(CREATED, &node), event(CREATED, &tree), event(CREATED, &place.path("/tree/below")), event(DATA, &node)]
+    {
+        assert_eq!(after.receive().await.unwrap(), expected);
+    }
+}
+
+pub async fn watches_go_with_their_connection(place: Place) {
+    let client = place.client().await;
+    let mut before = Raw::connect(place.addr).await;
+    before.ask(op::EXISTS, reads(&place.path("/a"), true)).await;
+    let mut after = Raw::connect_as(place.addr, Wish::resume(&before.session)).await.unwrap();
+    client.create("/a", b"", &PLAIN).await.unwrap();
+    assert_eq!(after.ask(op::EXISTS, reads(&place.path("/a"), false)).await.0, 0, "the reply is the next frame");
+}
