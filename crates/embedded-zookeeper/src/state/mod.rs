@@ -4,6 +4,7 @@
 //! connection; then an event reaches a connection before any reply that shows the change.
 
 pub(crate) mod acl;
+mod events;
 mod path;
 mod reads;
 mod sessions;
@@ -25,14 +26,14 @@ use self::sessions::{ID_BITS, Sessions};
 use self::tree::{Tree, Txn};
 pub(crate) use self::watches::ConnectionId;
 use self::watches::{Kind, Watches};
-use self::writes::{Caller, Fired};
+use self::writes::Caller;
 use crate::clock::Now;
-use crate::proto::codes::{ErrorCode, EventKind, XID_PING, op};
+use crate::proto::codes::{ErrorCode, XID_PING, op};
 use crate::proto::connect::{ConnectRequest, Password, encode_answer};
 use crate::proto::jute::Reader;
 use crate::proto::records::Identity;
-use crate::proto::reply::{Reply, encode_event, encode_reply};
-use crate::proto::request::{Header, Request, Rewatch, Write, decode_body, decode_header};
+use crate::proto::reply::{Reply, encode_reply};
+use crate::proto::request::{Header, Request, Write, decode_body, decode_header};
 
 /// How long a container may stand empty before it is deleted, at most; ZooKeeper's default.
 const CONTAINER_CHECK_MS: u64 = 60_000;
@@ -344,84 +345,12 @@ impl State {
         reply
     }
 
-    /// Tells those who watch, unless they may not read what the event is about.
-    fn notify(&mut self, fired: &[Fired], outputs: &mut Vec<Output>) {
-        for event in fired {
-            for connection in self.watches.trigger(event.kind, &event.path) {
-                if acl::check(&event.acl, acl::READ, self.identities(connection)).is_ok() {
-                    outputs.push(self.event(connection, event.kind, &event.path));
-                }
-            }
-        }
-    }
-
-    fn event(&self, connection: ConnectionId, kind: EventKind, path: &str) -> Output {
-        Output::Event { connection, path: path.to_owned(), frame: encode_event(kind, path, self.zxid) }
-    }
-
-    fn watch(&mut self, connection: ConnectionId, wanted: bool, path: &str, kind: Kind) -> Result<(), ErrorCode> {
-        if wanted { self.watches.add(connection, path, kind) } else { Ok(()) }
-    }
-
-    fn add_watch(&mut self, connection: ConnectionId, path: &str, mode: i32) -> Result<Reply, ErrorCode> {
-        let kind = match mode {
-            0 => Kind::Persistent,
-            1 => Kind::Recursive,
-            _ => return Err(ErrorCode::BadArguments),
-        };
-        path::validate(path)?;
-        self.watches.add(connection, path, kind)?;
-        Ok(Reply::Number(ErrorCode::Ok.number()))
-    }
-
     fn authenticate(&mut self, connection: ConnectionId, scheme: &str, secret: &[u8]) -> Result<Reply, ErrorCode> {
         let found = self.connections.get_mut(&connection).ok_or(ErrorCode::AuthFailed)?;
         let address = found.identities.first().ok_or(ErrorCode::AuthFailed)?;
         let identity = acl::authenticate(scheme, secret, address).ok_or(ErrorCode::AuthFailed)?;
         if !found.identities.contains(&identity) {
             found.identities.push(identity);
-        }
-        Ok(Reply::Empty)
-    }
-
-    /// Sets the watches of the last connection again; what happened in between is told at once instead.
-    fn rewatch(
-        &mut self,
-        connection: ConnectionId,
-        rewatch: &Rewatch,
-        outputs: &mut Vec<Output>,
-    ) -> Result<Reply, ErrorCode> {
-        let since = rewatch.since_zxid;
-        for path in &rewatch.data {
-            match self.tree.get(path).map(|node| node.mzxid) {
-                Err(_) => outputs.push(self.event(connection, EventKind::Deleted, path)),
-                Ok(mzxid) if mzxid > since => {
-                    outputs.push(self.event(connection, EventKind::DataChanged, path));
-                }
-                Ok(_) => self.watches.add(connection, path, Kind::Data)?,
-            }
-        }
-        for path in &rewatch.exists {
-            if self.tree.get(path).is_ok() {
-                outputs.push(self.event(connection, EventKind::Created, path));
-            } else {
-                self.watches.add(connection, path, Kind::Data)?;
-            }
-        }
-        for path in &rewatch.children {
-            match self.tree.get(path).map(|node| node.pzxid) {
-                Err(_) => outputs.push(self.event(connection, EventKind::Deleted, path)),
-                Ok(pzxid) if pzxid > since => {
-                    outputs.push(self.event(connection, EventKind::ChildrenChanged, path));
-                }
-                Ok(_) => self.watches.add(connection, path, Kind::Children)?,
-            }
-        }
-        for path in &rewatch.persistent {
-            self.watches.add(connection, path, Kind::Persistent)?;
-        }
-        for path in &rewatch.recursive {
-            self.watches.add(connection, path, Kind::Recursive)?;
         }
         Ok(Reply::Empty)
     }
