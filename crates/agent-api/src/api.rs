@@ -1,0 +1,52 @@
+//! The calls.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::number::{Epoch, Generation, Incarnation};
+use model::observation::{Recorded, Report};
+use model::slot::Renewal;
+use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
+
+use crate::error::ApiError;
+
+/// What a metadata agent does for masters and proxies.
+#[async_trait]
+pub trait AgentApi: Send + Sync + 'static {
+    /// The master's row.
+    async fn master(&self) -> Result<MasterRecord, ApiError>;
+
+    /// Raises the epoch to `read + 1` for `holder`. A repeat by the same holder succeeds; otherwise
+    /// [`ApiError::Deposed`] with the row as it is.
+    async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError>;
+
+    /// Everything that a plan needs, read in one transaction.
+    async fn snapshot(&self) -> Result<Snapshot, ApiError>;
+
+    /// What a proxy routes by; secret values are masked.
+    async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError>;
+
+    /// How an alteration ended; `None` while it is undecided.
+    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError>;
+
+    /// Aborts an alteration, unless its commit came first: look at the record's outcome. Needs no epoch.
+    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError>;
+
+    /// A converging or stalled alteration is converged. [`ApiError::Conflict`] if the plan is older than it; a repeat
+    /// answers the progress that it has.
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError>;
+
+    /// A converging alteration has stalled, if by the database's clock it was decided at least `after` ago; answers
+    /// [`Progress::Converging`] if it is too early.
+    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError>;
+
+    /// An alteration is superseded by a newer committed one of the same object; else [`ApiError::Conflict`].
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError>;
+
+    /// Writes what a tick has seen.
+    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError>;
+
+    /// Gives a slot a new incarnation; [`ApiError::Conflict`] if the slot is gone or has moved.
+    async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError>;
+}

@@ -1,0 +1,52 @@
+//! The status call of an engine agent: cheap, so that proxies and masters may ask often.
+
+use std::time::Duration;
+
+use hs2::{Call, Client};
+
+use crate::error::ApiError;
+use crate::wire::{TEngineStatusReq, TEngineStatusResp};
+
+/// The method's name.
+pub const ENGINE_STATUS: &str = "GetEngineStatus";
+
+/// What an engine does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngineStatus {
+    /// Its name.
+    pub engine: String,
+    /// The orchestrator's id.
+    pub uid: String,
+    /// Open sessions.
+    pub sessions: u32,
+    /// Statements that run.
+    pub running: u32,
+    /// Whether it drains.
+    pub draining: bool,
+}
+
+/// Asks an engine agent. It changes nothing, so every failure is *unavailable*.
+pub async fn engine_status(client: &mut Client, deadline: Duration) -> Result<EngineStatus, ApiError> {
+    let answer: TEngineStatusResp = client
+        .call(ENGINE_STATUS, &TEngineStatusReq {}, deadline)
+        .await
+        .map_err(|error| ApiError::Unavailable(error.to_string()))?;
+    Ok(EngineStatus {
+        engine: answer.engine,
+        uid: answer.uid,
+        sessions: answer.sessions.max(0).unsigned_abs(),
+        running: answer.running.max(0).unsigned_abs(),
+        draining: answer.draining,
+    })
+}
+
+/// The engine agent's reply.
+pub fn answer_engine_status(call: &Call<'_>, status: &EngineStatus) -> Vec<u8> {
+    call.reply(&TEngineStatusResp {
+        engine: status.engine.clone(),
+        uid: status.uid.clone(),
+        sessions: i32::try_from(status.sessions).unwrap_or(i32::MAX),
+        running: i32::try_from(status.running).unwrap_or(i32::MAX),
+        draining: status.draining,
+    })
+}

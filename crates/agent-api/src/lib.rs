@@ -1,0 +1,29 @@
+//! What masters and proxies ask of a metadata agent, and what they ask of an engine agent, beside `HiveServer2`'s calls.
+//!
+//! [`AgentApi`] is the whole of it: implemented by the metadata agent over its store, and by [`AgentClient`] over a
+//! connection, so that a master can be driven by either. Every effect is idempotent and carries the epoch or the id
+//! that it was derived from: after [`ApiError::Unavailable`] or [`ApiError::OutcomeUnknown`] the same call may be made
+//! again, at another agent. A stale caller is refused and told by whom it was deposed.
+//!
+//! On the wire these are further methods of the `HiveServer2` connection (`idl/EnginehouseService.thrift`).
+
+mod api;
+mod client;
+mod credential;
+mod engine_status;
+mod error;
+mod method;
+mod server;
+
+/// The structs on the wire, generated from `idl/EnginehouseService.thrift`.
+#[allow(missing_docs, unused_qualifications, unused_variables, unreachable_pub, dead_code)]
+#[allow(clippy::all, clippy::pedantic, clippy::unwrap_used, clippy::panic)]
+#[rustfmt::skip]
+mod wire;
+
+pub use api::AgentApi;
+pub use client::{AgentClient, Role};
+pub use credential::{SERVICE_MASTER, SERVICE_PROXY, authenticate};
+pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engine_status};
+pub use error::{ApiError, ApiErrorKind};
+pub use server::serve;

@@ -1,0 +1,90 @@
+//! The agent's side: one method, one call of the trait.
+
+use std::time::Duration;
+
+use hs2::Call;
+use model::alteration::RequestId;
+use model::error::{ErrorKind, UserError};
+use model::number::{Epoch, Generation};
+use serde::Serialize;
+use thrift::protocol::TSerializable;
+
+use crate::api::AgentApi;
+use crate::error::ApiError;
+use crate::method;
+use crate::wire::{
+    TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TObservedReq, TOutcomeReq, TRaiseEpochReq, TStalledReq,
+    TSupersededReq,
+};
+
+fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
+    call.decode().map_err(|error| {
+        ApiError::Refused(UserError::new(ErrorKind::Syntax, "the call can't be read").detail(error.to_string()))
+    })
+}
+
+fn id(text: String) -> Result<RequestId, ApiError> {
+    RequestId::new(text).map_err(ApiError::Refused)
+}
+
+/// Serves a call for `HiveServer2`'s extension hook: the whole reply, or `None` if the method is none of ours.
+pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
+    let answer = match call.name {
+        method::MASTER => method::to_answer(api.master().await),
+        method::SNAPSHOT => method::to_answer(api.snapshot().await),
+        method::PROXY_SNAPSHOT => method::to_answer(api.proxy_snapshot().await),
+        method::OUTCOME => answered(outcome(api, call).await),
+        method::ABORT => answered(abort(api, call).await),
+        method::RAISE_EPOCH => answered(raise_epoch(api, call).await),
+        method::FINISH => answered(finish(api, call).await),
+        method::STALLED => answered(stalled(api, call).await),
+        method::SUPERSEDED => answered(superseded(api, call).await),
+        method::OBSERVED => answered(observed(api, call).await),
+        method::NEW_INCARNATION => answered(new_incarnation(api, call).await),
+        _ => return None,
+    };
+    Some(call.reply(&answer))
+}
+
+fn answered<T: Serialize>(outcome: Result<T, ApiError>) -> TApiResp {
+    method::to_answer(outcome)
+}
+
+async fn outcome(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    api.outcome(&id(read::<TOutcomeReq>(call)?.id)?).await
+}
+
+async fn abort(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    api.abort(&method::from_json(&read::<TAbortReq>(call)?.abort)?).await
+}
+
+async fn raise_epoch(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TRaiseEpochReq = read(call)?;
+    api.raise_epoch(Epoch(request.read), &request.holder).await
+}
+
+async fn finish(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TFinishReq = read(call)?;
+    api.finish(Epoch(request.epoch), &id(request.id)?, Generation(request.plan)).await
+}
+
+async fn stalled(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TStalledReq = read(call)?;
+    let after = Duration::from_millis(request.after_ms.max(0).unsigned_abs());
+    api.stalled(Epoch(request.epoch), &id(request.id)?, after, &request.reason).await
+}
+
+async fn superseded(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TSupersededReq = read(call)?;
+    api.superseded(Epoch(request.epoch), &id(request.id)?).await
+}
+
+async fn observed(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TObservedReq = read(call)?;
+    api.observed(Epoch(request.epoch), &method::from_json(&request.report)?).await
+}
+
+async fn new_incarnation(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TNewIncarnationReq = read(call)?;
+    api.new_incarnation(Epoch(request.epoch), &method::from_json(&request.renewal)?).await
+}
