@@ -11,10 +11,10 @@
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
+use model::Generation;
+use model::alteration::{ObjectRef, RequestId};
 use model::change::Object;
 use model::secret::SecretKeys;
-use model::alteration::{ObjectRef, RequestId};
-use model::Generation;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
 

@@ -91,7 +91,12 @@ pub async fn list(session: &Session) -> Result<Vec<DrainNode>, Error> {
 /// The engines that have a fact, whatever it says.
 pub(crate) async fn names(session: &Session) -> Result<Vec<EngineName>, Error> {
     let read = session.children(&session.layout().drains()).await?;
-    Ok(read.map(|(names, _)| names).unwrap_or_default().into_iter().filter_map(|name| EngineName::new(name).ok()).collect())
+    Ok(read
+        .map(|(names, _)| names)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|name| EngineName::new(name).ok())
+        .collect())
 }
 
 /// One engine's fact.

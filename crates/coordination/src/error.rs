@@ -169,7 +169,9 @@ impl Error {
             (_, Kind::Denied) => error(ErrorKind::Internal, "zookeeper refuses this process")
                 .detail(self.to_string())
                 .hint("every process of an installation needs the same cluster secret and a root of its own"),
-            (_, Kind::Invalid) => error(ErrorKind::Internal, "zookeeper holds what it should not").detail(self.to_string()),
+            (_, Kind::Invalid) => {
+                error(ErrorKind::Internal, "zookeeper holds what it should not").detail(self.to_string())
+            }
         }
     }
 
@@ -240,7 +242,8 @@ mod tests {
         let error = Error::TooLarge { bytes: 600_000, limit: 524_288 }.user("tenant \"t_1\"");
         assert_eq!(error.sqlstate(), "54000");
         assert!(error.message.starts_with("tenant \"t_1\""));
-        let error = Error::OutcomeUnknown { path: "/x".to_owned(), reason: "timeout".to_owned() }.user("tenant \"t_1\"");
+        let error =
+            Error::OutcomeUnknown { path: "/x".to_owned(), reason: "timeout".to_owned() }.user("tenant \"t_1\"");
         assert_eq!(error.sqlstate(), "08007");
     }
 }

@@ -123,7 +123,11 @@ pub(crate) const LIVE: &str = "live";
 
 fn checked(what: &str, path: &str) -> Result<String, UserError> {
     let level = |name: &str| {
-        !name.is_empty() && name != "." && name != ".." && name != "zookeeper" && name.chars().all(|c| c > ' ' && c != '\u{7f}')
+        !name.is_empty()
+            && name != "."
+            && name != ".."
+            && name != "zookeeper"
+            && name.chars().all(|c| c > ' ' && c != '\u{7f}')
     };
     let fits = path.len() <= MAX_ROOT_BYTES && path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(level));
     if fits {

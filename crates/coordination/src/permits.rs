@@ -78,8 +78,7 @@ pub async fn create(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result
 /// Writes the uid into a permit that has not changed since it was read.
 pub async fn set_uid(lock: &Lock, seen: &PermitNode, uid: &str) -> Result<(), Error> {
     let path = lock.session().layout().permit(&seen.engine);
-    let mut permit =
-        seen.content.clone().map_err(|reason| Error::Unreadable { path: path.clone(), reason })?;
+    let mut permit = seen.content.clone().map_err(|reason| Error::Unreadable { path: path.clone(), reason })?;
     permit.uid = Some(uid.to_owned());
     let data = document::write(&path, &permit)?;
     Transaction::under(lock).set(path, data, seen.version).commit().await?;
@@ -105,7 +104,11 @@ pub async fn delete(lock: &Lock, seen: &PermitNode) -> Result<(), Error> {
 
 /// Adds to a transaction the deletion of a permit as it was seen. If a registration came or went since, the
 /// transaction fails as a whole.
-pub(crate) fn delete_seen<'a>(mut transaction: Transaction<'a>, session: &Session, seen: &PermitNode) -> Transaction<'a> {
+pub(crate) fn delete_seen<'a>(
+    mut transaction: Transaction<'a>,
+    session: &Session,
+    seen: &PermitNode,
+) -> Transaction<'a> {
     let path = session.layout().permit(&seen.engine);
     if seen.live.is_some() {
         transaction = transaction.delete(session.layout().live(&seen.engine));

@@ -268,7 +268,9 @@ impl Session {
         path: &str,
         call: impl Future<Output = Result<T, zk::Error>>,
     ) -> Result<T, Error> {
-        self.answered(effect, path, call).await.and_then(|answer| answer.map_err(|error| Error::of(&error, effect, path)))
+        self.answered(effect, path, call)
+            .await
+            .and_then(|answer| answer.map_err(|error| Error::of(&error, effect, path)))
     }
 
     /// Like [`Session::bounded`], for calls whose errors say more than a plain one.
@@ -345,13 +347,7 @@ impl Session {
     }
 
     /// Creates a node; answers its path, with the number that a sequential one got.
-    pub(crate) async fn create(
-        &self,
-        path: &str,
-        data: &[u8],
-        mode: CreateMode,
-        acl: &[Acl],
-    ) -> Result<String, Error> {
+    pub(crate) async fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Result<String, Error> {
         let client = self.client()?;
         let sequential = matches!(mode, CreateMode::EphemeralSequential | CreateMode::PersistentSequential);
         let call = async move { client.create(path, data, &mode.with_acls(Acls::new(acl))).await };

@@ -147,7 +147,10 @@ impl Task {
                     self.sessions.send_replace(None);
                     self.states.send_replace(SessionState::Expired);
                     session.give_up();
-                    tracing::info!(session = format_args!("{:#x}", session.id()), "zookeeper session ended, building a new one");
+                    tracing::info!(
+                        session = format_args!("{:#x}", session.id()),
+                        "zookeeper session ended, building a new one"
+                    );
                     model::failpoint!(failpoints::SESSION_EXPIRED);
                 }
                 Err(error) => {

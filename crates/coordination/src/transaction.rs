@@ -83,9 +83,7 @@ impl<'a> Transaction<'a> {
         for (path, operation) in &self.operations {
             let added = match operation {
                 Operation::Check { version } => writer.add_check_version(path, version.unwrap_or(ANY_VERSION)),
-                Operation::Create { data, mode, acl } => {
-                    writer.add_create(path, data, &mode.with_acls(Acls::new(acl)))
-                }
+                Operation::Create { data, mode, acl } => writer.add_create(path, data, &mode.with_acls(Acls::new(acl))),
                 Operation::Set { data, version } => writer.add_set_data(path, data, Some(*version)),
                 Operation::Delete => writer.add_delete(path, None),
             };

@@ -102,11 +102,8 @@ async fn keep_armed(session: Session, scope: Scope, ring: Arc<Notify>) {
 }
 
 async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), crate::Error> {
-    let mut targets = vec![
-        Target::Children(layout.agents()),
-        Target::Children(layout.engines()),
-        Target::Children(layout.drains()),
-    ];
+    let mut targets =
+        vec![Target::Children(layout.agents()), Target::Children(layout.engines()), Target::Children(layout.drains())];
     if scope == Scope::Master {
         targets.extend([Target::Node(layout.alter()), Target::Node(layout.bell())]);
     }

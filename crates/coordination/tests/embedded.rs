@@ -146,9 +146,6 @@ async fn after_a_restart_of_the_server_everybody_registers_anew() {
     let session = world.session(world.engine("e-1")).await;
     let permit = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     registry::register(&session, &permit, &live("uid-1")).await.unwrap();
-    eventually("it is ready", || async {
-        observe(lock.session()).await.unwrap().permits[0].ready().is_some()
-    })
-    .await;
+    eventually("it is ready", || async { observe(lock.session()).await.unwrap().permits[0].ready().is_some() }).await;
     server.shutdown().await;
 }

@@ -16,7 +16,8 @@ pub async fn agents_come_and_go_with_their_sessions(world: World) {
     assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), Kind::Invalid);
 
     reader.sync().await.unwrap();
-    let there: Vec<_> = agents::list(&reader).await.unwrap().into_iter().map(|it| (it.id, it.address, it.session)).collect();
+    let there: Vec<_> =
+        agents::list(&reader).await.unwrap().into_iter().map(|it| (it.id, it.address, it.session)).collect();
     assert_eq!(
         there,
         [

@@ -99,7 +99,7 @@ async fn follow(world: World, watch_events: bool) {
     settings.watch_events = watch_events;
     let supervisor = Supervisor::start(settings, world.clock.clone(), Arc::new(NoRebuild));
     // With events nothing depends on reading again.
-    let reread = if watch_events { Duration::from_secs(600) } else { Duration::from_millis(50) };
+    let reread = if watch_events { Duration::from_mins(10) } else { Duration::from_millis(50) };
     let view = View::start(supervisor.sessions(), reread, world.clock.clone());
     seen(&view, |it| it.read_at.is_some() && it.engines.is_empty()).await;
 
