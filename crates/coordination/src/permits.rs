@@ -95,7 +95,8 @@ pub async fn record_uid(lock: &Lock, engine: &EngineName, uid: &str) -> Result<(
     }
 }
 
-/// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made.
+/// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made. A
+/// permit with more foreign children than one multi takes stays until a later call has found the rest.
 pub async fn delete(lock: &Lock, seen: &PermitNode) -> Result<(), Error> {
     delete_seen(Transaction::under(lock), lock.session(), seen).commit().await?;
     model::failpoint!(failpoints::PERMIT_DELETED);

@@ -112,13 +112,8 @@ async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), cra
             armed.engines = names.into_iter().collect();
         }
     }
-    let permits: Vec<String> = armed
-        .engines
-        .iter()
-        .filter_map(|name| EngineName::new(name.clone()).ok())
-        .map(|engine| layout.permit(&engine))
-        .collect();
-    // Children for registrations, the node itself for its uid.
-    let targets = permits.into_iter().flat_map(|path| [Target::Children(path.clone()), Target::Node(path)]);
-    armed.watches.arm(targets.collect()).await.map(drop)
+    // A registration is a child of its permit.
+    let engines = armed.engines.iter().filter_map(|name| EngineName::new(name.clone()).ok());
+    let targets = engines.map(|engine| Target::Children(layout.permit(&engine))).collect();
+    armed.watches.arm(targets).await.map(drop)
 }

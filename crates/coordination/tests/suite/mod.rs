@@ -11,6 +11,7 @@ mod answers;
 mod drains;
 mod elections;
 mod registrations;
+mod relay;
 mod sessions;
 mod views;
 
@@ -83,6 +84,7 @@ cases![
     drains::a_fact_stands_until_the_master_removes_it,
     views::an_observation_holds_everything,
     views::every_change_wakes_the_master,
+    views::hundreds_of_engines_are_observed_and_watched,
     views::suppressed_events_wake_nobody,
     views::a_view_follows_the_registry,
     views::a_view_without_events_follows_by_reading_again,
@@ -203,13 +205,24 @@ impl World {
         let ended = async {
             while session.state() != SessionState::Expired {
                 let Some(takeover) = session.takeover() else { return };
-                let connector = zk::Client::connector().with_session(takeover);
-                drop(timeout(Duration::from_millis(500), connector.connect(&self.servers)).await);
+                drop(timeout(Duration::from_millis(500), self.take_over(takeover)).await);
                 let _ = timeout(Duration::from_millis(200), session.ended()).await;
             }
         };
         within(ended).await;
         assert_eq!(session.state(), SessionState::Expired);
+    }
+
+    /// Ends a session whose client can't reach the server now and so learns of it later.
+    pub async fn expire_elsewhere(&self, session: &Session) {
+        let client = within(self.take_over(session.takeover().unwrap())).await.unwrap();
+        let mut states = client.state_watcher();
+        drop(client);
+        while !within(states.changed()).await.is_terminated() {}
+    }
+
+    async fn take_over(&self, session: zk::SessionInfo) -> Result<zk::Client, zk::Error> {
+        zk::Client::connector().with_session(session).connect(&self.servers).await
     }
 
     /// A permit with a uid, as it is read back.

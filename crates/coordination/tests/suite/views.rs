@@ -6,9 +6,10 @@ use std::time::Duration;
 use coordination::{
     Drain, NoRebuild, Registered, Supervisor, View, Wakeups, agents, alter_node, bell, drains, observe, permits,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::alter::alteration;
+use super::relay::Relay;
 use super::{World, engine, permit, within};
 
 pub async fn an_observation_holds_everything(world: World) {
@@ -121,39 +122,54 @@ async fn follow(world: World, watch_events: bool) {
 
 pub async fn a_view_keeps_engines_that_vanished_while_its_session_was_built_anew(world: World) {
     let lock = world.lock().await;
-    let settings = world.settings(world.proxy());
+    let relay = Relay::start(&world.servers).await;
+    let mut settings = world.settings(world.proxy());
+    settings.servers.clone_from(&relay.address);
     let supervisor = Supervisor::start(settings, world.clock.clone(), Arc::new(NoRebuild));
     let view = View::start(supervisor.sessions(), Duration::from_millis(50), world.clock.clone());
-    let one = world.registered(&lock, "e-1", "uid-1").await;
-    let other = world.registered(&lock, "e-2", "uid-2").await;
-    seen(&view, |it| it.engines.len() == 2).await;
+    let mut engines = Vec::new();
+    for name in ["e-1", "e-2", "e-3"] {
+        engines.push(world.registered(&lock, name, "uid-1").await);
+    }
+    seen(&view, |it| it.engines.len() == 3).await;
 
+    // The view is cut off. Meanwhile its session and those of two engines end, and one engine is told to drain.
     let own = supervisor.session().unwrap();
-    let timeout = own.timeout();
-    // All go at the same moment; one engine is told to drain meanwhile, and that is believed at once.
-    one.close().await;
-    other.close().await;
-    world.expire(&own).await;
-    let (mut kept, mut before) = (None, None);
-    while kept.is_none() {
-        let now = seen(&view, |_| true).await;
-        if now.engines.values().any(|it| !it.confirmed) {
-            kept = Some(now);
-        } else if now.engines.is_empty() {
-            break;
-        } else {
-            before = Some(now);
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+    relay.cut.send_replace(true);
+    world.expire_elsewhere(&own).await;
+    for session in &engines[..2] {
+        session.close().await;
     }
-    // Whether the view had read once more before its session ended is a race; both ends are right.
-    if let Some(kept) = kept {
-        assert!(before.is_none_or(|it| !it.engines.is_empty()));
-        assert!(kept.engines.values().all(|it| it.live.address == "127.0.0.1:4711"));
-        let began = tokio::time::Instant::now();
-        seen(&view, |it| it.engines.is_empty()).await;
-        assert!(began.elapsed() < timeout * 2, "for one session timeout and no longer");
+    let drained = permits::read(lock.session(), &engine("e-2")).await.unwrap().unwrap();
+    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned() };
+    drains::drain(&lock, &engine("e-2"), Some(&drained), None, &fact).await.unwrap();
+    assert_eq!(view.snapshot().engines.len(), 3, "cut off, it goes on with what it knows");
+    relay.cut.send_replace(false);
+
+    let kept = seen(&view, |it| it.engines.values().any(|it| !it.confirmed)).await;
+    let known: Vec<_> = kept.engines.iter().map(|(name, it)| (name.as_str(), it.confirmed)).collect();
+    assert_eq!(known, [("e-1", false), ("e-3", true)], "the order to drain is believed at once");
+    let began = Instant::now();
+    seen(&view, |it| !it.engines.contains_key(&engine("e-1"))).await;
+    assert!(began.elapsed() < own.timeout() * 2, "for one session timeout and no longer");
+    assert!(view.snapshot().engines.contains_key(&engine("e-3")));
+}
+
+pub async fn hundreds_of_engines_are_observed_and_watched(world: World) {
+    const ENGINES: usize = 300;
+    let lock = world.lock().await;
+    let last = world.registered(&lock, "e-last", "uid-1").await;
+    let wakeups = Wakeups::start(lock.session());
+    for number in 1..ENGINES {
+        permits::create(&lock, &engine(&format!("e-{number}")), &permit(None)).await.unwrap();
     }
+    settle(&wakeups).await;
+    let seen = observe(lock.session()).await.unwrap();
+    assert_eq!(seen.permits.len(), ENGINES);
+    assert_eq!(seen.permits.iter().filter(|it| it.ready().is_some()).count(), 1);
+    last.close().await;
+    within(wakeups.next()).await;
+    assert!(observe(lock.session()).await.unwrap().permits.iter().all(|it| it.live.is_none()));
 }
 
 /// The first state of the view that fits.
