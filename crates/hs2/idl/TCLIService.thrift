@@ -108,7 +108,7 @@ struct TTypeDesc {
   1: required list<TTypeEntry> types
 }
 
-// Positions count from 1.
+// Positions count from 1 in Hive and in Spark's metadata calls, from 0 in Spark's statements.
 struct TColumnDesc {
   1: required string columnName
   2: required TTypeDesc typeDesc

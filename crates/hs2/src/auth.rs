@@ -11,7 +11,7 @@ use model::error::UserError;
 pub enum Mechanism {
     /// SASL PLAIN, framed messages.
     SaslPlain,
-    /// Plain Thrift (`auth=noSasl`): user and password in OpenSession.
+    /// Plain Thrift (`auth=noSasl`): user and password in `OpenSession`.
     PlainThrift,
     /// HTTP, Basic on every request.
     HttpBasic,

@@ -32,7 +32,7 @@ pub enum Auth {
         /// The proof.
         password: String,
     },
-    /// Plain Thrift: only what OpenSession says.
+    /// Plain Thrift: only what `OpenSession` says.
     None,
 }
 
@@ -81,7 +81,7 @@ impl ClientOptions {
             address: address.into(),
             auth,
             connect_deadline: Duration::from_secs(10),
-            call_deadline: Duration::from_secs(60),
+            call_deadline: Duration::from_mins(1),
             limits: Limits::default(),
         }
     }
@@ -109,8 +109,8 @@ pub enum ClientError {
         /// The deadline.
         deadline: Duration,
     },
-    /// An earlier call was given up half way.
-    #[error("the connection was given up by an earlier call")]
+    /// An earlier call was given up half way, or the server has closed the connection since. Nothing was sent.
+    #[error("the connection was closed, or given up by an earlier call")]
     Broken,
     /// The connection or the server's message failed.
     #[error(transparent)]
@@ -130,10 +130,9 @@ impl ClientError {
     /// As the error of a user's statement.
     pub fn user_error(&self) -> UserError {
         match self {
-            Self::Connect { .. } => UserError::new(ErrorKind::ConnectionLost, self.to_string()),
             Self::Unauthenticated(text) => UserError::from_text(ErrorKind::InvalidAuthorization, text),
             Self::Timeout { .. } => UserError::new(ErrorKind::Timeout, self.to_string()),
-            Self::Broken => UserError::new(ErrorKind::ConnectionLost, self.to_string()),
+            Self::Connect { .. } | Self::Broken => UserError::new(ErrorKind::ConnectionLost, self.to_string()),
             Self::Wire(error) => error.user_error("the server"),
             Self::Refused(error) => error.clone(),
         }
@@ -175,6 +174,10 @@ impl Client {
             let framing = match &options.auth {
                 Auth::None => Framing::Walked(None),
                 Auth::Plain { authzid, user, password } => {
+                    if [authzid, user, password].iter().any(|part| part.contains('\0')) {
+                        let text = "a user name or password must not contain a null character";
+                        return Err(ClientError::Unauthenticated(text.to_owned()));
+                    }
                     wire.write(&sasl::initial(authzid, user, password), &[]).await?;
                     authenticated(&mut wire).await?;
                     Framing::Length(None)
@@ -215,6 +218,11 @@ impl Client {
         self.wire.hung_up().await;
     }
 
+    /// Waits until something came unasked (`true`) or the server has closed the connection. Takes no bytes away.
+    pub async fn has_unread(&self) -> bool {
+        self.wire.has_unread().await
+    }
+
     /// Calls a method, of `TCLIService` or of a service that extends it. The answer's status is not looked at.
     pub async fn call<Q, A>(&mut self, method: &str, request: &Q, deadline: Duration) -> Result<A, ClientError>
     where
@@ -224,7 +232,8 @@ impl Client {
         self.seqid = self.seqid.wrapping_add(1).max(1);
         let seqid = self.seqid;
         let message = encode_call(method, seqid, request)?;
-        if self.broken {
+        if self.broken || !self.wire.is_quiet() {
+            self.broken = true;
             return Err(ClientError::Broken);
         }
         self.broken = true;

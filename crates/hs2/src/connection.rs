@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::time::{Instant, timeout_at};
+
 use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
 use crate::http;
@@ -55,6 +57,8 @@ pub struct Connection {
     principal: Option<Principal>,
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
+    /// Until when a client that has not said who it is may stay.
+    unknown_until: Instant,
 }
 
 impl Connection {
@@ -65,6 +69,7 @@ impl Connection {
         limits: Arc<Limits>,
     ) -> Result<Self, HandshakeError> {
         let peer = wire.peer().map_err(WireError::from)?;
+        let unknown_until = Instant::now() + limits.auth_deadline;
         if !wire.fill().await? {
             return Err(HandshakeError::GoneAway);
         }
@@ -88,7 +93,7 @@ impl Connection {
             _ => return Err(HandshakeError::Refused("the first byte belongs to no known transport".to_owned())),
         };
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits })
+        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, unknown_until })
     }
 
     /// A number that no other connection of this process has.
@@ -112,7 +117,7 @@ impl Connection {
         self.principal.as_ref()
     }
 
-    /// Keeps who was authenticated by what OpenSession said, for plain Thrift.
+    /// Keeps who was authenticated by what `OpenSession` said, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
         self.principal = Some(principal);
     }
@@ -122,14 +127,25 @@ impl Connection {
         &self.limits
     }
 
-    /// Who decides who may connect: plain Thrift asks when OpenSession comes.
+    /// Who decides who may connect: plain Thrift asks when `OpenSession` comes.
     pub fn authenticator(&self) -> &Arc<dyn Authenticator> {
         &self.authenticator
     }
 
-    /// The next whole message; nothing when the client has closed between two. It waits without a buffer and without
-    /// a limit of time (whoever wants one wraps it), and may be dropped and called again.
+    /// The next whole message; nothing when the client has closed between two. It waits without a buffer and, once it
+    /// is known who the client is, without a limit of time (whoever wants one wraps it); it may be dropped and called
+    /// again.
     pub async fn next(&mut self) -> Result<Option<Message>, WireError> {
+        if self.principal.is_some() {
+            return self.next_message().await;
+        }
+        match timeout_at(self.unknown_until, self.next_message()).await {
+            Ok(next) => next,
+            Err(_) => Err(WireError::Stalled("the limit for authentication")),
+        }
+    }
+
+    async fn next_message(&mut self) -> Result<Option<Message>, WireError> {
         let limit = self.limits.frame_bytes;
         let bytes = match &mut self.framing {
             Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,

@@ -76,6 +76,11 @@ impl WireError {
 
 impl From<thrift::Error> for WireError {
     fn from(error: thrift::Error) -> Self {
-        Self::Decode(error.to_string())
+        match error {
+            // Only these two say what they are about in a field of their own.
+            thrift::Error::Protocol(error) => Self::Decode(format!("{error} ({})", error.message)),
+            thrift::Error::Transport(error) => Self::Decode(format!("{error} ({})", error.message)),
+            other => Self::Decode(other.to_string()),
+        }
     }
 }

@@ -27,12 +27,7 @@ impl Handle {
 
     /// As the handle of an operation.
     pub fn operation(&self, operation_type: TOperationType, has_result_set: bool) -> TOperationHandle {
-        TOperationHandle {
-            operation_id: self.identifier(),
-            operation_type,
-            has_result_set,
-            modified_row_count: None,
-        }
+        TOperationHandle { operation_id: self.identifier(), operation_type, has_result_set, modified_row_count: None }
     }
 
     fn identifier(&self) -> THandleIdentifier {

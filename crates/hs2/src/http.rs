@@ -55,6 +55,9 @@ impl Refusal {
     }
 
     fn unauthorized(error: &UserError) -> Self {
+        if error.kind == ErrorKind::ProgramLimit {
+            return Self::new("503 Service Unavailable", error.text());
+        }
         Self {
             status: "401 Unauthorized",
             header: "WWW-Authenticate: Basic realm=\"enginehouse\"\r\n",
@@ -162,7 +165,8 @@ impl Exchange {
             };
             let line = &wire.pending[..end];
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
-            let size = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
+            let size =
+                std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
             let Some(size) = size else { return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk"))) };
             if size > limit.saturating_sub(self.chunks.len()) {
                 return Ok(Err(too_long(limit)));
@@ -194,7 +198,8 @@ async fn refuse(wire: &Wire, refusal: &Refusal, last: bool) -> Result<(), WireEr
     let connection = if last { "Connection: close\r\n" } else { "" };
     let length = text.len() + 1;
     let answer = format!(
-        "HTTP/1.1 {status}\r\n{header}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n{connection}\r\n{text}\n"
+        "HTTP/1.1 {status}\r\n{header}Content-Type: text/plain; charset=utf-8\r\n\
+         Content-Length: {length}\r\n{connection}\r\n{text}\n"
     );
     wire.write(answer.as_bytes(), &[]).await
 }

@@ -45,7 +45,7 @@ impl Default for Limits {
             held_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),
             connections: 2_000,
-            stall: Duration::from_secs(60),
+            stall: Duration::from_mins(1),
             close_grace: Duration::from_secs(5),
         }
     }

@@ -132,7 +132,7 @@ pub fn encode_reply<T: TSerializable>(name: &str, seqid: i32, answer: &T) -> Vec
         .unwrap_or_else(|error| encode_exception(name, seqid, ExceptionKind::InternalError, &error.to_string()))
 }
 
-/// The answer that refuses a call: the method's own struct with the error in its status. GetQueryId, which has no
+/// The answer that refuses a call: the method's own struct with the error in its status. `GetQueryId`, which has no
 /// status, is answered with an exception.
 pub fn encode_refusal(method: Method, seqid: i32, error: &UserError) -> Vec<u8> {
     answer::encode_refusal(method, seqid, error)
@@ -164,13 +164,7 @@ fn string(bytes: &mut Vec<u8>, text: &str) {
     bytes.extend_from_slice(text.as_bytes());
 }
 
-fn encode<T: TSerializable>(
-    kind: Kind,
-    name: &str,
-    seqid: i32,
-    field: i16,
-    value: &T,
-) -> Result<Vec<u8>, WireError> {
+fn encode<T: TSerializable>(kind: Kind, name: &str, seqid: i32, field: i16, value: &T) -> Result<Vec<u8>, WireError> {
     let mut bytes = Vec::with_capacity(256);
     head(&mut bytes, if kind == Kind::Call { 1 } else { 2 }, name, seqid);
     bytes.push(12);
@@ -215,7 +209,7 @@ fn decode<T: TSerializable>(bytes: &[u8], body: usize, wanted: i16) -> Result<T,
     let mut cursor = Cursor::at_offset(bytes, body);
     while let Some((wire, id)) = cursor.field()? {
         if id == wanted {
-            cursor.expect_struct(wire, id)?;
+            scan::expect_struct(wire, id)?;
             let configuration = TConfiguration::builder()
                 .max_message_size(Some(bytes.len()))
                 .max_frame_size(Some(bytes.len()))

@@ -10,7 +10,7 @@ pub const NEWEST: TProtocolVersion = TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL
 /// The oldest: the first one whose result sets are columns.
 pub const OLDEST: TProtocolVersion = TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V6;
 
-/// The key of OpenSession's answer that says how many rows a client should fetch at once.
+/// The key of `OpenSession`'s answer that says how many rows a client should fetch at once.
 pub const FETCH_SIZE_KEY: &str = "hive.server2.thrift.resultset.default.fetch.size";
 
 /// The lower of the client's version and ours; below V6 there is none.

@@ -47,8 +47,9 @@ pub enum Outcome {
 /// Why there was no reply.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// An earlier exchange was given up: the backend's connection can't be used, and nothing was sent.
-    #[error("the connection to the backend was given up by an earlier call")]
+    /// The backend's connection can't be used: an earlier exchange was given up, the backend has closed it since, or
+    /// it said something unasked. Nothing was sent.
+    #[error("the connection to the backend was closed, or given up by an earlier call")]
     Broken,
     /// The backend failed, or its reply is not one to this request.
     #[error("the backend failed: {source}")]
@@ -89,10 +90,11 @@ pub async fn exchange(
     deadline: Duration,
     decide: impl FnOnce(&Reply, &[u8]) -> Decision,
 ) -> Result<Outcome, RelayError> {
-    if to.is_broken() {
+    let usable = !to.is_broken() && to.wire.is_quiet();
+    to.set_broken(true);
+    if !usable {
         return Err(RelayError::Broken);
     }
-    to.set_broken(true);
     let beginning = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);

@@ -81,7 +81,7 @@ impl ColumnBuilder {
             Layout::Text => Values::Text(Vec::with_capacity(rows)),
             Layout::Binary => Values::Binary(Vec::with_capacity(rows)),
         };
-        Self { values, nulls: Vec::with_capacity(rows.div_ceil(8)), length: 0 }
+        Self { values, nulls: Vec::new(), length: 0 }
     }
 
     /// How many values it has.
@@ -138,12 +138,12 @@ impl ColumnBuilder {
         self.mark(true);
     }
 
+    /// Counts the value; the bitmap grows only as far as the last null, as Java's servers send it.
     fn mark(&mut self, null: bool) {
-        if self.length.is_multiple_of(8) {
-            self.nulls.push(0);
-        }
-        if null && let Some(byte) = self.nulls.last_mut() {
-            *byte |= 1 << (self.length % 8);
+        if null {
+            let (byte, bit) = (self.length / 8, self.length % 8);
+            self.nulls.resize(byte + 1, 0);
+            self.nulls[byte] |= 1 << bit;
         }
         self.length += 1;
     }

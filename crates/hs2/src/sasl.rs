@@ -56,11 +56,7 @@ pub(crate) async fn accept(
     outcome
 }
 
-async fn negotiate(
-    wire: &mut Wire,
-    peer: SocketAddr,
-    authenticator: &dyn Authenticator,
-) -> Result<Principal, Failed> {
+async fn negotiate(wire: &mut Wire, peer: SocketAddr, authenticator: &dyn Authenticator) -> Result<Principal, Failed> {
     let (status, mechanism) = read(wire).await?;
     if status != START {
         return Err(unfit("the SASL negotiation must begin with START"));

@@ -59,8 +59,7 @@ fn entry(sql_type: SqlType) -> TPrimitiveTypeEntry {
     };
     let type_qualifiers = (!qualifiers.is_empty()).then(|| {
         let value = |number: u32| TTypeQualifierValue::I32Value(number as i32);
-        let map: BTreeMap<_, _> =
-            qualifiers.iter().map(|(key, number)| ((*key).to_owned(), value(*number))).collect();
+        let map: BTreeMap<_, _> = qualifiers.iter().map(|(key, number)| ((*key).to_owned(), value(*number))).collect();
         TTypeQualifiers { qualifiers: map }
     });
     TPrimitiveTypeEntry { type_: sql_type.type_id(), type_qualifiers }

@@ -89,7 +89,7 @@ impl Server {
             if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
                 tasks.spawn(serve_one(stream, Arc::clone(&handler), limits, stop, place));
             } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
-                tasks.spawn(refuse_one(stream, limits, place));
+                tasks.spawn(refuse_one(stream, limits, stop, place));
             }
         }
         drop(self.listener);
@@ -131,11 +131,7 @@ async fn serve_one<H: Handler>(
 }
 
 /// The handshake, within its deadline.
-async fn admit(
-    stream: TcpStream,
-    authenticator: Arc<dyn Authenticator>,
-    limits: Arc<Limits>,
-) -> Option<Connection> {
+async fn admit(stream: TcpStream, authenticator: Arc<dyn Authenticator>, limits: Arc<Limits>) -> Option<Connection> {
     let deadline = limits.auth_deadline;
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
@@ -167,7 +163,7 @@ fn full() -> UserError {
     UserError::new(ErrorKind::ProgramLimit, "too many connections").hint("try again later, or close other sessions")
 }
 
-async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, _place: OwnedSemaphorePermit) {
+async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationToken, _place: OwnedSemaphorePermit) {
     let deadline = limits.auth_deadline;
     let refused = async {
         // SASL and HTTP are told by their handshake; plain Thrift by the answer to its first call.
@@ -179,5 +175,8 @@ async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, _place: OwnedSemapho
         Some(())
     };
     // One that does not speak is closed without a word.
-    let _ = timeout(deadline, refused).await;
+    tokio::select! {
+        () = stop.cancelled() => {}
+        _ = timeout(deadline, refused) => {}
+    }
 }

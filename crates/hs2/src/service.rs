@@ -1,7 +1,7 @@
 //! The typed level: one method per call of `TCLIService`, structs in, structs out.
 //!
 //! Calls of one connection come one after another, as clients send them. An error becomes the call's own answer with
-//! TStatus ERROR; a method that nobody knows gets UNKNOWN_METHOD, and the connection stays. A call that is running
+//! `TStatus` ERROR; a method that nobody knows gets `UNKNOWN_METHOD`, and the connection stays. A call that is running
 //! when its client hangs up runs to its end; [`Context::hung_up`] tells it.
 
 use std::net::SocketAddr;
@@ -224,11 +224,12 @@ async fn serve<S: Service>(
             Ok(principal) => {
                 let cx = context(&connection, principal, &hung_up);
                 let _ = known.set(cx.clone());
-                let answered = answer(&*service, &cx, &message);
+                // Boxed, so that an idle connection doesn't keep the room of all calls.
+                let answered = Box::pin(answer(&*service, &cx, &message));
                 let watched = async {
                     connection.closed().await;
                     hung_up.cancel();
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 };
                 tokio::select! { reply = answered => reply, () = watched => return }
             }
@@ -242,9 +243,10 @@ async fn serve<S: Service>(
 }
 
 fn lost(connection: &Connection, error: &WireError) {
-    match error.kind() {
-        WireErrorKind::Gone => debug!(connection = connection.id(), %error, "connection lost"),
-        _ => tracing::info!(connection = connection.id(), peer = %connection.peer(), %error, "connection refused"),
+    if error.kind() == WireErrorKind::Gone {
+        debug!(connection = connection.id(), %error, "connection lost");
+    } else {
+        tracing::info!(connection = connection.id(), peer = %connection.peer(), %error, "connection refused");
     }
 }
 
@@ -258,7 +260,7 @@ fn context(connection: &Connection, principal: Principal, hung_up: &Cancellation
     }
 }
 
-/// Who calls. Over plain Thrift it is OpenSession that says so; a second one must say the same.
+/// Who calls. Over plain Thrift it is `OpenSession` that says so; a second one must say the same.
 async fn principal_of<S: Service>(
     service: &Arc<S>,
     connection: &mut Connection,
@@ -292,7 +294,7 @@ async fn principal_of<S: Service>(
     }
 }
 
-/// The credentials that a plain Thrift client puts into OpenSession; without a name it is `anonymous`.
+/// The credentials that a plain Thrift client puts into `OpenSession`; without a name it is `anonymous`.
 pub fn open_session_credentials(request: &TOpenSessionReq) -> Credentials {
     let user = request.username.clone().filter(|user| !user.is_empty());
     Credentials {

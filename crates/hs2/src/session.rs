@@ -65,7 +65,7 @@ impl Session {
         Self::open_as(client, None, configuration).await
     }
 
-    /// The same, naming a user and a password in OpenSession, which counts over plain Thrift only.
+    /// The same, naming a user and a password in `OpenSession`, which counts over plain Thrift only.
     pub async fn open_as(
         mut client: Client,
         user: Option<(&str, &str)>,
@@ -117,7 +117,7 @@ impl Session {
         Ok(self.statement(handle))
     }
 
-    /// A statement of an operation that another call began, such as GetTables.
+    /// A statement of an operation that another call began, such as `GetTables`.
     pub fn statement(&mut self, handle: TOperationHandle) -> Statement<'_> {
         let has_result_set = handle.has_result_set;
         Statement { session: self, handle, has_result_set, log_begun: false }
@@ -183,9 +183,7 @@ impl Statement<'_> {
         let state = answer.operation_state.ok_or_else(|| missing("operation state"))?;
         let failed = |kind: ErrorKind, text: &str| {
             let mut error = match &answer.error_message {
-                Some(message) => {
-                    status::error_of(answer.sql_state.as_deref(), answer.error_code, Some(message))
-                }
+                Some(message) => status::error_of(answer.sql_state.as_deref(), answer.error_code, Some(message)),
                 None => UserError::new(kind, text),
             };
             if answer.sql_state.is_none() {

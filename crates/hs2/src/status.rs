@@ -42,9 +42,9 @@ pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) 
 /// The error that a status holds, if it holds one.
 pub fn check(status: &TStatus) -> Result<(), UserError> {
     match status.status_code {
-        TStatusCode::SUCCESS_STATUS
-        | TStatusCode::SUCCESS_WITH_INFO_STATUS
-        | TStatusCode::STILL_EXECUTING_STATUS => Ok(()),
+        TStatusCode::SUCCESS_STATUS | TStatusCode::SUCCESS_WITH_INFO_STATUS | TStatusCode::STILL_EXECUTING_STATUS => {
+            Ok(())
+        }
         TStatusCode::INVALID_HANDLE_STATUS => Err(error_of(
             status.sql_state.as_deref().or(Some(ErrorKind::WrongState.sqlstate())),
             status.error_code,

@@ -70,6 +70,17 @@ impl Wire {
         })
     }
 
+    /// Whether nothing came and the peer, as far as is known at this moment, is still there.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        self.pending.is_empty()
+            && self.try_fill(usize::MAX).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Waits until something came or the peer has closed, and takes nothing away. `true` if something came.
+    pub(crate) async fn has_unread(&self) -> bool {
+        !self.pending.is_empty() || self.peek().await.is_ok_and(|length| length > 0)
+    }
+
     /// Waits until `length` bytes are pending. The peer has begun to speak, so it must go on within the stall limit.
     pub(crate) async fn fill_to(&mut self, length: usize) -> Result<(), WireError> {
         while self.pending.len() < length {
@@ -226,4 +237,50 @@ pub(crate) async fn within<T>(
     future: impl Future<Output = Result<T, WireError>>,
 ) -> Result<T, WireError> {
     timeout(deadline, future).await.unwrap_or(Err(WireError::Stalled(what)))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::TcpListener;
+
+    async fn pair() -> (Wire, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let there = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Wire::new(listener.accept().await.unwrap().0, Duration::from_secs(5)), there)
+    }
+
+    #[tokio::test]
+    async fn a_connection_owns_no_buffer_between_two_messages() {
+        let (mut here, mut there) = pair().await;
+        for _ in 0..2 {
+            there.write_all(&[7; 100_000]).await.unwrap();
+            here.fill_to(100_000).await.unwrap();
+            here.discard(4);
+            assert_eq!(here.take(99_996).len(), 99_996);
+            assert_eq!(here.pending.capacity(), 0);
+            assert!(here.is_quiet());
+            assert_eq!(here.pending.capacity(), 0);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_came_behind_a_message_stays_for_the_next() {
+        let (mut here, mut there) = pair().await;
+        there.write_all(b"onetwo").await.unwrap();
+        here.fill_to(6).await.unwrap();
+        assert_eq!(here.take(3), b"one");
+        assert!(!here.is_quiet());
+        assert_eq!(here.take(3), b"two");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_stops_reading_is_given_up_in_time() {
+        let (mut here, _there) = pair().await;
+        here.stall = Duration::from_millis(50);
+        let error = here.write(&[0; 4], &vec![0; 64 << 20]).await.unwrap_err();
+        assert!(matches!(error, WireError::Stalled(_)), "{error}");
+    }
 }

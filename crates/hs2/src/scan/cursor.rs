@@ -113,10 +113,6 @@ impl<'a> Cursor<'a> {
         self.binary()
     }
 
-    pub(crate) fn expect_struct(&self, wire: u8, id: i16) -> Result<(), ScanError> {
-        expect(wire, wire::STRUCT, id)
-    }
-
     pub(crate) fn bool_as(&mut self, wire: u8, id: i16) -> Result<bool, ScanError> {
         expect(wire, wire::BOOL, id)?;
         Ok(self.u8()? != 0)
@@ -195,4 +191,9 @@ impl<'a> Cursor<'a> {
 #[inline]
 fn expect(wire: u8, expected: u8, id: i16) -> Result<(), ScanError> {
     if wire == expected { Ok(()) } else { Err(ScanError::WrongType(id)) }
+}
+
+/// The value of field `id` must be a struct.
+pub(crate) fn expect_struct(wire: u8, id: i16) -> Result<(), ScanError> {
+    expect(wire, wire::STRUCT, id)
 }

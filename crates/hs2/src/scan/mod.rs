@@ -17,7 +17,7 @@ mod reply;
 mod request;
 mod walk;
 
-pub(crate) use cursor::Cursor;
+pub(crate) use cursor::{Cursor, expect_struct};
 pub use reply::{Reply, reply, reply_head};
 pub use request::{Request, request};
 pub use walk::{Progress, Walker};
@@ -229,7 +229,7 @@ fn whole_handle(cursor: &mut Cursor<'_>, depth: usize) -> Result<WholeHandle, Sc
         seen.once(id)?;
         match id {
             1 => {
-                cursor.expect_struct(wire, id)?;
+                expect_struct(wire, id)?;
                 at = Some(handle_identifier(cursor, depth.saturating_sub(1))?);
             }
             3 => has_result_set = Some(cursor.bool_as(wire, id)?),

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, expect_struct};
 use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::Method;
@@ -17,7 +17,7 @@ pub struct Reply {
     pub header: Header,
     /// The method, if it is one of `TCLIService`'s.
     pub method: Option<Method>,
-    /// `TStatus.statusCode`; nothing for an exception and for GetQueryId, which has none.
+    /// `TStatus.statusCode`; nothing for an exception and for `GetQueryId`, which has none.
     pub status: Option<i32>,
     /// `TStatus.sqlState`.
     pub sql_state: Option<Range<usize>>,
@@ -25,9 +25,9 @@ pub struct Reply {
     pub error_code: Option<i32>,
     /// `TStatus.errorMessage`; of an exception its text.
     pub error_message: Option<Range<usize>>,
-    /// The handle that the reply makes known: of a session (OpenSession) or an operation.
+    /// The handle that the reply makes known: of a session (`OpenSession`) or an operation.
     pub handle: Option<HandleAt>,
-    /// ExecuteStatement and the metadata calls: whether the new operation has a result; GetOperationStatus: the same.
+    /// `ExecuteStatement` and the metadata calls: whether the new operation has a result; GetOperationStatus: the same.
     pub has_result_set: Option<bool>,
     /// GetOperationStatus: `TOperationState`.
     pub operation_state: Option<i32>,
@@ -116,7 +116,7 @@ impl Reply {
             seen.once(id)?;
             match (self.method, id) {
                 (Some(method), 0) => {
-                    cursor.expect_struct(wire, id)?;
+                    expect_struct(wire, id)?;
                     if let Read::AllThatMatters = self.answer(cursor, method)? {
                         return Ok(Read::AllThatMatters);
                     }
@@ -139,18 +139,18 @@ impl Reply {
             match (method, id) {
                 (Method::GetQueryId, _) => cursor.skip(wire, DEPTH)?,
                 (_, 1) => {
-                    cursor.expect_struct(wire, id)?;
+                    expect_struct(wire, id)?;
                     self.status(cursor, DEPTH - 1)?;
                     if status_is_all {
                         return Ok(Read::AllThatMatters);
                     }
                 }
                 (Method::OpenSession, 3) => {
-                    cursor.expect_struct(wire, id)?;
+                    expect_struct(wire, id)?;
                     self.handle = Some(whole_handle(cursor, DEPTH - 1)?.at);
                 }
                 (_, 2) if method.makes_operation() => {
-                    cursor.expect_struct(wire, id)?;
+                    expect_struct(wire, id)?;
                     let handle = whole_handle(cursor, DEPTH - 1)?;
                     self.handle = Some(handle.at);
                     self.has_result_set = handle.has_result_set;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::cursor::Cursor;
+use super::cursor::{Cursor, expect_struct};
 use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::{Method, Scope};
@@ -16,11 +16,11 @@ pub struct Request {
     pub method: Option<Method>,
     /// The handle of the session or operation ([`Method::scope`] says which).
     pub handle: Option<HandleAt>,
-    /// ExecuteStatement: the text, not yet known to be UTF-8.
+    /// `ExecuteStatement`: the text, not yet known to be UTF-8.
     pub statement: Option<Range<usize>>,
-    /// ExecuteStatement: the reply may come before the statement has ended.
+    /// `ExecuteStatement`: the reply may come before the statement has ended.
     pub run_async: bool,
-    /// ExecuteStatement: seconds, 0 for none.
+    /// `ExecuteStatement`: seconds, 0 for none.
     pub query_timeout: i64,
     /// FetchResults: `TFetchOrientation`.
     pub orientation: i32,
@@ -58,7 +58,7 @@ pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
     while let Some((wire, id)) = cursor.field()? {
         seen.once(id)?;
         if id == 1 {
-            cursor.expect_struct(wire, id)?;
+            expect_struct(wire, id)?;
             request.arguments(&mut cursor, method)?;
         } else {
             cursor.skip(wire, MAX_DEPTH - 1)?;
@@ -77,7 +77,7 @@ impl Request {
             seen.once(id)?;
             match (method, id) {
                 (_, 1) if method.scope() != Scope::New => {
-                    cursor.expect_struct(wire, id)?;
+                    expect_struct(wire, id)?;
                     self.handle = Some(whole_handle(cursor, DEPTH - 1)?.at);
                 }
                 (Method::ExecuteStatement, 2) => self.statement = Some(cursor.binary_as(wire, id)?),
