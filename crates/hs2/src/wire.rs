@@ -256,7 +256,7 @@ mod tests {
     async fn a_connection_owns_no_buffer_between_two_messages() {
         let (mut here, mut there) = pair().await;
         for _ in 0..2 {
-            there.write_all(&[7; 100_000]).await.unwrap();
+            there.write_all(&vec![7; 100_000]).await.unwrap();
             here.fill_to(100_000).await.unwrap();
             here.discard(4);
             assert_eq!(here.take(99_996).len(), 99_996);

@@ -1,6 +1,6 @@
 //! A small HiveServer2 server of numbers, built on the typed level, for tests of what lies between two ends.
 //!
-//! Statements: `numbers N` (N rows: n BIGINT, text STRING), `fail`, `wait` (until cancelled), `panic`.
+//! Statements: `numbers N` (N rows: n BIGINT, text STRING), `USE x`, `fail`, `wait` (until cancelled), `panic`.
 #![allow(dead_code, clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, HashMap};
@@ -125,6 +125,7 @@ impl Service for Numbers {
         let (verb, number) = request.statement.split_once(' ').unwrap_or((&request.statement, "0"));
         let (rows, state) = match verb {
             "numbers" => (number.parse().unwrap(), TOperationState::FINISHED_STATE),
+            "USE" => (0, TOperationState::FINISHED_STATE),
             "fail" => {
                 return Err(UserError::new(ErrorKind::UndefinedTable, "table \"x\" does not exist")
                     .detail("there are 2 tables")
