@@ -11,7 +11,7 @@ use std::time::Duration;
 use hs2::Limits;
 use number_server::start;
 
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 const SCRIPT: &str = r#"
 import sys
