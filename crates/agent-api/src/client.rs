@@ -5,6 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::error::{ErrorKind, UserError};
+use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{Recorded, Report};
 use model::slot::Renewal;
@@ -12,10 +14,12 @@ use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 use serde::de::DeserializeOwned;
 use thrift::protocol::TSerializable;
 use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout_at};
 
 use crate::api::AgentApi;
 use crate::credential::{SERVICE_MASTER, SERVICE_PROXY};
 use crate::error::ApiError;
+use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TObservedReq, TOutcomeReq, TProxySnapshotReq,
@@ -63,28 +67,84 @@ impl AgentClient {
         &self.options.address
     }
 
+    /// Calls within the deadline, which counts from now: the calls before this one and the connection included.
     async fn call<Q, T>(&self, name: &str, request: &Q, effect: Effect) -> Result<T, ApiError>
     where
         Q: TSerializable + Sync,
         T: DeserializeOwned,
     {
-        let mut kept = self.client.lock().await;
-        let mut client = match kept.take() {
-            Some(client) if !client.is_broken() => client,
-            _ => Client::connect(&self.options).await.map_err(|error| ApiError::Unavailable(error.to_string()))?,
-        };
-        let answer: Result<TApiResp, ClientError> = client.call(name, request, self.options.call_deadline).await;
-        match answer {
-            Ok(answer) => {
-                *kept = Some(client);
-                method::from_answer(answer)
+        let deadline = Instant::now() + self.options.call_deadline;
+        let busy = |_| ApiError::Unavailable(format!("{}: the calls before took too long", self.options.address));
+        let mut kept = timeout_at(deadline, self.client.lock()).await.map_err(busy)?;
+        let answer = self.exchange(&mut kept, name, request, deadline).await;
+        answer.map_err(|error| self.failed(&error, effect)).and_then(method::from_answer)
+    }
+
+    /// Sends the call over the connection that is there, and over a new one if nothing of it could be sent. The
+    /// connection is taken out meanwhile, so that a call that is dropped half way takes it along.
+    async fn exchange<Q>(
+        &self,
+        kept: &mut Option<Client>,
+        name: &str,
+        request: &Q,
+        deadline: Instant,
+    ) -> Result<TApiResp, ClientError>
+    where
+        Q: TSerializable + Sync,
+    {
+        if let Some(mut client) = kept.take() {
+            match send(&mut client, name, request, deadline).await {
+                Err(ClientError::Broken) => {}
+                outcome => return keep(kept, client, outcome),
             }
-            Err(error) if effect == Effect::Writes && !matches!(error, ClientError::Broken) && !error.is_answer() => {
-                Err(ApiError::OutcomeUnknown(error.to_string()))
+        }
+        let mut client = self.connect(deadline).await?;
+        let outcome = send(&mut client, name, request, deadline).await;
+        keep(kept, client, outcome)
+    }
+
+    async fn connect(&self, deadline: Instant) -> Result<Client, ClientError> {
+        timeout_at(deadline, Client::connect(&self.options)).await.unwrap_or_else(|_| {
+            let reason = format!("no connection within {} ms", self.options.call_deadline.as_millis());
+            Err(ClientError::Connect { address: self.options.address.clone(), reason })
+        })
+    }
+
+    /// What a failed call means: a lost answer leaves an effect unknown, and a reading had none.
+    fn failed(&self, error: &ClientError, effect: Effect) -> ApiError {
+        let text = format!("{}: {error}", self.options.address);
+        match error {
+            ClientError::Unauthenticated(_) | ClientError::Refused(_) => ApiError::Refused(error.user_error()),
+            // The agent answered that it does not know the call.
+            _ if error.is_answer() => ApiError::Refused(UserError::new(ErrorKind::NotSupported, text)),
+            ClientError::Timeout { .. } | ClientError::Wire(_) if effect == Effect::Writes => {
+                ApiError::OutcomeUnknown(text)
             }
-            Err(error) => Err(ApiError::Unavailable(error.to_string())),
+            _ => ApiError::Unavailable(text),
         }
     }
+}
+
+/// Keeps the connection for the next call unless this one left it between two messages.
+fn keep<T>(
+    kept: &mut Option<Client>,
+    client: Client,
+    outcome: Result<T, ClientError>,
+) -> Result<T, ClientError> {
+    if outcome.as_ref().map_or_else(ClientError::is_answer, |_| true) {
+        *kept = Some(client);
+    }
+    outcome
+}
+
+async fn send<Q>(client: &mut Client, name: &str, request: &Q, deadline: Instant) -> Result<TApiResp, ClientError>
+where
+    Q: TSerializable + Sync,
+{
+    failpoint!(CLIENT_SEND);
+    let answer = client.call(name, request, deadline.saturating_duration_since(Instant::now())).await;
+    failpoint!(CLIENT_ANSWERED);
+    answer
 }
 
 #[async_trait]

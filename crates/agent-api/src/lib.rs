@@ -12,6 +12,7 @@ mod client;
 mod credential;
 mod engine_status;
 mod error;
+pub mod failpoints;
 mod method;
 mod server;
 

@@ -5,12 +5,14 @@ use std::time::Duration;
 use hs2::Call;
 use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
+use model::failpoint;
 use model::number::{Epoch, Generation};
 use serde::Serialize;
 use thrift::protocol::TSerializable;
 
 use crate::api::AgentApi;
 use crate::error::ApiError;
+use crate::failpoints::{SERVER_DONE, SERVER_READ};
 use crate::method;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TObservedReq, TOutcomeReq, TRaiseEpochReq, TStalledReq,
@@ -29,6 +31,7 @@ fn id(text: String) -> Result<RequestId, ApiError> {
 
 /// Serves a call for `HiveServer2`'s extension hook: the whole reply, or `None` if the method is none of ours.
 pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
+    failpoint!(SERVER_READ);
     let answer = match call.name {
         method::MASTER => method::to_answer(api.master().await),
         method::SNAPSHOT => method::to_answer(api.snapshot().await),
@@ -43,6 +46,7 @@ pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
         method::NEW_INCARNATION => answered(new_incarnation(api, call).await),
         _ => return None,
     };
+    failpoint!(SERVER_DONE);
     Some(call.reply(&answer))
 }
 
@@ -70,7 +74,9 @@ async fn finish(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + 
 
 async fn stalled(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
     let request: TStalledReq = read(call)?;
-    let after = Duration::from_millis(request.after_ms.max(0).unsigned_abs());
+    let after_ms = u64::try_from(request.after_ms)
+        .map_err(|_| ApiError::Refused(UserError::new(ErrorKind::InvalidValue, "a length of time is negative")))?;
+    let after = Duration::from_millis(after_ms);
     api.stalled(Epoch(request.epoch), &id(request.id)?, after, &request.reason).await
 }
 

@@ -1,0 +1,215 @@
+//! A metadata agent reduced to what this crate serves: a real server over a real store.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_api::{
+    AgentApi, AgentClient, ApiError, ENGINE_STATUS, EngineStatus, Role, answer_engine_status, authenticate, serve,
+};
+use async_trait::async_trait;
+use hs2::service::not_supported;
+use hs2::tcli::*;
+use hs2::{Call, Context, Credentials, Limits, Method, Principal, Server, Service};
+use metadata::{CommitRequest, Error, Settings, Store};
+use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
+use model::clock::{Clock as _, SystemClock};
+use model::credential::{ClusterSecret, Purpose};
+use model::error::UserError;
+use model::number::{Epoch, Generation, Incarnation};
+use model::observation::{Recorded, Report};
+use model::slot::Renewal;
+use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A key that opens nothing.
+pub const KEY_OF_NOBODY: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+pub struct Agent {
+    pub address: String,
+    pub key: String,
+    pub store: Store,
+    mute: Arc<watch::Sender<bool>>,
+    stop: CancellationToken,
+    running: JoinHandle<()>,
+}
+
+struct Served {
+    api: Api,
+    secret: ClusterSecret,
+    mute: watch::Receiver<bool>,
+}
+
+struct Api(Store);
+
+fn told(error: Error) -> ApiError {
+    match error {
+        Error::Deposed(record) => ApiError::Deposed(record),
+        Error::Conflict(what) => ApiError::Conflict(what),
+        Error::Unavailable(what) => ApiError::Unavailable(what),
+        Error::OutcomeUnknown(what) => ApiError::OutcomeUnknown(what),
+        other => ApiError::Refused(other.user_error()),
+    }
+}
+
+#[async_trait]
+impl AgentApi for Api {
+    async fn master(&self) -> Result<MasterRecord, ApiError> {
+        self.0.master().await.map_err(told)
+    }
+    async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError> {
+        self.0.raise_epoch(read, holder).await.map_err(told)
+    }
+    async fn snapshot(&self) -> Result<Snapshot, ApiError> {
+        self.0.snapshot().await.map_err(told)
+    }
+    async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError> {
+        self.0.proxy_snapshot().await.map_err(told)
+    }
+    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError> {
+        self.0.outcome(id).await.map_err(told)
+    }
+    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError> {
+        self.0.abort(abort).await.map_err(told)
+    }
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError> {
+        self.0.finish(epoch, id, plan).await.map_err(told)
+    }
+    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError> {
+        self.0.stalled(epoch, id, after, reason).await.map_err(told)
+    }
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError> {
+        self.0.superseded(epoch, id).await.map_err(told)
+    }
+    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {
+        self.0.observed(epoch, report).await.map_err(told)
+    }
+    async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
+        self.0.new_incarnation(epoch, renewal).await.map_err(told)
+    }
+}
+
+macro_rules! no_sessions {
+    ($($call:ident($request:ty) -> $answer:ty = $method:ident;)*) => {
+        #[async_trait]
+        impl Service for Served {
+            async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+                authenticate(&self.secret, credentials)
+            }
+
+            async fn extension(&self, _: &Context, call: &Call<'_>) -> Option<Vec<u8>> {
+                // A mute agent reads calls and never answers them.
+                let mut mute = self.mute.clone();
+                mute.wait_for(|mute| !mute).await.ok()?;
+                if call.name == ENGINE_STATUS {
+                    let (engine, uid) = ("e-1".to_owned(), "u-1".to_owned());
+                    return Some(answer_engine_status(
+                        call,
+                        &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true },
+                    ));
+                }
+                serve(&self.api, call).await
+            }
+
+            $(async fn $call(&self, _: &Context, _: $request) -> Result<$answer, UserError> {
+                Err(not_supported(Method::$method))
+            })*
+        }
+    };
+}
+
+no_sessions! {
+    open_session(TOpenSessionReq) -> TOpenSessionResp = OpenSession;
+    close_session(TCloseSessionReq) -> TCloseSessionResp = CloseSession;
+    get_info(TGetInfoReq) -> TGetInfoResp = GetInfo;
+    execute_statement(TExecuteStatementReq) -> TExecuteStatementResp = ExecuteStatement;
+    get_operation_status(TGetOperationStatusReq) -> TGetOperationStatusResp = GetOperationStatus;
+    cancel_operation(TCancelOperationReq) -> TCancelOperationResp = CancelOperation;
+    close_operation(TCloseOperationReq) -> TCloseOperationResp = CloseOperation;
+    get_result_set_metadata(TGetResultSetMetadataReq) -> TGetResultSetMetadataResp = GetResultSetMetadata;
+    fetch_results(TFetchResultsReq) -> TFetchResultsResp = FetchResults;
+}
+
+impl Agent {
+    pub async fn start() -> Self {
+        // Kept until the process ends: the store has the file open.
+        let folder = tempfile::tempdir().unwrap().keep();
+        let settings = Settings::sqlite(&folder.join("metadata.db"));
+        Store::migrate(&settings).await.unwrap();
+        let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
+        Self::start_at("127.0.0.1:0", store).await
+    }
+
+    pub async fn start_at(address: &str, store: Store) -> Self {
+        let secret = ClusterSecret::new(*b"a cluster secret").unwrap();
+        let key = secret.derive(&Purpose::MetadataAgent);
+        let (sender, mute) = watch::channel(false);
+        let server = Server::bind(address.parse::<SocketAddr>().unwrap(), Limits::default()).await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        let stop = CancellationToken::new();
+        let served = Arc::new(Served { api: Api(store.clone()), secret, mute });
+        let running = tokio::spawn(server.serve(served, stop.clone()));
+        Self { address, key, store, mute: Arc::new(sender), stop, running }
+    }
+
+    pub fn client(&self, role: Role) -> AgentClient {
+        AgentClient::new(self.address.clone(), role, self.key.clone(), Duration::from_secs(10))
+    }
+
+    pub fn mute(&self, mute: bool) {
+        self.mute.send_replace(mute);
+    }
+
+    pub async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(Duration::from_secs(20), self.running).await.unwrap().unwrap();
+    }
+}
+
+pub fn id(text: &str) -> RequestId {
+    RequestId::new(text).unwrap()
+}
+
+pub fn unit(name: &str, min: u32) -> Change {
+    let patch = UnitPatch { min_engines: Some(min), ..UnitPatch::default() };
+    Change::Create {
+        if_not_exists: false,
+        object: ObjectPatch::ResourceUnit(model::UnitName::new(name).unwrap(), patch),
+    }
+}
+
+/// Commits a change; it stays converging.
+pub async fn commit(store: &Store, text: &str, change: Change) -> AlterationRecord {
+    let found = Object::find(&store.catalog().await.unwrap(), &change.object()).unwrap();
+    let request = CommitRequest {
+        id: id(text),
+        base: Some(found.map_or(Generation(0), |(_, generation)| generation)),
+        statement: format!("{} {}", change.verb(), change.object()),
+        change,
+        requested_by: "ann".to_owned(),
+        requested_at_ms: 5,
+        agent: "agent-1".to_owned(),
+        grace: Duration::from_secs(60),
+        deadline: SystemClock.boottime() + Duration::from_secs(60),
+    };
+    store.commit(&request).await.unwrap().record
+}
+
+/// A pool with unit uc_1 and a tenant that uses it.
+pub async fn founded(store: &Store) {
+    let epoch = store.master().await.unwrap().epoch;
+    let units = Some(vec![model::UnitName::new("uc_1").unwrap()]);
+    let pool = model::PoolName::new("rp_1").unwrap();
+    let tenant = TenantPatch { pools: Some(vec![pool.clone()]), ..TenantPatch::default() };
+    let pool = ObjectPatch::ResourcePool(pool, PoolPatch { units, ..PoolPatch::default() });
+    let tenant = ObjectPatch::Tenant(model::TenantName::new("t_1").unwrap(), tenant);
+    for (text, object) in [("f-1", pool), ("f-2", tenant)] {
+        let record = commit(store, text, Change::Create { if_not_exists: false, object }).await;
+        store.finish(epoch, &record.id, record.generation).await.unwrap();
+    }
+}

@@ -1,0 +1,187 @@
+//! Every call over a real connection to a real store, and what a caller is told when there is no answer.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod agent;
+
+use std::time::{Duration, Instant};
+
+use agent::{Agent, KEY_OF_NOBODY, commit, id, unit};
+use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
+use hs2::{Auth, Client, ClientOptions};
+use model::alteration::{Abort, Outcome, Progress};
+use model::engine_state::Phase;
+use model::number::{Epoch, Generation};
+use model::observation::{EndedEngine, MadeEngine, ObservedEngine, Report};
+use model::slot::Renewal;
+
+fn abort_of(text: &str) -> Abort {
+    Abort {
+        id: id(text),
+        object: None,
+        base_generation: Generation(3),
+        statement: "ALTER …".to_owned(),
+        requested_by: "ann".to_owned(),
+        requested_at_ms: 7,
+        decided_by: "master 1".to_owned(),
+        reason: "its agent is gone".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn every_call_does_what_the_store_does() {
+    let agent = Agent::start().await;
+    let (client, store) = (agent.client(Role::Master), agent.store.clone());
+    assert_eq!(client.master().await.unwrap(), store.master().await.unwrap());
+    let raised = client.raise_epoch(Epoch(0), "lock-1/9").await.unwrap();
+    assert_eq!((raised.epoch, &raised), (Epoch(1), &store.master().await.unwrap()));
+
+    let record = commit(&store, "a-1", unit("uc_1", 1)).await;
+    assert_eq!(client.outcome(&id("a-1")).await.unwrap(), Some(record.clone()));
+    assert_eq!(client.outcome(&id("a-2")).await.unwrap(), None, "undecided");
+    assert_eq!(client.abort(&abort_of("a-1")).await.unwrap(), record, "the commit came first");
+    let aborted = client.abort(&abort_of("a-2")).await.unwrap();
+    assert_eq!((aborted.outcome, Some(&aborted)), (Outcome::Aborted, store.outcome(&id("a-2")).await.unwrap().as_ref()));
+
+    let early = client.finish(Epoch(1), &id("a-1"), Generation(0)).await.unwrap_err();
+    assert_eq!(early.kind(), ApiErrorKind::Conflict);
+    let hour = Duration::from_secs(3600);
+    assert_eq!(client.stalled(Epoch(1), &id("a-1"), hour, "quota").await.unwrap(), Progress::Converging);
+    assert_eq!(client.stalled(Epoch(1), &id("a-1"), Duration::ZERO, "quota").await.unwrap(), Progress::Stalled);
+    assert_eq!(client.superseded(Epoch(1), &id("a-1")).await.unwrap_err().kind(), ApiErrorKind::Conflict);
+    assert_eq!(client.finish(Epoch(1), &id("a-1"), record.generation).await.unwrap(), Progress::Converged);
+
+    agent::founded(&store).await;
+    let snapshot = client.snapshot().await.unwrap();
+    assert_eq!(snapshot, store.snapshot().await.map(|it| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..it }).unwrap());
+    assert_eq!(client.proxy_snapshot().await.unwrap().slots, snapshot.slots);
+
+    let slot = snapshot.slots[0].clone();
+    let report = Report {
+        engines: vec![ObservedEngine {
+            name: slot.engine(),
+            uid: Some("uid-1".to_owned()),
+            phase: Phase::Running,
+            reason: None,
+            node: Some("ü\u{1F980}".to_owned()),
+            address: None,
+            registered: true,
+            draining: false,
+            sessions: Some(1),
+            running: None,
+            started_at_ms: None,
+            log_tail: None,
+            labels: [("k".to_owned(), "v".to_owned())].into(),
+        }],
+        made: vec![
+            MadeEngine { name: slot.engine(), uid: "uid-1".to_owned(), config: "c".to_owned() },
+            MadeEngine { name: slot.engine(), uid: "uid-2".to_owned(), config: "c".to_owned() },
+        ],
+        ended: vec![EndedEngine {
+            name: model::EngineName::new("nobody").unwrap(),
+            reason: "r".to_owned(),
+            log_tail: None,
+        }],
+        waits_for: Some("something".to_owned()),
+        ..Report::default()
+    };
+    let recorded = client.observed(Epoch(1), &report).await.unwrap();
+    assert_eq!(recorded.other_uid, [(slot.engine(), "uid-1".to_owned())]);
+    assert_eq!(recorded.unknown.len(), 1);
+    assert_eq!(store.overview(None).await.unwrap().observed[0].engine, report.engines[0]);
+
+    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 2 };
+    let incarnation = client.new_incarnation(Epoch(1), &renewal).await.unwrap();
+    assert_eq!(store.snapshot().await.unwrap().slots[0].incarnation, incarnation);
+    let again = client.new_incarnation(Epoch(1), &renewal).await.unwrap_err();
+    assert_eq!(again.kind(), ApiErrorKind::Conflict, "{again}");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_deposed_master_is_told_by_whom() {
+    let agent = Agent::start().await;
+    let client = agent.client(Role::Master);
+    client.raise_epoch(Epoch(0), "one").await.unwrap();
+    let current = client.raise_epoch(Epoch(1), "two").await.unwrap();
+    let error = client.observed(Epoch(1), &Report::default()).await.unwrap_err();
+    assert_eq!(error, ApiError::Deposed(Box::new(current)));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn without_the_key_nothing_is_answered() {
+    let agent = Agent::start().await;
+    let deadline = Duration::from_secs(10);
+    let stranger = AgentClient::new(agent.address.clone(), Role::Master, KEY_OF_NOBODY.to_owned(), deadline);
+    let error = stranger.snapshot().await.unwrap_err();
+    let ApiError::Refused(refused) = error else { panic!("{error}") };
+    assert_eq!(refused.sqlstate(), "28000");
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_is_gone_is_unavailable_and_found_again_when_it_is_back() {
+    let agent = Agent::start().await;
+    let client = agent.client(Role::Proxy);
+    client.master().await.unwrap();
+    let (address, store) = (agent.address.clone(), agent.store.clone());
+    agent.stop().await;
+    let error = client.raise_epoch(Epoch(0), "one").await.unwrap_err();
+    assert_eq!(error.kind(), ApiErrorKind::Unavailable, "nothing was sent: {error}");
+    let agent = Agent::start_at(&address, store).await;
+    client.raise_epoch(Epoch(0), "one").await.unwrap();
+    // The server closes the connection between two calls: the next one needs no help.
+    let (address, store) = (agent.address.clone(), agent.store.clone());
+    agent.stop().await;
+    let agent = Agent::start_at(&address, store).await;
+    assert_eq!(client.raise_epoch(Epoch(1), "two").await.unwrap().epoch, Epoch(2));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_come_leaves_only_effects_unknown() {
+    let agent = Agent::start().await;
+    let short = Duration::from_millis(300);
+    let client = AgentClient::new(agent.address.clone(), Role::Master, agent.key.clone(), short);
+    client.master().await.unwrap();
+    agent.mute(true);
+    let begun = Instant::now();
+    let error = client.raise_epoch(Epoch(0), "one").await.unwrap_err();
+    assert_eq!(error.kind(), ApiErrorKind::OutcomeUnknown, "{error}");
+    let error = client.master().await.unwrap_err();
+    assert_eq!(error.kind(), ApiErrorKind::Unavailable, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "each call has its deadline");
+    // A call that waits for another one does not wait longer than its own deadline.
+    let (one, other) = tokio::join!(client.master(), client.master());
+    assert!(one.is_err() && other.is_err());
+    agent.mute(false);
+    // The same call again tells, and does no harm.
+    assert_eq!(client.raise_epoch(Epoch(0), "one").await.unwrap().epoch, Epoch(1));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_was_given_up_spoils_no_other() {
+    let agent = Agent::start().await;
+    let client = agent.client(Role::Master);
+    client.master().await.unwrap();
+    agent.mute(true);
+    let given_up = tokio::time::timeout(Duration::from_millis(100), client.snapshot()).await;
+    assert!(given_up.is_err());
+    agent.mute(false);
+    assert_eq!(client.master().await.unwrap().epoch, Epoch(0));
+    agent.stop().await;
+}
+
+#[tokio::test]
+async fn an_engine_agent_tells_its_load() {
+    let agent = Agent::start().await;
+    let options = ClientOptions::new(agent.address.clone(), Auth::service("proxy", agent.key.clone(), ""));
+    let mut client = Client::connect(&options).await.unwrap();
+    let status = engine_status(&mut client, Duration::from_secs(10)).await.unwrap();
+    let expected =
+        EngineStatus { engine: "e-1".to_owned(), uid: "u-1".to_owned(), sessions: 3, running: 2, draining: true };
+    assert_eq!(status, expected);
+    agent.stop().await;
+}
