@@ -1,0 +1,164 @@
+//! The engine agent: stands beside one engine from its start to its end.
+//!
+//! Its life: start the engine, wait until a warm-up query is answered, register below the permit with its own uid,
+//! relay `HiveServer2` between proxies and the engine, drain on the order, exit. What it is told comes from three
+//! places and nothing else: its permit and its drain fact in ZooKeeper ([`membership`](self)), the orchestrator (its
+//! file is gone, or SIGTERM), and the engine itself (it ended).
+//!
+//! Invariants: it registers only below a permit that bears its own uid; it registers never again once it drains; a
+//! lost ZooKeeper session is no order to drain; a statement that it refuses because it drains was not sent to the
+//! engine. A proxy that holds a stale route is refused before anything is executed.
+
+mod calls;
+mod drain;
+pub mod failpoints;
+mod listener;
+mod membership;
+mod runtime;
+mod sessions;
+mod settings;
+mod warm_up;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::{NoRebuild, Supervisor};
+use hs2::Server;
+use model::clock::SharedClock;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use runtime::{Backend, EngineRuntime, RuntimeError};
+pub use settings::{Key, Settings};
+
+use drain::Drain;
+use listener::Relay;
+use membership::{Membership, Verdict};
+use sessions::Sessions;
+
+/// How long closing may take once the engine is to end.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How an engine agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// It drained, on the order or because it was told to terminate.
+    Drained,
+    /// Nobody wants it any longer.
+    Unwanted(String),
+}
+
+/// Why an engine agent failed.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineAgentError {
+    /// Its address can't be had.
+    #[error("can't listen on {address}: {reason}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's word.
+        reason: String,
+    },
+    /// The engine did not start.
+    #[error("the engine did not start: {0}")]
+    Start(String),
+    /// The engine ended by itself.
+    #[error("the engine ended: {0}")]
+    EngineEnded(String),
+}
+
+/// What happened first.
+enum Event {
+    Terminate,
+    EngineEnded(String),
+    Unwanted(String),
+}
+
+/// Runs the agent to its end. `terminate` is the orchestrator's word (SIGTERM): drain, with no deadline of our own,
+/// because whoever terminates has one. `unwanted` resolves when the orchestrator has forgotten the engine.
+pub async fn run(
+    settings: Settings,
+    runtime: Arc<dyn EngineRuntime>,
+    clock: SharedClock,
+    terminate: CancellationToken,
+    unwanted: impl Future<Output = ()> + Send,
+) -> Result<Ended, EngineAgentError> {
+    let listening =
+        |error: std::io::Error| EngineAgentError::Listen { address: settings.listen, reason: error.to_string() };
+    let server = Server::bind(settings.listen, settings.limits.clone()).await.map_err(listening)?;
+    let address = server.local_addr().map_err(listening)?;
+    let settings = Arc::new(settings);
+    tokio::pin!(unwanted);
+
+    let starting = start(&settings, &*runtime);
+    let backend = tokio::select! {
+        started = starting => started?,
+        () = terminate.cancelled() => {
+            runtime.stop().await;
+            return Ok(Ended::Drained);
+        }
+        () = &mut unwanted => {
+            runtime.stop().await;
+            return Ok(Ended::Unwanted("the orchestrator has forgotten this engine".to_owned()));
+        }
+    };
+    info!(engine = %settings.engine, %address, backend = backend.address, "engine answers");
+
+    let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
+    let drain = Drain::new(clock.clone());
+    let relay = Arc::new(Relay::new(Arc::clone(&settings), Arc::clone(&sessions), drain.clone()));
+    let stop = CancellationToken::new();
+    let serving = tokio::spawn(server.serve_connections(relay, stop.clone()));
+    let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
+    let membership = Membership::new(Arc::clone(&settings), address, clock, drain.clone(), Arc::clone(&sessions));
+
+    let event = tokio::select! {
+        () = terminate.cancelled() => Event::Terminate,
+        reason = runtime.ended() => Event::EngineEnded(reason),
+        () = &mut unwanted => Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
+        verdict = membership.follow(&supervisor) => match verdict {
+            Verdict::Drained => Event::Terminate,
+            Verdict::Unwanted(reason) => Event::Unwanted(reason),
+        },
+    };
+    let outcome = match event {
+        Event::EngineEnded(reason) => Err(EngineAgentError::EngineEnded(reason)),
+        Event::Unwanted(reason) => Ok(Ended::Unwanted(reason)),
+        Event::Terminate => {
+            // Told by the orchestrator without a drain fact: leave the registry first, then finish what runs.
+            drain.begin(None);
+            supervisor.close().await;
+            tokio::select! {
+                () = drain.finished(&sessions) => Ok(Ended::Drained),
+                reason = runtime.ended() => Err(EngineAgentError::EngineEnded(reason)),
+                () = &mut unwanted => Ok(Ended::Drained),
+            }
+        }
+    };
+    stop.cancel();
+    // Closing the session takes `live` away at once: nobody is routed here while the process ends.
+    supervisor.close().await;
+    if tokio::time::timeout(CLOSE_DEADLINE, serving).await.is_err() {
+        warn!("connections did not close in time and are cut");
+    }
+    runtime.stop().await;
+    outcome
+}
+
+async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backend, EngineAgentError> {
+    let starting = async {
+        let backend = runtime.start().await.map_err(|error| EngineAgentError::Start(error.to_string()))?;
+        tokio::select! {
+            warm = warm_up::answered(settings, &backend) => warm.map(|()| backend),
+            reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}"))),
+        }
+    };
+    match tokio::time::timeout(settings.start_deadline, starting).await {
+        Ok(outcome) => outcome,
+        Err(_) => Err(EngineAgentError::Start(format!(
+            "no warm-up query was answered within {}",
+            model::span::print(settings.start_deadline)
+        ))),
+    }
+}

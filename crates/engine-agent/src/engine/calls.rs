@@ -1,0 +1,293 @@
+//! One call of a proxy: sessions opened at the engine, everything else relayed, the drain refused before anything is
+//! executed.
+
+use std::sync::Arc;
+
+use agent_api::EngineStatus;
+use hs2::message::{ExceptionKind, decode_reply, encode_exception, encode_refusal, encode_reply};
+use hs2::relay::{self, Decision, RelayError};
+use hs2::scan::{Reply, Request};
+use hs2::tcli::{
+    TCancelOperationReq, TCancelOperationResp, TCloseSessionResp, TFetchResultsResp, TOpenSessionReq, TOpenSessionResp,
+    TOperationState, TOperationType,
+};
+use hs2::{Connection, Handle, Message, Method, Scope, rowset, status};
+use model::error::{ErrorKind, UserError};
+
+use super::failpoints;
+use super::listener::Relay;
+use super::sessions::{EngineSession, Entry, Operation};
+use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
+
+/// A reply to a fetch that is at most this long is looked into: it may be the empty batch that ends a result.
+const SMALL_BATCH_BYTES: usize = 16 * 1024;
+/// `fetchType` of a fetch that asks for rows.
+const FETCH_ROWS: i16 = 0;
+
+/// Why a connection can't be used any longer.
+#[derive(Debug, thiserror::Error)]
+#[error("the proxy went away: {0}")]
+pub(super) struct Gone(String);
+
+pub(super) async fn serve(relay: &Arc<Relay>, connection: &mut Connection, message: Message) -> Result<(), Gone> {
+    let Some(method) = message.method() else { return extension(relay, connection, &message).await };
+    match served(relay, connection, method, &message).await {
+        Ok(()) => Ok(()),
+        Err(Failed::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
+        Err(Failed::Gone(gone)) => Err(gone),
+    }
+}
+
+enum Failed {
+    Refused(UserError),
+    Gone(Gone),
+}
+
+impl From<UserError> for Failed {
+    fn from(error: UserError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Gone> for Failed {
+    fn from(gone: Gone) -> Self {
+        Self::Gone(gone)
+    }
+}
+
+async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
+    connection.send(reply).await.map_err(|error| Gone(error.to_string()))
+}
+
+/// The status call; nothing else beside `HiveServer2` is spoken here.
+async fn extension(relay: &Arc<Relay>, connection: &mut Connection, message: &Message) -> Result<(), Gone> {
+    let reply = if message.name() == agent_api::ENGINE_STATUS {
+        let status = EngineStatus {
+            engine: relay.settings.engine.to_string(),
+            uid: relay.settings.uid.clone(),
+            sessions: relay.sessions.count(),
+            running: relay.sessions.running(),
+            draining: relay.drain.is_draining(),
+        };
+        agent_api::answer_engine_status(&message.call(), &status)
+    } else {
+        let text = format!("unknown method {}", message.name());
+        encode_exception(message.name(), message.seqid(), ExceptionKind::UnknownMethod, &text)
+    };
+    send(connection, &reply).await
+}
+
+async fn served(
+    relay: &Arc<Relay>,
+    connection: &mut Connection,
+    method: Method,
+    message: &Message,
+) -> Result<(), Failed> {
+    let Some(principal) = connection.principal().filter(|it| it.service.as_deref() == Some(agent_api::SERVICE_PROXY))
+    else {
+        return Err(UserError::new(ErrorKind::InsufficientPrivilege, "only a proxy opens sessions here").into());
+    };
+    let user = principal.user.clone();
+    if method == Method::OpenSession {
+        let response = open(relay, connection.id(), user, message).await?;
+        return Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?);
+    }
+    let request = message
+        .request()
+        .map_err(|error| UserError::new(ErrorKind::Syntax, "the call can't be read").detail(error.to_string()))?;
+    let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
+    let found = named.and_then(|named| {
+        let entry = match method.scope() {
+            Scope::Operation => relay.sessions.of_operation(&named),
+            _ => relay.sessions.session(&named),
+        };
+        // Cancel and close may come on another connection of the same user; everything else on its own only.
+        let anywhere = matches!(method, Method::CancelOperation | Method::CloseSession);
+        entry.filter(|it| it.user == user && (anywhere || it.connection == connection.id())).map(|it| (it, named))
+    });
+    let Some((entry, named)) = found else {
+        return Err(UserError::new(ErrorKind::WrongState, "the session or operation does not exist").into());
+    };
+    match method {
+        Method::CloseSession => {
+            relay.sessions.end(&named);
+            let response = TCloseSessionResp { status: status::success() };
+            Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
+        }
+        Method::CancelOperation => {
+            cancel(relay, &entry, &named).await?;
+            let response = TCancelOperationResp { status: status::success() };
+            Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
+        }
+        _ if method.scope() == Scope::Operation => {
+            let Some(operation) = entry.operation(&named) else {
+                return Err(UserError::new(ErrorKind::WrongState, "the operation does not exist").into());
+            };
+            on_operation(relay, connection, method, message, &request, &entry, named, operation).await
+        }
+        _ => on_session(relay, connection, method, message, &request, &entry).await,
+    }
+}
+
+fn draining(relay: &Relay) -> UserError {
+    UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" drains", relay.settings.engine))
+        .detail("nothing of the statement was executed")
+        .hint("say it again: another engine takes it")
+}
+
+async fn open(
+    relay: &Arc<Relay>,
+    connection: u64,
+    user: String,
+    message: &Message,
+) -> Result<TOpenSessionResp, UserError> {
+    if relay.drain.is_draining() {
+        return Err(draining(relay));
+    }
+    relay.sessions.room()?;
+    let mut request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the proxy"))?;
+    request.username = Some(user.clone());
+    request.password = None;
+    let mut client = relay.sessions.connect(&user).await?;
+    let mut response = client.open_session(&request).await?;
+    let handle = response.session_handle.as_ref().map(Handle::try_from);
+    let Some(Ok(handle)) = handle else {
+        return Err(UserError::internal("the engine opened a session without a handle"));
+    };
+    model::failpoint!(failpoints::SESSION_OPENED);
+    let ours = relay.sessions.insert(user, connection, EngineSession { client, handle });
+    response.session_handle = Some(ours.session());
+    Ok(response)
+}
+
+/// Cancels on a connection of its own: the session's may be in the middle of a call.
+async fn cancel(relay: &Arc<Relay>, entry: &Entry, named: &Handle) -> Result<(), UserError> {
+    let Some(operation) = entry.operation(named) else { return Ok(()) };
+    let mut aside = relay.sessions.connect(&entry.user).await?;
+    let operation_handle = operation.backend.operation(TOperationType::EXECUTE_STATEMENT, true);
+    aside.cancel_operation(&TCancelOperationReq { operation_handle }).await?;
+    entry.update(named, |it| {
+        it.running = false;
+        it.result_waits = false;
+    });
+    Ok(())
+}
+
+/// A call that names a session: a statement, a metadata call, information.
+async fn on_session(
+    relay: &Arc<Relay>,
+    connection: &mut Connection,
+    method: Method,
+    message: &Message,
+    request: &Request,
+    entry: &Arc<Entry>,
+) -> Result<(), Failed> {
+    if method.makes_operation() {
+        // The count of calls was raised before this look, so a drain that begins now waits for this call.
+        if relay.drain.is_draining() && !entry.has_own_state() {
+            return Err(draining(relay).into());
+        }
+        entry.room_for_operation()?;
+        let text = request.statement_in(message.bytes()).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        // Before it is sent: what fails half way may have left state behind.
+        if method == Method::ExecuteStatement && text.is_none_or(ddl::has_own_state) {
+            entry.begin_own_state();
+        }
+    }
+    let mut session = entry.state.lock().await;
+    let backend = session.handle;
+    let patched = patched(message, request, &backend)?;
+    let deadline =
+        if method == Method::ExecuteStatement && request.run_async { CALL_DEADLINE } else { STATEMENT_DEADLINE };
+    let runs_on = method == Method::ExecuteStatement && request.run_async;
+    let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
+        let Some(backend) = reply.handle.filter(|_| reply.succeeded()).and_then(|at| at.read(bytes).ok()) else {
+            return Decision::Forward;
+        };
+        let result_waits = reply.has_result_set.unwrap_or(true);
+        let ours = entry.keep(Operation { backend, running: runs_on, result_waits });
+        relay.sessions.name_operation(ours, entry.handle);
+        model::failpoint!(failpoints::STATEMENT_ACCEPTED);
+        Decision::ForwardAs(ours)
+    })
+    .await;
+    outcome.map(|_| ()).map_err(|error| failed(relay, error))
+}
+
+/// A call that names an operation: what its reply tells of the operation's end is noted on the way.
+#[expect(clippy::too_many_arguments, reason = "all of it is one call's context")]
+async fn on_operation(
+    relay: &Arc<Relay>,
+    connection: &mut Connection,
+    method: Method,
+    message: &Message,
+    request: &Request,
+    entry: &Arc<Entry>,
+    named: Handle,
+    operation: Operation,
+) -> Result<(), Failed> {
+    let mut session = entry.state.lock().await;
+    let patched = patched(message, request, &operation.backend)?;
+    let asks_for_rows = method == Method::FetchResults && request.fetch_type == FETCH_ROWS;
+    let deadline = if asks_for_rows { STATEMENT_DEADLINE } else { CALL_DEADLINE };
+    let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
+        note(entry, &named, method, asks_for_rows, reply, bytes);
+        Decision::Forward
+    })
+    .await;
+    if method == Method::CloseOperation {
+        relay.sessions.forget_operation(entry, &named);
+    }
+    outcome.map(|_| ()).map_err(|error| failed(relay, error))
+}
+
+fn note(entry: &Entry, named: &Handle, method: Method, asks_for_rows: bool, reply: &Reply, bytes: &[u8]) {
+    if method == Method::GetOperationStatus {
+        let state = reply.operation_state.map(TOperationState);
+        entry.update(named, |it| match state {
+            Some(TOperationState::FINISHED_STATE) => {
+                it.running = false;
+                it.result_waits &= reply.has_result_set != Some(false);
+            }
+            Some(TOperationState::ERROR_STATE | TOperationState::CANCELED_STATE | TOperationState::CLOSED_STATE) => {
+                it.running = false;
+                it.result_waits = false;
+            }
+            _ => {}
+        });
+    }
+    if asks_for_rows && (!reply.succeeded() || is_empty_batch(bytes)) {
+        entry.update(named, |it| {
+            it.running = false;
+            it.result_waits = false;
+        });
+    }
+}
+
+/// Whether the bytes are a whole reply without rows: that is how a result ends.
+fn is_empty_batch(bytes: &[u8]) -> bool {
+    if bytes.len() > SMALL_BATCH_BYTES {
+        return false;
+    }
+    let decoded: Result<TFetchResultsResp, _> = decode_reply(bytes);
+    decoded.is_ok_and(|it| it.results.is_none_or(|rows| rowset::row_count(&rows).is_ok_and(|count| count == 0)))
+}
+
+fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
+    let unreadable = |error: hs2::scan::ScanError| UserError::internal(format!("the call can't be relayed: {error}"));
+    let mut bytes = message.bytes().to_vec();
+    if let Some(at) = &request.handle {
+        at.patch(&mut bytes, handle).map_err(unreadable)?;
+    }
+    Message::new(bytes).map_err(unreadable)
+}
+
+fn failed(relay: &Relay, error: RelayError) -> Failed {
+    if error.client_is_usable() {
+        return Failed::Refused(
+            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" does not answer", relay.settings.engine))
+                .detail(error.to_string()),
+        );
+    }
+    Failed::Gone(Gone(error.to_string()))
+}

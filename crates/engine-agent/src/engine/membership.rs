@@ -1,0 +1,191 @@
+//! The engine's place in the registry: registers below its permit, follows its permit and its drain fact.
+//!
+//! The order to drain is the fact (with the agent's own uid) and nothing else; that the permit vanished is only when
+//! it looks. Without permit and fact: an agent that was never registered asks for one start deadline and then goes;
+//! one that was goes on serving, because ZooKeeper may have lost everything, and goes only when it was idle and
+//! unwanted for an hour. An agent that lost its session and finds its permit registers again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::registry::{self, Live, Standing};
+use coordination::{Session, Supervisor};
+use model::clock::SharedClock;
+use tracing::{debug, info, warn};
+
+use super::drain::Drain;
+use super::sessions::Sessions;
+use super::settings::{LOOK_INTERVAL, Settings, UNWANTED_AFTER};
+use crate::engine::failpoints;
+
+/// What following the registry came to.
+pub(super) enum Verdict {
+    /// The order came, and nothing is left to finish.
+    Drained,
+    /// Nobody wants this engine.
+    Unwanted(String),
+}
+
+pub(super) struct Membership {
+    settings: Arc<Settings>,
+    address: SocketAddr,
+    clock: SharedClock,
+    drain: Drain,
+    sessions: Arc<Sessions>,
+}
+
+/// What one look at the registry says.
+enum Look {
+    /// The order to drain, with its grace.
+    Order(Duration),
+    /// Registered.
+    Registered,
+    /// Permitted, but not registered yet: a dead session's registration stands, or the uid is not written yet.
+    NotYet(&'static str),
+    /// Neither permit nor fact.
+    Neither,
+}
+
+impl Membership {
+    pub(super) fn new(
+        settings: Arc<Settings>,
+        address: SocketAddr,
+        clock: SharedClock,
+        drain: Drain,
+        sessions: Arc<Sessions>,
+    ) -> Self {
+        Self { settings, address, clock, drain, sessions }
+    }
+
+    /// Follows permit and fact until the engine has to go.
+    pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
+        let started = self.clock.boottime();
+        let mut registered_before = false;
+        let mut alone_since = None;
+        loop {
+            let looked = match supervisor.session() {
+                Ok(session) => self.look(&session).await.map(|look| (look, session)),
+                Err(error) => Err(error),
+            };
+            let session = match looked {
+                Ok((Look::Order(grace), _)) => {
+                    self.drain.begin(Some(grace));
+                    model::failpoint!(failpoints::DRAIN_BEGUN);
+                    self.drain.finished(&self.sessions).await;
+                    return Verdict::Drained;
+                }
+                Ok((Look::Registered, session)) => {
+                    if !registered_before {
+                        info!(engine = %self.settings.engine, address = self.advertised(), "registered");
+                    }
+                    registered_before = true;
+                    alone_since = None;
+                    Some(session)
+                }
+                Ok((Look::NotYet(why), session)) => {
+                    debug!(why, "not registered yet");
+                    alone_since = None;
+                    Some(session)
+                }
+                Ok((Look::Neither, session)) => {
+                    let now = self.clock.boottime();
+                    let since = *alone_since.get_or_insert(now);
+                    if let Some(reason) = self.verdict(registered_before, now, started, since) {
+                        return Verdict::Unwanted(reason);
+                    }
+                    Some(session)
+                }
+                // ZooKeeper is away: nothing is known, so nothing changes.
+                Err(error) => {
+                    debug!(%error, "the registry can't be read");
+                    None
+                }
+            };
+            self.wait(supervisor, session.as_ref()).await;
+        }
+    }
+
+    fn verdict(&self, registered_before: bool, now: Duration, started: Duration, since: Duration) -> Option<String> {
+        if !registered_before {
+            let waited = now.saturating_sub(started);
+            return (waited >= self.settings.start_deadline)
+                .then(|| format!("no permit appeared within {}", model::span::print(self.settings.start_deadline)));
+        }
+        let idle = self.sessions.count() == 0;
+        (idle && now.saturating_sub(since) >= UNWANTED_AFTER)
+            .then(|| format!("idle and without a permit for {}", model::span::print(UNWANTED_AFTER)))
+    }
+
+    /// Until the registry may have changed.
+    async fn wait(&self, supervisor: &Supervisor, session: Option<&Session>) {
+        let mut sessions = supervisor.sessions();
+        sessions.mark_unchanged();
+        let watched = async {
+            match session {
+                Some(session) => registry::watch_own(session, &self.settings.engine).next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = watched => {}
+            _ = sessions.changed() => {}
+            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        }
+    }
+
+    async fn look(&self, session: &Session) -> Result<Look, coordination::Error> {
+        let Standing { permit, drain } = registry::own(session, &self.settings.engine).await?;
+        if let Some(fact) = drain {
+            match &fact.content {
+                // A fact without a uid was written for whatever had the name, and a name has one engine only.
+                Ok(content) if content.uid.as_ref().is_none_or(|uid| *uid == self.settings.uid) => {
+                    return Ok(Look::Order(Duration::from_millis(content.grace_ms.max(0).unsigned_abs())));
+                }
+                Ok(_) => debug!("a drain fact of another engine is ignored"),
+                Err(reason) => warn!(reason, "the drain fact can't be read"),
+            }
+        }
+        let Some(permit) = permit else { return Ok(Look::Neither) };
+        match &permit.content {
+            Ok(content) if content.uid.as_ref() == Some(&self.settings.uid) => {}
+            Ok(content) if content.uid.is_none() => return Ok(Look::NotYet("the permit has no uid yet")),
+            Ok(_) => return Ok(Look::Neither),
+            Err(reason) => {
+                warn!(reason, "the permit can't be read");
+                return Ok(Look::Neither);
+            }
+        }
+        if permit.live.as_ref().is_some_and(|live| live.session == session.id()) {
+            return Ok(Look::Registered);
+        }
+        model::failpoint!(failpoints::BEFORE_REGISTER);
+        match registry::register(session, &permit, &self.live()).await {
+            Ok(()) => {
+                model::failpoint!(failpoints::REGISTERED);
+                Ok(Look::Registered)
+            }
+            Err(coordination::Error::StillHeld { .. }) => {
+                Ok(Look::NotYet("a dead session's registration still stands"))
+            }
+            // The permit moved meanwhile: look again.
+            Err(error) if error.kind() == coordination::Kind::Conflict => Ok(Look::NotYet("the permit changed")),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn advertised(&self) -> String {
+        let host = self.settings.advertise_host.clone().unwrap_or_else(|| self.address.ip().to_string());
+        format!("{host}:{}", self.address.port())
+    }
+
+    fn live(&self) -> Live {
+        Live {
+            address: self.advertised(),
+            capacity: super::settings::MAX_SESSIONS as u32,
+            config: self.settings.config.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uid: self.settings.uid.clone(),
+        }
+    }
+}

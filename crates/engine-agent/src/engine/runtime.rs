@@ -1,0 +1,33 @@
+//! The engine beside the agent: how it is started and what is known of its end.
+//!
+//! One implementation per engine type, handed in by the program, because an engine that runs in the agent's own
+//! process and one that is a child process have nothing else in common.
+
+use async_trait::async_trait;
+
+use super::settings::Key;
+
+/// Where an engine answers `HiveServer2`, and what it wants to see.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    /// `host:port` on loopback.
+    pub address: String,
+    /// The password of every connection; the user is the one of the session.
+    pub key: Key,
+}
+
+/// Why an engine did not start.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RuntimeError(pub String);
+
+/// One engine.
+#[async_trait]
+pub trait EngineRuntime: Send + Sync {
+    /// Starts it, once. It need not answer yet.
+    async fn start(&self) -> Result<Backend, RuntimeError>;
+    /// Waits until it ended by itself, and says why. Pends while it runs or was stopped. Cancel safe.
+    async fn ended(&self) -> String;
+    /// Ends it. Harmless when it runs no longer.
+    async fn stop(&self);
+}

@@ -1,0 +1,267 @@
+//! The sessions that proxies have here, and what of them an engine that drains still has to finish.
+//!
+//! Each session has a connection of its own to the engine. What a drain and the status call need to know stands
+//! beside it under a plain lock, so that neither waits for a statement.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TOperationType};
+use hs2::{Auth, Client, ClientError, ClientOptions, Handle};
+use model::error::{ErrorKind, UserError};
+use tokio::sync::watch;
+use tracing::debug;
+
+use super::runtime::Backend;
+use super::settings::{CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_OPERATIONS, MAX_SESSIONS, Settings};
+
+/// All sessions of the engine.
+pub(super) struct Sessions {
+    settings: Arc<Settings>,
+    backend: Backend,
+    table: Mutex<Table>,
+    changed: watch::Sender<()>,
+    /// Calls that are being served: one of them may be about to open a session or to start a statement.
+    calls: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Table {
+    sessions: HashMap<Handle, Arc<Entry>>,
+    operations: HashMap<Handle, Handle>,
+}
+
+/// One session.
+pub(super) struct Entry {
+    pub(super) handle: Handle,
+    pub(super) user: String,
+    /// The connection that opened it, and that it ends with.
+    pub(super) connection: u64,
+    /// The engine's session.
+    pub(super) state: tokio::sync::Mutex<EngineSession>,
+    facts: Mutex<Facts>,
+}
+
+/// The engine's session of one session here.
+pub(super) struct EngineSession {
+    pub(super) client: Client,
+    pub(super) handle: Handle,
+}
+
+#[derive(Default)]
+struct Facts {
+    own_state: bool,
+    operations: HashMap<Handle, Operation>,
+}
+
+/// What is known of an operation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operation {
+    /// The engine's handle.
+    pub(super) backend: Handle,
+    /// The engine still works on it.
+    pub(super) running: bool,
+    /// Its result has not been fetched to its end.
+    pub(super) result_waits: bool,
+}
+
+/// Counts a call for as long as it lives.
+pub(super) struct Serving<'a>(&'a Sessions);
+
+impl Drop for Serving<'_> {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::SeqCst);
+        self.0.changed.send_replace(());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Entry {
+    /// The session holds state that can't be made elsewhere.
+    pub(super) fn has_own_state(&self) -> bool {
+        lock(&self.facts).own_state
+    }
+
+    pub(super) fn begin_own_state(&self) {
+        lock(&self.facts).own_state = true;
+    }
+
+    pub(super) fn operation(&self, handle: &Handle) -> Option<Operation> {
+        lock(&self.facts).operations.get(handle).copied()
+    }
+
+    /// Refuses one more operation than a session may have.
+    pub(super) fn room_for_operation(&self) -> Result<(), UserError> {
+        let open = lock(&self.facts).operations.len();
+        if open < MAX_OPERATIONS {
+            return Ok(());
+        }
+        Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
+            .detail(format!("{open} are open"))
+            .hint("close statements that are not used"))
+    }
+
+    /// Keeps an operation of the engine under a handle of the agent's own.
+    pub(super) fn keep(&self, operation: Operation) -> Handle {
+        let ours = Handle::random();
+        lock(&self.facts).operations.insert(ours, operation);
+        ours
+    }
+
+    pub(super) fn update(&self, handle: &Handle, change: impl FnOnce(&mut Operation)) {
+        if let Some(operation) = lock(&self.facts).operations.get_mut(handle) {
+            change(operation);
+        }
+    }
+
+    fn running(&self) -> Vec<Handle> {
+        lock(&self.facts).operations.values().filter(|it| it.running).map(|it| it.backend).collect()
+    }
+
+    fn nothing_left(&self) -> bool {
+        let facts = lock(&self.facts);
+        !facts.own_state && facts.operations.values().all(|it| !it.running && !it.result_waits)
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(settings: Arc<Settings>, backend: Backend) -> Self {
+        let changed = watch::Sender::new(());
+        Self { settings, backend, table: Mutex::default(), changed, calls: AtomicUsize::new(0) }
+    }
+
+    /// Wakes up when something ended.
+    pub(super) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+
+    /// Counts a call; to be taken before the drain is looked at, so that a drain never ends under it.
+    pub(super) fn serving(&self) -> Serving<'_> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        Serving(self)
+    }
+
+    /// No statement runs, no result waits, no session has state of its own, no call is being served.
+    pub(super) fn nothing_left(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) == 0 && lock(&self.table).sessions.values().all(|it| it.nothing_left())
+    }
+
+    /// Open sessions.
+    pub(super) fn count(&self) -> u32 {
+        lock(&self.table).sessions.len() as u32
+    }
+
+    /// Statements that run.
+    pub(super) fn running(&self) -> u32 {
+        lock(&self.table).sessions.values().map(|it| it.running().len() as u32).sum()
+    }
+
+    /// Connects to the engine for a user.
+    pub(super) async fn connect(&self, user: &str) -> Result<Client, ClientError> {
+        let mut options =
+            ClientOptions::new(self.backend.address.clone(), Auth::user(user, self.backend.key.0.clone()));
+        options.connect_deadline = CONNECT_DEADLINE;
+        options.call_deadline = CALL_DEADLINE;
+        options.limits = self.settings.limits.clone();
+        Client::connect(&options).await
+    }
+
+    /// Refuses one more session than the engine may have.
+    pub(super) fn room(&self) -> Result<(), UserError> {
+        let open = lock(&self.table).sessions.len();
+        if open < MAX_SESSIONS {
+            return Ok(());
+        }
+        Err(UserError::new(
+            ErrorKind::ProgramLimit,
+            format!("engine \"{}\" has too many sessions", self.settings.engine),
+        )
+        .detail(format!("{open} are open")))
+    }
+
+    pub(super) fn insert(&self, user: String, connection: u64, session: EngineSession) -> Handle {
+        let handle = Handle::random();
+        let state = tokio::sync::Mutex::new(session);
+        let entry = Entry { handle, user, connection, state, facts: Mutex::default() };
+        lock(&self.table).sessions.insert(handle, Arc::new(entry));
+        handle
+    }
+
+    pub(super) fn session(&self, handle: &Handle) -> Option<Arc<Entry>> {
+        lock(&self.table).sessions.get(handle).cloned()
+    }
+
+    /// The session that an operation belongs to.
+    pub(super) fn of_operation(&self, operation: &Handle) -> Option<Arc<Entry>> {
+        let table = lock(&self.table);
+        table.sessions.get(table.operations.get(operation)?).cloned()
+    }
+
+    pub(super) fn name_operation(&self, operation: Handle, session: Handle) {
+        lock(&self.table).operations.insert(operation, session);
+    }
+
+    pub(super) fn forget_operation(&self, entry: &Entry, operation: &Handle) {
+        lock(&entry.facts).operations.remove(operation);
+        lock(&self.table).operations.remove(operation);
+        self.changed.send_replace(());
+    }
+
+    /// Takes a session away; its engine's session is ended in the background.
+    pub(super) fn end(self: &Arc<Self>, handle: &Handle) {
+        let entry = {
+            let mut table = lock(&self.table);
+            let Some(entry) = table.sessions.remove(handle) else { return };
+            table.operations.retain(|_, session| session != handle);
+            entry
+        };
+        let sessions = Arc::clone(self);
+        tokio::spawn(async move {
+            let ending = sessions.end_at_engine(&entry);
+            if tokio::time::timeout(CLEAN_UP_DEADLINE, ending).await.is_err() {
+                debug!("an engine's session did not close in time and is cut");
+            }
+            sessions.changed.send_replace(());
+        });
+        self.changed.send_replace(());
+    }
+
+    /// Ends the sessions that a connection leaves behind.
+    pub(super) fn end_connection(self: &Arc<Self>, connection: u64) {
+        let left: Vec<Handle> =
+            lock(&self.table).sessions.values().filter(|it| it.connection == connection).map(|it| it.handle).collect();
+        for handle in left {
+            self.end(&handle);
+        }
+    }
+
+    /// Cancels what runs and closes the engine's session. A connection that is in the middle of a call is of no use
+    /// for that: another one cancels, and cutting the first ends its session.
+    async fn end_at_engine(&self, entry: &Entry) {
+        let running = entry.running();
+        if !running.is_empty() {
+            match self.connect(&entry.user).await {
+                Ok(mut aside) => {
+                    for backend in running {
+                        let operation_handle = backend.operation(TOperationType::EXECUTE_STATEMENT, true);
+                        if let Err(error) = aside.cancel_operation(&TCancelOperationReq { operation_handle }).await {
+                            debug!(%error, "a statement of a lost connection could not be cancelled");
+                        }
+                    }
+                }
+                Err(error) => debug!(%error, "the engine can't be reached to cancel what a lost connection left"),
+            }
+        }
+        let mut state = entry.state.lock().await;
+        if !state.client.is_broken() {
+            let session_handle = state.handle.session();
+            if let Err(error) = state.client.close_session(&TCloseSessionReq { session_handle }).await {
+                debug!(%error, "an engine's session could not be closed");
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What an engine agent is told when it starts, and its limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use model::engine_name::EngineName;
+
+/// What an engine agent is told when it starts. Everything secret in it opens this engine and nothing else.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The engine's name.
+    pub engine: EngineName,
+    /// Which one of that name: the orchestrator's id.
+    pub uid: String,
+    /// Where proxies connect; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What is registered instead of the listen address' host, where that is not what others reach.
+    pub advertise_host: Option<String>,
+    /// The key that proxies and masters show.
+    pub key: Key,
+    /// The hash of the configuration, for the registry.
+    pub config: String,
+    /// The session with ZooKeeper, as this engine.
+    pub zookeeper: coordination::Settings,
+    /// How long the engine may take to answer its warm-up query, and how long a permit is waited for.
+    pub start_deadline: Duration,
+    /// Limits of the wire.
+    pub limits: hs2::Limits,
+}
+
+/// A key that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key(pub String);
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(******)")
+    }
+}
+
+/// Sessions that one engine may have.
+pub const MAX_SESSIONS: usize = 2_000;
+/// Operations that one session may have open.
+pub const MAX_OPERATIONS: usize = 1_000;
+/// Connecting to the engine.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// One small call to the engine.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(60);
+/// A call that may run a whole statement.
+pub const STATEMENT_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// Cancelling and closing what a lost connection leaves behind.
+pub const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(30);
+/// One warm-up query.
+pub const WARM_UP_DEADLINE: Duration = Duration::from_secs(30);
+/// Between two warm-up queries that fail.
+pub const WARM_UP_PAUSE: Duration = Duration::from_millis(100);
+/// How long an idle agent without permit and fact goes on after it was registered once.
+pub const UNWANTED_AFTER: Duration = Duration::from_secs(3600);
+/// How often it looks at its permit and fact, whatever the watches say.
+pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -1,0 +1,113 @@
+//! The metadata agent: a `HiveServer2` server whose SQL is the control language, and the only role with database
+//! credentials.
+//!
+//! It executes control statements for proxies, carries out the whole write path of an alteration ([`alter`](self)), and
+//! answers what masters ask (`agent_api`). Agents are equal, hold no state that matters and can die at any moment:
+//! every statement carries a request id, so that another agent answers what the first one did.
+//!
+//! Invariants: nothing is committed without its alter node (except what changes nothing); nobody is told *nothing
+//! changed* before `abort` has answered so; a statement whose deadline has passed is refused inside its transaction.
+//! A stale agent (stopped, then continued) is refused by the generation of the object or by the row of its id.
+
+mod alter;
+mod answer;
+mod api;
+mod context;
+pub mod failpoints;
+mod operation;
+mod registration;
+mod request;
+mod service;
+mod sessions;
+mod settings;
+mod show;
+mod statement;
+mod wait;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::Supervisor;
+use hs2::Server;
+use metadata::Store;
+use model::clock::SharedClock;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use settings::{Settings, StartError};
+
+use context::Agent;
+use registration::Registration;
+use service::ControlService;
+
+/// How long closing may take.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+/// How often old rows are deleted.
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// A metadata agent that serves.
+pub struct MetadataAgent {
+    address: SocketAddr,
+    agent: Arc<Agent>,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    housekeeping: JoinHandle<()>,
+}
+
+impl MetadataAgent {
+    /// Listens, registers, serves. ZooKeeper need not be there yet.
+    pub async fn start(settings: Settings, store: Store, clock: SharedClock) -> Result<Self, StartError> {
+        let listening =
+            |error: std::io::Error| StartError::Listen { address: settings.listen, reason: error.to_string() };
+        let server = Server::bind(settings.listen, settings.limits.clone()).await.map_err(listening)?;
+        let address = server.local_addr().map_err(listening)?;
+        let id = uuid::Uuid::new_v4().simple().to_string();
+        let advertised = settings.advertise.clone().unwrap_or_else(|| address.to_string());
+        let registration = Arc::new(Registration { id: id.clone(), address: advertised });
+        let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
+        let agent = Arc::new(Agent { id, settings, store, clock, supervisor });
+        let stop = CancellationToken::new();
+        let service = Arc::new(ControlService::new(Arc::clone(&agent)));
+        let serving = tokio::spawn(server.serve(service, stop.clone()));
+        let housekeeping = tokio::spawn(keep_house(agent.store.clone(), stop.clone()));
+        info!(%address, id = agent.id, "metadata agent serves");
+        Ok(Self { address, agent, stop, serving, housekeeping })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more calls, lets running ones end for a short time, closes everything.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        let ended = async {
+            for task in [self.serving, self.housekeeping] {
+                if let Err(error) = task.await {
+                    warn!(%error, "a task of the metadata agent ended badly");
+                }
+            }
+        };
+        if tokio::time::timeout(CLOSE_DEADLINE, ended).await.is_err() {
+            warn!("the metadata agent did not close in time, what is left is cut");
+        }
+        self.agent.supervisor.close().await;
+        self.agent.store.close().await;
+    }
+}
+
+async fn keep_house(store: Store, stop: CancellationToken) {
+    loop {
+        match store.housekeep().await {
+            Ok(deleted) => tracing::debug!(?deleted, "old rows deleted"),
+            Err(error) => tracing::debug!(%error, "old rows could not be deleted"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(HOUSEKEEPING_INTERVAL) => {}
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! One statement as clients see it: running or ended, its log, its result read to the end once.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hs2::tcli::{TGetOperationStatusResp, TOperationState, TRowSet};
+use hs2::{rowset, status};
+use model::error::{ErrorKind, UserError};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::Answer;
+use super::settings::{LONG_POLL, MAX_LOG_LINES};
+
+/// Lines that tell a waiting client what happens.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    /// Adds a line, unless it says what the last one said.
+    pub(super) fn line(&self, line: impl Into<String>) {
+        let (mut lines, line) = (lock(&self.0), line.into());
+        if lines.last() != Some(&line) && lines.len() < MAX_LOG_LINES {
+            lines.push(line);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a statement ended.
+type Outcome = Result<Answer, UserError>;
+
+/// A statement that runs or has ended.
+pub(super) struct Operation {
+    pub(super) user: String,
+    pub(super) log: Log,
+    pub(super) cancelled: CancellationToken,
+    outcome: watch::Sender<Option<Arc<Outcome>>>,
+    read: Mutex<Read>,
+}
+
+#[derive(Default)]
+struct Read {
+    rows: usize,
+    log_lines: usize,
+}
+
+impl Operation {
+    pub(super) fn new(user: String) -> Arc<Self> {
+        Arc::new(Self {
+            user,
+            log: Log::default(),
+            cancelled: CancellationToken::new(),
+            outcome: watch::Sender::new(None),
+            read: Mutex::default(),
+        })
+    }
+
+    pub(super) fn end(&self, outcome: Outcome) {
+        self.outcome.send_replace(Some(Arc::new(outcome)));
+    }
+
+    /// The outcome, waited for as long as `patience`.
+    pub(super) async fn outcome(&self, patience: Duration) -> Option<Arc<Outcome>> {
+        let mut outcome = self.outcome.subscribe();
+        match tokio::time::timeout(patience, outcome.wait_for(Option::is_some)).await {
+            Ok(Ok(ended)) => ended.clone(),
+            Ok(Err(_)) | Err(_) => None,
+        }
+    }
+
+    /// The status, after a wait of at most [`LONG_POLL`] for the end.
+    pub(super) async fn status(&self) -> TGetOperationStatusResp {
+        let outcome = self.outcome(LONG_POLL).await;
+        let state = match outcome.as_deref() {
+            None => TOperationState::RUNNING_STATE,
+            Some(Ok(_)) => TOperationState::FINISHED_STATE,
+            Some(Err(error)) if error.kind == ErrorKind::Canceled => TOperationState::CANCELED_STATE,
+            Some(Err(_)) => TOperationState::ERROR_STATE,
+        };
+        let mut response = TGetOperationStatusResp {
+            status: status::success(),
+            operation_state: Some(state),
+            sql_state: None,
+            error_code: None,
+            error_message: None,
+            task_status: None,
+            operation_started: None,
+            operation_completed: None,
+            has_result_set: Some(true),
+            progress_update_response: None,
+            num_modified_rows: None,
+        };
+        if let Some(Err(error)) = outcome.as_deref()
+            && error.kind != ErrorKind::Canceled
+        {
+            status::operation_error(error, &mut response);
+        }
+        response
+    }
+
+    /// The next rows; none at the end.
+    pub(super) async fn rows(&self, max_rows: usize, from_start: bool) -> Result<TRowSet, UserError> {
+        let outcome = self.ended().await?;
+        let answer = (*outcome).as_ref().map_err(Clone::clone)?;
+        let mut read = lock(&self.read);
+        if from_start {
+            read.rows = 0;
+        }
+        let start = read.rows;
+        let end = start.saturating_add(max_rows.max(1)).min(answer.rows.len());
+        let mut rows = rowset::RowSetBuilder::new(&answer.columns, start as i64);
+        for row in &answer.rows[start..end] {
+            rows.push_row(row.clone()).map_err(|error| UserError::internal(format!("a row can't be sent: {error}")))?;
+        }
+        read.rows = end;
+        Ok(rows.finish())
+    }
+
+    /// The answer of an ended statement; an error while it runs.
+    pub(super) async fn ended(&self) -> Result<Arc<Outcome>, UserError> {
+        self.outcome(LONG_POLL).await.ok_or_else(|| {
+            UserError::new(ErrorKind::WrongState, "the statement still runs")
+                .hint("ask for its status until it has finished")
+        })
+    }
+
+    /// Lines of the log that were not read yet.
+    pub(super) fn unread_log(&self) -> TRowSet {
+        let lines = lock(&self.log.0);
+        let mut read = lock(&self.read);
+        let start = read.log_lines;
+        read.log_lines = lines.len();
+        rowset::lines(start as i64, lines[start..].iter().cloned())
+    }
+}

@@ -1,0 +1,153 @@
+//! START, STOP and RESTART: one transaction each, then the bell, then if asked a wait.
+//!
+//! The transaction is repeated under its id as long as its outcome is not known: it takes effect once.
+
+use std::time::Duration;
+
+use ddl::{Grace, Statement};
+use hs2::SqlType;
+use metadata::{Effect, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest};
+use model::catalog::Link;
+use model::engine_name::EngineName;
+use model::error::{ErrorKind, UserError};
+use model::name::{PoolName, TenantName, UnitName};
+use tracing::{debug, info};
+
+use super::answer::{Answer, text};
+use super::context::Context;
+use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
+use super::{failpoints, wait};
+
+pub(super) async fn start(
+    context: &Context,
+    statement: &Statement,
+    (tenant, pool, unit): (&TenantName, &PoolName, &UnitName),
+    patience: Option<Duration>,
+) -> Result<Answer, UserError> {
+    let link = Link { tenant: tenant.clone(), pool: pool.clone(), unit: unit.clone() };
+    let start = StartRequest { request: request(context, statement), link };
+    let answer = until_known(context, || context.store().start(&start)).await?;
+    finish(context, answer, patience).await
+}
+
+pub(super) async fn stop(
+    context: &Context,
+    statement: &Statement,
+    (pool, engine): (&PoolName, &EngineName),
+    grace: Grace,
+    patience: Option<Duration>,
+) -> Result<Answer, UserError> {
+    let grace = context.agent.grace(grace)?;
+    let request = request(context, statement);
+    let stop = StopRequest { request, pool: pool.clone(), engine: engine.clone(), grace };
+    let answer = until_known(context, || context.store().stop(&stop)).await?;
+    finish(context, answer, patience).await
+}
+
+pub(super) async fn restart(
+    context: &Context,
+    statement: &Statement,
+    (pool, engine): (&PoolName, &EngineName),
+    grace: Grace,
+    patience: Option<Duration>,
+) -> Result<Answer, UserError> {
+    let force = grace == Grace::Force;
+    let grace = context.agent.grace(grace)?;
+    let request = request(context, statement);
+    let restart = RestartRequest { request, pool: pool.clone(), engine: engine.clone(), grace, force };
+    let answer = until_known(context, || context.store().restart(&restart)).await?;
+    finish(context, answer, patience).await
+}
+
+fn request(context: &Context, statement: &Statement) -> Request {
+    Request {
+        id: context.id.clone(),
+        statement: statement.to_string(),
+        caller: context.caller(),
+        deadline: context.deadline,
+    }
+}
+
+/// Repeats the transaction until it is known how it ended. Its id makes the repeat harmless.
+async fn until_known<F>(context: &Context, attempt: impl Fn() -> F) -> Result<EngineAnswer, UserError>
+where
+    F: Future<Output = Result<EngineAnswer, Error>>,
+{
+    model::failpoint!(failpoints::REQUEST_CHECKED);
+    let clock = &context.agent.clock;
+    let until = clock.boottime() + SETTLE_DEADLINE;
+    loop {
+        match attempt().await {
+            Ok(answer) => {
+                model::failpoint!(failpoints::REQUEST_COMMITTED);
+                return Ok(answer);
+            }
+            Err(Error::OutcomeUnknown(reason)) if clock.boottime() < until => {
+                debug!(reason, "the outcome of a request is not known, it is repeated under its id");
+                tokio::time::sleep(SETTLE_POLL).await;
+            }
+            Err(error) => return Err(error.user_error()),
+        }
+    }
+}
+
+async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
+    info!(engine = %done.engine, effect = ?done.effect, user = context.user, "request took effect");
+    ring(context).await;
+    model::failpoint!(failpoints::REQUEST_RUNG);
+    let mut state = match done.effect {
+        Effect::Started => "starting",
+        Effect::Stopped => "stopping",
+        Effect::Restarted | Effect::InProgress => "restarting",
+        Effect::NoLongerWanted => "no longer wanted",
+    };
+    if let Some(patience) = patience {
+        state = match done.effect {
+            Effect::Started => {
+                wait::ready(context, &done.slot, patience).await?;
+                "ready"
+            }
+            Effect::Restarted | Effect::InProgress => {
+                wait::replaced(context, &done.slot, patience).await?;
+                "ready"
+            }
+            Effect::Stopped | Effect::NoLongerWanted => {
+                wait::gone(context, &done.engine, patience).await?;
+                "gone"
+            }
+        };
+    }
+    let mut answer = Answer::new(&[
+        ("engine", SqlType::String),
+        ("state", SqlType::String),
+        ("tenant", SqlType::String),
+        ("pool", SqlType::String),
+        ("unit", SqlType::String),
+    ]);
+    answer.row(vec![
+        text(done.engine.as_str()),
+        text(state),
+        text(done.slot.tenant.as_str()),
+        text(done.slot.pool.as_str()),
+        text(done.slot.unit.as_str()),
+    ]);
+    Ok(answer)
+}
+
+/// Wakes the master. A lost ring costs one tick interval, never correctness.
+async fn ring(context: &Context) {
+    let rung = match context.agent.supervisor.session() {
+        Ok(session) => coordination::bell::ring(&session).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = rung {
+        debug!(%error, "the bell could not be rung, the master's next tick comes by itself");
+    }
+}
+
+/// The error of a wait that was not over in time.
+pub(super) fn not_in_time(patience: Duration, what: &str, reason: &str) -> UserError {
+    UserError::new(ErrorKind::Timeout, format!("{what} after {}", model::span::print(patience)))
+        .detail(reason.to_owned())
+        .hint("the statement stands and is carried on; SHOW ENGINES tells how far it is")
+}

@@ -1,0 +1,210 @@
+//! The `HiveServer2` service: sessions of proxies, control statements as operations, the masters' calls.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use hs2::tcli::{
+    TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
+    TCloseSessionResp, TExecuteStatementReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq,
+    TFetchResultsResp, TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TGetOperationStatusReq,
+    TGetOperationStatusResp, TGetResultSetMetadataReq, TGetResultSetMetadataResp, TOpenSessionReq, TOpenSessionResp,
+    TOperationHandle, TOperationType,
+};
+use hs2::{Call, Context as CallContext, Credentials, Handle, Principal, Service, protocol, schema, status};
+use model::alteration::RequestId;
+use model::error::{ErrorKind, UserError};
+
+use super::api::Api;
+use super::context::{Agent, Context};
+use super::operation::Operation;
+use super::sessions::Sessions;
+use super::settings::DEFAULT_DEADLINE;
+use super::statement;
+
+/// The overlay entry that carries the request's id.
+const REQUEST_ID: &str = "enginehouse.request.id";
+/// The overlay entry that carries the remaining time, in milliseconds.
+const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
+/// The longest remaining time that is believed.
+const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// How long a statement that the client waits for may run.
+const SYNCHRONOUS_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// How long ExecuteStatement waits for a statement that answers at once, to save the client a poll.
+const AT_ONCE: Duration = Duration::from_millis(50);
+const FETCH_LOG: i16 = 1;
+/// Rows that one fetch answers at most.
+const MAX_FETCH_ROWS: i64 = 100_000;
+
+pub(super) struct ControlService {
+    agent: Arc<Agent>,
+    api: Api,
+    sessions: Sessions,
+}
+
+impl ControlService {
+    pub(super) fn new(agent: Arc<Agent>) -> Self {
+        Self { api: Api(agent.store.clone()), agent, sessions: Sessions::default() }
+    }
+
+    fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
+        self.sessions.operation(cx, &operation_handle(handle)?)
+    }
+}
+
+fn operation_handle(handle: &TOperationHandle) -> Result<Handle, UserError> {
+    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "the operation does not exist"))
+}
+
+fn session_handle(handle: &hs2::tcli::TSessionHandle) -> Result<Handle, UserError> {
+    Handle::try_from(handle).map_err(|_| UserError::new(ErrorKind::WrongState, "the session does not exist"))
+}
+
+/// The request's id and how long it may still begin, as the proxy said them.
+fn request_of(overlay: &BTreeMap<String, String>) -> Result<(RequestId, Duration), UserError> {
+    let id = match overlay.get(REQUEST_ID) {
+        Some(id) => RequestId::new(id.clone())?,
+        None => RequestId::new(uuid::Uuid::new_v4().simple().to_string())?,
+    };
+    let left =
+        match overlay.get(REQUEST_DEADLINE_MS) {
+            Some(ms) => Duration::from_millis(ms.parse().map_err(|_| {
+                UserError::new(ErrorKind::InvalidValue, format!("invalid {REQUEST_DEADLINE_MS} \"{ms}\""))
+            })?),
+            None => DEFAULT_DEADLINE,
+        };
+    Ok((id, left.min(MAX_DEADLINE)))
+}
+
+#[async_trait]
+impl Service for ControlService {
+    async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
+        agent_api::authenticate(&self.agent.settings.secret, credentials)
+    }
+
+    async fn connection_closed(&self, cx: &CallContext) {
+        self.sessions.close_connection(cx.connection);
+    }
+
+    async fn open_session(&self, cx: &CallContext, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
+        let version = protocol::negotiate(request.client_protocol)?;
+        let handle = self.sessions.open(cx)?;
+        Ok(TOpenSessionResp {
+            status: status::success(),
+            server_protocol_version: version,
+            session_handle: Some(handle.session()),
+            configuration: Some(BTreeMap::new()),
+        })
+    }
+
+    async fn close_session(&self, cx: &CallContext, request: TCloseSessionReq) -> Result<TCloseSessionResp, UserError> {
+        let handle = session_handle(&request.session_handle)?;
+        self.sessions.check(cx, &handle)?;
+        self.sessions.close(&handle);
+        Ok(TCloseSessionResp { status: status::success() })
+    }
+
+    async fn get_info(&self, _cx: &CallContext, request: TGetInfoReq) -> Result<TGetInfoResp, UserError> {
+        let value = match request.info_type {
+            TGetInfoType::CLI_DBMS_VER => env!("CARGO_PKG_VERSION"),
+            _ => "Enginehouse metadata agent",
+        };
+        Ok(TGetInfoResp { status: status::success(), info_value: TGetInfoValue::StringValue(value.to_owned()) })
+    }
+
+    async fn execute_statement(
+        &self,
+        cx: &CallContext,
+        request: TExecuteStatementReq,
+    ) -> Result<TExecuteStatementResp, UserError> {
+        let session = session_handle(&request.session_handle)?;
+        self.sessions.check(cx, &session)?;
+        let parsed = ddl::parse(&request.statement)?;
+        let (id, left) = request_of(&request.conf_overlay.unwrap_or_default())?;
+        let operation = Operation::new(cx.principal.user.clone());
+        let handle = self.sessions.begin(&session, &operation)?;
+        let context = Context {
+            agent: Arc::clone(&self.agent),
+            user: cx.principal.user.clone(),
+            id,
+            deadline: self.agent.clock.boottime() + left,
+            log: operation.log.clone(),
+            cancelled: operation.cancelled.clone(),
+        };
+        // On a task of its own: what was begun is brought to its end whatever becomes of the connection.
+        let running = Arc::clone(&operation);
+        tokio::spawn(async move {
+            let task = tokio::spawn(async move { statement::execute(&context, &parsed).await });
+            let outcome = task.await.unwrap_or_else(|error| {
+                tracing::error!(%error, "a statement's task panicked");
+                Err(UserError::internal("the statement failed inside").hint("the metadata agent's log has the reason"))
+            });
+            running.end(outcome);
+        });
+        let patience = if request.run_async.unwrap_or(false) { AT_ONCE } else { SYNCHRONOUS_DEADLINE };
+        if let Some(outcome) = operation.outcome(patience).await
+            && let Err(error) = &*outcome
+        {
+            self.sessions.close_operation(&handle);
+            return Err(error.clone());
+        }
+        let operation_handle = Some(handle.operation(TOperationType::EXECUTE_STATEMENT, true));
+        Ok(TExecuteStatementResp { status: status::success(), operation_handle })
+    }
+
+    async fn get_operation_status(
+        &self,
+        cx: &CallContext,
+        request: TGetOperationStatusReq,
+    ) -> Result<TGetOperationStatusResp, UserError> {
+        Ok(self.operation(cx, &request.operation_handle)?.status().await)
+    }
+
+    async fn cancel_operation(
+        &self,
+        cx: &CallContext,
+        request: TCancelOperationReq,
+    ) -> Result<TCancelOperationResp, UserError> {
+        self.operation(cx, &request.operation_handle)?.cancelled.cancel();
+        Ok(TCancelOperationResp { status: status::success() })
+    }
+
+    async fn close_operation(
+        &self,
+        cx: &CallContext,
+        request: TCloseOperationReq,
+    ) -> Result<TCloseOperationResp, UserError> {
+        let handle = operation_handle(&request.operation_handle)?;
+        self.sessions.operation(cx, &handle)?;
+        self.sessions.close_operation(&handle);
+        Ok(TCloseOperationResp { status: status::success() })
+    }
+
+    async fn get_result_set_metadata(
+        &self,
+        cx: &CallContext,
+        request: TGetResultSetMetadataReq,
+    ) -> Result<TGetResultSetMetadataResp, UserError> {
+        let outcome = self.operation(cx, &request.operation_handle)?.ended().await?;
+        let answer = (*outcome).as_ref().map_err(Clone::clone)?;
+        let schema = Some(schema::table_schema(&answer.columns));
+        Ok(TGetResultSetMetadataResp { status: status::success(), schema })
+    }
+
+    async fn fetch_results(&self, cx: &CallContext, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
+        let operation = self.operation(cx, &request.operation_handle)?;
+        let results = if request.fetch_type == Some(FETCH_LOG) {
+            operation.unread_log()
+        } else {
+            let from_start = request.orientation == TFetchOrientation::FETCH_FIRST;
+            operation.rows(request.max_rows.clamp(1, MAX_FETCH_ROWS) as usize, from_start).await?
+        };
+        Ok(TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results: Some(results) })
+    }
+
+    async fn extension(&self, _cx: &CallContext, call: &Call<'_>) -> Option<Vec<u8>> {
+        agent_api::serve(&self.api, call).await
+    }
+}

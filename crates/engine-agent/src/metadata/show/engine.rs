@@ -1,0 +1,99 @@
+//! DESCRIBE ENGINE: everything that is known of one engine, as (property, value) rows.
+
+use metadata::{EngineDetail, Seen, refusal};
+use model::clock::utc;
+use model::engine_name::EngineName;
+use model::engine_state::EngineState;
+use model::error::UserError;
+use model::name::PoolName;
+
+use super::freshness::Freshness;
+use crate::metadata::answer::Answer;
+use crate::metadata::context::Context;
+
+pub(in crate::metadata) async fn describe(
+    context: &Context,
+    pool: &PoolName,
+    name: &EngineName,
+) -> Result<Answer, UserError> {
+    let detail = context.store().engine(name).await.map_err(|error| error.user_error())?;
+    let catalog = match &detail {
+        Some(detail) => detail.catalog.clone(),
+        None => context.store().catalog().await.map_err(|error| error.user_error())?,
+    };
+    let tenant = detail.as_ref().map(|it| &it.record.slot.tenant);
+    refusal::unless_allowed_engine(&catalog, &context.caller(), tenant, name)?;
+    let Some(detail) = detail else { return Err(refusal::no_engine(name)) };
+    if detail.record.slot.pool != *pool {
+        return Err(refusal::engine_of_other_pool(name, pool, &detail.record.slot.pool));
+    }
+    Ok(Answer::properties(properties(context, &detail)))
+}
+
+fn properties(context: &Context, detail: &EngineDetail) -> Vec<(String, String)> {
+    let record = &detail.record;
+    let freshness = Freshness::of(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
+    let current = detail.slot.as_ref().is_some_and(|slot| slot.incarnation == record.incarnation);
+    let mut rows: Vec<(String, String)> = Vec::new();
+    let mut row = |property: &str, value: String| rows.push((property.to_owned(), value));
+    row("engine", record.name.to_string());
+    row("tenant", record.slot.tenant.to_string());
+    row("pool", record.slot.pool.to_string());
+    row("unit", record.slot.unit.to_string());
+    row("slot", record.slot.to_string());
+    row("incarnation", record.incarnation.to_string());
+    row("current", current.to_string());
+    row("state", state(detail).as_str().to_owned());
+    row("config hash", record.config.clone());
+    row("issued at", utc(record.issued_at_ms));
+    row("uid", record.uid.clone().unwrap_or_default());
+    if let Some(slot) = detail.slot.as_ref().filter(|_| current) {
+        row("failures in a row", slot.failures.to_string());
+    }
+    if let Some(seen) = &detail.seen {
+        observed(&mut row, seen);
+    }
+    let reason = detail.seen.as_ref().and_then(|it| it.engine.reason.clone()).or(record.ended_reason.clone());
+    row("reason", freshness.added_to(reason).unwrap_or_default());
+    if let Some(reason) = &record.end_reason {
+        row("condemned", reason.clone());
+    }
+    if let Some(grace_ms) = record.end_grace_ms {
+        let grace = std::time::Duration::from_millis(grace_ms.max(0).unsigned_abs());
+        row("grace when it ends", model::span::print(grace));
+    }
+    if let Some(ended_at) = record.ended_at_ms {
+        row("ended at", utc(ended_at));
+    }
+    let seen_log = detail.seen.as_ref().and_then(|it| it.engine.log_tail.as_ref());
+    if let Some(log) = seen_log.or(record.log_tail.as_ref()) {
+        row("log", log.clone());
+    }
+    rows
+}
+
+fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {
+    let engine = &seen.engine;
+    let count = |of: Option<u32>| of.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
+    row("phase", engine.phase.to_string());
+    row("registered", engine.registered.to_string());
+    row("drains", engine.draining.to_string());
+    row("sessions", count(engine.sessions));
+    row("running", count(engine.running));
+    row("address", engine.address.clone().unwrap_or_default());
+    row("node", engine.node.clone().unwrap_or_default());
+    row("started at", engine.started_at_ms.map(utc).unwrap_or_default());
+    row("observed at", utc(seen.observed_at_ms));
+    row("observed in epoch", seen.epoch.to_string());
+    for (label, value) in &engine.labels {
+        row(&format!("label {label}"), value.clone());
+    }
+}
+
+fn state(detail: &EngineDetail) -> EngineState {
+    match &detail.seen {
+        Some(seen) => EngineState::from_facts(seen.engine.phase, seen.engine.registered, seen.engine.draining),
+        None if detail.record.ended_at_ms.is_some() => EngineState::Ended,
+        None => EngineState::Pending,
+    }
+}

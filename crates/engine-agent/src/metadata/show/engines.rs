@@ -1,0 +1,174 @@
+//! SHOW ENGINES: desired and observed state together. An engine that is wished for and has no pod yet is *pending*
+//! with the reason why; one that is on its way out is listed as long as it lives.
+
+use ddl::EngineScope;
+use hs2::{SqlType, Value};
+use metadata::{Overview, Seen};
+use model::clock::utc;
+use model::configuration::Configuration;
+use model::engine_name::EngineName;
+use model::engine_state::EngineState;
+use model::error::UserError;
+use model::labels;
+use model::name::TenantName;
+use model::slot::SlotKey;
+
+use super::freshness::Freshness;
+use crate::metadata::answer::{Answer, maybe, number, text};
+use crate::metadata::context::Context;
+
+const COLUMNS: [(&str, SqlType); 12] = [
+    ("tenant", SqlType::String),
+    ("pool", SqlType::String),
+    ("unit", SqlType::String),
+    ("engine", SqlType::String),
+    ("state", SqlType::String),
+    ("config", SqlType::String),
+    ("current", SqlType::Boolean),
+    ("sessions", SqlType::BigInt),
+    ("running", SqlType::BigInt),
+    ("address", SqlType::String),
+    ("started_at", SqlType::String),
+    ("reason", SqlType::String),
+];
+
+/// One engine as SHOW prints it.
+pub(in crate::metadata) struct EngineRow {
+    pub(in crate::metadata) slot: SlotKey,
+    pub(in crate::metadata) name: EngineName,
+    pub(in crate::metadata) state: EngineState,
+    pub(in crate::metadata) config: Option<String>,
+    pub(in crate::metadata) current: bool,
+    pub(in crate::metadata) sessions: Option<u32>,
+    pub(in crate::metadata) running: Option<u32>,
+    pub(in crate::metadata) address: Option<String>,
+    pub(in crate::metadata) started_at: Option<String>,
+    pub(in crate::metadata) reason: Option<String>,
+}
+
+pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) -> Result<Answer, UserError> {
+    let tenant = tenant_of(scope);
+    let overview = context.store().overview(Some(tenant)).await.map_err(|error| error.user_error())?;
+    context.require_tenant(&overview.snapshot.catalog, tenant)?;
+    refuse_unknown(context, &overview, scope)?;
+    let mut answer = Answer::new(&COLUMNS);
+    for row in rows(context, &overview, |key| within(scope, key)) {
+        answer.row(values(row));
+    }
+    let freshness = freshness(context, &overview);
+    if let Some(remark) = freshness.remark() {
+        context.log.line(remark);
+    }
+    Ok(answer)
+}
+
+fn tenant_of(scope: &EngineScope) -> &TenantName {
+    match scope {
+        EngineScope::Tenant(tenant) | EngineScope::Pool(tenant, _) | EngineScope::Unit(tenant, _, _) => tenant,
+    }
+}
+
+fn within(scope: &EngineScope, key: &SlotKey) -> bool {
+    match scope {
+        EngineScope::Tenant(tenant) => key.tenant == *tenant,
+        EngineScope::Pool(tenant, pool) => key.tenant == *tenant && key.pool == *pool,
+        EngineScope::Unit(tenant, pool, unit) => key.tenant == *tenant && key.pool == *pool && key.unit == *unit,
+    }
+}
+
+/// A name that does not exist is an error, not an empty answer.
+fn refuse_unknown(context: &Context, overview: &Overview, scope: &EngineScope) -> Result<(), UserError> {
+    let catalog = &overview.snapshot.catalog;
+    let (tenant, pool, unit) = match scope {
+        EngineScope::Tenant(tenant) => (tenant, None, None),
+        EngineScope::Pool(tenant, pool) => (tenant, Some(pool), None),
+        EngineScope::Unit(tenant, pool, unit) => (tenant, Some(pool), Some(unit)),
+    };
+    if catalog.tenant(tenant).is_none() {
+        return Err(metadata::refusal::no_tenant(tenant));
+    }
+    let admin = context.agent.is_admin(&context.user);
+    if let Some(pool) = pool.filter(|pool| admin && catalog.pool(pool).is_none()) {
+        return Err(metadata::refusal::no_pool(pool));
+    }
+    match unit.filter(|unit| admin && catalog.unit(unit).is_none()) {
+        Some(unit) => Err(metadata::refusal::no_unit(unit)),
+        None => Ok(()),
+    }
+}
+
+pub(in crate::metadata) fn freshness(context: &Context, overview: &Overview) -> Freshness {
+    let snapshot = &overview.snapshot;
+    Freshness::of(&snapshot.master, snapshot.now_ms, context.agent.settings.tick_interval)
+}
+
+/// The engines, in the order of their slots, the present one of each first.
+pub(in crate::metadata) fn rows(
+    context: &Context,
+    overview: &Overview,
+    reaches: impl Fn(&SlotKey) -> bool,
+) -> Vec<EngineRow> {
+    let freshness = freshness(context, overview);
+    let snapshot = &overview.snapshot;
+    let seen = |name: &EngineName| overview.observed.iter().find(|it| it.engine.name == *name);
+    let configuration = |key: &SlotKey| {
+        Configuration::of_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults).map(|it| it.sizes())
+    };
+    let mut rows = Vec::new();
+    for slot in snapshot.slots.iter().filter(|slot| reaches(&slot.key)) {
+        let name = slot.engine();
+        rows.push(row(&slot.key, name.clone(), true, seen(&name), configuration(&slot.key), &freshness));
+    }
+    let is_present = |name: &EngineName| snapshot.slots.iter().any(|slot| slot.engine() == *name);
+    for engine in &snapshot.engines {
+        let ends = engine.ended_at_ms.is_none() && engine.uid.is_some();
+        if reaches(&engine.slot) && !is_present(&engine.name) && (ends || seen(&engine.name).is_some()) {
+            rows.push(row(&engine.slot, engine.name.clone(), false, seen(&engine.name), None, &freshness));
+        }
+    }
+    rows.sort_by(|a, b| (&a.slot, !a.current, &a.name).cmp(&(&b.slot, !b.current, &b.name)));
+    rows
+}
+
+fn row(
+    slot: &SlotKey,
+    name: EngineName,
+    current: bool,
+    seen: Option<&Seen>,
+    wished: Option<String>,
+    freshness: &Freshness,
+) -> EngineRow {
+    let engine = seen.map(|it| &it.engine);
+    let state = engine.map_or(EngineState::Pending, |it| EngineState::from_facts(it.phase, it.registered, it.draining));
+    let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
+    EngineRow {
+        slot: slot.clone(),
+        name,
+        state,
+        config: engine.and_then(|it| it.labels.get(labels::UNIT_CONFIGS).cloned()).or(wished),
+        current,
+        sessions: engine.and_then(|it| it.sessions),
+        running: engine.and_then(|it| it.running),
+        address: engine.and_then(|it| it.address.clone()),
+        started_at: engine.and_then(|it| it.started_at_ms).map(utc),
+        reason: freshness.added_to(engine.and_then(|it| it.reason.clone()).or_else(nothing_seen)),
+    }
+}
+
+fn values(row: EngineRow) -> Vec<Value> {
+    let count = |of: Option<u32>| of.map_or(Value::Null, number);
+    vec![
+        text(row.slot.tenant.as_str()),
+        text(row.slot.pool.as_str()),
+        text(row.slot.unit.as_str()),
+        text(row.name.as_str()),
+        text(row.state.as_str()),
+        maybe(row.config),
+        Value::Bool(row.current),
+        count(row.sessions),
+        count(row.running),
+        maybe(row.address),
+        maybe(row.started_at),
+        maybe(row.reason),
+    ]
+}

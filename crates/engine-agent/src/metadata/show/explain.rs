@@ -1,0 +1,38 @@
+//! EXPLAIN: every decision until nothing is left to do, from the same plan that the master executes. Changes nothing.
+
+use hs2::SqlType;
+use model::change::Change;
+use model::error::UserError;
+use model::observation::ObservedEngine;
+
+use crate::metadata::answer::{Answer, number, text};
+use crate::metadata::context::Context;
+use crate::metadata::show::engines::freshness;
+
+pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
+    context.require_admin()?;
+    let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
+    if let Some(remark) = freshness(context, &overview).remark() {
+        context.log.line(format!("the plan starts from what the master saw last; {remark}"));
+    }
+    let seen: Vec<ObservedEngine> = overview.observed.iter().map(|it| it.engine.clone()).collect();
+    let observed = planner::Observed::from_report(&seen, &overview.snapshot);
+    let settings = &context.agent.settings;
+    let desired = planner::Desired {
+        snapshot: overview.snapshot,
+        cluster: settings.cluster.clone(),
+        defaults: settings.rules.defaults.clone(),
+        limits: settings.plan_limits.clone(),
+    };
+    let mut answer = Answer::new(&[
+        ("step", SqlType::BigInt),
+        ("decision", SqlType::String),
+        ("engine", SqlType::String),
+        ("slot", SqlType::String),
+        ("because", SqlType::String),
+    ]);
+    for row in planner::explain_change(&desired, change, &settings.rules, &observed)? {
+        answer.row(vec![number(row.step), text(row.decision), text(row.engine), text(row.slot), text(row.because)]);
+    }
+    Ok(answer)
+}

@@ -1,0 +1,161 @@
+//! SHOW TENANTS, RESOURCE POOLS, RESOURCE UNITS, and the two reverse look-ups. A user sees what belongs to his own
+//! tenants; an admin sees all.
+
+use std::collections::BTreeSet;
+
+use hs2::{SqlType, Value};
+use metadata::refusal;
+use model::alteration::ObjectKind;
+use model::catalog::Catalog;
+use model::configuration::DEFAULT_NAMESPACE;
+use model::error::UserError;
+use model::name::{PoolName, TenantName, UnitName};
+
+use crate::metadata::answer::{Answer, maybe, names, number, text};
+use crate::metadata::context::Context;
+
+/// What the caller may see.
+struct Visible {
+    tenants: BTreeSet<TenantName>,
+    pools: BTreeSet<PoolName>,
+    units: BTreeSet<UnitName>,
+}
+
+fn visible(context: &Context, catalog: &Catalog) -> Visible {
+    if context.agent.is_admin(&context.user) {
+        return Visible {
+            tenants: catalog.tenants.keys().cloned().collect(),
+            pools: catalog.pools.keys().cloned().collect(),
+            units: catalog.units.keys().cloned().collect(),
+        };
+    }
+    let tenants: BTreeSet<TenantName> = catalog.tenants_of_user(&context.user).into_iter().cloned().collect();
+    let own = tenants.iter().filter_map(|tenant| catalog.tenant(tenant));
+    let pools: BTreeSet<PoolName> = own.flat_map(|it| it.pools.iter().cloned()).collect();
+    let units = pools.iter().filter_map(|pool| catalog.pool(pool)).flat_map(|it| it.units.iter().cloned()).collect();
+    Visible { tenants, pools, units }
+}
+
+pub(in crate::metadata) async fn show(
+    context: &Context,
+    kind: ObjectKind,
+    like: Option<&str>,
+) -> Result<Answer, UserError> {
+    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
+    let visible = visible(context, &catalog);
+    let matches = |name: &str| like.is_none_or(|pattern| ddl::like_matches(pattern, name));
+    Ok(match kind {
+        ObjectKind::Tenant => tenants(&catalog, visible.tenants.iter().filter(|it| matches(it.as_str()))),
+        ObjectKind::ResourcePool => pools(&catalog, visible.pools.iter().filter(|it| matches(it.as_str()))),
+        ObjectKind::ResourceUnit => units(context, &catalog, visible.units.iter().filter(|it| matches(it.as_str()))),
+    })
+}
+
+fn tenants<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a TenantName>) -> Answer {
+    let mut answer = Answer::new(&[
+        ("tenant", SqlType::String),
+        ("resource_pools", SqlType::String),
+        ("users", SqlType::String),
+        ("comment", SqlType::String),
+    ]);
+    for (name, spec) in listed.filter_map(|name| Some((name, catalog.tenant(name)?))) {
+        let users = spec.users.join(", ");
+        answer.row(vec![text(name.as_str()), text(names(&spec.pools)), text(users), maybe(spec.comment.clone())]);
+    }
+    answer
+}
+
+fn pools<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a PoolName>) -> Answer {
+    let mut answer = Answer::new(&[
+        ("pool", SqlType::String),
+        ("units", SqlType::String),
+        ("namespace", SqlType::String),
+        ("nodes", SqlType::String),
+        ("image", SqlType::String),
+        ("comment", SqlType::String),
+    ]);
+    for (name, spec) in listed.filter_map(|name| Some((name, catalog.pool(name)?))) {
+        answer.row(vec![
+            text(name.as_str()),
+            text(names(&spec.units)),
+            text(spec.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)),
+            text(nodes(spec.nodes.as_deref())),
+            maybe(spec.image.clone()),
+            maybe(spec.comment.clone()),
+        ]);
+    }
+    answer
+}
+
+/// The nodes of a pool as people read them.
+pub(super) fn nodes(nodes: Option<&[String]>) -> String {
+    match nodes {
+        None => "any".to_owned(),
+        Some([]) => "none".to_owned(),
+        Some(nodes) => nodes.join(", "),
+    }
+}
+
+fn units<'a>(context: &Context, catalog: &Catalog, listed: impl Iterator<Item = &'a UnitName>) -> Answer {
+    let mut answer = Answer::new(&[
+        ("unit", SqlType::String),
+        ("engine_type", SqlType::String),
+        ("driver_cpu", SqlType::String),
+        ("driver_memory", SqlType::String),
+        ("executor_cpu", SqlType::String),
+        ("executor_memory", SqlType::String),
+        ("min_executors", SqlType::BigInt),
+        ("max_executors", SqlType::BigInt),
+        ("min_engines", SqlType::BigInt),
+        ("max_engines", SqlType::BigInt),
+        ("properties", SqlType::String),
+        ("comment", SqlType::String),
+    ]);
+    let secret_keys = &context.agent.settings.rules.secret_keys;
+    for (name, spec) in listed.filter_map(|name| Some((name, catalog.unit(name)?))) {
+        let properties: Vec<String> =
+            secret_keys.mask(&spec.properties).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut row: Vec<Value> = vec![
+            text(name.as_str()),
+            text(spec.engine_type.as_str()),
+            text(spec.driver_cpu.to_string()),
+            text(spec.driver_memory.to_string()),
+            text(spec.executor_cpu.to_string()),
+            text(spec.executor_memory.to_string()),
+        ];
+        row.extend([spec.min_executors, spec.max_executors, spec.min_engines, spec.max_engines].map(number));
+        row.extend([text(properties.join(", ")), maybe(spec.comment.clone())]);
+        answer.row(row);
+    }
+    answer
+}
+
+/// SHOW RESOURCE UNIT … FOR POOL: the pools that offer the unit.
+pub(in crate::metadata) async fn pools_of_unit(context: &Context, unit: &UnitName) -> Result<Answer, UserError> {
+    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
+    let visible = visible(context, &catalog);
+    if !visible.units.contains(unit) {
+        context.require_admin()?;
+        return Err(refusal::no_unit(unit));
+    }
+    let mut answer = Answer::new(&[("unit", SqlType::String), ("pool", SqlType::String)]);
+    for pool in catalog.pools_of_unit(unit).into_iter().filter(|pool| visible.pools.contains(*pool)) {
+        answer.row(vec![text(unit.as_str()), text(pool.as_str())]);
+    }
+    Ok(answer)
+}
+
+/// SHOW RESOURCE POOL … FOR TENANT: the tenants that use the pool.
+pub(in crate::metadata) async fn tenants_of_pool(context: &Context, pool: &PoolName) -> Result<Answer, UserError> {
+    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
+    let visible = visible(context, &catalog);
+    if !visible.pools.contains(pool) {
+        context.require_admin()?;
+        return Err(refusal::no_pool(pool));
+    }
+    let mut answer = Answer::new(&[("pool", SqlType::String), ("tenant", SqlType::String)]);
+    for tenant in catalog.tenants_of_pool(pool).into_iter().filter(|tenant| visible.tenants.contains(*tenant)) {
+        answer.row(vec![text(pool.as_str()), text(tenant.as_str())]);
+    }
+    Ok(answer)
+}

@@ -1,0 +1,33 @@
+//! Which code executes which statement.
+
+use ddl::Statement;
+use model::error::UserError;
+
+use super::answer::Answer;
+use super::context::Context;
+use super::{alter, request, show};
+
+pub(super) async fn execute(context: &Context, statement: &Statement) -> Result<Answer, UserError> {
+    match statement {
+        Statement::ShowEngines(scope) => show::engines::show(context, scope).await,
+        Statement::DescribeEngine { pool, engine } => show::engine::describe(context, pool, engine).await,
+        Statement::StartEngine { tenant, pool, unit, wait } => {
+            request::start(context, statement, (tenant, pool, unit), *wait).await
+        }
+        Statement::RestartEngine { pool, engine, grace, wait } => {
+            request::restart(context, statement, (pool, engine), *grace, *wait).await
+        }
+        Statement::StopEngine { pool, engine, grace, wait } => {
+            request::stop(context, statement, (pool, engine), *grace, *wait).await
+        }
+        Statement::ShowObjects { kind, like } => show::objects::show(context, *kind, like.as_deref()).await,
+        Statement::ShowPoolsOfUnit { unit } => show::objects::pools_of_unit(context, unit).await,
+        Statement::ShowTenantsOfPool { pool } => show::objects::tenants_of_pool(context, pool).await,
+        Statement::Describe(object) => show::object::describe(context, object).await,
+        Statement::ShowCreate(object) => show::object::show_create(context, object).await,
+        Statement::Change { change, wait } => alter::alter(context, statement, change, *wait).await,
+        Statement::Explain { change } => show::explain::explain(context, change).await,
+        Statement::ShowAlterations { limit } => show::alterations::show(context, *limit).await,
+        Statement::ShowMaster => show::master::show(context).await,
+    }
+}

@@ -1,0 +1,138 @@
+//! WAIT: until the engines concerned are ready or gone, or the time is over; the log tells what happens meanwhile.
+//!
+//! It waits for slots, not for names: an engine that fails and is replaced under a new name is still what was asked
+//! for. Cancelling ends the wait and nothing else.
+
+use std::time::Duration;
+
+use metadata::{Overview, Seen};
+use model::alteration::{ObjectKind, ObjectRef};
+use model::engine_name::EngineName;
+use model::error::{ErrorKind, UserError};
+use model::slot::{Slot, SlotKey};
+
+use super::context::Context;
+use super::request::not_in_time;
+use super::settings::WAIT_POLL;
+
+/// What one look says.
+enum Look {
+    Over,
+    NotYet(String),
+    Never(UserError),
+}
+
+/// Until the slot's present engine is ready.
+pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) -> Result<(), UserError> {
+    until(context, patience, "the engine is not ready", |overview| match slot_of(overview, key) {
+        None => Look::Never(no_longer_wanted(key)),
+        Some(slot) => not_ready(overview, slot).map_or(Look::Over, Look::NotYet),
+    })
+    .await
+}
+
+/// Until the slot's present engine is ready and no older one is left.
+pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duration) -> Result<(), UserError> {
+    until(context, patience, "the engine is not replaced", |overview| match slot_of(overview, key) {
+        None => Look::Never(no_longer_wanted(key)),
+        Some(slot) => match not_ready(overview, slot).or_else(|| left_over(overview, |it| it == key)) {
+            Some(reason) => Look::NotYet(reason),
+            None => Look::Over,
+        },
+    })
+    .await
+}
+
+/// Until the engine is gone.
+pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duration) -> Result<(), UserError> {
+    until(context, patience, "the engine is not gone", |overview| {
+        let lives = overview.snapshot.engines.iter().any(|it| it.name == *name && it.ended_at_ms.is_none());
+        if lives {
+            Look::NotYet(format!("engine \"{name}\" still ends: {}", seen_reason(overview, name)))
+        } else {
+            Look::Over
+        }
+    })
+    .await
+}
+
+/// Until every engine that the object reaches is ready, and every other one there gone.
+pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Duration) -> Result<(), UserError> {
+    let reaches = |key: &SlotKey| match object.kind {
+        ObjectKind::Tenant => key.tenant.as_str() == object.name,
+        ObjectKind::ResourcePool => key.pool.as_str() == object.name,
+        ObjectKind::ResourceUnit => key.unit.as_str() == object.name,
+    };
+    until(context, patience, "not all engines are ready", |overview| {
+        let slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
+        let waits = slots.filter_map(|slot| not_ready(overview, slot)).next();
+        waits.or_else(|| left_over(overview, reaches)).map_or(Look::Over, Look::NotYet)
+    })
+    .await
+}
+
+async fn until(
+    context: &Context,
+    patience: Duration,
+    what: &str,
+    look: impl Fn(&Overview) -> Look,
+) -> Result<(), UserError> {
+    let clock = &context.agent.clock;
+    let end = clock.boottime() + patience;
+    loop {
+        let reason = match context.store().overview(None).await {
+            Ok(overview) => match look(&overview) {
+                Look::Over => return Ok(()),
+                Look::Never(error) => return Err(error),
+                Look::NotYet(reason) => reason,
+            },
+            Err(error) => format!("the metadata database does not answer: {error}"),
+        };
+        if clock.boottime() >= end {
+            return Err(not_in_time(patience, what, &reason));
+        }
+        context.log.line(reason);
+        tokio::select! {
+            () = tokio::time::sleep(WAIT_POLL) => {}
+            () = context.cancelled.cancelled() => {
+                return Err(context.canceled().detail("only the waiting was: what was said stands"));
+            }
+        }
+    }
+}
+
+fn slot_of<'a>(overview: &'a Overview, key: &SlotKey) -> Option<&'a Slot> {
+    overview.snapshot.slots.iter().find(|slot| slot.key == *key)
+}
+
+fn seen<'a>(overview: &'a Overview, name: &EngineName) -> Option<&'a Seen> {
+    overview.observed.iter().find(|it| it.engine.name == *name)
+}
+
+fn seen_reason(overview: &Overview, name: &EngineName) -> String {
+    let seen = seen(overview, name);
+    seen.and_then(|it| it.engine.reason.clone())
+        .or_else(|| seen.map(|it| it.engine.phase.to_string()))
+        .unwrap_or_else(|| "not seen by the master yet".to_owned())
+}
+
+/// Why the slot's present engine is not ready; `None` when it is.
+fn not_ready(overview: &Overview, slot: &Slot) -> Option<String> {
+    let name = slot.engine();
+    let is_ready = seen(overview, &name).is_some_and(|it| it.engine.registered && !it.engine.draining);
+    (!is_ready).then(|| format!("engine \"{name}\": {}", seen_reason(overview, &name)))
+}
+
+/// An engine there that is no slot's present one and has not ended; `None` when there is none.
+fn left_over(overview: &Overview, reaches: impl Fn(&SlotKey) -> bool) -> Option<String> {
+    let is_present = |name: &EngineName| overview.snapshot.slots.iter().any(|slot| slot.engine() == *name);
+    let mut engines = overview.snapshot.engines.iter();
+    let left = engines
+        .find(|it| it.ended_at_ms.is_none() && it.uid.is_some() && reaches(&it.slot) && !is_present(&it.name))?;
+    Some(format!("engine \"{}\" still ends: {}", left.name, seen_reason(overview, &left.name)))
+}
+
+fn no_longer_wanted(key: &SlotKey) -> UserError {
+    UserError::new(ErrorKind::WrongState, "the engine is no longer wanted")
+        .detail(format!("its slot {key} was taken away while the statement waited"))
+}

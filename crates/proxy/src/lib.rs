@@ -1,0 +1,143 @@
+//! The gateway: takes HiveServer2 clients, and for each statement parses what is ours, chooses a backend, relays.
+//!
+//! A backend is one of two kinds, both HiveServer2: a *metadata agent* (control statements) or an *engine agent*
+//! (user SQL). Results are never decoded on the way. The files follow a session's life:
+//!
+//! | file | phase |
+//! | --- | --- |
+//! | [`listener`](crate) | a connection: authenticate, read calls, end what it leaves behind |
+//! | `session::open` | OpenSession: whose it is, which keys are ours, which go on to the engine |
+//! | `session::statement` | ExecuteStatement: ours, answered here, or the engine's |
+//! | `session::unbound` | GetInfo, USE and SET while no engine is bound |
+//! | `session::binding` | choose an engine, open its session, replay, hand over when it drains |
+//! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |
+//! | `session::operation` | everything that names an operation: status, results, cancel, close |
+//!
+//! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
+//! to ZooKeeper for a session. Without ZooKeeper or metadata agents it goes on with what it last knew ([`catalog`],
+//! [`routes`]): a route that is no longer true leads to an engine that refuses before it executes anything.
+
+mod agents;
+pub mod catalog;
+pub mod failpoints;
+mod listener;
+mod rights;
+pub mod routes;
+mod session;
+mod settings;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::{Rebuild, Session as ZookeeperSession, Supervisor, View};
+use hs2::Server;
+use model::clock::SharedClock;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use settings::{Settings, StartError};
+
+use crate::agents::Agents;
+use crate::catalog::CatalogView;
+use crate::routes::Routes;
+use crate::session::Sessions;
+
+/// How long closing what a proxy leaves behind may take.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// What every session of the proxy shares.
+pub(crate) struct Gateway {
+    pub(crate) settings: Settings,
+    pub(crate) clock: SharedClock,
+    pub(crate) agents: Agents,
+    pub(crate) catalog: Arc<CatalogView>,
+    pub(crate) routes: Routes,
+    pub(crate) sessions: Sessions,
+}
+
+/// A proxy that serves.
+pub struct Proxy {
+    address: SocketAddr,
+    stop: CancellationToken,
+    serving: JoinHandle<()>,
+    polling: JoinHandle<()>,
+    supervisor: Supervisor,
+}
+
+/// Registers the proxy for Hive JDBC's discovery, anew with each ZooKeeper session.
+struct Discovery {
+    advertised: Option<(String, u16)>,
+}
+
+#[async_trait]
+impl Rebuild for Discovery {
+    async fn rebuild(&self, session: &ZookeeperSession) -> Result<(), coordination::Error> {
+        if let Some((host, port)) = &self.advertised {
+            let path = coordination::discovery::register(session, host, *port, env!("CARGO_PKG_VERSION")).await?;
+            info!(path, "registered for discovery");
+        }
+        Ok(())
+    }
+}
+
+impl Proxy {
+    /// Listens and serves. Neither ZooKeeper nor a metadata agent need be there yet.
+    pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
+        let server = Server::bind(settings.listen, settings.limits.wire.clone())
+            .await
+            .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
+        let address = server
+            .local_addr()
+            .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
+        let advertised = settings.discovery.as_ref().map(|host| split_advertised(host, address));
+        let supervisor =
+            Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(Discovery { advertised }));
+        let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
+        let agents = Agents::new(&settings, view.changes());
+        let catalog = Arc::new(CatalogView::new(agents.clone(), clock.clone()));
+        let stop = CancellationToken::new();
+        let polling = tokio::spawn(catalog::poll(Arc::clone(&catalog), settings.snapshot_poll, stop.clone()));
+        let routes = Routes::new(view, settings.secret.clone(), settings.load_cache, clock.clone());
+        let sessions = Sessions::new(settings.limits.sessions_per_user);
+        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, sessions });
+        let serving = tokio::spawn({
+            let stop = stop.clone();
+            async move { server.serve_connections(gateway, stop).await }
+        });
+        info!(%address, "proxy serves");
+        Ok(Self { address, stop, serving, polling, supervisor })
+    }
+
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts nothing more, lets running calls end for a short time, closes everything.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        let ended = async {
+            for task in [self.serving, self.polling] {
+                if let Err(error) = task.await {
+                    warn!(%error, "a task of the proxy ended badly");
+                }
+            }
+        };
+        if tokio::time::timeout(CLOSE_DEADLINE, ended).await.is_err() {
+            warn!("the proxy did not close in time, what is left is cut");
+        }
+        self.supervisor.close().await;
+    }
+}
+
+/// `host:port` or `host`; the listener's own where nothing else was said.
+fn split_advertised(text: &str, address: SocketAddr) -> (String, u16) {
+    match text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
+        Some((host, Ok(port))) => (host.to_owned(), port),
+        _ if text.is_empty() => (address.ip().to_string(), address.port()),
+        _ => (text.to_owned(), address.port()),
+    }
+}

@@ -1,0 +1,223 @@
+//! Which engine a session is bound to: registered, not draining, of its tenant, least loaded.
+//!
+//! What is known comes from the registry and may be old: an engine that drains refuses before it executes anything,
+//! one that is gone can't be connected to, and both are marked here and passed over. A mark on an engine that drains
+//! is for ever (an engine never comes back from a drain); one on an engine that can't be reached is for a moment.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent_api::EngineStatus;
+use coordination::{Registered, RegisteredEngine, View};
+use hs2::{Auth, Client, ClientError, ClientOptions};
+use model::clock::SharedClock;
+use model::credential::{ClusterSecret, Purpose};
+use model::engine_name::EngineName;
+use model::name::{PoolName, TenantName, UnitName};
+use tokio::sync::watch;
+
+use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE};
+
+/// How long an engine that could not be reached is passed over.
+const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
+/// How long an engine agent has to say what it does; after that only the proxy's own count is known.
+const STATUS_DEADLINE: Duration = Duration::from_millis(300);
+/// Engines that are asked for their load before one is chosen.
+const MAX_ASKED: usize = 16;
+/// Marks that are remembered; beyond that those of engines that are no longer registered go.
+const MAX_MARKS: usize = 10_000;
+
+/// What a session asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Whose engine.
+    pub tenant: TenantName,
+    /// Of which pool, if named.
+    pub pool: Option<PoolName>,
+    /// Of which unit, if named.
+    pub unit: Option<UnitName>,
+}
+
+/// An engine that was chosen.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// Its name.
+    pub engine: EngineName,
+    /// Which one of that name: a mark never hits another.
+    pub uid: String,
+    /// `host:port` of its agent.
+    pub address: String,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Sessions of this proxy by engine.
+    sessions: HashMap<EngineName, usize>,
+    /// Engines that drain, by uid.
+    draining: HashMap<String, EngineName>,
+    /// Engines that could not be reached, and until when that is believed.
+    unreachable: HashMap<String, Duration>,
+    /// What agents said of their load, and when.
+    load: HashMap<String, (Duration, u64)>,
+}
+
+/// The registered engines and what the proxy knows of them.
+pub struct Routes {
+    view: View,
+    secret: ClusterSecret,
+    load_cache: Duration,
+    clock: SharedClock,
+    known: Arc<Mutex<Known>>,
+}
+
+/// Counts one session of this proxy on an engine for as long as it lives.
+pub struct Place {
+    engine: EngineName,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut known = lock(&self.known);
+        if let Some(count) = known.sessions.get_mut(&self.engine) {
+            *count -= 1;
+            if *count == 0 {
+                known.sessions.remove(&self.engine);
+            }
+        }
+    }
+}
+
+fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Routes {
+    pub(crate) fn new(view: View, secret: ClusterSecret, load_cache: Duration, clock: SharedClock) -> Self {
+        Self { view, secret, load_cache, clock, known: Arc::default() }
+    }
+
+    /// Wakes up whenever the registry changes.
+    pub fn changes(&self) -> watch::Receiver<Arc<Registered>> {
+        self.view.changes()
+    }
+
+    /// The engine for a new session, with its place taken; `None` when none fits now.
+    pub async fn choose(&self, wanted: &Wanted) -> Option<(Route, Place)> {
+        let candidates = self.candidates(wanted);
+        if candidates.len() > 1 {
+            self.ask_for_load(&candidates).await;
+        }
+        let mut known = lock(&self.known);
+        let load = |route: &Route| {
+            let own = known.sessions.get(&route.engine).copied().unwrap_or(0) as u64;
+            known.load.get(&route.uid).map_or(own, |(_, told)| own.max(*told))
+        };
+        let route = candidates.iter().min_by_key(|route| (load(route), route.engine.clone()))?.clone();
+        *known.sessions.entry(route.engine.clone()).or_default() += 1;
+        // What the agent told is about to be one too low.
+        if let Some((_, told)) = known.load.get_mut(&route.uid) {
+            *told += 1;
+        }
+        let place = Place { engine: route.engine.clone(), known: Arc::clone(&self.known) };
+        Some((route, place))
+    }
+
+    fn candidates(&self, wanted: &Wanted) -> Vec<Route> {
+        let registered = self.view.snapshot();
+        let now = self.clock.boottime();
+        let mut known = lock(&self.known);
+        forget(&mut known, &registered, now);
+        let fits = |it: &RegisteredEngine| {
+            !it.draining
+                && it.permit.tenant == wanted.tenant
+                && wanted.pool.as_ref().is_none_or(|pool| it.permit.pool == *pool)
+                && wanted.unit.as_ref().is_none_or(|unit| it.permit.unit == *unit)
+                && !known.draining.contains_key(&it.live.uid)
+                && !known.unreachable.contains_key(&it.live.uid)
+        };
+        let engines = registered.engines.iter().filter(|(_, it)| fits(it));
+        engines
+            .map(|(name, it)| Route {
+                engine: name.clone(),
+                uid: it.live.uid.clone(),
+                address: it.live.address.clone(),
+            })
+            .collect()
+    }
+
+    /// Asks those whose load is not known or too old, all at once, each within its deadline.
+    async fn ask_for_load(&self, candidates: &[Route]) {
+        let now = self.clock.boottime();
+        let stale: Vec<&Route> = {
+            let known = lock(&self.known);
+            let is_stale = |route: &&Route| {
+                known.load.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
+            };
+            candidates.iter().filter(is_stale).take(MAX_ASKED).collect()
+        };
+        let answers = futures::future::join_all(stale.iter().map(|route| async {
+            (route.uid.clone(), tokio::time::timeout(STATUS_DEADLINE, self.status(route)).await)
+        }));
+        for (uid, answer) in answers.await {
+            let mut known = lock(&self.known);
+            match answer {
+                Ok(Ok(status)) => {
+                    let load = u64::from(status.sessions) + u64::from(status.running);
+                    known.load.insert(uid.clone(), (now, load));
+                    if status.draining
+                        && let Ok(engine) = EngineName::new(status.engine)
+                    {
+                        known.draining.insert(uid, engine);
+                    }
+                }
+                // Silent: the proxy's own count decides, and it is not asked again for one cache time.
+                Ok(Err(_)) | Err(_) => {
+                    known.load.insert(uid, (now, 0));
+                }
+            }
+        }
+    }
+
+    async fn status(&self, route: &Route) -> Result<EngineStatus, agent_api::ApiError> {
+        let options = self.options(route, "");
+        let mut client =
+            Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.to_string()))?;
+        agent_api::engine_status(&mut client, STATUS_DEADLINE).await
+    }
+
+    fn options(&self, route: &Route, user: &str) -> ClientOptions {
+        let key = self.secret.derive(&Purpose::Engine(&route.engine));
+        let mut options = ClientOptions::new(route.address.clone(), Auth::service(agent_api::SERVICE_PROXY, key, user));
+        options.connect_deadline = CONNECT_DEADLINE;
+        options.call_deadline = CALL_DEADLINE;
+        options
+    }
+
+    /// Connects to the engine's agent, speaking for the user.
+    pub async fn connect(&self, route: &Route, user: &str) -> Result<Client, ClientError> {
+        Client::connect(&self.options(route, user)).await
+    }
+
+    /// The engine refused because it drains.
+    pub fn mark_draining(&self, route: &Route) {
+        lock(&self.known).draining.insert(route.uid.clone(), route.engine.clone());
+    }
+
+    /// The engine could not be reached, or its connection broke.
+    pub fn mark_unreachable(&self, route: &Route) {
+        let until = self.clock.boottime() + UNREACHABLE_FOR;
+        lock(&self.known).unreachable.insert(route.uid.clone(), until);
+    }
+}
+
+fn forget(known: &mut Known, registered: &Registered, now: Duration) {
+    known.unreachable.retain(|_, until| *until > now);
+    if known.draining.len() + known.load.len() > MAX_MARKS {
+        let there: std::collections::HashSet<&str> =
+            registered.engines.values().map(|it| it.live.uid.as_str()).collect();
+        known.draining.retain(|uid, _| there.contains(uid.as_str()));
+        known.load.retain(|uid, _| there.contains(uid.as_str()));
+    }
+}

@@ -1,0 +1,232 @@
+//! Client sessions: the proxy's own handles, what each session is bound to, and who may name it.
+//!
+//! A handle that leaves the proxy is the proxy's own, bound to the user and, in binary mode, to the connection that
+//! opened it; any other is answered with *no such session*, whether it exists or not.
+
+pub(crate) mod binding;
+pub(crate) mod close;
+pub(crate) mod control;
+pub(crate) mod keys;
+pub(crate) mod open;
+pub(crate) mod operation;
+pub(crate) mod statement;
+pub(crate) mod unbound;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hs2::message::{encode_refusal, encode_reply};
+use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
+use model::error::{ErrorKind, UserError};
+use thrift::protocol::TSerializable;
+
+use crate::Gateway;
+use binding::Bound;
+use control::ControlBackend;
+use keys::SessionKeys;
+use operation::Operation;
+
+/// Why a connection can't be used any longer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Gone {
+    /// The client hung up, or a reply could not be written.
+    #[error("the client went away: {0}")]
+    Client(String),
+}
+
+/// The sessions of this proxy.
+pub(crate) struct Sessions {
+    limit_per_user: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    sessions: HashMap<Handle, Arc<Entry>>,
+    operations: HashMap<Handle, Handle>,
+    per_user: HashMap<String, usize>,
+}
+
+/// A session and who may name it.
+pub(crate) struct Entry {
+    pub(crate) handle: Handle,
+    pub(crate) user: String,
+    /// The connection that opened it; `None` over HTTP.
+    pub(crate) connection: Option<u64>,
+    pub(crate) state: tokio::sync::Mutex<Session>,
+}
+
+/// What a session is made of.
+pub(crate) struct Session {
+    pub(crate) user: String,
+    pub(crate) keys: SessionKeys,
+    /// The metadata agent's session, opened when first needed.
+    pub(crate) control: Option<ControlBackend>,
+    /// Engines by the number of their binding: the present one, and older ones whose results are still read.
+    pub(crate) engines: BTreeMap<u64, Bound>,
+    /// The binding that new statements go to.
+    pub(crate) present: Option<u64>,
+    pub(crate) next_binding: u64,
+    /// Set when state of the session's own was lost with its engine: every later statement is told so.
+    pub(crate) lost: Option<UserError>,
+    pub(crate) operations: HashMap<Handle, Operation>,
+}
+
+impl Session {
+    pub(crate) fn new(user: String, keys: SessionKeys) -> Self {
+        Self {
+            user,
+            keys,
+            control: None,
+            engines: BTreeMap::new(),
+            present: None,
+            next_binding: 1,
+            lost: None,
+            operations: HashMap::new(),
+        }
+    }
+}
+
+impl Sessions {
+    pub(crate) fn new(limit_per_user: usize) -> Self {
+        Self { limit_per_user, table: Mutex::default() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a new session; refuses one above the user's limit.
+    pub(crate) fn insert(&self, session: Session, connection: Option<u64>) -> Result<Handle, UserError> {
+        let handle = Handle::random();
+        let user = session.user.clone();
+        let mut table = self.table();
+        let count = table.per_user.entry(user.clone()).or_default();
+        if *count >= self.limit_per_user {
+            return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many sessions"))
+                .detail(format!("{count} are open, {} may be", self.limit_per_user))
+                .hint("close sessions that are not used"));
+        }
+        *count += 1;
+        let entry = Entry { handle, user, connection, state: tokio::sync::Mutex::new(session) };
+        table.sessions.insert(handle, Arc::new(entry));
+        Ok(handle)
+    }
+
+    /// Takes a session away, with the names of its operations.
+    pub(crate) fn remove(&self, handle: &Handle) -> Option<Arc<Entry>> {
+        let mut table = self.table();
+        let entry = table.sessions.remove(handle)?;
+        table.operations.retain(|_, session| session != handle);
+        if let Some(count) = table.per_user.get_mut(&entry.user) {
+            *count -= 1;
+            if *count == 0 {
+                table.per_user.remove(&entry.user);
+            }
+        }
+        Some(entry)
+    }
+
+    /// The sessions that a connection opened.
+    pub(crate) fn of_connection(&self, connection: u64) -> Vec<Handle> {
+        let table = self.table();
+        table.sessions.values().filter(|it| it.connection == Some(connection)).map(|it| it.handle).collect()
+    }
+
+    pub(crate) fn name_operation(&self, operation: Handle, session: Handle) {
+        self.table().operations.insert(operation, session);
+    }
+
+    pub(crate) fn forget_operation(&self, operation: &Handle) {
+        self.table().operations.remove(operation);
+    }
+
+    /// The session that a call names, if the caller may name it.
+    fn find(&self, scope: Scope, named: &Handle, caller: &Caller<'_>) -> Option<Arc<Entry>> {
+        let table = self.table();
+        let handle = if scope == Scope::Operation { table.operations.get(named)? } else { named };
+        let entry = table.sessions.get(handle)?;
+        let same_connection = entry.connection.is_none_or(|it| it == caller.connection);
+        (entry.user == caller.user && same_connection).then(|| Arc::clone(entry))
+    }
+}
+
+struct Caller<'a> {
+    user: &'a str,
+    connection: u64,
+}
+
+/// Serves one call to its reply.
+pub(crate) async fn serve(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    method: Method,
+    message: Message,
+) -> Result<(), Gone> {
+    if method == Method::OpenSession {
+        return open::open(gateway, connection, &message).await;
+    }
+    let seqid = message.seqid();
+    let request = match message.request() {
+        Ok(request) => request,
+        Err(error) => {
+            let error = UserError::new(ErrorKind::Syntax, format!("the call {} can't be read", method.name()))
+                .detail(error.to_string());
+            return refuse(connection, method, seqid, &error).await;
+        }
+    };
+    let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
+    let entry = connection.principal().and_then(|principal| {
+        let caller = Caller { user: &principal.user, connection: connection.id() };
+        gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
+    });
+    let (Some(entry), Some(named)) = (entry, named) else {
+        let what = if method.scope() == Scope::Operation { "operation" } else { "session" };
+        let error = UserError::new(ErrorKind::WrongState, format!("the {what} does not exist"))
+            .detail("it was closed, or it belongs to somebody else")
+            .hint("open a new session");
+        return refuse(connection, method, seqid, &error).await;
+    };
+    match (method, method.scope()) {
+        (Method::CloseSession, _) => close::close(gateway, connection, &entry, seqid).await,
+        (Method::SetClientInfo, _) => unbound::set_client_info(connection, seqid).await,
+        (Method::GetInfo, _) => unbound::get_info(gateway, connection, &entry, message).await,
+        (Method::ExecuteStatement, _) => statement::execute(gateway, connection, &entry, message, &request).await,
+        (Method::CancelOperation, _) => operation::cancel(gateway, connection, &entry, named, seqid).await,
+        (_, Scope::Operation) => operation::serve(gateway, connection, &entry, named, message, &request).await,
+        (_, _) if method.makes_operation() => statement::metadata_call(gateway, connection, &entry, message).await,
+        _ => {
+            let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
+            refuse(connection, method, seqid, &error).await
+        }
+    }
+}
+
+/// Answers a call with an error in its own response struct.
+pub(crate) async fn refuse(
+    connection: &mut Connection,
+    method: Method,
+    seqid: i32,
+    error: &UserError,
+) -> Result<(), Gone> {
+    send(connection, &encode_refusal(method, seqid, error)).await
+}
+
+/// Answers a call.
+pub(crate) async fn answer<T: TSerializable>(
+    connection: &mut Connection,
+    method: Method,
+    seqid: i32,
+    answer: &T,
+) -> Result<(), Gone> {
+    send(connection, &encode_reply(method.name(), seqid, answer)).await
+}
+
+pub(crate) async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
+    connection.send(reply).await.map_err(|error| Gone::Client(error.to_string()))
+}
+
+/// The connection that a session is bound to.
+pub(crate) fn connection_of(connection: &Connection) -> Option<u64> {
+    (connection.mechanism() != Mechanism::HttpBasic).then(|| connection.id())
+}

@@ -1,0 +1,394 @@
+//! The engine that a session is bound to: chosen, its session opened, what was said replayed, handed over, lost.
+//!
+//! A session without state of its own can move: to another engine when its engine drains (nothing ran, the statement
+//! is sent once more), or when its engine died between two statements. A statement that an engine may have accepted
+//! is never sent again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use hs2::scan::{self, HandleAt};
+use hs2::tcli::{TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TOpenSessionReq};
+use hs2::{Client, ClientError, Handle, protocol};
+use model::catalog::Link;
+use model::error::{ErrorKind, UserError};
+use model::snapshot::ProxySnapshot;
+use tracing::{debug, info, warn};
+
+use super::operation::Place;
+use super::statement::{EngineCall, note_accepted};
+use super::{Session, close};
+use crate::routes::{Place as RoutePlace, Route, Wanted};
+use crate::settings::MAX_HANDOVERS;
+use crate::{Gateway, failpoints, rights};
+
+/// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
+const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
+
+/// An engine's session that belongs to one client session.
+pub(crate) struct Bound {
+    pub(crate) route: Route,
+    pub(crate) client: Client,
+    /// The session's handle at the engine agent.
+    pub(crate) session: Handle,
+    /// It holds state that can't be replayed.
+    pub(crate) own_state: bool,
+    /// Counts as one session of this proxy on the engine.
+    pub(crate) _place: RoutePlace,
+}
+
+/// Why no engine is bound.
+pub(super) enum NotBound {
+    /// One is on its way: the reason why it is not there yet.
+    Wait(String),
+    /// None will come.
+    Refused(UserError),
+}
+
+/// What became of a call that was sent to the engine.
+pub(super) enum Sent {
+    /// The engine made an operation of it.
+    Accepted {
+        /// Its answer.
+        reply: Vec<u8>,
+        /// Where the operation's handle stands in it.
+        handle_at: HandleAt,
+        /// Which binding the operation belongs to.
+        binding: u64,
+        /// The engine's handle.
+        handle: Handle,
+    },
+    /// The engine's answer names no operation: an error, or information.
+    Answered(Vec<u8>),
+    /// The engine drains; nothing was executed, and the session is bound to none now.
+    Draining(UserError),
+    /// The connection broke: what became of the call is not known.
+    Lost(UserError),
+}
+
+impl Session {
+    /// The present engine keeps answering for its open operations; new statements choose again.
+    pub(super) fn unbind(&mut self) {
+        if let Some(binding) = self.present.take() {
+            self.close_if_unused(binding);
+        }
+    }
+
+    /// Lets go of an engine that is no longer present once its last operation is closed.
+    pub(super) fn close_if_unused(&mut self, binding: u64) {
+        let in_use = |place: &Place| matches!(place, Place::Engine { binding: it, .. } if *it == binding);
+        if self.present == Some(binding) || self.operations.values().any(|it| in_use(&it.place)) {
+            return;
+        }
+        if let Some(bound) = self.engines.remove(&binding) {
+            tokio::spawn(close::end_engine_session(bound));
+        }
+    }
+
+    /// Cuts the present engine's connection: its agent ends the session and cancels what runs.
+    pub(super) fn drop_present(&mut self) {
+        if let Some(binding) = self.present.take() {
+            self.engines.remove(&binding);
+        }
+    }
+
+    pub(super) fn has_own_state(&mut self) {
+        if let Some(bound) = self.present.and_then(|binding| self.engines.get_mut(&binding)) {
+            bound.own_state = true;
+        }
+    }
+
+    /// The engine is gone: its operations fail, and the session may be bound again unless it had state of its own.
+    pub(super) fn lost_engine(&mut self, binding: u64, reason: &str) -> UserError {
+        let Some(bound) = self.engines.remove(&binding) else {
+            return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(reason);
+        };
+        let engine = &bound.route.engine;
+        warn!(%engine, reason, "an engine was lost");
+        let error = UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" was lost"))
+            .detail(reason.to_owned())
+            .hint("the statement is not sent again, because it may have taken effect; look, then say it again");
+        for operation in self.operations.values_mut() {
+            if matches!(operation.place, Place::Engine { binding: it, .. } if it == binding) {
+                operation.place = Place::Failed(error.clone());
+            }
+        }
+        if self.present == Some(binding) {
+            self.present = None;
+            if bound.own_state {
+                self.lost = Some(
+                    UserError::new(ErrorKind::ConnectionLost, "the session's own state was lost with its engine")
+                        .detail(format!("engine \"{engine}\": {reason}"))
+                        .hint("open a new session; temporary views, variables and the like must be made again"),
+                );
+            }
+        }
+        error
+    }
+}
+
+/// Takes care that the session has an engine.
+pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), NotBound> {
+    if let Some(binding) = session.present {
+        let closed = session
+            .engines
+            .get(&binding)
+            .is_none_or(|it| it.client.is_broken() || it.client.closed().now_or_never().is_some());
+        if !closed {
+            return Ok(());
+        }
+        // It died between two statements: nothing was sent, so nothing is lost but state of the session's own.
+        let reason = why_lost(gateway, session, binding);
+        let error = session.lost_engine(binding, &reason);
+        debug!(%error, "an idle session's engine is gone");
+    }
+    if let Some(lost) = &session.lost {
+        return Err(NotBound::Refused(lost.clone()));
+    }
+    let wanted = wanted(gateway, session).await.map_err(NotBound::Refused)?;
+    for _ in 0..MAX_HANDOVERS {
+        let Some((route, place)) = gateway.routes.choose(&wanted).await else { break };
+        model::failpoint!(failpoints::ENGINE_CHOSEN);
+        match open(gateway, session, route.clone(), place).await {
+            Ok(bound) => {
+                info!(engine = %route.engine, user = session.user, "session bound");
+                let binding = session.next_binding;
+                session.next_binding += 1;
+                session.engines.insert(binding, bound);
+                session.present = Some(binding);
+                return Ok(());
+            }
+            Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineDraining => {
+                gateway.routes.mark_draining(&route);
+            }
+            Err(ClientError::Refused(error)) => return Err(NotBound::Refused(error)),
+            Err(error) => {
+                debug!(engine = %route.engine, %error, "an engine can't be reached, another is chosen");
+                gateway.routes.mark_unreachable(&route);
+            }
+        }
+    }
+    Err(why_none(gateway, &wanted).await)
+}
+
+async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, UserError> {
+    let keys = &session.keys;
+    let tenant = |snapshot: &ProxySnapshot| {
+        rights::tenant_of(&snapshot.catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())
+    };
+    let tenant = match tenant(&gateway.catalog.reading().snapshot) {
+        Ok(tenant) => tenant,
+        // Before somebody is refused the newest catalog is asked.
+        Err(error) => {
+            if gateway.catalog.refresh().await {
+                tenant(&gateway.catalog.reading().snapshot)?
+            } else if gateway.catalog.age().is_none() {
+                return Err(gateway.agents.none_reachable());
+            } else {
+                return Err(error);
+            }
+        }
+    };
+    Ok(Wanted { tenant, pool: keys.pool.clone(), unit: keys.unit.clone() })
+}
+
+/// Opens the engine's session and replays what was said before.
+async fn open(
+    gateway: &Arc<Gateway>,
+    session: &Session,
+    route: Route,
+    place: RoutePlace,
+) -> Result<Bound, ClientError> {
+    let mut client = gateway.routes.connect(&route, &session.user).await?;
+    let mut configuration = session.keys.forwarded.clone();
+    configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
+    let opened = client
+        .open_session(&TOpenSessionReq {
+            client_protocol: protocol::NEWEST,
+            username: Some(session.user.clone()),
+            password: None,
+            configuration: Some(configuration),
+        })
+        .await?;
+    model::failpoint!(failpoints::ENGINE_SESSION_OPENED);
+    let Some(handle) = opened.session_handle else {
+        return Err(ClientError::Refused(UserError::internal("the engine opened a session without a handle")));
+    };
+    for said in &session.keys.remembered {
+        if let Err(error) = replay(&mut client, &handle, &said.text).await {
+            let _ = client.close_session(&TCloseSessionReq { session_handle: handle.clone() }).await;
+            return Err(match error {
+                ClientError::Refused(error) if error.kind != ErrorKind::EngineDraining => {
+                    ClientError::Refused(error.detail(format!("it was said before an engine was bound: {}", said.text)))
+                }
+                other => other,
+            });
+        }
+    }
+    let session = Handle::try_from(&handle).map_err(|error| {
+        ClientError::Refused(UserError::internal(format!("the engine's session handle can't be one: {error}")))
+    })?;
+    Ok(Bound { route, client, session, own_state: false, _place: place })
+}
+
+async fn replay(client: &mut Client, session: &hs2::tcli::TSessionHandle, text: &str) -> Result<(), ClientError> {
+    let request = TExecuteStatementReq {
+        session_handle: session.clone(),
+        statement: text.to_owned(),
+        conf_overlay: None,
+        run_async: Some(false),
+        query_timeout: None,
+    };
+    let answer = client.execute_statement(&request).await?;
+    if let Some(operation_handle) = answer.operation_handle {
+        client.close_operation(&TCloseOperationReq { operation_handle }).await?;
+    }
+    Ok(())
+}
+
+/// Sends a call to the present engine and reads its (small) answer.
+pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &EngineCall) -> Sent {
+    let Some(binding) = session.present else {
+        return Sent::Lost(UserError::internal("no engine is bound"));
+    };
+    let answered = match session.engines.get_mut(&binding) {
+        Some(bound) => exchange(bound, call).await,
+        None => Err("the engine is gone".to_owned()),
+    };
+    let message = match answered {
+        Ok(message) => message,
+        Err(reason) => {
+            let reason = because(gateway, session, binding, reason);
+            if let Some(bound) = session.engines.get(&binding) {
+                gateway.routes.mark_unreachable(&bound.route);
+            }
+            return Sent::Lost(session.lost_engine(binding, &reason));
+        }
+    };
+    let reply = match scan::reply(message.bytes()) {
+        Ok(reply) => reply,
+        Err(error) => {
+            let reason = format!("its answer can't be read: {error}");
+            return Sent::Lost(session.lost_engine(binding, &reason));
+        }
+    };
+    if reply.error_code == Some(model::error::ENGINE_DRAINING) {
+        return drained(gateway, session, binding);
+    }
+    if !reply.succeeded() {
+        return Sent::Answered(message.into_bytes());
+    }
+    if let Some(text) = &call.text {
+        note_accepted(session, text);
+    }
+    match reply.handle.and_then(|at| at.read(message.bytes()).ok().map(|handle| (at, handle))) {
+        Some((handle_at, handle)) => Sent::Accepted { reply: message.into_bytes(), handle_at, binding, handle },
+        None => Sent::Answered(message.into_bytes()),
+    }
+}
+
+async fn exchange(bound: &mut Bound, call: &EngineCall) -> Result<hs2::Message, String> {
+    let mut bytes = call.message.bytes().to_vec();
+    let request = scan::request(&bytes).map_err(|error| error.to_string())?;
+    if let Some(at) = request.handle {
+        at.patch(&mut bytes, &bound.session).map_err(|error| error.to_string())?;
+    }
+    bound.client.send(&bytes).await.map_err(|error| error.to_string())?;
+    bound.client.receive(call.deadline()).await.map_err(|error| error.to_string())
+}
+
+/// The engine refused because it drains. A session with state of its own can't move.
+fn drained(gateway: &Arc<Gateway>, session: &mut Session, binding: u64) -> Sent {
+    model::failpoint!(failpoints::HANDOVER);
+    let Some(bound) = session.engines.get(&binding) else {
+        return Sent::Lost(UserError::internal("the engine is gone"));
+    };
+    let engine = bound.route.engine.clone();
+    gateway.routes.mark_draining(&bound.route);
+    if bound.own_state {
+        return Sent::Lost(
+            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" is being replaced"))
+                .detail("the session has state of its own there, which can't be moved")
+                .hint("open a new session"),
+        );
+    }
+    info!(%engine, "the engine drains, the session moves on");
+    session.unbind();
+    Sent::Draining(
+        UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" is being replaced"))
+            .hint("say the statement again: nothing of it was executed"),
+    )
+}
+
+/// Why no engine fits: one is on its way, or there is nothing to wait for.
+async fn why_none(gateway: &Arc<Gateway>, wanted: &Wanted) -> NotBound {
+    if let Some(reason) = on_its_way(&gateway.catalog.reading().snapshot, wanted) {
+        return NotBound::Wait(reason);
+    }
+    gateway.catalog.refresh().await;
+    let snapshot = gateway.catalog.reading().snapshot;
+    match on_its_way(&snapshot, wanted) {
+        Some(reason) => NotBound::Wait(reason),
+        None => NotBound::Refused(nothing_to_wait_for(&snapshot, wanted)),
+    }
+}
+
+fn fits(link: &Link, wanted: &Wanted) -> bool {
+    link.tenant == wanted.tenant
+        && wanted.pool.as_ref().is_none_or(|pool| link.pool == *pool)
+        && wanted.unit.as_ref().is_none_or(|unit| link.unit == *unit)
+}
+
+fn on_its_way(snapshot: &ProxySnapshot, wanted: &Wanted) -> Option<String> {
+    let slot = snapshot.slots.iter().find(|slot| fits(&slot.key.link(), wanted))?;
+    let name = slot.engine();
+    let observed = snapshot.observed.iter().find(|it| it.name == name);
+    let reason = observed.and_then(|it| it.reason.clone()).unwrap_or_else(|| {
+        observed.map_or_else(|| "it is not created yet".to_owned(), |it| format!("it is {}", it.phase))
+    });
+    Some(format!("waiting for engine \"{name}\": {reason}"))
+}
+
+fn nothing_to_wait_for(snapshot: &ProxySnapshot, wanted: &Wanted) -> UserError {
+    let links = snapshot.catalog.links();
+    let offered = links.iter().find(|link| fits(link, wanted));
+    let mut place = String::new();
+    if let Some(pool) = &wanted.pool {
+        place.push_str(&format!(" in resource pool \"{pool}\""));
+    }
+    if let Some(unit) = &wanted.unit {
+        place.push_str(&format!(" of resource unit \"{unit}\""));
+    }
+    let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{place}", wanted.tenant));
+    match offered {
+        Some(link) => error.hint(format!(
+            "START ENGINE {} {} {}",
+            ddl::quoted_name(link.tenant.as_str()),
+            ddl::quoted_name(link.pool.as_str()),
+            ddl::quoted_name(link.unit.as_str())
+        )),
+        None => error
+            .detail("the tenant uses no resource pool that offers a resource unit like that")
+            .hint(format!("an admin gives it one with ALTER TENANT {} RESOURCE_POOL_LIST (…)", wanted.tenant)),
+    }
+}
+
+/// The error of a statement that waited for an engine until its deadline.
+pub(super) fn waited_too_long(waited: Duration, reason: &str) -> UserError {
+    UserError::new(ErrorKind::Timeout, "no engine was ready in time")
+        .detail(format!("after {} s: {reason}", waited.as_secs()))
+        .hint("SHOW ENGINES says what each engine waits for")
+}
+
+fn why_lost(gateway: &Arc<Gateway>, session: &Session, binding: u64) -> String {
+    because(gateway, session, binding, "its connection was closed".to_owned())
+}
+
+/// Adds what the master last saw of the engine.
+pub(super) fn because(gateway: &Arc<Gateway>, session: &Session, binding: u64, reason: String) -> String {
+    let engine = session.engines.get(&binding).map(|bound| &bound.route.engine);
+    let snapshot = gateway.catalog.reading().snapshot;
+    let observed = snapshot.observed.iter().find(|it| Some(&it.name) == engine).and_then(|it| it.reason.clone());
+    observed.map_or(reason.clone(), |seen| format!("{reason}; {seen}"))
+}

@@ -1,0 +1,62 @@
+//! The end of a session: answered at once, the backends' sessions closed in the background with a time limit.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hs2::tcli::{TCloseSessionReq, TCloseSessionResp};
+use hs2::{Connection, Method, status};
+use tracing::{debug, info};
+
+use super::binding::Bound;
+use super::{Entry, Gone, answer};
+use crate::Gateway;
+use crate::settings::BACKGROUND_CLOSE_DEADLINE;
+
+/// How long a metadata agent has to close a session.
+const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
+pub(super) async fn close(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    seqid: i32,
+) -> Result<(), Gone> {
+    end(gateway, &entry.handle);
+    answer(connection, Method::CloseSession, seqid, &TCloseSessionResp { status: status::success() }).await
+}
+
+/// Ends the sessions that a connection leaves behind; statements that run are cancelled by their agents.
+pub(crate) fn abandon(gateway: &Arc<Gateway>, connection: u64) {
+    for handle in gateway.sessions.of_connection(connection) {
+        end(gateway, &handle);
+    }
+}
+
+fn end(gateway: &Arc<Gateway>, handle: &hs2::Handle) {
+    let Some(entry) = gateway.sessions.remove(handle) else { return };
+    tokio::spawn(async move {
+        let mut session = entry.state.lock().await;
+        session.present = None;
+        session.operations.clear();
+        for (_, bound) in std::mem::take(&mut session.engines) {
+            end_engine_session(bound).await;
+        }
+        if let Some(control) = session.control.take() {
+            control.close(CONTROL_CLOSE_DEADLINE).await;
+        }
+        info!(user = session.user, "session closed");
+    });
+}
+
+/// Closes an engine's session. A connection that is between two messages can only be cut: its agent then ends the
+/// session and cancels what runs.
+pub(super) async fn end_engine_session(mut bound: Bound) {
+    if bound.client.is_broken() {
+        return;
+    }
+    bound.client.set_call_deadline(BACKGROUND_CLOSE_DEADLINE);
+    let closed = bound.client.close_session(&TCloseSessionReq { session_handle: bound.session.session() }).await;
+    if let Err(error) = closed {
+        debug!(engine = %bound.route.engine, %error, "an engine's session was cut");
+    }
+}

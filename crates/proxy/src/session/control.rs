@@ -1,0 +1,224 @@
+//! A control statement: parsed here, so that a syntax error needs no agent; executed by a metadata agent.
+//!
+//! The proxy makes the request id before it sends the statement and sends the same id with every retry, so that a
+//! statement takes effect once whoever dies on the way. An agent that dies while the statement runs is replaced by
+//! another, which answers what the first one did.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hs2::tcli::{
+    TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq, TOpenSessionReq, TOperationState, TOperationType,
+};
+use hs2::{Client, ClientError, Connection, Handle, Method, protocol};
+use model::alteration::RequestId;
+use model::error::{ErrorKind, UserError};
+use tracing::{debug, info};
+
+use super::operation::{Operation, Place};
+use super::statement::{accepted, keep};
+use super::{Entry, Gone, Session, refuse};
+use crate::settings::{CONTROL_DEADLINE, MAX_HANDOVERS, SYNCHRONOUS_DEADLINE};
+use crate::{Gateway, failpoints};
+
+/// The overlay entry that carries the request's id.
+pub const REQUEST_ID: &str = "enginehouse.request.id";
+/// The overlay entry that carries the remaining time, in milliseconds, before the transaction has to begin.
+pub const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
+
+/// A metadata agent's session that belongs to one client session.
+pub(crate) struct ControlBackend {
+    pub(crate) client: Client,
+    session: Handle,
+    /// Tells the operations of this backend from those of one that is gone.
+    pub(crate) number: u64,
+}
+
+/// A control statement at a metadata agent.
+pub(crate) struct ControlOperation {
+    /// The agent's handle.
+    pub(crate) handle: Handle,
+    /// Which backend it belongs to.
+    pub(crate) backend: u64,
+    /// Whether rows of its result have been fetched: then it can't be begun again.
+    pub(crate) fetched: bool,
+    id: RequestId,
+    text: String,
+}
+
+impl ControlBackend {
+    pub(super) async fn close(mut self, deadline: Duration) {
+        if !self.client.is_broken() {
+            self.client.set_call_deadline(deadline);
+            let closed = self.client.close_session(&TCloseSessionReq { session_handle: self.session.session() }).await;
+            if let Err(error) = closed {
+                debug!(%error, "a metadata agent's session was cut");
+            }
+        }
+    }
+}
+
+pub(super) async fn execute(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    session: &mut Session,
+    text: &str,
+    run_async: bool,
+    seqid: i32,
+) -> Result<(), Gone> {
+    if let Err(error) = ddl::parse(text) {
+        return refuse(connection, Method::ExecuteStatement, seqid, &UserError::from(error)).await;
+    }
+    let id = match RequestId::new(uuid::Uuid::new_v4().simple().to_string()) {
+        Ok(id) => id,
+        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+    };
+    model::failpoint!(failpoints::CONTROL_ID_MADE);
+    let begun = tokio::select! {
+        begun = begin(gateway, session, id, text) => begun,
+        () = connection.closed() => return Err(Gone::Client("hung up while its statement ran".to_owned())),
+    };
+    let mut operation = match begun {
+        Ok(operation) => operation,
+        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+    };
+    if !run_async {
+        let ended = tokio::select! {
+            ended = await_end(gateway, session, &mut operation) => ended,
+            () = connection.closed() => return Err(Gone::Client("hung up while its statement ran".to_owned())),
+        };
+        if let Err(error) = ended {
+            return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+        }
+    }
+    let handle = keep(gateway, entry, session, Operation::new(Place::Control(Box::new(operation))));
+    accepted(connection, seqid, handle, true).await
+}
+
+/// Sends the statement to a metadata agent; to another, under the same id, as long as none has answered.
+async fn begin(
+    gateway: &Arc<Gateway>,
+    session: &mut Session,
+    id: RequestId,
+    text: &str,
+) -> Result<ControlOperation, UserError> {
+    let since = gateway.clock.boottime();
+    for _ in 0..MAX_HANDOVERS {
+        let left = CONTROL_DEADLINE.saturating_sub(gateway.clock.boottime().saturating_sub(since));
+        if left.is_zero() {
+            break;
+        }
+        let backend = match session.control.take() {
+            Some(backend) if !backend.client.is_broken() => backend,
+            _ => open(gateway, session).await?,
+        };
+        let backend = session.control.insert(backend);
+        let overlay = BTreeMap::from([
+            (REQUEST_ID.to_owned(), id.to_string()),
+            (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
+        ]);
+        let request = TExecuteStatementReq {
+            session_handle: backend.session.session(),
+            statement: text.to_owned(),
+            conf_overlay: Some(overlay),
+            run_async: Some(true),
+            query_timeout: None,
+        };
+        model::failpoint!(failpoints::CONTROL_SENT);
+        match backend.client.execute_statement(&request).await {
+            Ok(answer) => {
+                let handle = answer.operation_handle.as_ref().map(Handle::try_from);
+                let Some(Ok(handle)) = handle else {
+                    return Err(UserError::internal("the metadata agent answered without an operation"));
+                };
+                let backend = backend.number;
+                return Ok(ControlOperation { handle, backend, fetched: false, id, text: text.to_owned() });
+            }
+            Err(ClientError::Refused(error)) => return Err(error),
+            Err(error) => {
+                info!(%error, %id, "a metadata agent was lost, the statement is sent to another under the same id");
+                session.control = None;
+            }
+        }
+    }
+    Err(UserError::new(ErrorKind::OutcomeUnknown, "it is not known whether the statement took effect")
+        .detail(format!("no metadata agent answered, request {id}"))
+        .hint("SHOW ALTERATIONS tells what became of it"))
+}
+
+async fn open(gateway: &Arc<Gateway>, session: &mut Session) -> Result<ControlBackend, UserError> {
+    let mut client = gateway.agents.connect(&session.user).await?;
+    let opened = client
+        .open_session(&TOpenSessionReq {
+            client_protocol: protocol::NEWEST,
+            username: Some(session.user.clone()),
+            password: None,
+            configuration: None,
+        })
+        .await?;
+    let handle = opened.session_handle.as_ref().map(Handle::try_from);
+    let Some(Ok(handle)) = handle else {
+        return Err(UserError::internal("the metadata agent opened a session without a handle"));
+    };
+    let number = session.next_binding;
+    session.next_binding += 1;
+    Ok(ControlBackend { client, session: handle, number })
+}
+
+/// Begins the statement again, under its id, at another agent.
+pub(super) async fn again(
+    gateway: &Arc<Gateway>,
+    session: &mut Session,
+    operation: &mut ControlOperation,
+) -> Result<(), UserError> {
+    if operation.fetched {
+        return Err(UserError::new(ErrorKind::ConnectionLost, "the metadata agent was lost while its answer was read")
+            .hint("say the statement again if it only shows something"));
+    }
+    if session.control.as_ref().is_some_and(|backend| backend.client.is_broken()) {
+        session.control = None;
+    }
+    let (id, text) = (operation.id.clone(), operation.text.clone());
+    *operation = begin(gateway, session, id, &text).await?;
+    Ok(())
+}
+
+/// Polls until the statement has ended, whoever executes it.
+pub(super) async fn await_end(
+    gateway: &Arc<Gateway>,
+    session: &mut Session,
+    operation: &mut ControlOperation,
+) -> Result<(), UserError> {
+    let since = gateway.clock.boottime();
+    while gateway.clock.boottime().saturating_sub(since) < SYNCHRONOUS_DEADLINE {
+        let polled = match &mut session.control {
+            Some(backend) if backend.number == operation.backend => {
+                let operation_handle = operation.handle.operation(TOperationType::EXECUTE_STATEMENT, true);
+                let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
+                backend.client.get_operation_status(&request).await
+            }
+            _ => Err(ClientError::Broken),
+        };
+        match polled {
+            Ok(answer) => match answer.operation_state {
+                Some(TOperationState::FINISHED_STATE) => return Ok(()),
+                Some(
+                    TOperationState::ERROR_STATE | TOperationState::CANCELED_STATE | TOperationState::CLOSED_STATE,
+                ) => {
+                    return Err(hs2::status::error_of(
+                        answer.sql_state.as_deref(),
+                        answer.error_code,
+                        answer.error_message.as_deref(),
+                    ));
+                }
+                // The agent blocks a while before it says that the statement still runs.
+                _ => tokio::task::yield_now().await,
+            },
+            Err(ClientError::Refused(error)) => return Err(error),
+            Err(_) => again(gateway, session, operation).await?,
+        }
+    }
+    Err(UserError::new(ErrorKind::Timeout, "the statement did not end in time"))
+}

@@ -1,0 +1,180 @@
+//! The entries of a session's configuration: ours, those that go on to the engine, those that never may.
+//!
+//! `?k=v` of a JDBC URL arrives as `set:hiveconf:k`, `#k=v` as `set:hivevar:k`, the path as `use:database`; `PyHive`
+//! sends bare keys. Ours are taken out. `hive.server2.proxy.user` is taken out in every spelling, because Spark obeys
+//! it blindly. Settings that choose code or files of an engine's launch are refused: an engine is launched from its
+//! unit, never from what a client says.
+
+use std::collections::BTreeMap;
+
+use model::error::{ErrorKind, UserError};
+use model::name::{PoolName, TenantName, UnitName};
+
+use crate::settings::{MAX_REMEMBERED, MAX_SESSION_KEYS};
+
+/// What a session was opened with and what it was told since.
+#[derive(Debug, Default)]
+pub(crate) struct SessionKeys {
+    pub(crate) tenant: Option<TenantName>,
+    pub(crate) pool: Option<PoolName>,
+    pub(crate) unit: Option<UnitName>,
+    /// Goes on to the engine when its session is opened.
+    pub(crate) forwarded: BTreeMap<String, String>,
+    /// USE and SET, in order, to be replayed.
+    pub(crate) remembered: Vec<Remembered>,
+    /// What SET shows while no engine is bound.
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+/// A statement to replay.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    /// Later statements with the same subject replace earlier ones: `use`, or the key of a SET.
+    pub(crate) subject: String,
+    /// Its text, as it was sent.
+    pub(crate) text: String,
+}
+
+const PREFIXES: [&str; 2] = ["set:hiveconf:", "set:hivevar:"];
+const OURS: &str = "enginehouse.";
+
+/// The beginnings of keys that choose code or files of a launch.
+const LAUNCH_KEYS: [&str; 10] = [
+    "spark.jars",
+    "spark.files",
+    "spark.archives",
+    "spark.plugins",
+    "spark.submit.",
+    "spark.driver.extra",
+    "spark.executor.extra",
+    "spark.driver.defaultjava",
+    "spark.kubernetes.",
+    "spark.extralisteners",
+];
+
+impl SessionKeys {
+    /// Reads the configuration of an OpenSession.
+    pub(crate) fn read(configuration: &BTreeMap<String, String>) -> Result<Self, UserError> {
+        if configuration.len() > MAX_SESSION_KEYS {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
+                .detail(format!("it has {} and may have {MAX_SESSION_KEYS}", configuration.len())));
+        }
+        let mut keys = Self::default();
+        for (spelled, value) in configuration {
+            let lower = spelled.to_ascii_lowercase();
+            if lower.starts_with("set:env:") {
+                return Err(UserError::new(
+                    ErrorKind::InsufficientPrivilege,
+                    format!("setting \"{spelled}\" would change the engine's environment"),
+                ));
+            }
+            let bare = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
+            if is_proxy_user(bare) {
+                continue;
+            }
+            if let Some(ours) = bare.strip_prefix(OURS) {
+                keys.set_own(ours, value)?;
+                continue;
+            }
+            refuse_launch_key(bare)?;
+            keys.forwarded.insert(spelled.clone(), value.clone());
+        }
+        Ok(keys)
+    }
+
+    /// Sets one of our own keys, named without its prefix.
+    pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
+        let value = value.trim().trim_matches(['\'', '"', '`']);
+        let given = (!value.is_empty()).then_some(value);
+        match key {
+            "tenant" => self.tenant = given.map(TenantName::new).transpose()?,
+            "pool" => self.pool = given.map(PoolName::new).transpose()?,
+            "unit" => self.unit = given.map(UnitName::new).transpose()?,
+            _ => {
+                return Err(UserError::new(ErrorKind::InvalidValue, format!("unknown setting \"{OURS}{key}\""))
+                    .hint("the settings are enginehouse.tenant, enginehouse.pool and enginehouse.unit"));
+            }
+        }
+        self.settings.insert(format!("{OURS}{key}"), value.to_owned());
+        Ok(())
+    }
+
+    /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved.
+    pub(crate) fn remember(&mut self, subject: String, text: String) -> Result<(), UserError> {
+        self.remembered.retain(|it| it.subject != subject);
+        if self.remembered.len() >= MAX_REMEMBERED {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
+                .detail(format!("{MAX_REMEMBERED} are remembered already")));
+        }
+        self.remembered.push(Remembered { subject, text });
+        Ok(())
+    }
+}
+
+/// Whether a setting's key, without its prefix, asks to act as another user.
+pub(crate) fn is_proxy_user(bare: &str) -> bool {
+    bare == "hive.server2.proxy.user"
+}
+
+/// Whether a SET is one of our own keys: the key without its prefix.
+pub(crate) fn own_key(key: &str) -> Option<String> {
+    let lower = key.to_ascii_lowercase();
+    let bare = lower.strip_prefix("hiveconf:").or(lower.strip_prefix("hivevar:")).unwrap_or(&lower);
+    bare.strip_prefix(OURS).map(str::to_owned)
+}
+
+/// Refuses a setting that would choose code or files of a launch.
+pub(crate) fn refuse_launch_key(bare: &str) -> Result<(), UserError> {
+    if !LAUNCH_KEYS.iter().any(|prefix| bare.starts_with(prefix)) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::InsufficientPrivilege,
+        format!("setting \"{bare}\" chooses code or files of the engine"),
+    )
+    .detail("an engine is launched from its resource unit")
+    .hint("an admin can set it with ALTER RESOURCE UNIT … PROPERTIES (…)"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn read(entries: &[(&str, &str)]) -> Result<SessionKeys, UserError> {
+        SessionKeys::read(&entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+    }
+
+    #[test]
+    fn our_keys_are_found_in_every_form_and_do_not_go_on() {
+        for key in ["set:hiveconf:enginehouse.tenant", "set:hivevar:enginehouse.tenant", "enginehouse.tenant"] {
+            let keys = read(&[(key, "t_1"), ("set:hiveconf:a", "1")]).unwrap();
+            assert_eq!(keys.tenant.unwrap().as_str(), "t_1", "{key}");
+            assert_eq!(keys.forwarded.into_iter().collect::<Vec<_>>(), [("set:hiveconf:a".to_owned(), "1".to_owned())]);
+        }
+        assert!(read(&[("enginehouse.tennant", "t_1")]).unwrap_err().hint.is_some());
+    }
+
+    #[test]
+    fn nobody_becomes_another_user_or_changes_a_launch() {
+        let spellings =
+            ["hive.server2.proxy.user", "set:hiveconf:hive.server2.proxy.user", "SET:HIVECONF:Hive.Server2.Proxy.User"];
+        for key in spellings {
+            assert!(read(&[(key, "ceo")]).unwrap().forwarded.is_empty(), "{key}");
+        }
+        for key in ["set:hiveconf:spark.jars", "spark.driver.extraJavaOptions", "set:hivevar:spark.kubernetes.x"] {
+            assert_eq!(read(&[(key, "x")]).unwrap_err().sqlstate(), "42501", "{key}");
+        }
+        assert_eq!(read(&[("set:env:PATH", "x")]).unwrap_err().sqlstate(), "42501");
+    }
+
+    #[test]
+    fn the_last_of_each_subject_is_remembered_in_order() {
+        let mut keys = SessionKeys::default();
+        for (subject, text) in [("use", "USE a"), ("k", "SET k=1"), ("use", "USE b")] {
+            keys.remember(subject.to_owned(), text.to_owned()).unwrap();
+        }
+        let texts: Vec<&str> = keys.remembered.iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(texts, ["SET k=1", "USE b"]);
+    }
+}

@@ -1,0 +1,480 @@
+//! Everything that names an operation: status, results, cancel, close.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hs2::relay::{self, Decision, RelayError};
+use hs2::scan::Request;
+use hs2::tcli::{
+    TCancelOperationReq, TCancelOperationResp, TCloseOperationResp, TFetchResultsResp, TGetOperationStatusResp,
+    TGetResultSetMetadataResp, TOperationState, TOperationType,
+};
+use hs2::{Client, Column, Connection, Handle, Message, Method, Value, rowset, schema, status};
+use model::error::{ErrorKind, UserError};
+use tracing::debug;
+
+use super::binding::{self, NotBound, Sent};
+use super::control::{self, ControlOperation};
+use super::statement::EngineCall;
+use super::{Entry, Gone, Session, answer, refuse};
+use crate::Gateway;
+use crate::settings::{CALL_DEADLINE, MAX_LOG_LINES, POLL_STEP, SYNCHRONOUS_DEADLINE};
+
+/// `fetchType` of a fetch that asks for the operation's log.
+const FETCH_LOG: i16 = 1;
+/// How long a cancel on a side connection may take.
+const CANCEL_DEADLINE: Duration = Duration::from_secs(2);
+
+/// An operation of a client session.
+pub(crate) struct Operation {
+    pub(crate) place: Place,
+    /// Lines of the log that the proxy wrote, and how many were fetched.
+    log: Vec<String>,
+    log_read: usize,
+}
+
+/// Where an operation is.
+pub(crate) enum Place {
+    /// Answered by the proxy.
+    Local(Local),
+    /// Waits for an engine.
+    Waiting(Box<Waiting>),
+    /// At an engine.
+    Engine {
+        /// Which binding of the session.
+        binding: u64,
+        /// The engine's handle.
+        handle: Handle,
+    },
+    /// At a metadata agent.
+    Control(Box<ControlOperation>),
+    /// Ended with an error.
+    Failed(UserError),
+}
+
+/// A small result of the proxy's own.
+pub(crate) struct Local {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Value>>,
+}
+
+/// A statement that waits for an engine: each poll of the client looks again.
+pub(crate) struct Waiting {
+    pub(super) call: EngineCall,
+    /// Since when, by the clock that counts suspension.
+    pub(super) since: Duration,
+}
+
+impl Operation {
+    pub(crate) fn new(place: Place) -> Self {
+        Self { place, log: Vec::new(), log_read: 0 }
+    }
+
+    /// Adds a line to the log, unless it says what the last one said.
+    pub(crate) fn log(&mut self, line: String) {
+        if self.log.last() != Some(&line) && self.log.len() < MAX_LOG_LINES {
+            self.log.push(line);
+        }
+    }
+
+    fn unread_log(&mut self) -> Vec<String> {
+        let lines = self.log[self.log_read..].to_vec();
+        self.log_read = self.log.len();
+        lines
+    }
+}
+
+impl Local {
+    /// A statement without a result.
+    pub(crate) fn nothing() -> Self {
+        Self { columns: Vec::new(), rows: Vec::new() }
+    }
+
+    /// A statement with a result.
+    pub(crate) fn table(columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Self {
+        Self { columns, rows }
+    }
+
+    /// Whether there is a result.
+    pub(crate) fn has_result(&self) -> bool {
+        !self.columns.is_empty()
+    }
+}
+
+/// Serves a call about an operation.
+pub(super) async fn serve(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    named: Handle,
+    message: Message,
+    request: &Request,
+) -> Result<(), Gone> {
+    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
+    let mut session = entry.state.lock().await;
+    let Some(mut operation) = session.operations.remove(&named) else {
+        let error = UserError::new(ErrorKind::WrongState, "the operation does not exist");
+        return refuse(connection, method, seqid, &error).await;
+    };
+    if method == Method::FetchResults && request.fetch_type == FETCH_LOG {
+        let lines = operation.unread_log();
+        let elsewhere = matches!(operation.place, Place::Engine { .. } | Place::Control(_));
+        if !lines.is_empty() || !elsewhere {
+            session.operations.insert(named, operation);
+            let results = Some(rowset::lines(0, lines));
+            let response = TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results };
+            return answer(connection, method, seqid, &response).await;
+        }
+    }
+    if let Place::Waiting(_) = operation.place
+        && method == Method::GetOperationStatus
+    {
+        step(gateway, connection, &mut session, &mut operation).await?;
+    }
+    let served = match &mut operation.place {
+        Place::Local(local) => answer_local(connection, method, seqid, local).await,
+        Place::Waiting(_) => answer_waiting(connection, method, seqid).await,
+        Place::Failed(error) => answer_failed(connection, method, seqid, error).await,
+        Place::Engine { binding, handle } => {
+            let (binding, handle) = (*binding, *handle);
+            relay_engine(gateway, connection, &mut session, binding, &handle, message, request, &mut operation).await
+        }
+        Place::Control(control) => relay_control(gateway, connection, &mut session, control, message, request).await,
+    };
+    if method == Method::CloseOperation {
+        gateway.sessions.forget_operation(&named);
+        if let Place::Engine { binding, .. } = operation.place {
+            session.close_if_unused(binding);
+        }
+    } else {
+        session.operations.insert(named, operation);
+    }
+    served
+}
+
+/// One look whether the engine that a statement waits for is there.
+async fn step(
+    gateway: &Arc<Gateway>,
+    connection: &Connection,
+    session: &mut Session,
+    operation: &mut Operation,
+) -> Result<(), Gone> {
+    let Place::Waiting(waiting) = &mut operation.place else { return Ok(()) };
+    let mut changes = gateway.routes.changes();
+    changes.mark_unchanged();
+    let failed = match binding::bind(gateway, session).await {
+        Ok(()) => match binding::send(gateway, session, &waiting.call).await {
+            Sent::Accepted { binding, handle, .. } => {
+                operation.place = Place::Engine { binding, handle };
+                return Ok(());
+            }
+            Sent::Answered(reply) => refused_by_engine(&reply),
+            // The next poll chooses another.
+            Sent::Draining(_) => return Ok(()),
+            Sent::Lost(error) => error,
+        },
+        Err(NotBound::Refused(error)) => error,
+        Err(NotBound::Wait(reason)) => {
+            let waited = gateway.clock.boottime().saturating_sub(waiting.since);
+            if waited < gateway.settings.bind_deadline {
+                operation.log(reason);
+                tokio::select! {
+                    _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
+                    () = connection.closed() => return Err(Gone::Client("hung up while it waited".to_owned())),
+                }
+                return Ok(());
+            }
+            binding::waited_too_long(waited, &reason)
+        }
+    };
+    operation.place = Place::Failed(failed);
+    Ok(())
+}
+
+fn refused_by_engine(reply: &[u8]) -> UserError {
+    let decoded: Result<hs2::tcli::TExecuteStatementResp, _> = hs2::message::decode_reply(reply);
+    match decoded {
+        Ok(answer) => status::check(&answer.status)
+            .err()
+            .unwrap_or_else(|| UserError::internal("the engine answered without an operation")),
+        Err(error) => error.user_error("the engine"),
+    }
+}
+
+async fn answer_local(connection: &mut Connection, method: Method, seqid: i32, local: &mut Local) -> Result<(), Gone> {
+    match method {
+        Method::GetOperationStatus => {
+            let has_result_set = Some(local.has_result());
+            let response = TGetOperationStatusResp { has_result_set, ..state(TOperationState::FINISHED_STATE) };
+            answer(connection, method, seqid, &response).await
+        }
+        Method::GetResultSetMetadata => {
+            let schema = Some(schema::table_schema(&local.columns));
+            answer(connection, method, seqid, &TGetResultSetMetadataResp { status: status::success(), schema }).await
+        }
+        Method::FetchResults => {
+            let mut rows = rowset::RowSetBuilder::new(&local.columns, 0);
+            for row in std::mem::take(&mut local.rows) {
+                if let Err(error) = rows.push_row(row) {
+                    let error = UserError::internal(format!("a row can't be sent: {error}"));
+                    return refuse(connection, method, seqid, &error).await;
+                }
+            }
+            let results = Some(rows.finish());
+            let response = TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results };
+            answer(connection, method, seqid, &response).await
+        }
+        Method::CloseOperation => closed(connection, seqid).await,
+        _ => not_supported(connection, method, seqid).await,
+    }
+}
+
+async fn answer_waiting(connection: &mut Connection, method: Method, seqid: i32) -> Result<(), Gone> {
+    match method {
+        Method::GetOperationStatus => {
+            let response =
+                TGetOperationStatusResp { has_result_set: Some(true), ..state(TOperationState::RUNNING_STATE) };
+            answer(connection, method, seqid, &response).await
+        }
+        Method::CloseOperation => closed(connection, seqid).await,
+        _ => {
+            let error = UserError::new(ErrorKind::WrongState, "the statement still waits for an engine")
+                .hint("ask for its status until it has finished");
+            refuse(connection, method, seqid, &error).await
+        }
+    }
+}
+
+async fn answer_failed(connection: &mut Connection, method: Method, seqid: i32, error: &UserError) -> Result<(), Gone> {
+    match method {
+        Method::GetOperationStatus => {
+            let mut response = state(TOperationState::ERROR_STATE);
+            status::operation_error(error, &mut response);
+            answer(connection, method, seqid, &response).await
+        }
+        Method::CloseOperation => closed(connection, seqid).await,
+        _ => refuse(connection, method, seqid, error).await,
+    }
+}
+
+fn state(operation_state: TOperationState) -> TGetOperationStatusResp {
+    TGetOperationStatusResp {
+        status: status::success(),
+        operation_state: Some(operation_state),
+        sql_state: None,
+        error_code: None,
+        error_message: None,
+        task_status: None,
+        operation_started: None,
+        operation_completed: None,
+        has_result_set: None,
+        progress_update_response: None,
+        num_modified_rows: None,
+    }
+}
+
+async fn closed(connection: &mut Connection, seqid: i32) -> Result<(), Gone> {
+    answer(connection, Method::CloseOperation, seqid, &TCloseOperationResp { status: status::success() }).await
+}
+
+async fn not_supported(connection: &mut Connection, method: Method, seqid: i32) -> Result<(), Gone> {
+    let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
+    refuse(connection, method, seqid, &error).await
+}
+
+/// How long the backend has before its answer begins: a fetch may wait for rows.
+fn deadline_of(method: Method) -> Duration {
+    if method == Method::FetchResults { SYNCHRONOUS_DEADLINE } else { CALL_DEADLINE }
+}
+
+/// What a relay that failed means for whoever called it.
+enum Failed {
+    Backend(String),
+    Client(Gone),
+}
+
+async fn forward(
+    connection: &mut Connection,
+    message: &Message,
+    to: &mut Client,
+    method: Method,
+) -> Result<(), Failed> {
+    match relay::exchange(connection, message, to, deadline_of(method), |_, _| Decision::Forward).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
+        Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
+            Err(Failed::Client(Gone::Client(error.to_string())))
+        }
+        Err(error) => Err(Failed::Backend(error.to_string())),
+    }
+}
+
+fn patched(mut message: Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
+    let unreadable = |error| UserError::internal(format!("the call can't be relayed: {error}"));
+    if let Some(at) = &request.handle {
+        at.patch(message.bytes_mut(), handle).map_err(unreadable)?;
+    }
+    Ok(message)
+}
+
+#[expect(clippy::too_many_arguments, reason = "all of it is one call's context")]
+async fn relay_engine(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    session: &mut Session,
+    binding: u64,
+    handle: &Handle,
+    message: Message,
+    request: &Request,
+    operation: &mut Operation,
+) -> Result<(), Gone> {
+    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
+    let message = match patched(message, request, handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let relayed = match session.engines.get_mut(&binding) {
+        Some(bound) => forward(connection, &message, &mut bound.client, method).await,
+        None => Err(Failed::Backend("its connection was closed".to_owned())),
+    };
+    match relayed {
+        Ok(()) => Ok(()),
+        Err(Failed::Client(gone)) => Err(gone),
+        Err(Failed::Backend(reason)) => {
+            if let Some(bound) = session.engines.get(&binding) {
+                gateway.routes.mark_unreachable(&bound.route);
+            }
+            let reason = binding::because(gateway, session, binding, reason);
+            let error = session.lost_engine(binding, &reason);
+            let answered = answer_failed(connection, method, seqid, &error).await;
+            operation.place = Place::Failed(error);
+            answered
+        }
+    }
+}
+
+async fn relay_control(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    session: &mut Session,
+    operation: &mut ControlOperation,
+    message: Message,
+    request: &Request,
+) -> Result<(), Gone> {
+    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
+    let message = match patched(message, request, &operation.handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let relayed = match &mut session.control {
+        Some(backend) if backend.number == operation.backend => {
+            forward(connection, &message, &mut backend.client, method).await
+        }
+        _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
+    };
+    match relayed {
+        Ok(()) => {
+            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
+            return Ok(());
+        }
+        Err(Failed::Client(gone)) => return Err(gone),
+        Err(Failed::Backend(reason)) => debug!(reason, "a metadata agent was lost"),
+    }
+    if method == Method::CloseOperation {
+        return closed(connection, seqid).await;
+    }
+    if let Err(error) = control::again(gateway, session, operation).await {
+        return answer_failed(connection, method, seqid, &error).await;
+    }
+    if method == Method::GetOperationStatus {
+        let response = TGetOperationStatusResp { has_result_set: Some(true), ..state(TOperationState::RUNNING_STATE) };
+        return answer(connection, method, seqid, &response).await;
+    }
+    if let Err(error) = control::await_end(gateway, session, operation).await {
+        return answer_failed(connection, method, seqid, &error).await;
+    }
+    let message = match patched(message, request, &operation.handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let Some(backend) = &mut session.control else {
+        return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
+    };
+    match forward(connection, &message, &mut backend.client, method).await {
+        Ok(()) => {
+            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
+            Ok(())
+        }
+        Err(Failed::Client(gone)) => Err(gone),
+        Err(Failed::Backend(reason)) => {
+            let error = UserError::new(ErrorKind::Unavailable, "the metadata agents are lost one after another")
+                .detail(reason)
+                .hint("SHOW ALTERATIONS tells what became of the statement");
+            answer_failed(connection, method, seqid, &error).await
+        }
+    }
+}
+
+/// Cancels on a connection of its own: the session's may be in the middle of a poll.
+pub(super) async fn cancel(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    named: Handle,
+    seqid: i32,
+) -> Result<(), Gone> {
+    let mut guard = entry.state.lock().await;
+    let session = &mut *guard;
+    let canceled = UserError::new(ErrorKind::Canceled, "the statement was cancelled");
+    let Some(operation) = session.operations.get_mut(&named) else {
+        let error = UserError::new(ErrorKind::WrongState, "the operation does not exist");
+        return refuse(connection, Method::CancelOperation, seqid, &error).await;
+    };
+    let outcome = match &operation.place {
+        Place::Waiting(_) => {
+            operation.place = Place::Failed(canceled);
+            Ok(())
+        }
+        Place::Local(_) | Place::Failed(_) => Ok(()),
+        Place::Engine { binding, handle } => match session.engines.get(binding) {
+            Some(bound) => cancel_aside(gateway, &bound.route, &session.user, handle).await,
+            None => Ok(()),
+        },
+        Place::Control(control) => match &mut session.control {
+            Some(backend) if backend.number == control.backend => {
+                let operation_handle = control.handle.operation(TOperationType::EXECUTE_STATEMENT, true);
+                let request = TCancelOperationReq { operation_handle };
+                backend.client.cancel_operation(&request).await.map(|_| ()).map_err(Into::into)
+            }
+            _ => Ok(()),
+        },
+    };
+    match outcome {
+        Ok(()) => {
+            let response = TCancelOperationResp { status: status::success() };
+            answer(connection, Method::CancelOperation, seqid, &response).await
+        }
+        Err(error) => refuse(connection, Method::CancelOperation, seqid, &error).await,
+    }
+}
+
+async fn cancel_aside(
+    gateway: &Arc<Gateway>,
+    route: &crate::routes::Route,
+    user: &str,
+    handle: &Handle,
+) -> Result<(), UserError> {
+    let canceling = async {
+        let mut client = gateway.routes.connect(route, user).await?;
+        let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, true);
+        client.cancel_operation(&TCancelOperationReq { operation_handle }).await
+    };
+    match tokio::time::timeout(CANCEL_DEADLINE, canceling).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.user_error()),
+        Err(_) => Err(UserError::new(
+            ErrorKind::Timeout,
+            format!("engine \"{}\" did not answer the cancel in time", route.engine),
+        )),
+    }
+}

@@ -1,0 +1,193 @@
+//! ExecuteStatement and the metadata calls: ours, answered here, or the engine's.
+//!
+//! What is not ours goes on byte for byte: only the session's handle is patched in its place.
+
+use std::sync::Arc;
+
+use ddl::SessionStatement;
+use hs2::scan::Request;
+use hs2::tcli::{TExecuteStatementResp, TOperationType};
+use hs2::{Connection, Handle, Message, Method, status};
+use model::error::{ErrorKind, UserError};
+
+use super::binding::{self, NotBound, Sent};
+use super::operation::{Operation, Place, Waiting};
+use super::{Entry, Gone, Session, answer, control, refuse, send, unbound};
+use crate::Gateway;
+use crate::settings::{CALL_DEADLINE, MAX_HANDOVERS, MAX_OPERATIONS, POLL_STEP, SYNCHRONOUS_DEADLINE};
+
+/// A call that an engine answers with an operation.
+pub(super) struct EngineCall {
+    pub(super) message: Message,
+    /// The statement, if the call is one and is UTF-8.
+    pub(super) text: Option<String>,
+    /// The client polls for the end.
+    pub(super) run_async: bool,
+}
+
+impl EngineCall {
+    fn method(&self) -> Method {
+        self.message.method().unwrap_or(Method::ExecuteStatement)
+    }
+
+    /// How long the engine has to answer the call itself.
+    pub(super) fn deadline(&self) -> std::time::Duration {
+        if self.run_async { CALL_DEADLINE } else { SYNCHRONOUS_DEADLINE }
+    }
+}
+
+pub(super) async fn execute(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    message: Message,
+    request: &Request,
+) -> Result<(), Gone> {
+    let seqid = message.seqid();
+    let mut session = entry.state.lock().await;
+    if session.operations.len() >= MAX_OPERATIONS {
+        let error = UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
+            .detail(format!("{MAX_OPERATIONS} are open"))
+            .hint("close statements that are not used");
+        return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+    }
+    let bytes = request.statement_in(message.bytes()).unwrap_or_default();
+    let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
+    if let Some(text) = &text {
+        if ddl::sniff(text).is_some() {
+            return control::execute(gateway, connection, entry, &mut session, text, request.run_async, seqid).await;
+        }
+        if let Some(said) = ddl::session_statement(text) {
+            match unbound::answer_here(&mut session, text, &said) {
+                Ok(Some(local)) => {
+                    let has_result = local.has_result();
+                    let handle = keep(gateway, entry, &mut session, Operation::new(Place::Local(local)));
+                    return accepted(connection, seqid, handle, has_result).await;
+                }
+                Ok(None) => {}
+                Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+            }
+        }
+    }
+    let call = EngineCall { message, text, run_async: request.run_async };
+    run(gateway, connection, entry, &mut session, call).await
+}
+
+/// A metadata call (`GetTables` and its like), or `GetInfo` of a bound session: engine work, relayed.
+pub(super) async fn metadata_call(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    message: Message,
+) -> Result<(), Gone> {
+    let mut session = entry.state.lock().await;
+    run(gateway, connection, entry, &mut session, EngineCall { message, text: None, run_async: false }).await
+}
+
+/// Binds an engine if none is bound, and sends the call. An engine that drains refuses before anything was executed:
+/// that error, and no other, permits to send the call to another one.
+async fn run(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    session: &mut Session,
+    call: EngineCall,
+) -> Result<(), Gone> {
+    let (method, seqid) = (call.method(), call.message.seqid());
+    let since = gateway.clock.boottime();
+    let mut handovers = 0;
+    let mut changes = gateway.routes.changes();
+    loop {
+        match binding::bind(gateway, session).await {
+            Ok(()) => {}
+            Err(NotBound::Refused(error)) => {
+                let error = with_near_miss(error, call.text.as_deref());
+                return refuse(connection, method, seqid, &error).await;
+            }
+            Err(NotBound::Wait(reason)) if call.run_async => {
+                let waiting = Waiting { call, since };
+                let mut operation = Operation::new(Place::Waiting(Box::new(waiting)));
+                operation.log(reason);
+                let handle = keep(gateway, entry, session, operation);
+                return accepted(connection, seqid, handle, true).await;
+            }
+            Err(NotBound::Wait(reason)) => {
+                let waited = gateway.clock.boottime().saturating_sub(since);
+                if waited >= gateway.settings.bind_deadline {
+                    return refuse(connection, method, seqid, &binding::waited_too_long(waited, &reason)).await;
+                }
+                tokio::select! {
+                    _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
+                    () = connection.closed() => return Err(Gone::Client("hung up while it waited for an engine".to_owned())),
+                }
+                continue;
+            }
+        }
+        let sent = tokio::select! {
+            sent = binding::send(gateway, session, &call) => sent,
+            () = connection.closed() => {
+                session.drop_present();
+                return Err(Gone::Client("hung up while its statement ran".to_owned()));
+            }
+        };
+        match sent {
+            Sent::Accepted { mut reply, handle_at, binding, handle } => {
+                let ours = keep(gateway, entry, session, Operation::new(Place::Engine { binding, handle }));
+                if let Err(error) = handle_at.patch(&mut reply, &ours) {
+                    let error = UserError::internal(format!("the engine's answer can't be relayed: {error}"));
+                    return refuse(connection, method, seqid, &error).await;
+                }
+                return send(connection, &reply).await;
+            }
+            Sent::Answered(reply) => return send(connection, &reply).await,
+            Sent::Draining(_) if handovers < MAX_HANDOVERS => handovers += 1,
+            Sent::Draining(error) | Sent::Lost(error) => return refuse(connection, method, seqid, &error).await,
+        }
+    }
+}
+
+/// A statement that was perhaps meant for us says so when no engine can take it.
+fn with_near_miss(error: UserError, text: Option<&str>) -> UserError {
+    match text.and_then(ddl::near_miss) {
+        Some(meant) => {
+            let hint = error.hint.clone().map_or_else(|| meant.clone(), |hint| format!("{meant}; or: {hint}"));
+            error.hint(hint)
+        }
+        None => error,
+    }
+}
+
+/// Keeps an operation under a handle of the proxy's own.
+pub(super) fn keep(gateway: &Gateway, entry: &Entry, session: &mut Session, operation: Operation) -> Handle {
+    let handle = Handle::random();
+    session.operations.insert(handle, operation);
+    gateway.sessions.name_operation(handle, entry.handle);
+    handle
+}
+
+/// Answers an ExecuteStatement with the proxy's own handle.
+pub(super) async fn accepted(
+    connection: &mut Connection,
+    seqid: i32,
+    handle: Handle,
+    has_result: bool,
+) -> Result<(), Gone> {
+    let operation_handle = Some(handle.operation(TOperationType::EXECUTE_STATEMENT, has_result));
+    let response = TExecuteStatementResp { status: status::success(), operation_handle };
+    answer(connection, Method::ExecuteStatement, seqid, &response).await
+}
+
+/// What an engine's acceptance of a statement means for the session: state of its own begins, or there is something
+/// more to replay.
+pub(super) fn note_accepted(session: &mut Session, text: &str) {
+    if let Some(said) = ddl::session_statement(text) {
+        if unbound::remember(session, text, &said).is_err() {
+            session.has_own_state();
+        }
+        if let SessionStatement::Set { key, value } = said {
+            session.keys.settings.insert(key.to_owned(), value.to_owned());
+        }
+    } else if ddl::has_own_state(text) {
+        session.has_own_state();
+    }
+}

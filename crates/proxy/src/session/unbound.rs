@@ -1,0 +1,123 @@
+//! What the proxy answers itself: GetInfo, USE and SET while no engine is bound.
+//!
+//! `PyHive` and impyla send USE while they connect. What was said is remembered and replayed when an engine is bound; a
+//! name that the engine then refuses is the error of the statement that bound.
+
+use std::sync::Arc;
+
+use ddl::SessionStatement;
+use hs2::tcli::{TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TSetClientInfoResp};
+use hs2::{Column, Connection, Message, Method, SqlType, Value, status};
+use model::error::{ErrorKind, UserError};
+
+use super::operation::Local;
+use super::{Entry, Gone, Session, answer, keys, refuse, statement};
+use crate::Gateway;
+
+/// What clients are told that they are connected to.
+const PRODUCT: &str = "Enginehouse";
+/// The longest identifier, as `CLI_MAX_*_LEN` tells it.
+const MAX_IDENTIFIER: i64 = 128;
+
+pub(super) async fn get_info(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    message: Message,
+) -> Result<(), Gone> {
+    let seqid = message.seqid();
+    if entry.state.lock().await.present.is_some() {
+        return statement::metadata_call(gateway, connection, entry, message).await;
+    }
+    let request: TGetInfoReq = match message.call().decode() {
+        Ok(request) => request,
+        Err(error) => return refuse(connection, Method::GetInfo, seqid, &error.user_error("the client")).await,
+    };
+    let text = |text: &str| Some(TGetInfoValue::StringValue(text.to_owned()));
+    let value = match request.info_type {
+        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => text(PRODUCT),
+        TGetInfoType::CLI_DBMS_VER => text(env!("CARGO_PKG_VERSION")),
+        TGetInfoType::CLI_ODBC_KEYWORDS => text(""),
+        TGetInfoType::CLI_MAX_COLUMN_NAME_LEN
+        | TGetInfoType::CLI_MAX_SCHEMA_NAME_LEN
+        | TGetInfoType::CLI_MAX_TABLE_NAME_LEN => Some(TGetInfoValue::LenValue(MAX_IDENTIFIER)),
+        _ => None,
+    };
+    match value {
+        Some(info_value) => {
+            let response = TGetInfoResp { status: status::success(), info_value };
+            answer(connection, Method::GetInfo, seqid, &response).await
+        }
+        None => {
+            let error = UserError::new(ErrorKind::NotSupported, "this kind of information is not known")
+                .detail(format!("info type {}", i32::from(&request.info_type)));
+            refuse(connection, Method::GetInfo, seqid, &error).await
+        }
+    }
+}
+
+/// The client's name is of no use to us; clients that tell it must not fail.
+pub(super) async fn set_client_info(connection: &mut Connection, seqid: i32) -> Result<(), Gone> {
+    answer(connection, Method::SetClientInfo, seqid, &TSetClientInfoResp { status: status::success() }).await
+}
+
+/// Answers a USE or SET here, if it is ours to answer: our own settings always, everything else while no engine is
+/// bound.
+pub(super) fn answer_here(
+    session: &mut Session,
+    text: &str,
+    said: &SessionStatement<'_>,
+) -> Result<Option<Local>, UserError> {
+    if let SessionStatement::Set { key, value } = said
+        && let Some(own) = keys::own_key(key)
+    {
+        session.keys.set_own(&own, value)?;
+        // What is bound may not fit any longer: the next statement chooses again.
+        session.unbind();
+        return Ok(Some(setting(key, value)));
+    }
+    if session.present.is_some() || session.lost.is_some() {
+        return Ok(None);
+    }
+    Ok(Some(match said {
+        SessionStatement::Use { .. } => {
+            remember(session, text, said)?;
+            Local::nothing()
+        }
+        SessionStatement::Set { key, value } => {
+            remember(session, text, said)?;
+            session.keys.settings.insert((*key).to_owned(), (*value).to_owned());
+            setting(key, value)
+        }
+        SessionStatement::ShowSetting { key } => {
+            let value = session.keys.settings.get(*key).map_or("<undefined>", String::as_str);
+            setting(key, value)
+        }
+        SessionStatement::ListSettings { .. } => {
+            let rows = session.keys.settings.iter();
+            Local::table(pair_columns(), rows.map(|(key, value)| pair(key, value)).collect())
+        }
+    }))
+}
+
+/// Keeps what an engine would have to be told again.
+pub(super) fn remember(session: &mut Session, text: &str, said: &SessionStatement<'_>) -> Result<(), UserError> {
+    let subject = match said {
+        SessionStatement::Use { .. } => "use".to_owned(),
+        SessionStatement::Set { key, .. } => format!("set {key}"),
+        SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
+    };
+    session.keys.remember(subject, text.to_owned())
+}
+
+fn pair_columns() -> Vec<Column> {
+    vec![Column::new("key", SqlType::String), Column::new("value", SqlType::String)]
+}
+
+fn pair(key: &str, value: &str) -> Vec<Value> {
+    vec![Value::Text(key.to_owned()), Value::Text(value.to_owned())]
+}
+
+fn setting(key: &str, value: &str) -> Local {
+    Local::table(pair_columns(), vec![pair(key, value)])
+}

@@ -1,0 +1,83 @@
+//! What a proxy is told when it starts, and its limits.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use model::credential::ClusterSecret;
+
+/// What a proxy is told when it starts.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// What discovery tells clients to connect to (`host:port`, or empty for the listener's own); `None`: not
+    /// registered.
+    pub discovery: Option<String>,
+    /// The session with ZooKeeper, as a proxy.
+    pub zookeeper: coordination::Settings,
+    /// The one secret: for the connections to agents.
+    pub secret: ClusterSecret,
+    /// Users who count as users of every tenant.
+    pub admins: Vec<String>,
+    /// How often the catalog is read again.
+    pub snapshot_poll: Duration,
+    /// How long a statement waits for an engine that is starting.
+    pub bind_deadline: Duration,
+    /// How long the load that an engine agent told is believed.
+    pub load_cache: Duration,
+    /// Named limits.
+    pub limits: Limits,
+}
+
+/// Named limits of a proxy.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Of the wire.
+    pub wire: hs2::Limits,
+    /// Sessions of one user at most.
+    pub sessions_per_user: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { wire: hs2::Limits::default(), sessions_per_user: 500 }
+    }
+}
+
+/// Operations that one session may have open.
+pub const MAX_OPERATIONS: usize = 1_000;
+/// USE and SET statements that a session remembers for replay.
+pub const MAX_REMEMBERED: usize = 1_000;
+/// Entries of a session's configuration.
+pub const MAX_SESSION_KEYS: usize = 1_000;
+/// Lines of an operation's log that the proxy itself writes.
+pub const MAX_LOG_LINES: usize = 100;
+/// How often one statement may move on because the engine that it met drains or can't be reached.
+pub const MAX_HANDOVERS: usize = 5;
+/// Connecting to an agent and opening a session there.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
+/// One small call to an agent.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(60);
+/// A statement that the client waits for without polling.
+pub const SYNCHRONOUS_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+/// Closing an engine's session in the background: Spark can take 21 s.
+pub const BACKGROUND_CLOSE_DEADLINE: Duration = Duration::from_secs(30);
+/// One look at an operation that waits for its engine, before the client is told that it still runs.
+pub const POLL_STEP: Duration = Duration::from_millis(500);
+/// How long a metadata agent has to begin a control statement's transaction.
+pub const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a control statement looks for a metadata agent that answers.
+pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Why a proxy did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its address can't be had.
+    #[error("can't listen on {address}: {reason}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The operating system's word.
+        reason: String,
+    },
+}
