@@ -102,8 +102,8 @@ impl Supervisor {
     }
 
     /// Ends it and closes the session, so that its ephemeral nodes go at once; waits at most twice as long as one
-    /// request may take.
-    pub async fn close(self) {
+    /// request may take. Closing again is harmless.
+    pub async fn close(&self) {
         self.stop.cancel();
         let mut sessions = self.sessions.clone();
         // The task drops its sender when it is done.
