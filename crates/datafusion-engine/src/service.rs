@@ -17,16 +17,17 @@ use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
     TCloseSessionResp, TExecuteStatementReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq,
     TFetchResultsResp, TGetCatalogsReq, TGetCatalogsResp, TGetColumnsReq, TGetColumnsResp, TGetCrossReferenceReq,
-    TGetCrossReferenceResp, TGetFunctionsReq, TGetFunctionsResp, TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue,
-    TGetOperationStatusReq, TGetOperationStatusResp, TGetPrimaryKeysReq, TGetPrimaryKeysResp, TGetQueryIdReq,
-    TGetQueryIdResp, TGetResultSetMetadataReq, TGetResultSetMetadataResp, TGetSchemasReq, TGetSchemasResp,
-    TGetTableTypesReq, TGetTableTypesResp, TGetTablesReq, TGetTablesResp, TGetTypeInfoReq, TGetTypeInfoResp,
-    TOpenSessionReq, TOpenSessionResp, TOperationHandle, TOperationState, TOperationType, TSessionHandle,
-    TSetClientInfoReq, TSetClientInfoResp,
+    TGetCrossReferenceResp, TGetFunctionsReq, TGetFunctionsResp, TGetInfoReq, TGetInfoResp, TGetInfoType,
+    TGetInfoValue, TGetOperationStatusReq, TGetOperationStatusResp, TGetPrimaryKeysReq, TGetPrimaryKeysResp,
+    TGetQueryIdReq, TGetQueryIdResp, TGetResultSetMetadataReq, TGetResultSetMetadataResp, TGetSchemasReq,
+    TGetSchemasResp, TGetTableTypesReq, TGetTableTypesResp, TGetTablesReq, TGetTablesResp, TGetTypeInfoReq,
+    TGetTypeInfoResp, TOpenSessionReq, TOpenSessionResp, TOperationHandle, TOperationState, TOperationType,
+    TSessionHandle, TSetClientInfoReq, TSetClientInfoResp,
 };
 use hs2::{Context, Credentials, Handle, Mechanism, Principal, Service, protocol, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
+use sha2::{Digest as _, Sha256};
 
 use crate::engine::{Engine, panic_text};
 use crate::error::EngineError;
@@ -42,6 +43,15 @@ const DEFAULT_FETCH_ROWS: &str = "10000";
 const NAME_LENGTH: i64 = 80;
 /// The fetch type that asks for the log.
 const FETCH_LOG: i16 = 1;
+
+/// Says which text came, without saying the text: whoever sent one can tell that it arrived byte for byte.
+fn tell_of(statement: &str) {
+    if tracing::enabled!(tracing::Level::DEBUG) {
+        let hash =
+            Sha256::digest(statement.as_bytes()).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
+        tracing::debug!(bytes = statement.len(), sha256 = hash, "statement received");
+    }
+}
 
 /// The calls of HiveServer2 over one engine.
 pub struct EngineService(Arc<Engine>);
@@ -88,7 +98,10 @@ async fn unless_hung_up<T>(cx: &Context, work: impl Future<Output = T>) -> Resul
 impl Service for EngineService {
     async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         if !self.0.config().credential.is(&credentials.password) {
-            return Err(UserError::new(ErrorKind::InvalidAuthorization, "an engine takes connections from its engine agent only"));
+            return Err(UserError::new(
+                ErrorKind::InvalidAuthorization,
+                "an engine takes connections from its engine agent only",
+            ));
         }
         Ok(if credentials.authzid.is_empty() {
             Principal::user(credentials.user.clone())
@@ -150,10 +163,16 @@ impl Service for EngineService {
         Ok(TGetInfoResp::new(status::success(), value))
     }
 
-    async fn execute_statement(&self, cx: &Context, request: TExecuteStatementReq) -> Result<TExecuteStatementResp, UserError> {
+    async fn execute_statement(
+        &self,
+        cx: &Context,
+        request: TExecuteStatementReq,
+    ) -> Result<TExecuteStatementResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let timeout = request.query_timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+        let timeout =
+            request.query_timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
         let overlay = request.conf_overlay.unwrap_or_default();
+        tell_of(&request.statement);
         let operation = self.0.execute(&session, request.statement, overlay, timeout.map(Duration::from_secs))?;
         if !request.run_async.unwrap_or(false) {
             let failure = match unless_hung_up(cx, operation.wait(Duration::MAX)).await {
@@ -171,7 +190,11 @@ impl Service for EngineService {
         Ok(TExecuteStatementResp::new(status::success(), handle))
     }
 
-    async fn get_operation_status(&self, cx: &Context, request: TGetOperationStatusReq) -> Result<TGetOperationStatusResp, UserError> {
+    async fn get_operation_status(
+        &self,
+        cx: &Context,
+        request: TGetOperationStatusReq,
+    ) -> Result<TGetOperationStatusResp, UserError> {
         let operation = self.operation(&request.operation_handle)?;
         let poll = match self.0.session(&operation.session) {
             Ok(session) => session.long_poll().await,
@@ -203,13 +226,21 @@ impl Service for EngineService {
         Ok(answer)
     }
 
-    async fn cancel_operation(&self, _cx: &Context, request: TCancelOperationReq) -> Result<TCancelOperationResp, UserError> {
+    async fn cancel_operation(
+        &self,
+        _cx: &Context,
+        request: TCancelOperationReq,
+    ) -> Result<TCancelOperationResp, UserError> {
         let operation = self.operation(&request.operation_handle)?;
         operation.cancel(self.0.clock().wall_ms());
         Ok(TCancelOperationResp::new(status::success()))
     }
 
-    async fn close_operation(&self, _cx: &Context, request: TCloseOperationReq) -> Result<TCloseOperationResp, UserError> {
+    async fn close_operation(
+        &self,
+        _cx: &Context,
+        request: TCloseOperationReq,
+    ) -> Result<TCloseOperationResp, UserError> {
         let operation = self.operation(&request.operation_handle)?;
         self.0.close_operation(&operation.handle);
         Ok(TCloseOperationResp::new(status::success()))
@@ -237,8 +268,11 @@ impl Service for EngineService {
             TFetchOrientation::FETCH_NEXT => false,
             TFetchOrientation::FETCH_FIRST => true,
             other => {
-                return Err(UserError::new(ErrorKind::NotSupported, format!("fetch orientation {} is not supported", other.0))
-                    .with_sqlstate("HY106"));
+                return Err(UserError::new(
+                    ErrorKind::NotSupported,
+                    format!("fetch orientation {} is not supported", other.0),
+                )
+                .with_sqlstate("HY106"));
             }
         };
         let max_rows = usize::try_from(request.max_rows).unwrap_or_default();
@@ -253,7 +287,9 @@ impl Service for EngineService {
             row_set(&fetched.schema, &fetched.batches, fetched.start)
         }));
         let rows = match converted {
-            Ok(rows) => rows.map_err(|error| UserError::new(ErrorKind::DataException, format!("rows not written: {error}")))?,
+            Ok(rows) => {
+                rows.map_err(|error| UserError::new(ErrorKind::DataException, format!("rows not written: {error}")))?
+            }
             Err(panic) => return Err(EngineError::Panicked(panic_text(panic.as_ref())).into_user()),
         };
         self.0.operation(&operation.handle)?;
@@ -293,9 +329,14 @@ impl Service for EngineService {
         Ok(TGetTablesResp::new(status::success(), handle))
     }
 
-    async fn get_table_types(&self, _cx: &Context, request: TGetTableTypesReq) -> Result<TGetTableTypesResp, UserError> {
+    async fn get_table_types(
+        &self,
+        _cx: &Context,
+        request: TGetTableTypesReq,
+    ) -> Result<TGetTableTypesResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let handle = self.answer(&session, TOperationType::GET_TABLE_TYPES, "GetTableTypes", metadata::table_types())?;
+        let handle =
+            self.answer(&session, TOperationType::GET_TABLE_TYPES, "GetTableTypes", metadata::table_types())?;
         Ok(TGetTableTypesResp::new(status::success(), handle))
     }
 
@@ -325,7 +366,11 @@ impl Service for EngineService {
         Ok(TGetFunctionsResp::new(status::success(), handle))
     }
 
-    async fn get_primary_keys(&self, _cx: &Context, request: TGetPrimaryKeysReq) -> Result<TGetPrimaryKeysResp, UserError> {
+    async fn get_primary_keys(
+        &self,
+        _cx: &Context,
+        request: TGetPrimaryKeysReq,
+    ) -> Result<TGetPrimaryKeysResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
         let rows = self.0.on_executor(async move {
@@ -348,7 +393,8 @@ impl Service for EngineService {
         request: TGetCrossReferenceReq,
     ) -> Result<TGetCrossReferenceResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let handle = self.answer(&session, TOperationType::UNKNOWN, "GetCrossReference", metadata::cross_reference())?;
+        let handle =
+            self.answer(&session, TOperationType::UNKNOWN, "GetCrossReference", metadata::cross_reference())?;
         Ok(TGetCrossReferenceResp::new(status::success(), handle))
     }
 
@@ -358,7 +404,11 @@ impl Service for EngineService {
         Ok(TGetQueryIdResp::new(guid))
     }
 
-    async fn set_client_info(&self, _cx: &Context, request: TSetClientInfoReq) -> Result<TSetClientInfoResp, UserError> {
+    async fn set_client_info(
+        &self,
+        _cx: &Context,
+        request: TSetClientInfoReq,
+    ) -> Result<TSetClientInfoResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let facts = request.configuration.unwrap_or_default();
         tracing::debug!(user = session.user, count = facts.len(), "client tells of itself");
