@@ -111,13 +111,17 @@ pub fn watch_own(session: &Session, engine: &EngineName) -> OwnWatch {
 }
 
 impl OwnWatch {
-    /// Arms what is not armed. To be called before [`own`], so that nothing is missed between reading and waiting.
+    /// Arms what is not armed. Called before [`own`], nothing is missed between reading and waiting.
     pub async fn arm(&mut self) -> Result<(), Error> {
         self.watches.arm(self.targets.clone()).await.map(drop)
     }
 
-    /// Waits until something may have changed. Safe to be cancelled; always used beside a timer.
+    /// Waits until something may have changed; arms what nobody has armed. Without events, or while nothing can be
+    /// armed, it waits for ever, so it is always used beside a timer. Safe to be cancelled.
     pub async fn next(&mut self) {
+        if let Err(error) = self.arm().await {
+            tracing::debug!(%error, "an engine's nodes can't be watched now");
+        }
         self.watches.next().await;
     }
 }

@@ -1,6 +1,9 @@
 //! Agents, permits, registrations, discovery.
 
+use std::time::Duration;
+
 use coordination::{Error, Kind, agents, discovery, drains, permits, registry};
+use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::{World, engine, eventually, live, permit, within};
@@ -130,6 +133,11 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
     within(watch.next()).await;
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit, None);
+    // Whoever did not arm it waits all the same.
+    let mut late = registry::watch_own(&session, &engine("e-1"));
+    assert!(timeout(Duration::from_millis(200), late.next()).await.is_err());
+    drains::remove(&lock, &engine("e-1")).await.unwrap();
+    within(late.next()).await;
     assert_eq!(standing.drain.unwrap().content, Ok(fact));
 }
 

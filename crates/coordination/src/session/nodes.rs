@@ -1,0 +1,71 @@
+//! Single nodes: ask, read, create, set.
+
+use zookeeper_client::{Acl, Acls, CreateMode, Stat};
+
+use super::{MAX_CHILDREN, Session};
+use crate::error::{Effect, Error};
+
+impl Session {
+    pub(crate) async fn stat(&self, path: &str) -> Result<Option<Stat>, Error> {
+        let client = self.client()?;
+        self.bounded(Effect::Read, path, async move { client.check_stat(path).await }).await
+    }
+
+    /// Data and stat; `None` if the node is not there.
+    pub(crate) async fn get(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
+        let client = self.client()?;
+        found(self.bounded(Effect::Read, path, async move { client.get_data(path).await }).await)
+    }
+
+    /// Names of the children and the node's stat; `None` if the node is not there.
+    pub(crate) async fn children(&self, path: &str) -> Result<Option<(Vec<String>, Stat)>, Error> {
+        let client = self.client()?;
+        let read = found(self.bounded(Effect::Read, path, async move { client.get_children(path).await }).await)?;
+        match read {
+            Some((names, _)) if names.len() > MAX_CHILDREN => {
+                Err(Error::TooMany { path: path.to_owned(), count: names.len(), limit: MAX_CHILDREN })
+            }
+            other => Ok(other),
+        }
+    }
+
+    /// Creates a node; answers its path, with the number that a sequential one got.
+    pub(crate) async fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Result<String, Error> {
+        let client = self.client()?;
+        let sequential = matches!(mode, CreateMode::EphemeralSequential | CreateMode::PersistentSequential);
+        let call = async move { client.create(path, data, &mode.with_acls(Acls::new(acl))).await };
+        let (_, sequence) = self.bounded(Effect::Write, path, call).await?;
+        Ok(if sequential { format!("{path}{sequence}") } else { path.to_owned() })
+    }
+
+    pub(crate) async fn set(&self, path: &str, data: &[u8]) -> Result<Stat, Error> {
+        let client = self.client()?;
+        self.bounded(Effect::Write, path, async move { client.set_data(path, data, None).await }).await
+    }
+
+    /// Creates an ephemeral node of this session. Its own node of an earlier try is a success; another session's is
+    /// [`Error::StillHeld`].
+    pub(crate) async fn create_own(&self, path: &str, data: &[u8], acl: &[Acl]) -> Result<(), Error> {
+        match self.create(path, data, CreateMode::Ephemeral, acl).await {
+            Err(Error::NodeExists { path }) => self.owned(path).await,
+            other => other.map(drop),
+        }
+    }
+
+    /// Looks at the owner of an ephemeral node that exists before calling it a conflict.
+    pub(crate) async fn owned(&self, path: String) -> Result<(), Error> {
+        match self.stat(&path).await? {
+            Some(stat) if stat.ephemeral_owner == self.id() => Ok(()),
+            Some(stat) => Err(Error::StillHeld { path, session: stat.ephemeral_owner }),
+            None => Err(Error::NoNode { path }),
+        }
+    }
+}
+
+fn found<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(Error::NoNode { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
