@@ -1,6 +1,6 @@
-//! PyHive and impyla against a server of this crate: SASL PLAIN, plain Thrift and HTTP.
+//! BeeLine, PyHive and impyla against a server of this crate: SASL PLAIN, plain Thrift and HTTP.
 //!
-//! `EH_TEST_PYTHON` names a Python that has both packages.
+//! `EH_TEST_PYTHON` names a Python that has PyHive, impyla and pyspark, whose jars are BeeLine and Hive's JDBC driver.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod number_server;
@@ -12,6 +12,10 @@ use hs2::Limits;
 use number_server::start;
 
 const DEADLINE: Duration = Duration::from_mins(1);
+
+fn python() -> String {
+    std::env::var("EH_TEST_PYTHON").expect("EH_TEST_PYTHON must name a Python with PyHive, impyla and pyspark")
+}
 
 const SCRIPT: &str = r#"
 import sys
@@ -84,9 +88,8 @@ print(f"{checks} checks")
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_PYTHON"]
 async fn pyhive_and_impyla_are_served_over_every_transport() {
-    let python = std::env::var("EH_TEST_PYTHON").expect("EH_TEST_PYTHON must name a Python with PyHive and impyla");
     let server = start(Limits::default()).await;
-    let script = tokio::process::Command::new(python)
+    let script = tokio::process::Command::new(python())
         .args(["-c", SCRIPT, &server.address.port().to_string()])
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -95,5 +98,45 @@ async fn pyhive_and_impyla_are_served_over_every_transport() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
     assert_eq!(out.trim(), "18 checks", "{err}");
+    server.stop().await;
+}
+
+/// What BeeLine prints: standard output and standard error.
+async fn beeline(url: &str, user: &str, statements: &[&str]) -> (String, String) {
+    let jars = "import os, pyspark; print(os.path.join(os.path.dirname(pyspark.__file__), 'jars', '*'))";
+    let jars = tokio::process::Command::new(python()).args(["-c", jars]).output().await.unwrap();
+    let mut command = tokio::process::Command::new("java");
+    command.args(["-cp", String::from_utf8(jars.stdout).unwrap().trim(), "org.apache.hive.beeline.BeeLine"]);
+    command.args(["-u", url, "-n", user, "-p", "x", "--outputformat=csv2", "--force=true"]);
+    for statement in statements {
+        command.args(["-e", statement]);
+    }
+    let running = command.stdin(Stdio::null()).kill_on_drop(true).output();
+    let output = tokio::time::timeout(DEADLINE, running).await.expect("BeeLine ends in time").unwrap();
+    // After an error it writes its prompt before what comes next.
+    let out = String::from_utf8(output.stdout).unwrap();
+    let out: Vec<&str> =
+        out.lines().map(|line| line.rsplit(". > ").next().unwrap()).filter(|line| !line.is_empty()).collect();
+    (out.join("\n"), String::from_utf8(output.stderr).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs EH_TEST_PYTHON"]
+async fn beeline_is_served_over_every_transport() {
+    let server = start(Limits::default()).await;
+    let address = server.address;
+    for options in ["", ";auth=noSasl", ";transportMode=http;httpPath=cliservice"] {
+        let url = format!("jdbc:hive2://{address}/{options}");
+        let (out, err) = beeline(&url, "alice", &["numbers 2500", "fail", "numbers 3"]).await;
+        let rows = |count: i64| {
+            let row = |n| if n % 3 == 0 { format!("{n},NULL\n") } else { format!("{n},number {n}\n") };
+            format!("n,text\n{}", (0..count).map(row).collect::<String>())
+        };
+        assert_eq!(out, format!("{}{}", rows(2500), rows(3)).trim(), "{url}\n{err}");
+        assert!(err.contains("table \"x\" does not exist") && err.contains("state=42P01"), "{url}\n{err}");
+        assert!(err.contains("Hint: SHOW TABLES"), "{url}\n{err}");
+    }
+    let (_, err) = beeline(&format!("jdbc:hive2://{address}/"), "mallory", &["numbers 1"]).await;
+    assert!(err.contains("user \"mallory\" may not connect"), "{err}");
     server.stop().await;
 }
