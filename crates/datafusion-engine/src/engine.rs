@@ -5,7 +5,6 @@
 //! nothing that a statement does, panics included, ends the engine; sessions, operations and their idle time are limited;
 //! a handle of something closed finds nothing.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,33 +12,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use datafusion::arrow::record_batch::RecordBatch;
-use futures::StreamExt;
 use hs2::Handle;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
-use model::failpoint;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use crate::catalog::{Catalog, Folder};
 use crate::config::Config;
 use crate::error::EngineError;
-use crate::failpoints;
+use crate::execution::{panic_text, pump, watch_over};
 use crate::operation::{Operation, Phase};
 use crate::session::Session;
 use crate::session::state::first_settings;
-use crate::statement::{self, Outcome, command};
+use crate::statement::command;
 use crate::storage::Locations;
 use crate::storage::resources::Resources;
 
-/// The stack of an executing thread, in bytes: plans of deeply nested statements are walked recursively.
-const STACK_BYTES: usize = 16 << 20;
-/// How long a statement's first rows wait for company before it is called finished.
-const READY_DELAY: Duration = Duration::from_millis(200);
-/// What is shown of a statement in logs, in characters.
-const STATEMENT_SHOWN: usize = 200;
-
+/// The stack of an executing thread, in bytes: plans of [`depth::DEPTH_MAX`] levels are walked recursively. It is only
+/// reserved; a thread uses what it needs.
+///
+/// [`depth::DEPTH_MAX`]: crate::statement::depth::DEPTH_MAX
+const STACK_BYTES: usize = 64 << 20;
 /// How much an engine has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
@@ -165,7 +158,9 @@ impl Engine {
     /// The open session of that handle.
     pub fn session(&self, handle: &Handle) -> Result<Arc<Session>, UserError> {
         let session = self.sessions().get(handle).cloned();
-        let session = session.ok_or_else(|| UserError::new(ErrorKind::UndefinedObject, "the session is not open").with_sqlstate("08003"))?;
+        let session = session.ok_or_else(|| {
+            UserError::new(ErrorKind::UndefinedObject, "the session is not open").with_sqlstate("08003")
+        })?;
         session.touch(self.clock.boottime());
         Ok(session)
     }
@@ -180,13 +175,21 @@ impl Engine {
         for operation in session.operations() {
             self.close_operation(&operation);
         }
+        // What it prepared may be deep, and is freed where the stack is.
+        if let Some(executor) = &self.executor.0 {
+            executor.spawn(async move { drop(session) });
+        }
         true
     }
 
     /// Closes the sessions of a connection that ended.
     pub fn close_connection(&self, connection: u64) {
-        let ended: Vec<_> =
-            self.sessions().values().filter(|session| session.connection == connection).map(|session| session.handle).collect();
+        let ended: Vec<_> = self
+            .sessions()
+            .values()
+            .filter(|session| session.connection == connection)
+            .map(|session| session.handle)
+            .collect();
         for handle in ended {
             self.close_session(&handle);
         }
@@ -203,8 +206,9 @@ impl Engine {
     /// The open operation of that handle.
     pub fn operation(&self, handle: &Handle) -> Result<Arc<Operation>, UserError> {
         let operation = self.operations().get(handle).cloned();
-        let operation = operation
-            .ok_or_else(|| UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010"))?;
+        let operation = operation.ok_or_else(|| {
+            UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010")
+        })?;
         let now = self.clock.boottime();
         operation.touch(now);
         if let Some(session) = self.sessions().get(&operation.session) {
@@ -241,7 +245,8 @@ impl Engine {
 
     /// An operation whose whole answer is there at once.
     pub fn answer(&self, session: &Session, name: &str, rows: RecordBatch) -> Result<Arc<Operation>, UserError> {
-        let (operation, _) = Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock.wall_ms());
+        let (operation, _) =
+            Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock.wall_ms());
         operation.answer(rows);
         operation.move_to(Phase::Complete, self.clock.wall_ms());
         self.opened(session, &operation)?;
@@ -274,11 +279,7 @@ impl Engine {
         let timeout = timeout.unwrap_or(Duration::MAX).min(self.config.limits.statement_timeout());
         let (watched, clock) = (Arc::clone(&operation), Arc::clone(&self.clock));
         tokio::spawn(async move {
-            let ended = watch_over(&watched, task, timeout).await;
-            if let Phase::Failed(error) = &ended {
-                watched.log_line(format!("failed: {error}"));
-            }
-            watched.move_to(ended, clock.wall_ms());
+            watch_over(&watched, task, timeout, clock.as_ref()).await;
             drop(running);
         });
         Ok(operation)
@@ -315,7 +316,8 @@ impl Engine {
             tracing::info!("closing an operation that nobody asks about");
             self.close_operation(&handle);
         }
-        let idle: Vec<_> = self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
+        let idle: Vec<_> =
+            self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
         for session in idle {
             let runs = |handle| self.operations().get(handle).is_some_and(|operation| !operation.phase().is_final());
             if !session.operations().iter().any(runs) {
@@ -332,95 +334,4 @@ impl Engine {
     fn operations(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Operation>>> {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn watch_over(
-    operation: &Operation,
-    mut task: tokio::task::JoinHandle<Result<(), EngineError>>,
-    timeout: Duration,
-) -> Phase {
-    let ended = match tokio::time::timeout(timeout, &mut task).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            let error = UserError::new(ErrorKind::Timeout, format!("the statement ran longer than {} s", timeout.as_secs()));
-            operation.abort();
-            return Phase::Failed(Arc::new(error));
-        }
-    };
-    match ended {
-        Ok(Ok(())) => Phase::Complete,
-        Ok(Err(error)) => Phase::Failed(Arc::new(error.into_user())),
-        Err(join) if join.is_panic() => {
-            let what = panic_text(join.into_panic().as_ref());
-            let shown: String = operation.statement.chars().take(STATEMENT_SHOWN).collect();
-            tracing::error!(statement = shown, what, "a statement panicked");
-            Phase::Failed(Arc::new(EngineError::Panicked(what).into_user()))
-        }
-        Err(_) => Phase::Canceled,
-    }
-}
-
-/// What a panic said.
-pub fn panic_text(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").to_owned()
-}
-
-/// Executes one statement and hands its rows over, as fast as they are fetched.
-async fn pump(
-    engine: Arc<Engine>,
-    session: Arc<Session>,
-    operation: Arc<Operation>,
-    sender: mpsc::Sender<RecordBatch>,
-) -> Result<(), EngineError> {
-    failpoint!(failpoints::STATEMENT_STARTED);
-    let mut stream = match statement::run(&engine, &session, &operation).await? {
-        Outcome::Done => return Ok(()),
-        Outcome::Answer(rows) => {
-            operation.answer(rows);
-            return Ok(());
-        }
-        Outcome::Rows(stream) => stream,
-    };
-    failpoint!(failpoints::STATEMENT_PLANNED);
-    operation.declare(stream.schema());
-    operation.log_line("executing");
-    let ready = || operation.move_to(Phase::Ready, engine.clock.wall_ms());
-    let mut is_ready = false;
-    let mut ready_at: Option<Instant> = None;
-    let mut rows = 0_u64;
-    loop {
-        // A failure right after the first rows is better told by the status than by a later fetch, so they wait a little.
-        let batch = match ready_at {
-            Some(at) if !is_ready => match tokio::time::timeout_at(at, stream.next()).await {
-                Ok(batch) => batch,
-                Err(_) => {
-                    ready();
-                    is_ready = true;
-                    continue;
-                }
-            },
-            _ => stream.next().await,
-        };
-        let Some(batch) = batch else { break };
-        let batch = batch?;
-        if batch.num_rows() == 0 {
-            continue;
-        }
-        rows += batch.num_rows() as u64;
-        ready_at.get_or_insert_with(|| Instant::now() + READY_DELAY);
-        match sender.try_send(batch) {
-            Ok(()) => {}
-            Err(mpsc::error::TrySendError::Full(batch)) => {
-                ready();
-                is_ready = true;
-                if sender.send(batch).await.is_err() {
-                    break;
-                }
-            }
-            Err(mpsc::error::TrySendError::Closed(_)) => break,
-        }
-    }
-    operation.log_line(format!("executed, {rows} rows"));
-    Ok(())
 }

@@ -16,6 +16,8 @@ use model::error::{ErrorKind, UserError};
 
 /// How far the wrappers are followed.
 const WRAPPERS_MAX: usize = 64;
+/// What DataFusion says when spilled rows take more disk than they may.
+const SPILL_FULL: &str = "The used disk space during the spilling process";
 
 /// Anything that can go wrong in this crate.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +81,8 @@ impl EngineError {
 fn io_kind(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
+        // The sentence with which DataFusion refuses to spill more than it may.
+        io::ErrorKind::Other if error.to_string().contains(SPILL_FULL) => ErrorKind::DiskFull,
         _ => ErrorKind::Io,
     }
 }
@@ -120,9 +124,10 @@ fn innermost(error: &DataFusionError) -> UserError {
         },
         DataFusionError::Plan(text) => plan_error(text),
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
-        DataFusionError::ResourcesExhausted(text) if text.contains("disk space") => told(ErrorKind::DiskFull, text),
-        DataFusionError::ResourcesExhausted(text) => told(ErrorKind::OutOfMemory, text)
-            .hint("narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY"),
+        DataFusionError::ResourcesExhausted(text) if text.contains(SPILL_FULL) => told(ErrorKind::DiskFull, text),
+        DataFusionError::ResourcesExhausted(text) => {
+            told(ErrorKind::OutOfMemory, text).hint("narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY")
+        }
         DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
         DataFusionError::ParquetError(parquet) => {
             source_error(parquet.as_ref()).unwrap_or_else(|| bad_file(&parquet.to_string()))
@@ -163,6 +168,10 @@ fn plan_error(text: &str) -> UserError {
     if first.starts_with("column '") && first.ends_with("not found") {
         return UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", quoted(first)));
     }
+    if first.starts_with("No files found at ") {
+        return UserError::new(ErrorKind::Io, lowered(first.split(". ").next().unwrap_or(first)))
+            .with_sqlstate("58P01");
+    }
     if let Some(name) = first.strip_prefix("failed to resolve schema: ") {
         return no_schema(name);
     }
@@ -194,8 +203,7 @@ fn schema_error(error: &SchemaError) -> UserError {
         SchemaError::FieldNotFound { field, valid_fields } => {
             let mut names: Vec<_> = valid_fields.iter().map(|field| field.name.as_str()).collect();
             names.truncate(20);
-            let error =
-                UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name));
+            let error = UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name));
             if names.is_empty() { error } else { error.detail(format!("there are {}", names.join(", "))) }
         }
         SchemaError::AmbiguousReference { field } => {
@@ -214,6 +222,9 @@ fn arrow_error(error: &ArrowError) -> UserError {
     match error {
         ArrowError::DivideByZero => told(ErrorKind::DataException, "division by zero").with_sqlstate("22012"),
         ArrowError::ArithmeticOverflow(_) => told(ErrorKind::DataException, &text).with_sqlstate("22003"),
+        ArrowError::CastError(text) if text.starts_with("Can't cast value") => {
+            told(ErrorKind::DataException, &error.to_string()).with_sqlstate("22003")
+        }
         ArrowError::CastError(_) | ArrowError::ParseError(_) => {
             told(ErrorKind::DataException, &text).with_sqlstate("22018")
         }
@@ -313,7 +324,8 @@ mod tests {
 
     #[test]
     fn memory_and_disk_are_told_apart() {
-        let state = |text: &str| user_error(&DataFusionError::ResourcesExhausted(text.to_owned())).sqlstate().to_owned();
+        let state =
+            |text: &str| user_error(&DataFusionError::ResourcesExhausted(text.to_owned())).sqlstate().to_owned();
         assert_eq!(state("Failed to allocate 3 MB"), "53200");
         assert_eq!(state("The used disk space during the spilling process has exceeded the allowable limit"), "53100");
     }

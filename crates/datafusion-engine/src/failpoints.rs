@@ -14,11 +14,5 @@ pub const STATEMENT_PLANNED: &str = "datafusion.statement.planned";
 pub const ROWS_FETCHED: &str = "datafusion.rows.fetched";
 
 /// All of them.
-pub const ALL: &[&str] = &[
-    DEFINITION_WRITTEN,
-    DEFINITION_PUBLISHED,
-    SCHEMA_MOVED,
-    STATEMENT_STARTED,
-    STATEMENT_PLANNED,
-    ROWS_FETCHED,
-];
+pub const ALL: &[&str] =
+    &[DEFINITION_WRITTEN, DEFINITION_PUBLISHED, SCHEMA_MOVED, STATEMENT_STARTED, STATEMENT_PLANNED, ROWS_FETCHED];

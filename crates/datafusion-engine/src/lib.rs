@@ -1,13 +1,13 @@
 //! The embedded engine: Apache `DataFusion` behind HiveServer2.
 //!
 //! One engine serves one tenant, as a process of its own or inside its engine agent, on loopback and to that agent only.
-//! [`Server`] listens; [`Engine`] holds what the sessions share: the pool of memory (the unit's DRIVER_MEMORY), the threads
-//! that execute (DRIVER_CPU), the tenant's catalog. The layers, outside in:
+//! [`Server`] listens; [`Engine`] holds what the sessions share: the pool of memory (the unit's `DRIVER_MEMORY`), the threads
+//! that execute (`DRIVER_CPU`), the tenant's catalog. The layers, outside in:
 //!
 //! | module | what it does |
 //! | --- | --- |
 //! | [`service`], [`server`] | HiveServer2's calls, the listener |
-//! | [`engine`], [`operation`] | sessions and operations, execution on threads of its own, rows on their way out |
+//! | [`engine`], [`operation`], [`execution`] | sessions and operations, threads of their own, rows on their way out |
 //! | [`session`], [`statement`] | settings, and from a text to rows |
 //! | [`catalog`] | tables, views and schemas in the tenant's folder |
 //! | [`storage`] | which files may be touched, how much memory and disk may be used |
@@ -22,6 +22,7 @@ pub mod catalog;
 pub mod config;
 pub mod engine;
 pub mod error;
+pub mod execution;
 pub mod failpoints;
 pub mod metadata_calls;
 pub mod operation;

@@ -1,7 +1,7 @@
-//! GetCatalogs, GetSchemas, GetTables, GetColumns and their like: the catalog as JDBC's `DatabaseMetaData` wants it.
+//! `GetCatalogs`, `GetSchemas`, `GetTables`, `GetColumns` and their like: the catalog as JDBC's `DatabaseMetaData` wants it.
 //!
 //! The columns and their order are JDBC's; drivers read them by position. A table whose definition can't be built any more
-//! is listed by GetTables and has no columns. Patterns are JDBC's; an identifier that is absent matches all.
+//! is listed by `GetTables` and has no columns. Patterns are JDBC's; an identifier that is absent matches all.
 
 use std::sync::Arc;
 
@@ -59,14 +59,18 @@ fn batch(shape: &Shape, rows: &[Vec<Cell>]) -> Result<RecordBatch, EngineError> 
     let column = |at: usize, data_type: &DataType| -> ArrayRef {
         match data_type {
             DataType::Int32 => Arc::new(rows.iter().map(|row| number(row, at)).collect::<Int32Array>()),
-            DataType::Int16 => Arc::new(rows.iter().map(|row| number(row, at).map(|n| n as i16)).collect::<Int16Array>()),
+            DataType::Int16 => {
+                Arc::new(rows.iter().map(|row| number(row, at).map(|n| n as i16)).collect::<Int16Array>())
+            }
             DataType::Int8 => Arc::new(rows.iter().map(|row| number(row, at).map(|n| n as i8)).collect::<Int8Array>()),
             DataType::Boolean => {
-                let truth = |row: &Vec<Cell>| if let Some(Cell::Truth(truth)) = row.get(at) { Some(*truth) } else { None };
+                let truth =
+                    |row: &Vec<Cell>| if let Some(Cell::Truth(truth)) = row.get(at) { Some(*truth) } else { None };
                 Arc::new(rows.iter().map(truth).collect::<BooleanArray>())
             }
             _ => {
-                let text = |row: &Vec<Cell>| if let Some(Cell::Text(text)) = row.get(at) { Some(text.clone()) } else { None };
+                let text =
+                    |row: &Vec<Cell>| if let Some(Cell::Text(text)) = row.get(at) { Some(text.clone()) } else { None };
                 Arc::new(rows.iter().map(text).collect::<StringArray>())
             }
         }
@@ -89,7 +93,12 @@ fn schemas(engine: &Engine, catalog: Option<&str>, schema: Option<&str>) -> Resu
 }
 
 /// The tables of a schema: name and JDBC type. What can't be read counts as a table.
-fn tables(engine: &Engine, session: &Session, schema: &str, pattern: Option<&str>) -> Result<Vec<(String, &'static str)>, EngineError> {
+fn tables(
+    engine: &Engine,
+    session: &Session,
+    schema: &str,
+    pattern: Option<&str>,
+) -> Result<Vec<(String, &'static str)>, EngineError> {
     let folder = engine.catalog().folder();
     let mut found: Vec<_> = session.temporary.names(schema).into_iter().map(|name| (name, "LOCAL TEMPORARY")).collect();
     for name in folder.table_names(schema)? {
@@ -103,25 +112,25 @@ fn tables(engine: &Engine, session: &Session, schema: &str, pattern: Option<&str
     Ok(found)
 }
 
-/// GetCatalogs.
+/// `GetCatalogs`.
 pub fn catalogs() -> Result<RecordBatch, EngineError> {
     batch(&[("TABLE_CAT", TEXT)], &[vec![CATALOG.into()]])
 }
 
-/// GetTableTypes.
+/// `GetTableTypes`.
 pub fn table_types() -> Result<RecordBatch, EngineError> {
     let types = ["LOCAL TEMPORARY", "TABLE", "VIEW"];
     batch(&[("TABLE_TYPE", TEXT)], &types.map(|name| vec![name.into()]))
 }
 
-/// GetSchemas.
+/// `GetSchemas`.
 pub fn get_schemas(engine: &Engine, catalog: Option<&str>, schema: Option<&str>) -> Result<RecordBatch, EngineError> {
     let names = schemas(engine, catalog, schema)?;
     let rows: Vec<_> = names.iter().map(|name| vec![name.as_str().into(), CATALOG.into()]).collect();
     batch(&[("TABLE_SCHEM", TEXT), ("TABLE_CATALOG", TEXT)], &rows)
 }
 
-/// GetTables.
+/// `GetTables`.
 pub fn get_tables(
     engine: &Engine,
     session: &Session,
@@ -133,9 +142,11 @@ pub fn get_tables(
     let mut rows = Vec::new();
     for schema in schemas(engine, catalog, schema)? {
         for (name, kind) in tables(engine, session, &schema, table)? {
-            let wanted = types.is_none_or(|types| types.is_empty() || types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind)));
+            let wanted = types
+                .is_none_or(|types| types.is_empty() || types.iter().any(|wanted| wanted.eq_ignore_ascii_case(kind)));
             if wanted {
-                let mut row: Vec<Cell> = vec![CATALOG.into(), schema.as_str().into(), name.as_str().into(), kind.into(), "".into()];
+                let mut row: Vec<Cell> =
+                    vec![CATALOG.into(), schema.as_str().into(), name.as_str().into(), kind.into(), "".into()];
                 row.resize(10, Cell::Null);
                 rows.push(row);
             }
@@ -194,7 +205,7 @@ fn facts(sql_type: &SqlType) -> (i32, Option<i32>, Option<i32>, Option<i32>) {
     }
 }
 
-/// GetColumns.
+/// `GetColumns`.
 pub async fn get_columns(
     engine: &Engine,
     session: &Session,
@@ -271,7 +282,7 @@ fn column_row(schema: &str, table: &str, field: &Field, position: i32) -> Vec<Ce
     ]
 }
 
-/// GetTypeInfo.
+/// `GetTypeInfo`.
 pub fn type_info() -> Result<RecordBatch, EngineError> {
     let types = [
         ("VOID", SqlType::Null),
@@ -343,9 +354,10 @@ pub fn type_info() -> Result<RecordBatch, EngineError> {
     batch(&shape, &rows)
 }
 
-/// GetFunctions.
+/// `GetFunctions`.
 pub fn functions(session: &Session, catalog: Option<&str>, pattern: &str) -> Result<RecordBatch, EngineError> {
-    let names = function_names(session).into_iter().filter(|name| has_catalog(catalog) && matches_jdbc(Some(pattern), name));
+    let names =
+        function_names(session).into_iter().filter(|name| has_catalog(catalog) && matches_jdbc(Some(pattern), name));
     let rows: Vec<Vec<Cell>> = names
         .map(|name| {
             // 1: no table; the specific name is the name, because functions here have one form each.
@@ -363,7 +375,7 @@ pub fn functions(session: &Session, catalog: Option<&str>, pattern: &str) -> Res
     batch(&shape, &rows)
 }
 
-/// GetPrimaryKeys: what a table's definition declares, which nobody enforces.
+/// `GetPrimaryKeys`: what a table's definition declares, which nobody enforces.
 pub async fn primary_keys(
     engine: &Engine,
     session: &Session,
@@ -404,7 +416,7 @@ pub async fn primary_keys(
     batch(&shape, &rows)
 }
 
-/// GetCrossReference: this engine has no foreign keys, so there is no row.
+/// `GetCrossReference`: this engine has no foreign keys, so there is no row.
 pub fn cross_reference() -> Result<RecordBatch, EngineError> {
     let shape = [
         ("PKTABLE_CAT", TEXT),

@@ -225,7 +225,7 @@ impl Operation {
             reader.begun = false;
             reader.position = 0;
         }
-        self.check(&self.wait(Duration::MAX).await)?;
+        check(&self.wait(Duration::MAX).await)?;
         if !reader.begun {
             reader.begun = true;
             reader.current = self.answer.get().map(|rows| (rows.clone(), 0));
@@ -267,20 +267,12 @@ impl Operation {
             match self.wait_final(PHASE_WAIT).await {
                 Phase::Complete => {}
                 other => {
-                    self.check(&other)?;
+                    check(&other)?;
                     return Err(UserError::internal("the rows ended and nobody says why"));
                 }
             }
         }
         Ok(Fetched { start, schema: self.schema().unwrap_or_else(|| Arc::new(Schema::empty())), batches })
-    }
-
-    fn check(&self, phase: &Phase) -> Result<(), UserError> {
-        match phase {
-            Phase::Failed(error) => Err(UserError::clone(error)),
-            Phase::Canceled => Err(canceled()),
-            Phase::Running | Phase::Ready | Phase::Complete => Ok(()),
-        }
     }
 
     /// Adds a line to the log.
@@ -310,6 +302,14 @@ impl Operation {
     /// How long nobody has asked about it.
     pub fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
+    }
+}
+
+fn check(phase: &Phase) -> Result<(), UserError> {
+    match phase {
+        Phase::Failed(error) => Err(UserError::clone(error)),
+        Phase::Canceled => Err(canceled()),
+        Phase::Running | Phase::Ready | Phase::Complete => Ok(()),
     }
 }
 

@@ -138,11 +138,13 @@ fn batch(seed: u64, first: u64, last: u64) -> Result<RecordBatch, ArrowError> {
         vec![
             Arc::new(Int64Array::from_iter_values(rides.iter().map(|ride| ride.id as i64))),
             Arc::new(StringArray::from_iter_values(rides.iter().map(|ride| ride.city))),
-            Arc::new(TimestampMicrosecondArray::from_iter_values(rides.iter().map(|ride| ride.started_at_s * 1_000_000))),
+            Arc::new(TimestampMicrosecondArray::from_iter_values(
+                rides.iter().map(|ride| ride.started_at_s * 1_000_000),
+            )),
             Arc::new(Decimal128Array::from_iter_values(distances).with_precision_and_scale(6, 1)?),
             Arc::new(Int32Array::from_iter_values(rides.iter().map(|ride| ride.passengers))),
             Arc::new(Decimal128Array::from_iter_values(fares).with_precision_and_scale(8, 2)?),
-            Arc::new(StringArray::from_iter(rides.iter().map(|ride| ride.paid_by))),
+            Arc::new(rides.iter().map(|ride| ride.paid_by).collect::<StringArray>()),
         ],
     )
 }

@@ -29,8 +29,9 @@ use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use sha2::{Digest as _, Sha256};
 
-use crate::engine::{Engine, panic_text};
+use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::execution::panic_text;
 use crate::failpoints;
 use crate::metadata_calls as metadata;
 use crate::operation::{LOG_LINES_MAX, Operation, Phase, canceled};
@@ -39,7 +40,7 @@ use crate::session::Session;
 
 /// The answer to the question how many rows a driver should fetch at once.
 const DEFAULT_FETCH_ROWS: &str = "10000";
-/// The longest name of anything, as GetInfo says.
+/// The longest name of anything, as `GetInfo` says.
 const NAME_LENGTH: i64 = 80;
 /// The fetch type that asks for the log.
 const FETCH_LOG: i16 = 1;
@@ -400,7 +401,7 @@ impl Service for EngineService {
 
     async fn get_query_id(&self, _cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
         let operation = self.operation(&request.operation_handle)?;
-        let guid = operation.handle.guid.iter().map(|byte| format!("{byte:02x}")).collect();
+        let guid = uuid::Uuid::from_bytes(operation.handle.guid).to_string();
         Ok(TGetQueryIdResp::new(guid))
     }
 

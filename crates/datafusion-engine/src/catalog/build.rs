@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use datafusion::catalog::{TableProvider, TableProviderFactory};
+use datafusion::catalog::{EmptyCatalogProviderList, TableProvider, TableProviderFactory};
+use datafusion::common::TableReference;
 use datafusion::config::Dialect;
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing_table_factory::ListingTableFactory;
@@ -18,7 +19,7 @@ use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionConfig;
-use datafusion::common::TableReference;
+use datafusion::sql::parser::Statement;
 use model::error::{ErrorKind, UserError};
 
 use super::definition::{Definition, Kind};
@@ -26,6 +27,7 @@ use super::folder::Folder;
 use super::provider::SessionCatalogs;
 use crate::error::EngineError;
 use crate::session::state::session_state;
+use crate::statement::define::plannable;
 use crate::storage::Locations;
 
 /// How many views may stand on one another.
@@ -51,7 +53,12 @@ pub struct Catalog {
 
 impl Catalog {
     /// Opens the folder. `config` and `runtime` are those under which definitions are read.
-    pub fn new(folder: Folder, locations: Arc<Locations>, config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<Self> {
+    pub fn new(
+        folder: Folder,
+        locations: Arc<Locations>,
+        config: SessionConfig,
+        runtime: Arc<RuntimeEnv>,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|catalog: &Weak<Self>| {
             let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
             let reader = session_state(config, runtime, catalogs, "");
@@ -86,7 +93,10 @@ impl Catalog {
                 if depth >= VIEW_DEPTH_MAX {
                     return Err(UserError::new(
                         ErrorKind::ProgramLimit,
-                        format!("view \"{}\" stands on more than {VIEW_DEPTH_MAX} views, or on itself", definition.name),
+                        format!(
+                            "view \"{}\" stands on more than {VIEW_DEPTH_MAX} views, or on itself",
+                            definition.name
+                        ),
                     )
                     .into());
                 }
@@ -110,14 +120,20 @@ impl Catalog {
         command.name = TableReference::partial(definition.schema.as_str(), definition.name.as_str());
         command.definition = Some(definition.statement.clone());
         let table = ListingTableFactory::new().create(&state, &command).await?;
-        // Without columns there were no files yet: look again next time.
-        if !table.schema().fields().is_empty() {
-            let mut built = self.built();
-            if built.len() >= BUILT_MAX {
-                built.clear();
-            }
-            built.insert(key, (definition.id.clone(), Arc::clone(&table)));
+        if table.schema().fields().is_empty() {
+            return Err(UserError::new(
+                ErrorKind::Io,
+                format!("the location of table \"{}\" has no files to read the columns from", definition.name),
+            )
+            .hint("write the columns in parentheses after the table's name")
+            .with_sqlstate("58P01")
+            .into());
         }
+        let mut built = self.built();
+        if built.len() >= BUILT_MAX {
+            built.clear();
+        }
+        built.insert(key, (definition.id.clone(), Arc::clone(&table)));
         Ok(table)
     }
 
@@ -138,14 +154,27 @@ impl Catalog {
         }
         options.catalog.default_schema.clone_from(&definition.default_schema);
         let dialect: Dialect = options.sql_parser.dialect;
-        let statement = state.sql_to_statement(&definition.statement, &dialect)?;
-        let plan = state.statement_to_plan(statement).await?;
+        let (statement, _) = plannable(state.sql_to_statement(&definition.statement, &dialect)?);
+        let plan = plan(&mut state, statement).await?;
         Ok((state, plan))
     }
 
     fn built(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Built>> {
         self.built.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Plans a statement. For CREATE EXTERNAL TABLE no name is looked up: `DataFusion` would look for the table itself, and
+/// find one that can't be built any more, or is being built just now.
+pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    if matches!(statement, Statement::CreateExternalTable(_)) {
+        let catalogs = Arc::clone(state.catalog_list());
+        state.register_catalog_list(Arc::new(EmptyCatalogProviderList));
+        let plan = state.statement_to_plan(statement).await;
+        state.register_catalog_list(catalogs);
+        return plan;
+    }
+    state.statement_to_plan(statement).await
 }
 
 /// Replaces the locations of a CREATE EXTERNAL TABLE by their resolved form, or refuses them. Returns whether all exist.
@@ -170,7 +199,6 @@ pub fn coerced(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
         |_, _| {},
     )
 }
-
 
 fn not_a(definition: &Definition) -> EngineError {
     let word = definition.kind.word();

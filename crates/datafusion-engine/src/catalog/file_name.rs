@@ -3,6 +3,8 @@
 //! Invariant: the file name of any name that is accepted has only `a-z 0-9 _ %`, so no name reaches another folder,
 //! hides itself, or means two files on a file system that ignores case; two names never share a file.
 
+use std::fmt::Write;
+
 use model::error::{ErrorKind, UserError};
 
 /// The longest encoded name: file systems end at 255 bytes, and the ending of the file needs some.
@@ -17,7 +19,9 @@ pub fn encode(object: &str, name: &str) -> Result<String, UserError> {
     for byte in name.bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
+            _ => {
+                let _ = write!(encoded, "%{byte:02X}");
+            }
         }
     }
     if encoded.len() > ENCODED_BYTES_MAX {
@@ -58,7 +62,8 @@ mod tests {
 
     #[test]
     fn no_name_is_a_path_and_every_name_comes_back() {
-        for name in ["rides", "Rides", "..", "../../etc/passwd", ".hidden", "a b", "ß漢字", "%2e", "a\0b", "a\nb", "-"] {
+        for name in ["rides", "Rides", "..", "../../etc/passwd", ".hidden", "a b", "ß漢字", "%2e", "a\0b", "a\nb", "-"]
+        {
             let encoded = encode("table", name).unwrap();
             assert!(!encoded.contains(['/', '.', '\\', '\0']), "{encoded}");
             assert_eq!(decode(&encoded).as_deref(), Some(name));

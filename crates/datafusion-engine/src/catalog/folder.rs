@@ -32,7 +32,7 @@ pub const DEFINITION_BYTES_MAX: u64 = 1 << 20;
 /// The most definitions of one schema.
 pub const DEFINITIONS_MAX: usize = 10_000;
 /// What lies in `pending` for longer was left behind by a dead engine.
-const PENDING_AGE_MAX: Duration = Duration::from_secs(60 * 60);
+const PENDING_AGE_MAX: Duration = Duration::from_hours(1);
 const ENDING: &str = ".json";
 
 /// Whether a definition may take the place of another.
@@ -65,7 +65,11 @@ impl Folder {
     fn sweep(&self) {
         let Ok(entries) = fs::read_dir(&self.pending) else { return };
         for entry in entries.flatten() {
-            let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+            let age = entry
+                .metadata()
+                .and_then(|meta| meta.modified())
+                .ok()
+                .and_then(|at| SystemTime::now().duration_since(at).ok());
             if age.is_some_and(|age| age > PENDING_AGE_MAX) {
                 let path = entry.path();
                 let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
@@ -148,9 +152,7 @@ impl Folder {
             Err(error) => Err(EngineError::io(what())(error)),
             Ok(bytes) => match serde_json::from_slice::<Definition>(&bytes) {
                 Ok(definition) if definition.version == VERSION => Ok(Some(definition)),
-                Ok(definition) => {
-                    Err(damaged(schema, name, &format!("its version is {}", definition.version)).into())
-                }
+                Ok(definition) => Err(damaged(schema, name, &format!("its version is {}", definition.version)).into()),
                 Err(error) => Err(damaged(schema, name, &error.to_string()).into()),
             },
         }
@@ -163,7 +165,9 @@ impl Folder {
         let bytes = serde_json::to_vec_pretty(definition)
             .map_err(|error| UserError::internal(format!("definition not written: {error}")))?;
         if bytes.len() as u64 > DEFINITION_BYTES_MAX {
-            return Err(UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")).into());
+            return Err(
+                UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")).into()
+            );
         }
         if self.table_names(schema)?.len() >= DEFINITIONS_MAX {
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("schema \"{schema}\" is full"))
@@ -290,7 +294,10 @@ mod tests {
                     let folder = Folder::open(&path).unwrap();
                     barrier.wait();
                     let ours = definition("default", "v", &format!("CREATE VIEW v AS SELECT {number}"));
-                    folder.publish(&ours, Publish::Create).map(|()| ours).map_err(|error| error.into_user().sqlstate().to_owned())
+                    folder
+                        .publish(&ours, Publish::Create)
+                        .map(|()| ours)
+                        .map_err(|error| error.into_user().sqlstate().to_owned())
                 })
             })
             .collect();

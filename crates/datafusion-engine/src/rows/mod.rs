@@ -15,8 +15,8 @@ use datafusion::arrow::compute::{cast, concat};
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::record_batch::RecordBatch;
-use hs2::rowset::ColumnBuilder;
 use hs2::SqlType;
+use hs2::rowset::ColumnBuilder;
 use hs2::tcli::{
     TBinaryColumn, TBoolColumn, TByteColumn, TColumn, TI16Column, TI32Column, TI64Column, TRowSet, TStringColumn,
 };
@@ -121,8 +121,12 @@ fn to_column(array: &ArrayRef) -> Result<TColumn, ArrowError> {
         DataType::UInt16 => TColumn::I32Val(TI32Column { values: numbers!(array, UInt16Type, i32), nulls }),
         DataType::Int64 => TColumn::I64Val(TI64Column { values: numbers!(array, Int64Type, i64), nulls }),
         DataType::UInt32 => TColumn::I64Val(TI64Column { values: numbers!(array, UInt32Type, i64), nulls }),
-        DataType::Float16 => doubles(array.as_primitive::<Float16Type>().iter().map(|value| value.map(f64::from)), SqlType::Float),
-        DataType::Float32 => doubles(array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)), SqlType::Float),
+        DataType::Float16 => {
+            doubles(array.as_primitive::<Float16Type>().iter().map(|value| value.map(f64::from)), SqlType::Float)
+        }
+        DataType::Float32 => {
+            doubles(array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)), SqlType::Float)
+        }
         DataType::Float64 => doubles(array.as_primitive::<Float64Type>().iter(), SqlType::Double),
         DataType::Binary => bytes(array.as_binary::<i32>().iter(), nulls),
         DataType::LargeBinary => bytes(array.as_binary::<i64>().iter(), nulls),
@@ -136,7 +140,10 @@ fn to_column(array: &ArrayRef) -> Result<TColumn, ArrowError> {
 }
 
 fn bytes<'a>(values: impl Iterator<Item = Option<&'a [u8]>>, nulls: Vec<u8>) -> TColumn {
-    TColumn::BinaryVal(TBinaryColumn { values: values.map(|value| value.unwrap_or_default().to_vec()).collect(), nulls })
+    TColumn::BinaryVal(TBinaryColumn {
+        values: values.map(|value| value.unwrap_or_default().to_vec()).collect(),
+        nulls,
+    })
 }
 
 fn doubles(values: impl Iterator<Item = Option<f64>>, sql_type: SqlType) -> TColumn {

@@ -36,8 +36,12 @@ pub fn texts(array: &ArrayRef) -> Result<Vec<String>, ArrowError> {
     let rows = 0..array.len();
     match array.data_type() {
         DataType::Utf8 => Ok(array.as_string::<i32>().iter().map(|text| text.unwrap_or_default().to_owned()).collect()),
-        DataType::LargeUtf8 => Ok(array.as_string::<i64>().iter().map(|text| text.unwrap_or_default().to_owned()).collect()),
-        DataType::Utf8View => Ok(array.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect()),
+        DataType::LargeUtf8 => {
+            Ok(array.as_string::<i64>().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+        }
+        DataType::Utf8View => {
+            Ok(array.as_string_view().iter().map(|text| text.unwrap_or_default().to_owned()).collect())
+        }
         DataType::Dictionary(_, values) => texts(&cast(array, values)?),
         DataType::RunEndEncoded(_, values) => texts(&cast(array, values.data_type())?),
         DataType::Null => Ok(rows.map(|_| String::new()).collect()),

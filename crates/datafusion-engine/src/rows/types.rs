@@ -25,7 +25,9 @@ pub fn sql_type(data_type: &DataType) -> SqlType {
         DataType::Timestamp(..) => SqlType::Timestamp,
         DataType::Interval(IntervalUnit::YearMonth) => SqlType::IntervalYearMonth,
         DataType::Interval(IntervalUnit::DayTime) | DataType::Duration(_) => SqlType::IntervalDayTime,
-        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => SqlType::Binary,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+            SqlType::Binary
+        }
         DataType::List(_)
         | DataType::LargeList(_)
         | DataType::FixedSizeList(..)
@@ -52,7 +54,7 @@ fn decimal(precision: u8, scale: i8) -> SqlType {
     SqlType::Decimal { precision, scale: u32::from(scale.max(0).unsigned_abs()) }
 }
 
-/// The type's name as DESCRIBE and GetColumns say it.
+/// The type's name as DESCRIBE and `GetColumns` say it.
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::List(item)

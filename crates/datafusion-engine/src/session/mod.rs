@@ -3,6 +3,7 @@
 //! Sessions share memory, disk, threads and the catalog, and nothing else. A caller with the handle of a session that
 //! has ended finds nothing under it.
 
+pub mod give_way;
 pub mod settings;
 pub mod state;
 
@@ -58,8 +59,12 @@ impl Session {
         }
     }
 
-    /// Applies what a client put into OpenSession: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
-    pub async fn configure(&self, catalog: &Catalog, configuration: &BTreeMap<String, String>) -> Result<(), EngineError> {
+    /// Applies what a client put into `OpenSession`: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
+    pub async fn configure(
+        &self,
+        catalog: &Catalog,
+        configuration: &BTreeMap<String, String>,
+    ) -> Result<(), EngineError> {
         for (key, value) in configuration {
             if key == "use:database" {
                 self.use_schema(catalog, value)?;

@@ -11,9 +11,9 @@ use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::SessionContext;
 use model::error::{ErrorKind, UserError};
 
+use crate::config::Config;
 use crate::error::EngineError;
 use crate::session::state::first_settings;
-use crate::config::Config;
 
 /// The most keys that a session remembers.
 pub const VARIABLES_MAX: usize = 1_000;
@@ -64,7 +64,10 @@ fn meaning(key: &str) -> Meaning {
 pub fn plain_key(key: &str) -> &str {
     let key = key.trim();
     for prefix in ["hiveconf:", "hivevar:", "spark:"] {
-        if key.len() > prefix.len() && key.is_char_boundary(prefix.len()) && key[..prefix.len()].eq_ignore_ascii_case(prefix) {
+        if key.len() > prefix.len()
+            && key.is_char_boundary(prefix.len())
+            && key[..prefix.len()].eq_ignore_ascii_case(prefix)
+        {
             return &key[prefix.len()..];
         }
     }
@@ -163,7 +166,9 @@ pub async fn reset(
             let entry = first.iter().find(|entry| entry.key == lowered);
             match entry.and_then(|entry| entry.value.as_deref()) {
                 Some(value) => apply(context, &lowered, value).await,
-                None => Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" has no first value")).into()),
+                None => {
+                    Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" has no first value")).into())
+                }
             }
         }
         Meaning::Schema | Meaning::Kept => {

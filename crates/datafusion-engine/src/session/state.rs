@@ -14,6 +14,7 @@ use datafusion::scalar::ScalarValue;
 
 use crate::catalog::{CATALOG, DEFAULT_SCHEMA};
 use crate::config::Config;
+use crate::session::give_way::GiveWay;
 use crate::storage::resources::Resources;
 
 /// The settings with which every session begins.
@@ -43,6 +44,7 @@ pub fn session_state(
         .with_runtime_env(runtime)
         .with_catalog_list(catalogs)
         .with_default_features()
+        .with_physical_optimizer_rule(Arc::new(GiveWay))
         .build();
     for (name, fact) in [
         ("current_catalog", Fact::Catalog),

@@ -99,7 +99,7 @@ impl Command {
         }
         let mut reader = Reader { tokens, at: 1 };
         let command = match head.as_str() {
-            "reset" => reader.reset(statement),
+            "reset" => Some(reader.reset(statement)),
             "use" => return reader.use_schema(),
             "show" => reader.show(),
             "describe" | "desc" => reader.describe(),
@@ -112,13 +112,16 @@ impl Command {
 
 /// Whether a statement answers with rows, decided by its first word, because HiveServer2 wants to know before it is read.
 pub fn has_result_set(statement: &str) -> bool {
-    !matches!(first_word(statement).as_str(), "create" | "drop" | "alter" | "use" | "reset" | "prepare" | "deallocate" | "")
+    !matches!(
+        first_word(statement).as_str(),
+        "create" | "drop" | "alter" | "use" | "reset" | "prepare" | "deallocate" | ""
+    )
 }
 
 /// The first word in lower case, after white space, comments and opening parentheses.
 pub fn first_word(statement: &str) -> String {
     let rest = after_blanks(statement);
-    rest.chars().take_while(|c| c.is_ascii_alphabetic()).take(32).collect::<String>().to_ascii_lowercase()
+    rest.chars().take_while(char::is_ascii_alphabetic).take(32).collect::<String>().to_ascii_lowercase()
 }
 
 fn after_blanks(statement: &str) -> &str {
@@ -237,10 +240,10 @@ impl Reader {
         self.string()
     }
 
-    fn reset(&mut self, statement: &str) -> Option<Command> {
+    fn reset(&mut self, statement: &str) -> Command {
         self.at = self.tokens.len();
         let key = after_blanks(statement)["reset".len()..].trim().trim_end_matches(';').trim();
-        Some(Command::Reset((!key.is_empty() && !key.eq_ignore_ascii_case("all")).then(|| key.to_owned())))
+        Command::Reset((!key.is_empty() && !key.eq_ignore_ascii_case("all")).then(|| key.to_owned()))
     }
 
     fn use_schema(&mut self) -> Result<Command, UserError> {
@@ -423,7 +426,9 @@ mod tests {
 
     #[test]
     fn only_definitions_have_no_result_set() {
-        for statement in ["SELECT 1", "/* x */ (SELECT 1)", "show tables", "INSERT INTO t VALUES (1)", "SET x=1", "EXPLAIN SELECT 1"] {
+        for statement in
+            ["SELECT 1", "/* x */ (SELECT 1)", "show tables", "INSERT INTO t VALUES (1)", "SET x=1", "EXPLAIN SELECT 1"]
+        {
             assert!(has_result_set(statement), "{statement}");
         }
         for statement in ["CREATE VIEW v AS SELECT 1", "-- c\ndrop table t", "USE x", "RESET", ""] {

@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::catalog::TableProviderFactory;
+use datafusion::common::{ResolvedTableReference, TableReference};
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing_table_factory::ListingTableFactory;
 use datafusion::execution::SessionState;
 use datafusion::logical_expr::{CreateExternalTable, CreateView, DdlStatement};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
-use datafusion::common::{ResolvedTableReference, TableReference};
 use model::error::{ErrorKind, UserError};
 use uuid::Uuid;
 
 use super::temporary;
+use crate::catalog::CATALOG;
 use crate::catalog::build::{Catalog, coerced, confine};
 use crate::catalog::definition::{Definition, Kind, VERSION};
 use crate::catalog::folder::{Publish, exists};
-use crate::catalog::CATALOG;
 use crate::engine::Engine;
 use crate::error::{EngineError, no_schema};
 use crate::session::Session;
@@ -66,7 +66,9 @@ pub fn schema_of(statement: &Statement) -> Option<SchemaChange> {
     let Statement::Statement(statement) = statement else { return None };
     let (name, if_not_exists) = match statement.as_ref() {
         ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => (db_name, *if_not_exists),
-        ast::Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => (name, *if_not_exists),
+        ast::Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => {
+            (name, *if_not_exists)
+        }
         _ => return None,
     };
     let ident = name.0.last()?.as_ident()?;
@@ -74,15 +76,26 @@ pub fn schema_of(statement: &Statement) -> Option<SchemaChange> {
     Some(SchemaChange { name, if_not_exists })
 }
 
-/// Takes IF NOT EXISTS out of CREATE VIEW, which DataFusion refuses to plan.
-pub fn without_if_not_exists(mut statement: Statement) -> (Statement, bool) {
-    let mut found = false;
-    if let Statement::Statement(statement) = &mut statement
-        && let ast::Statement::CreateView(view) = statement.as_mut()
-    {
-        found = std::mem::take(&mut view.if_not_exists);
+/// What [`plannable`] took out of a statement.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Taken {
+    /// IF NOT EXISTS of a CREATE VIEW.
+    pub if_not_exists: bool,
+    /// TEMPORARY of a CREATE TABLE.
+    pub temporary: bool,
+}
+
+/// Takes out of a statement what DataFusion refuses to plan and this engine does itself.
+pub fn plannable(mut statement: Statement) -> (Statement, Taken) {
+    let mut taken = Taken::default();
+    if let Statement::Statement(statement) = &mut statement {
+        match statement.as_mut() {
+            ast::Statement::CreateView(view) => taken.if_not_exists = std::mem::take(&mut view.if_not_exists),
+            ast::Statement::CreateTable(table) => taken.temporary = std::mem::take(&mut table.temporary),
+            _ => {}
+        }
     }
-    (statement, found)
+    (statement, taken)
 }
 
 /// Applies a change that DataFusion planned. `text` is the statement as the user wrote it.
@@ -92,24 +105,28 @@ pub async fn apply(
     state: &SessionState,
     change: DdlStatement,
     text: &str,
-    if_not_exists: bool,
+    taken: Taken,
 ) -> Result<(), EngineError> {
     let place = Place { engine, session, state, text };
     match change {
         DdlStatement::CreateExternalTable(command) => place.create_external_table(*command).await,
-        DdlStatement::CreateView(command) => place.create_view(command, if_not_exists).await,
-        DdlStatement::CreateMemoryTable(command) if command.temporary => temporary::create_table(session, state, command).await,
+        DdlStatement::CreateView(command) => place.create_view(command, taken.if_not_exists).await,
+        DdlStatement::CreateMemoryTable(command) if taken.temporary => {
+            temporary::create_table(session, state, command).await
+        }
         DdlStatement::CreateMemoryTable(_) => Err(UserError::new(
             ErrorKind::NotSupported,
             "a table that is neither external nor temporary is not supported by this engine",
         )
-        .hint("CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS …")
+        .hint(
+            "CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS …",
+        )
         .into()),
         DdlStatement::DropTable(command) => place.drop(&command.name, Kind::ExternalTable, command.if_exists),
         DdlStatement::DropView(command) => place.drop(&command.name, Kind::View, command.if_exists),
         other => Err(UserError::new(
             ErrorKind::NotSupported,
-            format!("{} is not supported by this engine", other.name()),
+            format!("statement {} is not supported by this engine", other.name()),
         )
         .into()),
     }
@@ -127,11 +144,17 @@ impl Place<'_> {
         let schema = &self.state.config_options().catalog.default_schema;
         let name = name.clone().resolve(CATALOG, schema);
         if *name.catalog != *CATALOG {
-            return Err(UserError::new(ErrorKind::UndefinedObject, format!("catalog \"{}\" does not exist", name.catalog))
-                .with_sqlstate("3D000"));
+            return Err(UserError::new(
+                ErrorKind::UndefinedObject,
+                format!("catalog \"{}\" does not exist", name.catalog),
+            )
+            .with_sqlstate("3D000"));
         }
         if *name.schema == *"information_schema" {
-            return Err(UserError::new(ErrorKind::InsufficientPrivilege, "schema \"information_schema\" can't be changed"));
+            return Err(UserError::new(
+                ErrorKind::InsufficientPrivilege,
+                "schema \"information_schema\" can't be changed",
+            ));
         }
         if !self.engine.catalog().folder().has_schema(&name.schema) {
             return Err(no_schema(&name.schema));
@@ -194,20 +217,20 @@ impl Place<'_> {
         }
         if command.temporary {
             let table = ListingTableFactory::new().create(self.state, &command).await?;
-            return temporary::keep(self.session, command.name.table(), table, command.or_replace, command.if_not_exists);
+            return temporary::keep(
+                self.session,
+                command.name.table(),
+                table,
+                command.or_replace,
+                command.if_not_exists,
+            );
         }
         let name = self.resolve(&command.name)?;
         let Some(how) = self.publish_how(Kind::ExternalTable, &name, command.if_not_exists, command.or_replace)? else {
             return Ok(());
         };
         let definition = self.definition(Kind::ExternalTable, &name);
-        let table = self.engine.catalog().build(&definition).await?;
-        if table.schema().fields().is_empty() {
-            return Err(UserError::new(ErrorKind::Io, format!("location of table \"{}\" has no files to read the columns from", name.table))
-                .hint("write the columns in parentheses after the table's name")
-                .with_sqlstate("58P01")
-                .into());
-        }
+        self.engine.catalog().build(&definition).await?;
         self.publish(&definition, how, command.if_not_exists)
     }
 

@@ -6,6 +6,7 @@
 
 pub mod command;
 pub mod define;
+pub mod depth;
 pub mod show;
 pub mod temporary;
 
@@ -15,16 +16,20 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::dataframe::DataFrame;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::prelude::SessionContext;
 use model::error::{ErrorKind, UserError};
 
+use crate::catalog::build;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::operation::Operation;
 use crate::session::{Session, settings};
+use crate::storage::Locations;
 use command::Command;
 
 /// How often EXECUTE may lead to another plan: once, and a little.
@@ -49,13 +54,15 @@ pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Opera
         Command::Use(schema) => session.use_schema(catalog, &schema).map(|()| Outcome::Done),
         Command::Set(key, value) => {
             session.set(catalog, &key, &value).await?;
-            Ok(Outcome::Answer(table(&["key", "value"], vec![vec![key, value]])?))
+            Ok(Outcome::Answer(table(&["key", "value"], &[vec![key, value]])?))
         }
         Command::SetGet(key) => {
             let value = setting(session, &key).await.unwrap_or_else(|| "<undefined>".to_owned());
-            Ok(Outcome::Answer(table(&["key", "value"], vec![vec![key, value]])?))
+            Ok(Outcome::Answer(table(&["key", "value"], &[vec![key, value]])?))
         }
-        Command::SetShow { verbose } => Ok(Outcome::Answer(table(&["key", "value"], settings_of(session, verbose).await)?)),
+        Command::SetShow { verbose } => {
+            Ok(Outcome::Answer(table(&["key", "value"], &settings_of(session, verbose).await)?))
+        }
         Command::Reset(key) => {
             let mut variables = session.variables.lock().await;
             settings::reset(&session.context, engine.config(), &mut variables, key.as_deref()).await?;
@@ -91,7 +98,12 @@ async fn settings_of(session: &Session, verbose: bool) -> Vec<Vec<String>> {
     rows
 }
 
-async fn sql(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation, text: &str) -> Result<Outcome, EngineError> {
+async fn sql(
+    engine: &Arc<Engine>,
+    session: &Arc<Session>,
+    operation: &Operation,
+    text: &str,
+) -> Result<Outcome, EngineError> {
     let mut state = session.context.state();
     if !operation.overlay.is_empty() {
         // Settings for this statement only are tried on a copy of the session.
@@ -102,6 +114,7 @@ async fn sql(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation
         }
         state = context.state();
     }
+    depth::check(text)?;
     let dialect = state.config_options().sql_parser.dialect;
     let statement = state.sql_to_statement(text, &dialect)?;
     let statement = match define::schema_of(&statement) {
@@ -109,14 +122,16 @@ async fn sql(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation
         None => statement,
     };
     operation.log_line("planning");
-    let (statement, if_not_exists) = define::without_if_not_exists(statement);
-    let plan = state.statement_to_plan(statement).await?;
+    let (statement, taken) = define::plannable(statement);
+    let plan = build::plan(&mut state, statement).await?;
     let mut frame = DataFrame::new(state, plan);
     for _ in 0..PREPARED_DEPTH_MAX {
         let (state, plan) = frame.into_parts();
         match plan {
             LogicalPlan::Ddl(change) => {
-                return Box::pin(define::apply(engine, session, &state, change, text, if_not_exists)).await.map(|()| Outcome::Done);
+                return Box::pin(define::apply(engine, session, &state, change, text, taken))
+                    .await
+                    .map(|()| Outcome::Done);
             }
             LogicalPlan::Statement(prepared @ (Statement::Prepare(_) | Statement::Deallocate(_))) => {
                 session.context.execute_logical_plan(LogicalPlan::Statement(prepared)).await?;
@@ -128,26 +143,39 @@ async fn sql(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation
             LogicalPlan::Statement(other) => {
                 return Err(UserError::new(
                     ErrorKind::NotSupported,
-                    format!("{} is not supported by this engine", other.name()),
+                    format!("statement {} is not supported by this engine", other.name()),
                 )
                 .into());
             }
-            LogicalPlan::Copy(mut copy) => {
-                copy.output_url = engine.catalog().locations().confine(&copy.output_url)?.text;
-                let frame = DataFrame::new(state, LogicalPlan::Copy(copy));
-                return Ok(Outcome::Rows(frame.execute_stream().await?));
+            query => {
+                let query = confined(engine.catalog().locations(), query)?;
+                return Ok(Outcome::Rows(DataFrame::new(state, query).execute_stream().await?));
             }
-            query => return Ok(Outcome::Rows(DataFrame::new(state, query).execute_stream().await?)),
         }
     }
     Err(UserError::new(ErrorKind::ProgramLimit, "a prepared statement executes prepared statements too deeply").into())
 }
 
+/// Replaces the target of every COPY, also of one that is only explained, by its resolved form, or refuses it.
+fn confined(locations: &Locations, plan: LogicalPlan) -> Result<LogicalPlan, EngineError> {
+    let confine = |plan| match plan {
+        LogicalPlan::Copy(mut copy) => match locations.confine(&copy.output_url) {
+            Ok(target) => {
+                copy.output_url = target.text;
+                Ok(Transformed::yes(LogicalPlan::Copy(copy)))
+            }
+            Err(refused) => Err(DataFusionError::External(Box::new(refused))),
+        },
+        other => Ok(Transformed::no(other)),
+    };
+    Ok(plan.transform_up(confine)?.data)
+}
+
 /// Rows of texts, as SHOW answers them.
-pub fn table(columns: &[&str], rows: Vec<Vec<String>>) -> Result<RecordBatch, EngineError> {
+pub fn table(columns: &[&str], rows: &[Vec<String>]) -> Result<RecordBatch, EngineError> {
     let fields: Vec<_> = columns.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
     let arrays = (0..columns.len())
-        .map(|column| Arc::new(StringArray::from_iter(rows.iter().map(|row| row.get(column)))) as ArrayRef)
+        .map(|column| Arc::new(rows.iter().map(|row| row.get(column)).collect::<StringArray>()) as ArrayRef)
         .collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
         .map_err(|error| UserError::internal(format!("rows not made: {error}")).into())

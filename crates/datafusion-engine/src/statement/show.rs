@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::TableProvider;
+use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, INFORMATION_SCHEMA_TABLES};
 use model::error::{ErrorKind, UserError};
 
 use super::command::{Command, TableName};
@@ -20,13 +21,19 @@ use crate::session::Session;
 pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
     let folder = engine.catalog().folder();
     match command {
-        Command::ShowCatalogs => table(&["catalog"], vec![vec![CATALOG.to_owned()]]),
+        Command::ShowCatalogs => table(&["catalog"], &[vec![CATALOG.to_owned()]]),
         Command::ShowSchemas(pattern) => {
             let names = folder.schema_names()?.into_iter().filter(|name| matches(pattern.as_deref(), name));
-            table(&["namespace"], names.map(|name| vec![name]).collect())
+            table(&["namespace"], &names.map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowTables { schema, pattern, only_views } => {
             let schema = schema.unwrap_or_else(|| session.schema());
+            if schema == INFORMATION_SCHEMA {
+                let names = INFORMATION_SCHEMA_TABLES.iter().filter(|name| matches(pattern.as_deref(), name));
+                let rows: Vec<_> =
+                    names.map(|name| vec![schema.clone(), (*name).to_owned(), "false".to_owned()]).collect();
+                return table(&["namespace", "tableName", "isTemporary"], &rows);
+            }
             if !folder.has_schema(&schema) {
                 return Err(no_schema(&schema).into());
             }
@@ -35,27 +42,29 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
                 rows.push(vec![schema.clone(), name, "true".to_owned()]);
             }
             for name in folder.table_names(&schema)? {
-                let is_view = || folder.read(&schema, &name).is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View));
+                let is_view = || {
+                    folder.read(&schema, &name).is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View))
+                };
                 if !only_views || is_view() {
                     rows.push(vec![schema.clone(), name, "false".to_owned()]);
                 }
             }
             rows.retain(|row| matches(pattern.as_deref(), &row[1]));
-            table(&["namespace", if only_views { "viewName" } else { "tableName" }, "isTemporary"], rows)
+            table(&["namespace", if only_views { "viewName" } else { "tableName" }, "isTemporary"], &rows)
         }
         Command::ShowColumns(name) => {
             let provider = find(engine, session, &name).await?;
-            let names = provider.schema().fields().iter().map(|field| vec![field.name().clone()]).collect();
-            table(&["col_name"], names)
+            let names: Vec<_> = provider.schema().fields().iter().map(|field| vec![field.name().clone()]).collect();
+            table(&["col_name"], &names)
         }
         Command::ShowFunctions(pattern) => {
             let names = function_names(session).into_iter().filter(|name| matches(pattern.as_deref(), name));
-            table(&["function"], names.map(|name| vec![name]).collect())
+            table(&["function"], &names.map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowCreate(name) => {
             let schema = name.schema.clone().unwrap_or_else(|| session.schema());
             let found = folder.read(&schema, &name.name)?.ok_or_else(|| no_table(&schema, &name.name))?;
-            table(&["createtab_stmt"], vec![vec![found.statement]])
+            table(&["createtab_stmt"], &[vec![found.statement]])
         }
         Command::Describe { table: name, extended } => describe(engine, session, &name, extended).await,
         Command::DescribeSchema(schema) => {
@@ -70,13 +79,18 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
                 row("Tables", tables),
                 row("Owner", engine.config().tenant.clone()),
             ];
-            table(&["info_name", "info_value"], rows)
+            table(&["info_name", "info_value"], &rows)
         }
         other => Err(UserError::internal(format!("{other:?} is no SHOW")).into()),
     }
 }
 
-async fn describe(engine: &Engine, session: &Session, name: &TableName, extended: bool) -> Result<RecordBatch, EngineError> {
+async fn describe(
+    engine: &Engine,
+    session: &Session,
+    name: &TableName,
+    extended: bool,
+) -> Result<RecordBatch, EngineError> {
     let provider = find(engine, session, name).await?;
     let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned(), String::new()];
     let mut rows: Vec<_> =
@@ -97,7 +111,7 @@ async fn describe(engine: &Engine, session: &Session, name: &TableName, extended
             None => rows.push(row("Type", "TEMPORARY")),
         }
     }
-    table(&["col_name", "data_type", "comment"], rows)
+    table(&["col_name", "data_type", "comment"], &rows)
 }
 
 async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Arc<dyn TableProvider>, EngineError> {
@@ -105,7 +119,7 @@ async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Ar
     if let Some(table) = session.temporary.get(&schema, &name.name) {
         return Ok(table);
     }
-    if schema == "information_schema" {
+    if schema == INFORMATION_SCHEMA {
         let name = datafusion::common::TableReference::full(CATALOG, schema, name.name.clone());
         return Ok(session.context.table_provider(name).await?);
     }

@@ -51,7 +51,11 @@ impl TableProvider for Held {
 }
 
 /// CREATE TEMPORARY TABLE … AS …
-pub async fn create_table(session: &Session, state: &SessionState, command: CreateMemoryTable) -> std::result::Result<(), EngineError> {
+pub async fn create_table(
+    session: &Session,
+    state: &SessionState,
+    command: CreateMemoryTable,
+) -> std::result::Result<(), EngineError> {
     let name = command.name.table().to_owned();
     if session.temporary.get(&session.schema(), &name).is_some() && !command.or_replace {
         return if command.if_not_exists { Ok(()) } else { Err(taken(&name).into()) };
@@ -90,5 +94,6 @@ pub fn keep(
 }
 
 fn taken(name: &str) -> UserError {
-    UserError::new(ErrorKind::DuplicateObject, format!("temporary table \"{name}\" already exists")).with_sqlstate("42P07")
+    UserError::new(ErrorKind::DuplicateObject, format!("temporary table \"{name}\" already exists"))
+        .with_sqlstate("42P07")
 }

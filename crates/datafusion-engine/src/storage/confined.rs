@@ -45,10 +45,8 @@ fn is_allowed(files: &LocalFileSystem, locations: &Locations, path: &Path) -> bo
 }
 
 fn refused(path: &Path) -> Error {
-    let error = UserError::new(
-        ErrorKind::InsufficientPrivilege,
-        format!("file \"/{path}\" is not below an allowed location"),
-    );
+    let error =
+        UserError::new(ErrorKind::InsufficientPrivilege, format!("file \"/{path}\" is not below an allowed location"));
     Error::PermissionDenied { path: path.to_string(), source: Box::new(error) }
 }
 
@@ -82,8 +80,9 @@ impl ObjectStore for ConfinedFiles {
 
     fn delete_stream(&self, locations: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
         let (files, allowed) = (Arc::clone(&self.files), Arc::clone(&self.locations));
-        let checked = locations
-            .map(move |path| path.and_then(|path| if is_allowed(&files, &allowed, &path) { Ok(path) } else { Err(refused(&path)) }));
+        let checked = locations.map(move |path| {
+            path.and_then(|path| if is_allowed(&files, &allowed, &path) { Ok(path) } else { Err(refused(&path)) })
+        });
         self.files.delete_stream(checked.boxed())
     }
 

@@ -4,6 +4,7 @@
 //! existing part, at or below one of the folders. It says so for the moment of the call only; [`super::confined`] looks
 //! again at every file operation.
 
+use std::fmt::Write;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -95,8 +96,11 @@ impl Locations {
 }
 
 fn refused(location: &str) -> UserError {
-    UserError::new(ErrorKind::InsufficientPrivilege, format!("location \"{location}\" is not below an allowed location"))
-        .hint("the engine's operator sets allowed_locations")
+    UserError::new(
+        ErrorKind::InsufficientPrivilege,
+        format!("location \"{location}\" is not below an allowed location"),
+    )
+    .hint("the engine's operator sets allowed_locations")
 }
 
 /// The path of `/dir`, `file:/dir` and `file:///dir`; other schemes and relative paths are refused.
@@ -148,7 +152,9 @@ fn file_url(path: &Path, is_folder: bool) -> String {
     for byte in path.display().to_string().bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'/' => url.push(char::from(byte)),
-            _ => url.push_str(&format!("%{byte:02X}")),
+            _ => {
+                let _ = write!(url, "%{byte:02X}");
+            }
         }
     }
     if is_folder && !url.ends_with('/') {

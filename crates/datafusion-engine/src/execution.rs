@@ -1,0 +1,135 @@
+//! The life of one statement on the executing threads, and who watches over it.
+//!
+//! [`pump`] runs there: it plans, executes, and hands batches over as fast as they are fetched. [`watch_over`] runs beside
+//! it, on the threads of the protocol: whatever becomes of the pump (its end, an error, a panic, a cancel, its time) becomes
+//! the operation's phase.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::arrow::record_batch::RecordBatch;
+use futures::StreamExt;
+use model::clock::Clock;
+use model::error::{ErrorKind, UserError};
+use model::failpoint;
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Instant;
+
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::failpoints;
+use crate::operation::{Operation, Phase};
+use crate::session::Session;
+use crate::statement::{self, Outcome};
+
+/// How long a statement's first rows wait for company before it is called finished.
+const READY_DELAY: Duration = Duration::from_millis(200);
+/// What is shown of a statement in logs, in characters.
+const STATEMENT_SHOWN: usize = 200;
+
+/// Follows a statement's task to its end and moves the operation on. Returns when the task has really ended, which after
+/// a cancel or a timeout is later than the operation's end.
+pub async fn watch_over(
+    operation: &Operation,
+    mut task: JoinHandle<Result<(), EngineError>>,
+    timeout: Duration,
+    clock: &dyn Clock,
+) {
+    let Ok(ended) = tokio::time::timeout(timeout, &mut task).await else {
+        let error =
+            UserError::new(ErrorKind::Timeout, format!("the statement ran longer than {} s", timeout.as_secs()));
+        end(operation, Phase::Failed(Arc::new(error)), clock);
+        operation.abort();
+        let _ = task.await;
+        return;
+    };
+    end(operation, phase_of(operation, ended), clock);
+}
+
+fn end(operation: &Operation, phase: Phase, clock: &dyn Clock) {
+    if let Phase::Failed(error) = &phase {
+        operation.log_line(format!("failed: {error}"));
+    }
+    operation.move_to(phase, clock.wall_ms());
+}
+
+fn phase_of(operation: &Operation, ended: Result<Result<(), EngineError>, JoinError>) -> Phase {
+    match ended {
+        Ok(Ok(())) => Phase::Complete,
+        Ok(Err(error)) => Phase::Failed(Arc::new(error.into_user())),
+        Err(join) if join.is_panic() => {
+            let what = panic_text(join.into_panic().as_ref());
+            let shown: String = operation.statement.chars().take(STATEMENT_SHOWN).collect();
+            tracing::error!(statement = shown, what, "a statement panicked");
+            Phase::Failed(Arc::new(EngineError::Panicked(what).into_user()))
+        }
+        Err(_) => Phase::Canceled,
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
+    text.unwrap_or("no reason given").to_owned()
+}
+
+/// Executes one statement and hands its rows over, as fast as they are fetched.
+pub async fn pump(
+    engine: Arc<Engine>,
+    session: Arc<Session>,
+    operation: Arc<Operation>,
+    sender: mpsc::Sender<RecordBatch>,
+) -> Result<(), EngineError> {
+    failpoint!(failpoints::STATEMENT_STARTED);
+    let mut stream = match statement::run(&engine, &session, &operation).await? {
+        Outcome::Done => return Ok(()),
+        Outcome::Answer(rows) => {
+            operation.answer(rows);
+            return Ok(());
+        }
+        Outcome::Rows(stream) => stream,
+    };
+    failpoint!(failpoints::STATEMENT_PLANNED);
+    operation.declare(stream.schema());
+    operation.log_line("executing");
+    let ready = || operation.move_to(Phase::Ready, engine.clock().wall_ms());
+    let mut is_ready = false;
+    let mut ready_at: Option<Instant> = None;
+    let mut rows = 0_u64;
+    loop {
+        // A failure right after the first rows is better told by the status than by a later fetch, so they wait a little.
+        let batch = match ready_at {
+            Some(at) if !is_ready => {
+                let Ok(batch) = tokio::time::timeout_at(at, stream.next()).await else {
+                    ready();
+                    is_ready = true;
+                    continue;
+                };
+                batch
+            }
+            _ => stream.next().await,
+        };
+        let Some(batch) = batch else { break };
+        let batch = batch?;
+        if batch.num_rows() == 0 {
+            continue;
+        }
+        rows += batch.num_rows() as u64;
+        ready_at.get_or_insert_with(|| Instant::now() + READY_DELAY);
+        match sender.try_send(batch) {
+            Ok(()) => {}
+            Err(mpsc::error::TrySendError::Full(batch)) => {
+                ready();
+                is_ready = true;
+                if sender.send(batch).await.is_err() {
+                    break;
+                }
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => break,
+        }
+    }
+    operation.log_line(format!("executed, {rows} rows"));
+    Ok(())
+}

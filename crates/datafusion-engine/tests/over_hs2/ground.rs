@@ -1,0 +1,165 @@
+//! What every scenario stands on: engines on free loopback ports over folders of their own, and clients of them.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use datafusion_engine::{Config, Credential, Engine, EngineError, Limits, Server};
+use hs2::{Auth, Client, ClientError, ClientOptions, Session, Value};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub const SECRET: &str = "of this engine only";
+pub const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Scenarios run beside one another, except those that break things for, or measure, the whole process.
+static GATE: RwLock<()> = RwLock::new(());
+
+/// The folders of a tenant.
+pub struct Ground {
+    dir: tempfile::TempDir,
+    _gate: Gate,
+}
+
+#[expect(dead_code, reason = "held, not read")]
+enum Gate {
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+/// A running engine.
+pub struct Running {
+    pub engine: Arc<Engine>,
+    address: String,
+    stop: oneshot::Sender<()>,
+    served: JoinHandle<Result<(), EngineError>>,
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        Self::behind(Gate::Shared(GATE.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Nothing else runs in this process meanwhile.
+    pub fn alone() -> Self {
+        Self::behind(Gate::Alone(GATE.write().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    fn behind(gate: Gate) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("data")).unwrap();
+        Self { dir, _gate: gate }
+    }
+
+    /// The folder below which tables may lie.
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data").canonicalize().unwrap()
+    }
+
+    pub fn root(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub fn config(&self, engine: &str) -> Config {
+        Config {
+            listen: "127.0.0.1:0".parse().unwrap(),
+            tenant: "t_1".to_owned(),
+            engine: engine.to_owned(),
+            catalog_dir: self.dir.path().join("catalog"),
+            scratch_dir: self.dir.path().join("scratch"),
+            allowed_locations: vec![self.data()],
+            memory_bytes: 256 << 20,
+            cpu_threads: 2,
+            credential: Credential::new(SECRET),
+            limits: Limits { long_poll_ms: 500, ..Limits::default() },
+        }
+    }
+
+    pub async fn start(&self, engine: &str) -> Running {
+        Running::of(self.config(engine)).await
+    }
+}
+
+impl Running {
+    pub async fn of(config: Config) -> Self {
+        let server = Server::bind(config).await.unwrap();
+        let (address, engine) = (server.local_addr().to_string(), server.engine());
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(server.run(async move {
+            let _ = stopped.await;
+        }));
+        Self { engine, address, stop, served }
+    }
+
+    pub fn options(&self, user: &str) -> ClientOptions {
+        ClientOptions::new(&self.address, Auth::service("engine-agent", SECRET, user))
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(&self.options("alice")).await.unwrap()
+    }
+
+    pub async fn session(&self) -> Session {
+        Session::open(self.client().await, &[]).await.unwrap()
+    }
+
+    pub async fn session_with(&self, configuration: &[(&str, &str)]) -> Result<Session, ClientError> {
+        let configuration: Vec<_> = configuration.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        Session::open(self.client().await, &configuration).await
+    }
+
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        tokio::time::timeout(DEADLINE, self.served).await.unwrap().unwrap().unwrap();
+    }
+}
+
+/// All rows of a statement as texts.
+pub async fn rows(session: &mut Session, sql: &str) -> Vec<Vec<String>> {
+    let table = session.run(sql, DEADLINE).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    table.rows.iter().map(|row| row.iter().map(Value::to_string).collect()).collect()
+}
+
+/// The one value of a statement.
+pub async fn one(session: &mut Session, sql: &str) -> String {
+    let rows = rows(session, sql).await;
+    assert_eq!((rows.len(), rows.first().map(Vec::len)), (1, Some(1)), "{sql}: {rows:?}");
+    rows[0][0].clone()
+}
+
+/// A statement that only has to succeed.
+pub async fn run(session: &mut Session, sql: &str) {
+    session.run(sql, DEADLINE).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// The SQLSTATE and text of a statement that must fail.
+pub async fn refusal(session: &mut Session, sql: &str) -> (String, String) {
+    match session.run(sql, DEADLINE).await {
+        Err(ClientError::Refused(error)) => (error.sqlstate().to_owned(), error.text()),
+        other => panic!("{sql}: {other:?}"),
+    }
+}
+
+/// The SQLSTATE of a statement that must fail.
+pub async fn state(session: &mut Session, sql: &str) -> String {
+    refusal(session, sql).await.0
+}
+
+/// CPU time that this process's executing threads have used, in clock ticks.
+pub fn executing_ticks() -> u64 {
+    let mut ticks = 0;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.trim() == "execute" {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            let after = stat.rsplit(')').next().unwrap_or_default();
+            let fields: Vec<_> = after.split_whitespace().collect();
+            ticks += fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        }
+    }
+    ticks
+}

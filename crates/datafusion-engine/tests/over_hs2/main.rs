@@ -1,0 +1,10 @@
+//! A real engine behind a real HiveServer2 listener, asked by a real HiveServer2 client.
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+mod catalog;
+mod ground;
+mod metadata;
+mod resources;
+mod results;
+mod sessions;
+mod trouble;

@@ -1,0 +1,108 @@
+//! Memory, disk and threads: what is more than the unit has spills, or fails alone.
+
+use crate::ground::{Ground, Running, one, refusal, state};
+
+#[tokio::test]
+async fn an_order_by_over_more_than_the_memory_spills_and_is_right() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    config.memory_bytes = 24 << 20;
+    let engine = Running::of(config).await;
+    let mut session = engine.session().await;
+    // About 90 MB of rows, in an order that only sorting finds.
+    let sql = "SELECT value * 7919 % 1000003 AS k, repeat('x', 80) AS pad FROM generate_series(1, 1000002) ORDER BY k";
+    let mut statement = session.execute(sql).await.unwrap();
+    let (mut next, mut spilled) = (1_i64, 0);
+    loop {
+        let rows = statement.fetch(10_000).await.unwrap_or_else(|error| panic!("{error}"));
+        spilled = spilled.max(engine.engine.resources().runtime.disk_manager.used_disk_space());
+        if rows.is_empty() {
+            break;
+        }
+        for row in rows {
+            assert_eq!(row[0].as_i64(), Some(next));
+            next += 1;
+        }
+    }
+    assert_eq!(next, 1_000_003);
+    assert!(spilled > 20 << 20, "{spilled} bytes spilled");
+    statement.close().await.unwrap();
+    assert_eq!(one(&mut session, "SELECT 1").await, "1");
+    let scratch = ground.root().join("scratch/e-1/spill");
+    assert!(scratch.exists());
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_can_not_spill_fails_with_53200_and_the_engine_lives() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    config.memory_bytes = 8 << 20;
+    let engine = Running::of(config).await;
+    let mut session = engine.session().await;
+    for sql in [
+        "SELECT array_agg(value) FROM generate_series(1, 50000000)",
+        "CREATE TEMPORARY TABLE t AS SELECT value, repeat('x', 100) FROM generate_series(1, 10000000)",
+        "SELECT sum(a.value * b.value) FROM generate_series(1, 3000000) a CROSS JOIN generate_series(1, 3000000) b",
+    ] {
+        let (state, text) = refusal(&mut session, sql).await;
+        assert_eq!(state, "53200", "{sql}: {text}");
+        assert!(text.contains("DRIVER_MEMORY"), "{text}");
+        assert_eq!(one(&mut session, "SELECT count(*) FROM generate_series(1, 1000)").await, "1000");
+    }
+    assert_eq!(engine.engine.resources().runtime.memory_pool.reserved(), 0);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_full_scratch_folder_fails_the_statement_alone() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    (config.memory_bytes, config.limits.spill_bytes) = (16 << 20, 1 << 20);
+    let engine = Running::of(config).await;
+    let mut session = engine.session().await;
+    let sql = "SELECT value, repeat('x', 100) AS pad FROM generate_series(1, 1000000) ORDER BY value DESC";
+    assert_eq!(state(&mut session, sql).await, "53100");
+    assert_eq!(one(&mut session, "SELECT 1").await, "1");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn the_unit_says_how_many_threads_there_are_and_they_leave_the_protocol_alone() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    config.cpu_threads = 1;
+    let engine = Running::of(config).await;
+    let mut session = engine.session().await;
+    assert_eq!(
+        one(
+            &mut session,
+            "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.execution.target_partitions'"
+        )
+        .await,
+        "1"
+    );
+    // One thread, two statements that would take it for ever: both are asked about and cancelled.
+    let mut second = engine.session().await;
+    let mut busy = session.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
+    let mut also = second.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
+    let asked = std::time::Instant::now();
+    busy.poll().await.unwrap();
+    also.poll().await.unwrap();
+    assert!(asked.elapsed() < std::time::Duration::from_secs(3));
+    busy.cancel().await.unwrap();
+    also.cancel().await.unwrap();
+    assert_eq!(one(&mut session, "SELECT 1").await, "1");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_dead_engine_left_in_its_scratch_folder_goes() {
+    let ground = Ground::new();
+    let left = ground.root().join("scratch/e-1/spill/left/behind");
+    std::fs::create_dir_all(&left).unwrap();
+    let engine = ground.start("e-1").await;
+    assert!(!left.exists());
+    engine.stop().await;
+    tokio::task::yield_now().await;
+}

@@ -1,0 +1,168 @@
+//! Errors with their SQLSTATE, panics, hostile statements, handles of what is closed, idle time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use datafusion_engine::{Engine, failpoints};
+use hs2::tcli::{TCloseOperationReq, TGetOperationStatusReq};
+use model::clock::ManualClock;
+
+use crate::ground::{DEADLINE, Ground, one, refusal, run, state};
+
+#[tokio::test]
+async fn errors_carry_the_sqlstate_of_their_cause() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    for (sql, expected) in [
+        ("SELEC 1", "42601"),
+        ("SELECT 'open", "42601"),
+        ("SELECT 1; SELECT 2", "0A000"),
+        ("SELECT * FROM nowhere", "42P01"),
+        ("SELECT * FROM nowhere.t", "42P01"),
+        ("SELECT * FROM other.default.t", "42P01"),
+        ("SELECT nothing FROM (SELECT 1 AS a) x", "42703"),
+        ("SELECT no_such_function(1)", "42883"),
+        ("SELECT * FROM no_such_function(1)", "42883"),
+        ("SELECT 1 / 0", "22012"),
+        ("SELECT value / (value - 5) FROM generate_series(1, 10)", "22012"),
+        ("SELECT CAST('x' AS INT)", "22018"),
+        ("SELECT CAST(value * 1000 AS TINYINT) FROM generate_series(1, 10)", "22003"),
+        ("DROP TABLE nowhere", "42P01"),
+        ("DROP SCHEMA nowhere", "3F000"),
+        ("CREATE FUNCTION f() RETURNS INT RETURN 1", "0A000"),
+        ("BEGIN", "0A000"),
+        ("CREATE UNBOUNDED EXTERNAL TABLE t (a INT) STORED AS CSV LOCATION '/tmp/x'", "0A000"),
+        ("SHOW TABLES IN nowhere", "3F000"),
+        ("DESCRIBE nowhere", "42P01"),
+    ] {
+        let (state, text) = refusal(&mut session, sql).await;
+        assert_eq!(state, expected, "{sql}: {text}");
+        assert!(
+            text.chars()
+                .next()
+                .is_some_and(|c| !c.is_uppercase() || text.chars().nth(1).is_some_and(char::is_uppercase)),
+            "{text}"
+        );
+    }
+    let (_, text) = refusal(&mut session, "SELECT * FROM nowhere").await;
+    assert!(text.starts_with("table \"nowhere\" does not exist"), "{text}");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_of_its_statement() {
+    let ground = Ground::alone();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    for point in [failpoints::STATEMENT_STARTED, failpoints::STATEMENT_PLANNED, failpoints::ROWS_FETCHED] {
+        model::failpoint::fail::cfg(point, "1*panic(broken on purpose)").unwrap();
+        let (state, text) = refusal(&mut session, "SELECT 'after a panic'").await;
+        model::failpoint::fail::remove(point);
+        assert_eq!(state, "XX000", "{point}");
+        assert!(text.contains("broken on purpose"), "{text}");
+        assert_eq!(one(&mut session, "SELECT 'lives'").await, "lives");
+    }
+    assert_eq!(engine.engine.load().running_statements, 0);
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn deeply_nested_statements_are_refused_or_answered_and_never_end_the_engine() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    assert_eq!(state(&mut session, "SET datafusion.sql_parser.recursion_limit = 100000").await, "22023");
+    let conditions = |count: usize, operator: &str| {
+        let conditions: Vec<_> = (0..count).map(|number| format!("value = {number}")).collect();
+        format!("SELECT count(*) FROM generate_series(1, 10) WHERE {}", conditions.join(operator))
+    };
+    for (sql, expected) in [
+        (format!("SELECT {}", vec!["1"; 1_000].join(" + ")), "1000"),
+        (format!("SELECT length({})", vec!["'a'"; 1_900].join(" || ")), "1900"),
+        (conditions(950, " OR "), "10"),
+        (conditions(950, " AND "), "0"),
+        (format!("SELECT 1{}", "::int".repeat(1_900)), "1"),
+        (format!("SELECT count(*) FROM ({})", vec!["SELECT 1"; 300].join(" UNION ALL ")), "300"),
+        (format!("SELECT count(*) FROM generate_series(1, 10) WHERE value IN ({})", vec!["3"; 20_000].join(",")), "1"),
+    ] {
+        assert_eq!(one(&mut session, &sql).await, expected, "{}", &sql[..60]);
+    }
+    for sql in [
+        format!("SELECT {}", vec!["1"; 20_000].join(" + ")),
+        conditions(50_000, " AND "),
+        format!("SELECT {}1{}", "(".repeat(10_000), ")".repeat(10_000)),
+        format!("SELECT {}1", "- ".repeat(10_000)),
+        format!("SELECT {}1{}", "[".repeat(1_000), "]".repeat(1_000)),
+        format!("SELECT * FROM {}(SELECT 1 AS a){}", "(SELECT * FROM ".repeat(1_000), ") x".repeat(1_000)),
+        vec!["SELECT 1"; 10_000].join(" UNION ALL "),
+    ] {
+        assert_eq!(state(&mut session, &sql).await, "54001", "{}", &sql[..60]);
+    }
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn handles_of_what_is_closed_find_nothing() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    let handle = session.execute("SELECT 1").await.unwrap().handle().clone();
+    session.client().close_operation(&TCloseOperationReq { operation_handle: handle.clone() }).await.unwrap();
+    let request = TGetOperationStatusReq { operation_handle: handle.clone(), get_progress_update: None };
+    let refused = session.client().get_operation_status(&request).await.unwrap_err();
+    assert_eq!(refused.user_error().sqlstate(), "HY010");
+    // The right id with another secret is nobody's handle either.
+    let live = session.execute("SELECT 1").await.unwrap().handle().clone();
+    let mut forged = live.clone();
+    forged.operation_id.secret[0] ^= 1;
+    let request = TGetOperationStatusReq { operation_handle: forged, get_progress_update: None };
+    let refused = session.client().get_operation_status(&request).await.unwrap_err();
+    assert_eq!(refused.user_error().sqlstate(), "HY010");
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
+    let ground = Ground::new();
+    let clock = ManualClock::at(1_000);
+    let mut config = ground.config("e-1");
+    (config.limits.operation_idle_ms, config.limits.session_idle_ms) = (60_000, 600_000);
+    let engine = Engine::start(config, clock.clone()).unwrap();
+    let session = engine.open_session("alice", 1).unwrap();
+    let execute = |sql: &str| engine.execute(&session, sql.to_owned(), BTreeMap::default(), None).unwrap();
+    let (done, busy) = (execute("SELECT 1"), execute("SELECT count(*) FROM generate_series(1, 100000000000)"));
+    done.wait_final(DEADLINE).await;
+    clock.advance(Duration::from_secs(61));
+    engine.sweep();
+    assert!(engine.operation(&done.handle).is_err());
+    assert!(engine.operation(&busy.handle).is_ok());
+    clock.advance(Duration::from_secs(700));
+    engine.sweep();
+    assert_eq!(engine.load().sessions, 1, "a session that computes is not idle");
+    engine.close_operation(&busy.handle);
+    clock.advance(Duration::from_secs(700));
+    engine.sweep();
+    assert_eq!(engine.load().sessions, 0);
+}
+
+#[tokio::test]
+async fn a_session_that_is_closed_while_it_defines_leaves_a_whole_catalog() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    for number in 0..20 {
+        let mut short = engine.session().await;
+        short.execute(&format!("CREATE VIEW v{number} AS SELECT {number} AS n")).await.unwrap();
+        short.close().await.unwrap();
+    }
+    for number in 0..20 {
+        let table = session.run(&format!("SELECT n FROM v{number}"), DEADLINE).await;
+        match table {
+            Ok(table) => assert_eq!(table.rows[0][0].to_string(), number.to_string()),
+            Err(error) => assert_eq!(error.user_error().sqlstate(), "42P01", "{error}"),
+        }
+    }
+    run(&mut session, "CREATE OR REPLACE VIEW v0 AS SELECT 0 AS n").await;
+    engine.stop().await;
+}
