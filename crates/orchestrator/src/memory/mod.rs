@@ -1,0 +1,268 @@
+//! The fake: engines that are entries of a map, for tests of whoever uses an orchestrator.
+//!
+//! It keeps the whole contract (the contract suite runs on it) and adds two things: time is the injected clock's and
+//! nothing else moves it, and a test can command faults ([`faults`]): errors, lost answers, calls that hang, stale lists,
+//! engines that end, crash loops, labels changed by hand. Every call is written down. Clones share one state: a second
+//! clone is another instance over the same place.
+
+pub mod faults;
+mod life;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::clock::SharedClock;
+use model::engine_state::Phase;
+use model::labels::LabelMap;
+use model::{EngineName, Epoch};
+
+use crate::observed::{annotations, bears};
+use crate::wake::{Ringer, WakeUps};
+use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec};
+
+use faults::Faults;
+pub use faults::{Behaviour, Call, End, Held, Verb};
+use life::Engine;
+
+/// Calls that are remembered at most; a test that makes more forgets them now and then.
+pub const MAX_CALLS: usize = 100_000;
+
+/// The fake. Clones share everything.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    clock: SharedClock,
+    ringer: Ringer,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    engines: BTreeMap<EngineName, Engine>,
+    faults: Faults,
+    highest: Option<Epoch>,
+    made: u64,
+    nodes: Vec<String>,
+    max_engines: Option<usize>,
+}
+
+impl Memory {
+    /// An empty place with one node, `node-1`, and no limit of engines.
+    pub fn new(clock: SharedClock) -> Self {
+        let state = State { nodes: vec!["node-1".to_owned()], ..State::default() };
+        Self { shared: Arc::new(Shared { clock, ringer: Ringer::new(), state: Mutex::new(state) }) }
+    }
+
+    /// Sets the nodes and the limit of engines.
+    #[must_use]
+    pub fn with_capacity(self, nodes: &[&str], max_engines: Option<usize>) -> Self {
+        {
+            let mut state = self.lock();
+            state.nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+            state.max_engines = max_engines;
+        }
+        self
+    }
+
+    /// Brings every engine to where the clock says that it is, and wakes whoever watches if one has changed. A test
+    /// that moved the clock calls it; every verb does too.
+    pub fn settle(&self) {
+        let changed = self.lock().pass_time(&self.shared.clock);
+        if changed {
+            self.shared.ringer.ring();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state from outside, as a fault does.
+    fn change<T>(&self, change: impl FnOnce(&mut State, &SharedClock) -> T) -> T {
+        let result = {
+            let mut state = self.lock();
+            state.pass_time(&self.shared.clock);
+            change(&mut state, &self.shared.clock)
+        };
+        self.shared.ringer.ring();
+        result
+    }
+
+    /// Writes the call down, waits while the verb is held, fails if that was commanded; then the work, whose
+    /// answer may be lost.
+    async fn call<T>(
+        &self,
+        call: Call,
+        work: impl FnOnce(&mut State, &SharedClock) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        let verb = call.verb;
+        let held = self.lock().faults.begin(call);
+        if let Some(mut held) = held {
+            // An error means that the holder is gone, which releases as well.
+            drop(held.wait_for(|released| *released).await);
+        }
+        let (result, changed) = {
+            let mut state = self.lock();
+            let before = state.pass_time(&self.shared.clock);
+            if let Some(error) = state.faults.take_failure(verb) {
+                (Err(error), before)
+            } else {
+                let result = work(&mut state, &self.shared.clock);
+                let after = state.pass_time(&self.shared.clock);
+                let lost = state.faults.take_loss(verb).then(|| Error::transient("the answer was lost"));
+                (lost.map_or(result, Err), before || after || verb.has_effect())
+            }
+        };
+        if changed {
+            self.shared.ringer.ring();
+        }
+        result
+    }
+}
+
+impl State {
+    fn pass_time(&mut self, clock: &SharedClock) -> bool {
+        let before = self.engines.len();
+        let mut moved = false;
+        for engine in self.engines.values_mut() {
+            moved |= engine.pass_time(clock);
+        }
+        self.engines.retain(|_, engine| !engine.is_over());
+        moved || self.engines.len() != before
+    }
+
+    fn admit(&mut self, epoch: Epoch) -> Result<(), Error> {
+        match self.highest {
+            Some(highest) if epoch < highest => Err(Error::Deposed { epoch, highest }),
+            _ => {
+                self.highest = Some(epoch);
+                Ok(())
+            }
+        }
+    }
+
+    fn list(&self, selector: &LabelMap) -> Listing {
+        let all = match &self.faults.frozen {
+            Some(frozen) => frozen.clone(),
+            None => self.engines.values().map(|engine| engine.observed.clone()).collect(),
+        };
+        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), unreadable: Vec::new() }
+    }
+
+    fn ensure(&mut self, spec: &Spec, epoch: Epoch, clock: &SharedClock) -> Result<Ensured, Error> {
+        spec.validate()?;
+        self.admit(epoch)?;
+        if let Some(engine) = self.engines.get(&spec.name) {
+            return answer_for(&engine.observed, spec);
+        }
+        if let Some(reason) = &self.faults.refusal {
+            return Err(Error::refused(reason.clone()));
+        }
+        if self.max_engines.is_some_and(|max| self.engines.len() >= max) {
+            return Err(Error::refused(format!("there are {} engines already", self.engines.len())));
+        }
+        let node = self.choose_node(spec)?;
+        self.made += 1;
+        let uid = format!("memory-{}", self.made);
+        let observed = Observed {
+            name: spec.name.clone(),
+            uid: uid.clone(),
+            labels: spec.labels.clone(),
+            annotations: annotations(spec, epoch),
+            phase: Phase::Pending,
+            reason: Some("it is being started".to_owned()),
+            node: Some(node),
+            started_at_ms: None,
+            exit: None,
+            log_tail: None,
+            details: BTreeMap::new(),
+        };
+        let behaviour = self.faults.behaviour_of(&spec.name);
+        self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock));
+        Ok(Ensured { uid, created: true })
+    }
+
+    fn choose_node(&self, spec: &Spec) -> Result<String, Error> {
+        let load = |node: &String| self.engines.values().filter(|it| it.observed.node.as_ref() == Some(node)).count();
+        let allowed = |node: &&String| spec.nodes.as_ref().is_none_or(|wanted| wanted.contains(node));
+        let chosen = self.nodes.iter().filter(allowed).min_by_key(|node| load(node));
+        chosen.cloned().ok_or_else(|| Error::refused("none of the nodes of the spec is there"))
+    }
+
+    fn delete(
+        &mut self,
+        name: &EngineName,
+        uid: &str,
+        grace: Duration,
+        epoch: Epoch,
+        clock: &SharedClock,
+    ) -> Result<Deleted, Error> {
+        self.admit(epoch)?;
+        let Some(engine) = self.engines.get_mut(name) else { return Ok(Deleted::Gone) };
+        if engine.observed.uid != uid {
+            let present = engine.observed.uid.clone();
+            return Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present });
+        }
+        if engine.observed.phase == Phase::Ended {
+            self.engines.remove(name);
+            return Ok(Deleted::Gone);
+        }
+        engine.ask_to_end(grace, clock);
+        Ok(Deleted::Terminating)
+    }
+}
+
+fn answer_for(present: &Observed, spec: &Spec) -> Result<Ensured, Error> {
+    let conflict = |reason: &str| Err(Error::Conflict { name: spec.name.clone(), reason: reason.to_owned() });
+    match present.phase {
+        Phase::Ended => conflict("it has ended"),
+        Phase::Terminating => conflict("it was told to end"),
+        _ if !bears(&present.labels, &spec.labels) => conflict("its labels have other values"),
+        _ => Ok(Ensured { uid: present.uid.clone(), created: false }),
+    }
+}
+
+#[async_trait]
+impl Orchestrator for Memory {
+    async fn list(&self, selector: &LabelMap) -> Result<Listing, Error> {
+        self.call(Call::new(Verb::List), |state, _| Ok(state.list(selector))).await
+    }
+
+    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
+        let call = Call { name: Some(name.clone()), ..Call::new(Verb::Get) };
+        self.call(call, |state, _| Ok(state.engines.get(name).map(|engine| engine.observed.clone()))).await
+    }
+
+    async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
+        let call = Call { name: Some(spec.name.clone()), epoch: Some(epoch), ..Call::new(Verb::Ensure) };
+        self.call(call, |state, clock| state.ensure(spec, epoch, clock)).await
+    }
+
+    async fn delete(&self, name: &EngineName, uid: &str, grace: Duration, epoch: Epoch) -> Result<Deleted, Error> {
+        let call = Call {
+            name: Some(name.clone()),
+            uid: Some(uid.to_owned()),
+            grace: Some(grace),
+            epoch: Some(epoch),
+            ..Call::new(Verb::Delete)
+        };
+        self.call(call, |state, clock| state.delete(name, uid, grace, epoch, clock)).await
+    }
+
+    fn watch(&self) -> WakeUps {
+        self.shared.ringer.watch()
+    }
+
+    async fn capacity(&self) -> Result<Capacity, Error> {
+        let work = |state: &mut State, _: &SharedClock| {
+            Ok(Capacity { engines: state.max_engines, nodes: state.nodes.clone() })
+        };
+        self.call(Call::new(Verb::Capacity), work).await
+    }
+}

@@ -1,0 +1,147 @@
+//! `delete`, and carrying on what was begun: an end that was asked for happens, whoever asked.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use model::{EngineName, Epoch, failpoint};
+use rustix::process::Signal;
+
+use super::gate::Gate;
+use super::identity;
+use super::layout::{self, EngineDir};
+use super::log;
+use super::look::Look;
+use super::record::{self, Ending};
+use super::state::{MAX_ENTRIES, State, into_error};
+use crate::{Deleted, Error, failpoints};
+
+/// Ends this very engine.
+pub(super) fn delete(
+    state: &State,
+    name: &EngineName,
+    uid: &str,
+    grace: Duration,
+    epoch: Epoch,
+) -> Result<Deleted, Error> {
+    let gate = Gate::enter(&state.layout.gate())?;
+    gate.admit(epoch)?;
+    failpoint!(failpoints::DELETE_ADMITTED);
+    let Some(look) = state.look(name.as_str()).map_err(into_error)? else { return Ok(Deleted::Gone) };
+    if look.record.uid != uid {
+        if look.is_over() {
+            return Ok(Deleted::Gone);
+        }
+        let present = look.record.uid.clone();
+        return Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present });
+    }
+    end(state, &look, grace).map_err(|error| Error::transient(format!("engine \"{name}\" can't be ended: {error}")))
+}
+
+fn end(state: &State, look: &Look, grace: Duration) -> io::Result<Deleted> {
+    if !look.alive {
+        remove(state, look)?;
+        return Ok(Deleted::Gone);
+    }
+    let ending = mark(state, look, grace)?;
+    failpoint!(failpoints::DELETE_MARKED);
+    if ending.is_due(state.clock.boottime()) {
+        kill(look)?;
+    } else if let Some(leader) = look.leader {
+        leader.signal(Signal::TERM)?;
+    }
+    failpoint!(failpoints::DELETE_SIGNALLED);
+    tracing::info!(engine = %look.record.name, uid = look.record.uid, grace_ms = ending.grace_ms, "engine told to end");
+    Ok(Deleted::Terminating)
+}
+
+/// Writes down that it must end, unless that stands there with a deadline that is no later.
+fn mark(state: &State, look: &Look, grace: Duration) -> io::Result<Ending> {
+    let asked = Ending {
+        asked_at_ms: state.clock.wall_ms(),
+        asked_boottime_ms: state.clock.boottime().as_millis() as u64,
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    };
+    match &look.ending {
+        Some(before) if before.deadline() <= asked.deadline() => Ok(before.clone()),
+        _ => {
+            layout::replace(&look.directory.ending(), &record::text(&asked)?)?;
+            Ok(asked)
+        }
+    }
+}
+
+/// Does what is due for the engines that were looked at: kills those whose grace is over, removes what is left of dead
+/// ones, limits logs, clears debris. Whether anything was done that another look would see. Does nothing
+/// while another works on the directory: then the next look does.
+pub(super) fn carry_on(state: &State, looks: &[Look]) -> bool {
+    let is_due =
+        |look: &&Look| look.ending.as_ref().is_some_and(|ending| !look.alive || ending.is_due(state.clock.boottime()));
+    let is_long =
+        |look: &&Look| fs::metadata(look.directory.log()).is_ok_and(|log| log.len() > look.record.log_keep_bytes);
+    let due: Vec<&Look> = looks.iter().filter(is_due).collect();
+    let long: Vec<&Look> = looks.iter().filter(is_long).collect();
+    let has_debris = || state.layout.all_hidden(MAX_ENTRIES).is_ok_and(|hidden| !hidden.is_empty());
+    if due.is_empty() && long.is_empty() && !has_debris() {
+        return false;
+    }
+    let Ok(Some(_gate)) = Gate::try_enter(&state.layout.gate()) else { return false };
+    for look in &due {
+        let done = if look.alive { kill(look) } else { remove(state, look) };
+        if let Err(error) = done {
+            tracing::warn!(engine = %look.record.name, %error, "an engine could not be ended");
+        }
+    }
+    for look in long {
+        if let Err(error) = log::limit(&look.directory, look.record.log_keep_bytes) {
+            tracing::warn!(engine = %look.record.name, %error, "the log of an engine could not be limited");
+        }
+    }
+    clear_debris(state);
+    !due.is_empty()
+}
+
+/// Kills the process with its group, and what it started besides.
+fn kill(look: &Look) -> io::Result<()> {
+    if let Some(leader) = look.leader {
+        leader.kill_with_group()?;
+    }
+    kill_leftovers(&look.directory)
+}
+
+/// What an engine started and left behind: killed one by one, each known by the engine's lock or log that it has as
+/// standard input or output (a shell gives its background jobs another input). A session's number would not do: it is
+/// given away again when the session is empty.
+fn kill_leftovers(directory: &EngineDir) -> io::Result<()> {
+    let by_lock = identity::holders(&directory.lock(), &[0]);
+    for leftover in by_lock.into_iter().chain(identity::holders(&directory.log(), &[1, 2])) {
+        leftover.signal(Signal::KILL)?;
+    }
+    Ok(())
+}
+
+/// Removes what is left of a dead engine. Held: the directory lock.
+pub(super) fn remove(state: &State, look: &Look) -> io::Result<()> {
+    kill_leftovers(&look.directory)?;
+    remove_directory(state, &look.directory, &look.record.uid)
+}
+
+/// Takes the directory out of the list in one step, then removes it.
+pub(super) fn remove_directory(state: &State, directory: &EngineDir, uid: &str) -> io::Result<()> {
+    let hidden = state.layout.hidden(&format!("{uid}.gone"));
+    match fs::rename(&directory.0, &hidden.0) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        renamed => renamed?,
+    }
+    failpoint!(failpoints::REMOVE_RENAMED);
+    fs::remove_dir_all(&hidden.0)
+}
+
+/// Whoever was making or removing a hidden directory held the lock that we hold now, so it is dead.
+fn clear_debris(state: &State) {
+    for path in state.layout.all_hidden(MAX_ENTRIES).unwrap_or_default() {
+        if let Err(error) = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)) {
+            tracing::warn!(path = %path.display(), %error, "debris could not be removed");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which process is meant: a pid with its start time, so that a pid that was given away is not taken for an engine.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// A process of this machine, since its boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    pub(super) pid: i32,
+    /// Field 22 of `/proc/<pid>/stat`.
+    pub(super) start_ticks: u64,
+}
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug)]
+struct Stat {
+    state: char,
+    session: i32,
+    start_ticks: u64,
+}
+
+impl Stat {
+    fn of(pid: i32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    // The name of the program stands in parentheses and may contain anything, parentheses and blanks included.
+    fn parse(text: &str) -> Option<Self> {
+        let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            session: fields.get(3)?.parse().ok()?,
+            start_ticks: fields.get(19)?.parse().ok()?,
+        })
+    }
+
+    // Zombies have a pid and nothing else.
+    fn lives(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+impl Identity {
+    /// The process that has the pid now, dead or alive.
+    pub(super) fn of(pid: i32) -> Option<Self> {
+        Stat::of(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
+    }
+
+    /// Whether this very process lives and is not a zombie.
+    pub(super) fn is_alive(self) -> bool {
+        Stat::of(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.lives())
+    }
+
+    /// Sends a signal to this very process: the pidfd is opened before the start time is compared, so the signal
+    /// can't reach another one. `false` if it is gone.
+    pub(super) fn signal(self, signal: Signal) -> rustix::io::Result<bool> {
+        let Some(pid) = Pid::from_raw(self.pid) else { return Ok(false) };
+        let opened = pidfd_open(pid, PidfdFlags::empty());
+        let sent = opened.and_then(|fd| if self.is_alive() { pidfd_send_signal(fd, signal) } else { Err(Errno::SRCH) });
+        match sent {
+            Ok(()) => Ok(true),
+            Err(Errno::SRCH) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Kills the process and its group. The group has the pid's number as long as this process, its leader, is
+    /// there, which is looked at just before.
+    pub(super) fn kill_with_group(self) -> rustix::io::Result<()> {
+        if let Some(pid) = Pid::from_raw(self.pid)
+            && self.is_alive()
+        {
+            // No group of that number: it was killed before it could open a session of its own.
+            match kill_process_group(pid, Signal::KILL) {
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.signal(Signal::KILL).map(|_| ())
+    }
+}
+
+/// The living processes that have this very file as one of these descriptors. An engine has its lock as standard
+/// input and its log as standard output and error, and so has what it started, unless that was given others.
+pub(super) fn holders(file: &Path, descriptors: &[u32]) -> Vec<Identity> {
+    let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let is_file = |pid: i32, descriptor: u32| {
+        let open = fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
+        open.is_ok_and(|open| open.dev() == wanted.dev() && open.ino() == wanted.ino())
+    };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter(|pid| descriptors.iter().any(|descriptor| is_file(*pid, *descriptor)))
+        .filter_map(Identity::of)
+        .filter(|holder| holder.is_alive())
+        .collect()
+}
+
+/// The one of the holders that is the engine: it leads the session; before it does, it is the oldest.
+pub(super) fn leader(holders: &[Identity]) -> Option<Identity> {
+    let leads = |holder: &&Identity| Stat::of(holder.pid).is_some_and(|stat| stat.session == holder.pid);
+    holders.iter().find(leads).or_else(|| holders.iter().min_by_key(|holder| holder.start_ticks)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_may_be_called_anything() {
+        let stat = Stat::parse("7 (a) b (c)) S 1 7 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1").unwrap();
+        assert_eq!((stat.state, stat.session, stat.start_ticks), ('S', 9, 4711));
+        assert!(Stat::parse("7 (a").is_none());
+    }
+
+    #[test]
+    fn a_pid_with_another_start_time_is_somebody_else() {
+        let own = Identity::of(std::process::id() as i32).unwrap();
+        assert!(own.is_alive());
+        let other = Identity { start_ticks: own.start_ticks + 1, ..own };
+        assert!(!other.is_alive());
+        assert_eq!(other.signal(Signal::TERM), Ok(false));
+        assert_eq!(other.kill_with_group(), Ok(()));
+    }
+
+    #[test]
+    fn a_zombie_is_not_alive() {
+        let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
+        let identity = Identity::of(child.id() as i32).unwrap();
+        // Reads what the kernel says until the child has ended; only then it can be a zombie.
+        while Stat::of(identity.pid).is_some_and(|stat| stat.state != 'Z') {
+            std::thread::yield_now();
+        }
+        assert!(!identity.is_alive());
+        child.wait().unwrap();
+        assert!(!identity.is_alive());
+    }
+}

@@ -1,0 +1,158 @@
+//! The faults of the fake do what they say: tests of the master stand on them.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use model::clock::ManualClock;
+use model::engine_state::Phase;
+use model::engine_type::Requests;
+use model::labels::{self, LabelMap};
+use model::{EngineName, Epoch, Generation};
+use orchestrator::memory::{Behaviour, End, Memory, Verb};
+use orchestrator::{Error, LogPolicy, Orchestrator, Spec};
+
+const EPOCH: Epoch = Epoch(1);
+
+fn memory() -> (Memory, Arc<ManualClock>) {
+    let clock = ManualClock::at(1_700_000_000_000);
+    (Memory::new(clock.clone()), clock)
+}
+
+fn name(text: &str) -> EngineName {
+    EngineName::new(text).unwrap()
+}
+
+fn spec(text: &str) -> Spec {
+    Spec {
+        name: name(text),
+        labels: LabelMap::from([(labels::NAME.to_owned(), text.to_owned())]),
+        generation: Generation(1),
+        annotations: BTreeMap::new(),
+        namespace: String::new(),
+        image: String::new(),
+        argv: vec!["/bin/engine".to_owned()],
+        files: Vec::new(),
+        environment: BTreeMap::new(),
+        requests: Requests {
+            driver_cpu_millis: 1,
+            driver_memory_bytes: 1,
+            executor_cpu_millis: 0,
+            executor_memory_bytes: 0,
+            executors: 0,
+        },
+        nodes: None,
+        grace: Duration::from_mins(1),
+        log: LogPolicy::default(),
+    }
+}
+
+async fn count_of_engines(memory: &Memory) -> usize {
+    memory.list(&LabelMap::new()).await.unwrap().engines.len()
+}
+
+#[tokio::test]
+async fn a_commanded_failure_has_no_effect_and_comes_once() {
+    let (memory, _) = memory();
+    memory.fail_next(Verb::Ensure, Error::refused("no quota"));
+    memory.fail_next(Verb::Ensure, Error::transient("no answer"));
+    assert_eq!(memory.ensure(&spec("one"), EPOCH).await, Err(Error::refused("no quota")));
+    assert!(memory.ensure(&spec("one"), EPOCH).await.unwrap_err().is_retryable());
+    assert_eq!(count_of_engines(&memory).await, 0);
+    assert!(memory.ensure(&spec("one"), EPOCH).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_an_effect_all_the_same() {
+    let (memory, _) = memory();
+    memory.lose_answer(Verb::Ensure);
+    assert!(memory.ensure(&spec("one"), EPOCH).await.unwrap_err().is_retryable());
+    let again = memory.ensure(&spec("one"), EPOCH).await.unwrap();
+    assert!(!again.created);
+    memory.lose_answer(Verb::Delete);
+    memory.delete(&name("one"), &again.uid, Duration::ZERO, EPOCH).await.unwrap_err();
+    assert_eq!(count_of_engines(&memory).await, 0);
+}
+
+#[tokio::test]
+async fn a_held_verb_hangs_before_its_effect_until_it_is_released() {
+    let (memory, _) = memory();
+    let held = memory.hold(Verb::Ensure);
+    let spec = spec("one");
+    let mut hanging = pin!(memory.ensure(&spec, EPOCH));
+    assert!(matches!(hanging.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+    assert_eq!((memory.count(Verb::Ensure), count_of_engines(&memory).await), (1, 0));
+    held.release();
+    assert!(hanging.await.unwrap().created);
+    assert!(!memory.ensure(&spec, EPOCH).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn a_frozen_list_is_stale_and_a_direct_question_is_not() {
+    let (memory, _) = memory();
+    memory.ensure(&spec("old"), EPOCH).await.unwrap();
+    memory.freeze_lists();
+    memory.ensure(&spec("new"), EPOCH).await.unwrap();
+    memory.vanish(&name("old"));
+    let listing = memory.list(&LabelMap::new()).await.unwrap();
+    assert!(listing.find(&name("old")).is_some() && listing.find(&name("new")).is_none());
+    assert_eq!(memory.get(&name("old")).await.unwrap(), None);
+    assert!(memory.get(&name("new")).await.unwrap().is_some());
+    memory.thaw_lists();
+    assert!(memory.list(&LabelMap::new()).await.unwrap().find(&name("new")).is_some());
+}
+
+#[tokio::test]
+async fn refused_creates_leave_what_is_there() {
+    let (memory, _) = memory();
+    memory.ensure(&spec("one"), EPOCH).await.unwrap();
+    memory.refuse_creates(Some("the quota is used up"));
+    assert_eq!(memory.ensure(&spec("two"), EPOCH).await, Err(Error::refused("the quota is used up")));
+    assert!(!memory.ensure(&spec("one"), EPOCH).await.unwrap().created);
+    memory.refuse_creates(None);
+    assert!(memory.ensure(&spec("two"), EPOCH).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn a_crash_loop_ends_every_new_engine_at_its_time() {
+    let (memory, clock) = memory();
+    let second = Duration::from_secs(1);
+    memory.behave(Behaviour { starts_after: second, ..Behaviour::ending(second, End::code(1).saying("no licence")) });
+    for engine in ["one", "two"] {
+        memory.ensure(&spec(engine), EPOCH).await.unwrap();
+        let mut wake_ups = memory.watch();
+        for phase in [Phase::Pending, Phase::Running, Phase::Ended] {
+            let seen = memory.get(&name(engine)).await.unwrap().unwrap();
+            assert_eq!(seen.phase, phase);
+            clock.advance(second);
+            memory.settle();
+            if phase != Phase::Ended {
+                wake_ups.wait().await;
+            }
+        }
+        let ended = memory.get(&name(engine)).await.unwrap().unwrap();
+        assert_eq!((ended.reason.as_deref(), ended.log_tail.as_deref()), (Some("no licence"), Some("no licence")));
+        assert_eq!(ended.exit.unwrap().ended_at_ms - ended.started_at_ms.unwrap(), 1_000);
+    }
+}
+
+#[tokio::test]
+async fn engines_of_others_are_adopted_and_every_call_is_written_down() {
+    let (memory, _) = memory();
+    memory.ensure(&spec("one"), EPOCH).await.unwrap();
+    let mut foreign = memory.get(&name("one")).await.unwrap().unwrap();
+    foreign.name = name("foreign");
+    "foreign-uid".clone_into(&mut foreign.uid);
+    memory.put(foreign);
+    memory.forget_calls();
+    memory.delete(&name("foreign"), "foreign-uid", Duration::ZERO, Epoch(2)).await.unwrap();
+    assert_eq!(count_of_engines(&memory).await, 1);
+    let calls = memory.calls();
+    assert_eq!(calls.iter().map(|call| call.verb).collect::<Vec<_>>(), [Verb::Delete, Verb::List]);
+    assert_eq!((calls[0].uid.as_deref(), calls[0].epoch), (Some("foreign-uid"), Some(Epoch(2))));
+}

@@ -1,0 +1,9 @@
+//! What holds for local processes beyond the contract: real processes, real signals, crashes at every step.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod crashes;
+mod inside;
+mod machine;
+mod place;
+mod sharing;
