@@ -1,0 +1,157 @@
+//! Executing a plan: stage by stage, the chains of a stage beside each other, each effect guarded and bounded.
+//!
+//! A chain stops at its first failure and takes no other along. What is left is planned anew by the next tick: there
+//! is no retry here.
+
+use std::time::Duration;
+
+use coordination::Observation as Coordinated;
+use futures::stream::{self, StreamExt};
+use model::alteration::{Progress, RequestId};
+use model::engine_name::EngineName;
+use model::number::Epoch;
+use planner::{Action, Chain, Decision, Plan};
+use tokio::time::timeout;
+
+use crate::failpoints;
+use crate::settings::Settings;
+use crate::world::{Effect, Failure, FailureKind, Ground, World};
+
+/// How long the chains of one stage may be begun, in effect deadlines; what was not begun by then is left to the next
+/// tick, so that many hanging creates can't hold a drain for long.
+const STAGE_DEADLINES: u32 = 2;
+
+/// What became of a plan.
+#[derive(Debug, Default)]
+pub(crate) struct Executed {
+    /// How many decisions took effect.
+    pub applied: usize,
+    /// Pods that are there: name, uid, whether it was made now.
+    pub made: Vec<(EngineName, String, bool)>,
+    /// Creates that failed: name and reason.
+    pub not_made: Vec<(EngineName, String)>,
+    /// Alterations that are no longer converging.
+    pub finished: Vec<RequestId>,
+    /// Why the master has to stop acting, if it has to.
+    pub stop: Option<Failure>,
+}
+
+impl Executed {
+    fn merge(&mut self, other: Self) {
+        self.applied += other.applied;
+        self.made.extend(other.made);
+        self.not_made.extend(other.not_made);
+        self.finished.extend(other.finished);
+        self.stop = self.stop.take().or(other.stop);
+    }
+}
+
+/// Executes a plan.
+pub(crate) async fn execute(
+    world: &dyn World,
+    settings: &Settings,
+    epoch: Epoch,
+    seen: &Coordinated,
+    plan: &Plan,
+) -> Executed {
+    let mut executed = Executed::default();
+    for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
+        let begun = world.now();
+        let time = settings.effect_deadline() * STAGE_DEADLINES;
+        let ground = Ground { epoch, generation: plan.generation, seen, made: None };
+        // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
+        let limit = settings.effect_deadline();
+        let chains: Vec<_> = stage.iter().map(|chain| run(world, limit, ground, chain, begun + time)).collect();
+        let mut running = stream::iter(chains).buffer_unordered(settings.parallelism.max(1));
+        while let Some(done) = running.next().await {
+            executed.merge(done);
+        }
+        if executed.stop.is_some() {
+            break;
+        }
+    }
+    executed
+}
+
+async fn run(world: &dyn World, limit: Duration, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
+    let mut executed = Executed::default();
+    let mut made: Option<String> = None;
+    if world.now() >= until {
+        tracing::info!(stage = ?chain.stage, "left to the next tick: the stage took too long");
+        return executed;
+    }
+    for decision in &chain.decisions {
+        let ground = Ground { made: made.as_deref(), ..ground };
+        let result = if world.may_act() {
+            timeout(limit, world.apply(decision, &ground)).await.unwrap_or_else(|_| {
+                Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())))
+            })
+        } else {
+            Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()))
+        };
+        match result {
+            Ok(effect) => {
+                model::failpoint!(failpoints::after(&decision.action));
+                log_applied(decision, ground);
+                executed.applied += 1;
+                note(&mut executed, decision, &effect);
+                if let Effect::Made { uid, .. } = effect {
+                    made = Some(uid);
+                }
+            }
+            Err(failure) => {
+                log_failed(decision, &failure);
+                fail(&mut executed, decision, failure);
+                break;
+            }
+        }
+    }
+    executed
+}
+
+fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
+    match (effect, &decision.action, &decision.engine) {
+        (Effect::Made { uid, created }, _, Some(engine)) => {
+            executed.made.push((engine.clone(), uid.clone(), *created));
+        }
+        (Effect::Progress(progress), Action::Finish { id, .. }, _) if *progress != Progress::Converging => {
+            executed.finished.push(id.clone());
+        }
+        _ => {}
+    }
+}
+
+fn fail(executed: &mut Executed, decision: &Decision, failure: Failure) {
+    if failure.kind() == FailureKind::NotMaster {
+        executed.stop = Some(failure);
+        return;
+    }
+    if let (Action::CreateEngine(_), Some(engine)) = (&decision.action, &decision.engine) {
+        executed.not_made.push((engine.clone(), failure.to_string()));
+    }
+}
+
+fn log_applied(decision: &Decision, ground: Ground<'_>) {
+    let row = decision.row(0);
+    tracing::info!(
+        epoch = ground.epoch.get(),
+        generation = ground.generation.get(),
+        decision = row.decision,
+        engine = row.engine,
+        slot = row.slot,
+        because = row.because,
+        "decision applied"
+    );
+}
+
+fn log_failed(decision: &Decision, failure: &Failure) {
+    let row = decision.row(0);
+    match failure.kind() {
+        FailureKind::Stale | FailureKind::NotMaster => {
+            tracing::info!(decision = row.decision, engine = row.engine, slot = row.slot, %failure, "decision rejected");
+        }
+        FailureKind::Refused | FailureKind::Away => {
+            tracing::warn!(decision = row.decision, engine = row.engine, slot = row.slot, %failure, "decision failed");
+        }
+    }
+}

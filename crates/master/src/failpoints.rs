@@ -1,0 +1,90 @@
+//! The named points at which a test can stop or kill a master: one at every step boundary of a tick.
+
+/// The lock is won, the epoch not yet raised.
+pub const LOCK_WON: &str = "master.lock.won";
+/// The epoch is raised, nothing was done with it.
+pub const EPOCH_RAISED: &str = "master.epoch.raised";
+/// Orchestrator, registry, drains and alter node were read.
+pub const OBSERVED: &str = "master.tick.observed";
+/// An undecided alteration is about to be aborted.
+pub const ABORT_BEFORE: &str = "master.settle.abort";
+/// What could be decided of the alteration is decided.
+pub const SETTLED: &str = "master.tick.settled";
+/// The snapshot is read.
+pub const SNAPSHOT_READ: &str = "master.tick.snapshot_read";
+/// The plan is made, nothing of it executed.
+pub const PLANNED: &str = "master.tick.planned";
+/// The plan is executed, its finished alteration's node still stands.
+pub const EXECUTED: &str = "master.tick.executed";
+/// The alter node is about to be deleted.
+pub const NODE_BEFORE: &str = "master.node.before";
+/// The alter node is deleted.
+pub const NODE_DELETED: &str = "master.node.deleted";
+/// The report is written.
+pub const REPORTED: &str = "master.tick.reported";
+/// A permit was made.
+pub const PERMIT_CREATED: &str = "master.after.create_permit";
+/// A pod or process was made.
+pub const ENGINE_CREATED: &str = "master.after.create_engine";
+/// A uid was recorded in the database.
+pub const UID_RECORDED: &str = "master.after.record_uid";
+/// A uid was written into its permit.
+pub const PERMIT_UID_WRITTEN: &str = "master.after.write_permit_uid";
+/// A slot got a new incarnation.
+pub const INCARNATION_DRAWN: &str = "master.after.draw_incarnation";
+/// An end was recorded.
+pub const END_RECORDED: &str = "master.after.record_end";
+/// A drain fact was written.
+pub const DRAINED: &str = "master.after.drain";
+/// A pod or process was deleted.
+pub const ENGINE_DELETED: &str = "master.after.delete_engine";
+/// A permit was deleted.
+pub const PERMIT_DELETED: &str = "master.after.delete_permit";
+/// A drain fact was removed.
+pub const FACT_REMOVED: &str = "master.after.remove_fact";
+/// An alteration's progress was written.
+pub const FINISHED: &str = "master.after.finish";
+
+/// All of them.
+pub const ALL: &[&str] = &[
+    LOCK_WON,
+    EPOCH_RAISED,
+    OBSERVED,
+    ABORT_BEFORE,
+    SETTLED,
+    SNAPSHOT_READ,
+    PLANNED,
+    EXECUTED,
+    NODE_BEFORE,
+    NODE_DELETED,
+    REPORTED,
+    PERMIT_CREATED,
+    ENGINE_CREATED,
+    UID_RECORDED,
+    PERMIT_UID_WRITTEN,
+    INCARNATION_DRAWN,
+    END_RECORDED,
+    DRAINED,
+    ENGINE_DELETED,
+    PERMIT_DELETED,
+    FACT_REMOVED,
+    FINISHED,
+];
+
+/// The point that is passed after a decision took effect.
+pub(crate) fn after(action: &planner::Action) -> &'static str {
+    use planner::Action;
+    match action {
+        Action::CreatePermit { .. } => PERMIT_CREATED,
+        Action::CreateEngine(_) => ENGINE_CREATED,
+        Action::RecordUid { .. } => UID_RECORDED,
+        Action::WritePermitUid { .. } => PERMIT_UID_WRITTEN,
+        Action::DrawIncarnation { .. } => INCARNATION_DRAWN,
+        Action::RecordEnd { .. } => END_RECORDED,
+        Action::Drain { .. } => DRAINED,
+        Action::DeleteEngine { .. } => ENGINE_DELETED,
+        Action::DeletePermit => PERMIT_DELETED,
+        Action::RemoveFact => FACT_REMOVED,
+        Action::Finish { .. } => FINISHED,
+    }
+}

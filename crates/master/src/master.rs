@@ -1,0 +1,124 @@
+//! A candidate's life: stand for election, serve a term, stand again.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use coordination::Election;
+use model::clock::SharedClock;
+use model::credential::ClusterSecret;
+use orchestrator::Orchestrator;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Settings;
+use crate::state::State;
+use crate::term;
+use crate::world::{ActingWorld, Launcher, Means, World};
+
+/// Between two tries to stand for election after one failed.
+const ELECTION_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a master acts with.
+pub struct Parts {
+    /// How to reach ZooKeeper; the identity must be the master's.
+    pub coordination: coordination::Settings,
+    /// The cluster secret, for the keys of metadata agents and engine agents.
+    pub secret: ClusterSecret,
+    /// Where engines run.
+    pub orchestrator: Arc<dyn Orchestrator>,
+    /// How they are launched.
+    pub launcher: Arc<dyn Launcher>,
+    /// What time it is.
+    pub clock: SharedClock,
+    /// Who this candidate is, for people.
+    pub holder: String,
+}
+
+impl fmt::Debug for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parts").field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+/// A candidate. It works in the background until it is shut down or dropped.
+#[derive(Debug)]
+pub struct Master {
+    state: watch::Receiver<State>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<()>>,
+    limit: Duration,
+}
+
+impl Master {
+    /// Stands for election, if the settings say so. Returns at once.
+    pub fn start(settings: Settings, parts: Parts) -> Self {
+        let (sender, state) = watch::channel(State::Idle);
+        let stop = CancellationToken::new();
+        let limit = settings.effect_deadline();
+        let task = settings.candidate.then(|| tokio::spawn(live(settings, parts, sender, stop.clone())));
+        Self { state, stop, task, limit }
+    }
+
+    /// What it is just now.
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.state.clone()
+    }
+
+    /// Gives up the lock and ends. What was being done is broken off: another tick, here or elsewhere, sees how far it
+    /// came. Engines live on.
+    pub async fn shutdown(mut self) {
+        self.stop.cancel();
+        if let Some(mut task) = self.task.take() {
+            if timeout(self.limit, &mut task).await.is_err() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Drop for Master {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
+    }
+}
+
+async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, stop: CancellationToken) {
+    let election = Election::new(parts.coordination.clone(), Arc::clone(&parts.clock), parts.holder.clone());
+    let means = Arc::new(Means::new(&settings, &parts));
+    let mut failed = None;
+    while !stop.is_cancelled() {
+        let _ = state.send(State::Candidate);
+        let won = tokio::select! {
+            won = election.win() => won,
+            () = stop.cancelled() => break,
+        };
+        match won {
+            Ok(lock) => {
+                failed = None;
+                let world = Arc::new(ActingWorld::new(Arc::clone(&means), lock));
+                let acting: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
+                let reason = term::serve(acting, &settings, &state, &stop).await;
+                tracing::info!(reason, "term ended");
+                world.give_up().await;
+            }
+            Err(error) => {
+                let text = error.to_string();
+                if failed.as_ref() != Some(&text) {
+                    tracing::warn!(%error, "can't stand for election");
+                    failed = Some(text);
+                }
+                tokio::select! {
+                    () = sleep(ELECTION_PAUSE) => {}
+                    () = stop.cancelled() => break,
+                }
+            }
+        }
+    }
+    let _ = state.send(State::Idle);
+}

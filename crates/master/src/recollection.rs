@@ -1,0 +1,199 @@
+//! What a master remembers from one tick to the next.
+//!
+//! Only lengths of time, failures of its own calls and what it has reported: nothing that a successor could not do
+//! without. A master that forgets all of it waits longer, and decides nothing wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use coordination::Observation as Coordinated;
+use model::alteration::RequestId;
+use model::engine_name::EngineName;
+use model::observation::{ObservedEngine, Report};
+use model::slot::Slot;
+use model::snapshot::Snapshot;
+use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
+
+/// The memory of one term.
+#[derive(Debug, Default)]
+pub(crate) struct Recollection {
+    alterations: BTreeMap<RequestId, Duration>,
+    unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
+    quiet: BTreeMap<(EngineName, String), Duration>,
+    /// By uid, whether it was ever registered; only of those that were watched from their beginning or seen registered.
+    was_ready: BTreeMap<String, bool>,
+    troubles: BTreeMap<EngineName, (Trouble, Duration)>,
+    reported: Option<BTreeMap<EngineName, ObservedEngine>>,
+    unreadable: BTreeSet<String>,
+    settled_from: Duration,
+}
+
+impl Recollection {
+    /// The memory of a master whose session is new: the registry is believed from `settled_from` on.
+    pub fn new(settled_from: Duration) -> Self {
+        Self { settled_from, ..Self::default() }
+    }
+
+    /// The session was away: who is missing in the registry may only have been away with us.
+    pub fn registry_shaken(&mut self, settled_from: Duration) {
+        self.settled_from = settled_from;
+        self.was_ready.retain(|_, was_ready| *was_ready);
+        self.quiet.clear();
+        self.unclaimed.clear();
+    }
+
+    /// When the alteration was first seen. Others are forgotten: there is one at most.
+    pub fn first_seen(&mut self, ids: &[RequestId], now: Duration) -> Duration {
+        self.alterations.retain(|id, _| ids.contains(id));
+        ids.iter().map(|id| *self.alterations.entry(id.clone()).or_insert(now)).min().unwrap_or(now)
+    }
+
+    /// A pod was made by this master: from now on it is known whether it was ever registered.
+    pub fn made(&mut self, uid: &str) {
+        self.was_ready.entry(uid.to_owned()).or_insert(false);
+    }
+
+    /// A create failed.
+    pub fn create_failed(&mut self, engine: &EngineName, reason: String, now: Duration) {
+        let failures = self.troubles.get(engine).map_or(0, |(trouble, _)| trouble.failures);
+        let trouble = Trouble { reason, failures: failures.saturating_add(1), age_ms: 0 };
+        self.troubles.insert(engine.clone(), (trouble, now));
+    }
+
+    /// A create succeeded.
+    pub fn create_succeeded(&mut self, engine: &EngineName) {
+        self.troubles.remove(engine);
+    }
+
+    /// Names that can't be read and were not the last time: worth a line in the log.
+    pub fn newly_unreadable<'a>(&mut self, unreadable: &'a [(String, String)]) -> Vec<&'a (String, String)> {
+        let new = unreadable.iter().filter(|(name, _)| !self.unreadable.contains(name)).collect();
+        self.unreadable = unreadable.iter().map(|(name, _)| name.clone()).collect();
+        new
+    }
+
+    /// Turns what was read into the input of a plan, and remembers since when what is missing has been missing.
+    pub fn observe(
+        &mut self,
+        now: Duration,
+        coordinated: &Coordinated,
+        pods: &[Pod],
+        status: &BTreeMap<EngineName, Status>,
+        snapshot: &Snapshot,
+    ) -> Observed {
+        let lives = self.lives(now, coordinated, pods);
+        self.learn_readiness(pods, &lives);
+        let present: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
+        self.troubles.retain(|engine, _| present.contains(engine));
+        let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
+        let troubles = self.troubles.iter().map(|(engine, (trouble, at))| {
+            (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() })
+        });
+        let troubles = troubles.collect();
+        let was_ready = |pod: &Pod| Pod { was_ready: self.was_ready.get(&pod.uid).copied(), ..pod.clone() };
+        let pods: Vec<Pod> = pods.iter().map(was_ready).collect();
+        Observed {
+            permits: coordinated.permits.iter().map(permit).collect(),
+            facts: self.facts(now, coordinated, &pods, &lives),
+            lives,
+            pods,
+            vanished: BTreeSet::new(),
+            troubles,
+            status: status.clone(),
+            registry_settled: now >= self.settled_from,
+        }
+    }
+
+    fn lives(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod]) -> Vec<Live> {
+        let mut unclaimed = BTreeMap::new();
+        let mut lives = Vec::new();
+        for permit in &coordinated.permits {
+            let Some(node) = &permit.live else { continue };
+            let content = node.content.as_ref().ok();
+            let uid = content.map(|live| live.uid.clone());
+            let claimed = uid.as_ref().is_some_and(|uid| pods.iter().any(|pod| pod.uid == *uid));
+            let mut unclaimed_ms = 0;
+            if !claimed {
+                let key = (permit.engine.clone(), uid.clone());
+                let since = self.unclaimed.get(&key).copied().unwrap_or(now);
+                unclaimed_ms = now.saturating_sub(since).as_millis() as u64;
+                unclaimed.insert(key, since);
+            }
+            lives.push(Live {
+                engine: permit.engine.clone(),
+                uid,
+                address: content.map(|live| live.address.clone()).unwrap_or_default(),
+                config: content.map(|live| live.config.clone()).unwrap_or_default(),
+                unclaimed_ms,
+            });
+        }
+        self.unclaimed = unclaimed;
+        lives
+    }
+
+    fn facts(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod], lives: &[Live]) -> Vec<Fact> {
+        let mut quiet = BTreeMap::new();
+        let mut facts = Vec::new();
+        for node in &coordinated.drains {
+            let content = node.content.as_ref().ok();
+            let uid = content.and_then(|drain| drain.uid.clone());
+            let mut quiet_ms = 0;
+            if let Some(uid) = &uid {
+                let seen = pods.iter().any(|pod| pod.uid == *uid) || lives.iter().any(|it| it.uid.as_ref() == Some(uid));
+                if !seen {
+                    let key = (node.engine.clone(), uid.clone());
+                    let since = self.quiet.get(&key).copied().unwrap_or(now);
+                    quiet_ms = now.saturating_sub(since).as_millis() as u64;
+                    quiet.insert(key, since);
+                }
+            }
+            facts.push(Fact {
+                engine: node.engine.clone(),
+                uid,
+                grace_ms: content.map_or(0, |drain| drain.grace_ms),
+                reason: content.map_or_else(String::new, |drain| drain.reason.clone()),
+                age_ms: node.age_ms.unwrap_or_default(),
+                quiet_ms,
+            });
+        }
+        self.quiet = quiet;
+        facts
+    }
+
+    fn learn_readiness(&mut self, pods: &[Pod], lives: &[Live]) {
+        for uid in lives.iter().filter_map(|live| live.uid.as_ref()) {
+            self.was_ready.insert(uid.clone(), true);
+        }
+        self.was_ready.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+    }
+
+    /// What SHOW is to know and does not yet: everything the first time, then what changed.
+    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>) -> Report {
+        let mut report = Report { waits_for, ..Report::default() };
+        match &self.reported {
+            None => {
+                report.complete = true;
+                report.engines = rows.to_vec();
+            }
+            Some(reported) => {
+                report.engines = rows.iter().filter(|row| reported.get(&row.name) != Some(row)).cloned().collect();
+                let gone = reported.keys().filter(|name| rows.iter().all(|row| row.name != **name));
+                report.gone = gone.cloned().collect();
+            }
+        }
+        report
+    }
+
+    /// The report was written; if it may not have been, the next one is complete.
+    pub fn reported(&mut self, written: Option<&[ObservedEngine]>) {
+        self.reported = written.map(|rows| rows.iter().map(|row| (row.name.clone(), row.clone())).collect());
+    }
+}
+
+fn permit(node: &coordination::PermitNode) -> Permit {
+    Permit {
+        engine: node.engine.clone(),
+        uid: node.uid().map(str::to_owned),
+        readable: node.content.is_ok(),
+    }
+}

@@ -1,0 +1,186 @@
+//! A term: from winning the lock to losing it. Raises the epoch, then ticks.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use model::engine_name::EngineName;
+use model::number::Epoch;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::failpoints;
+use crate::settings::Settings;
+use crate::state::State;
+use crate::tick::{Driver, Loads, Ticked};
+use crate::world::{Failure, World};
+
+/// Between two ticks, at least: what comes in between is one wake-up.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+/// Between two tries to raise the epoch, and between two looks at a session that is away.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// Engines that are asked for their load in one round at most; the others have their turn in the next ones.
+const MAX_POLLED: usize = 2_000;
+
+/// Acts as master until the lock is lost or `stop` is given. Says why it ended.
+pub(crate) async fn serve(
+    world: Arc<dyn World>,
+    settings: &Settings,
+    state: &watch::Sender<State>,
+    stop: &CancellationToken,
+) -> String {
+    model::failpoint!(failpoints::LOCK_WON);
+    let _ = state.send(State::Elected);
+    let loads = Loads::default();
+    let (addresses, asked) = watch::channel(BTreeMap::new());
+    let polling = tokio::spawn(poll(Arc::clone(&world), settings.clone(), asked, Arc::clone(&loads)));
+    let reason = tokio::select! {
+        reason = act(&*world, settings, state, loads, &addresses) => reason,
+        () = stop.cancelled() => "it is shut down".to_owned(),
+    };
+    polling.abort();
+    reason
+}
+
+async fn act(
+    world: &dyn World,
+    settings: &Settings,
+    state: &watch::Sender<State>,
+    loads: Loads,
+    addresses: &watch::Sender<BTreeMap<EngineName, String>>,
+) -> String {
+    let Some(epoch) = raise(world, settings).await else { return "the lock is lost".to_owned() };
+    let mut driver = Driver::new(settings.clone(), epoch, world.now(), loads);
+    let mut ticks = 0_u64;
+    loop {
+        if world.is_over() {
+            return "the session is gone".to_owned();
+        }
+        if !world.may_act() {
+            // Not master for now: whether still, the session decides.
+            sleep(RETRY_PAUSE).await;
+            driver.registry_shaken(world.now());
+            continue;
+        }
+        match driver.tick(world).await {
+            Ticked::Done { progress, due } => {
+                ticks += 1;
+                let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
+                addresses.send_replace(driver.addresses());
+                pause(world, settings, progress, due).await;
+            }
+            Ticked::Stopped(reason) => {
+                tracing::info!(epoch = driver.epoch().get(), reason, "tick stopped");
+                if world.may_act() {
+                    match look_again(world, settings).await {
+                        Some(epoch) => driver.raised(epoch),
+                        None => return reason,
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Waits for the next tick: a wake-up, the timer, or what is due before it.
+async fn pause(world: &dyn World, settings: &Settings, progress: bool, due: Option<Duration>) {
+    sleep(MIN_PAUSE).await;
+    if progress {
+        return;
+    }
+    let time = due.map_or(settings.tick(), |due| due.min(settings.tick()));
+    let _ = timeout(time, world.woken()).await;
+}
+
+/// The epoch was refused, or another one was read: if the lock is still held, it is raised again.
+async fn look_again(world: &dyn World, settings: &Settings) -> Option<Epoch> {
+    match world.still_held().await {
+        Ok(true) => raise(world, settings).await,
+        Ok(false) => None,
+        Err(failure) => {
+            tracing::info!(%failure, "can't ask for the lock");
+            if world.is_over() { None } else { raise(world, settings).await }
+        }
+    }
+}
+
+/// Raises the epoch in the database: the first thing that a master does. Tries until it succeeds or the lock is lost.
+async fn raise(world: &dyn World, settings: &Settings) -> Option<Epoch> {
+    let mut told = None;
+    loop {
+        if world.is_over() {
+            return None;
+        }
+        if world.may_act() {
+            match timeout(settings.effect_deadline(), raise_once(world)).await {
+                Ok(Ok(epoch)) => {
+                    model::failpoint!(failpoints::EPOCH_RAISED);
+                    tracing::info!(epoch = epoch.get(), "epoch raised");
+                    return Some(epoch);
+                }
+                Ok(Err(failure)) if matches!(failure, Failure::Deposed(_)) => {
+                    if matches!(world.still_held().await, Ok(false)) {
+                        return None;
+                    }
+                }
+                other => {
+                    let waits_for = match other {
+                        Ok(Err(failure)) => failure.to_string(),
+                        _ => "no answer about the epoch".to_owned(),
+                    };
+                    if told.as_ref() != Some(&waits_for) {
+                        tracing::warn!(waits_for, "the epoch can't be raised yet");
+                        told = Some(waits_for);
+                    }
+                }
+            }
+        }
+        sleep(RETRY_PAUSE).await;
+    }
+}
+
+async fn raise_once(world: &dyn World) -> Result<Epoch, Failure> {
+    let read = world.master().await?;
+    world.raise_epoch(read.epoch).await.map(|raised| raised.epoch)
+}
+
+/// Asks the registered engines for their load, again and again. Who does not answer in time is unknown.
+async fn poll(
+    world: Arc<dyn World>,
+    settings: Settings,
+    asked: watch::Receiver<BTreeMap<EngineName, String>>,
+    loads: Loads,
+) {
+    let limit = Duration::from_millis(settings.status_deadline_ms.max(1));
+    let mut first = 0_usize;
+    loop {
+        let addresses: Vec<(EngineName, String)> = asked.borrow().clone().into_iter().collect();
+        let count = addresses.len().min(MAX_POLLED);
+        let round: Vec<(EngineName, String)> = addresses.iter().cycle().skip(first).take(count).cloned().collect();
+        first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
+        let asking: Vec<_> = round
+            .into_iter()
+            .map(|(engine, address)| {
+                let world = Arc::clone(&world);
+                async move {
+                    let answer = timeout(limit, world.status(&engine, &address)).await;
+                    (engine, answer.ok())
+                }
+            })
+            .collect();
+        let answers: Vec<_> = stream::iter(asking).buffer_unordered(settings.parallelism.max(1)).collect().await;
+        {
+            let mut known = loads.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|engine, _| addresses.iter().any(|(it, _)| it == engine));
+            for (engine, answer) in answers {
+                match answer {
+                    Some(Ok(status)) => drop(known.insert(engine, status)),
+                    _ => drop(known.remove(&engine)),
+                }
+            }
+        }
+        sleep(Duration::from_millis(settings.status_poll_ms.max(1))).await;
+    }
+}

@@ -1,0 +1,290 @@
+//! The tick: observe, settle, snapshot, plan, execute, finish. It takes no input and reads everything afresh.
+//!
+//! The order is fixed. What is observed is older than the snapshot, so that what a newer snapshot does not want is
+//! never wanted again; an alteration's outcome is settled before the snapshot is read, so that the plan that finishes
+//! it knows its commit.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use coordination::Observation as Coordinated;
+use futures::stream::{self, StreamExt};
+use model::engine_name::EngineName;
+use model::number::Epoch;
+use model::observation::Report;
+use planner::{Desired, Observed, Plan, Pod, Status};
+use tokio::time::timeout;
+
+use crate::execute::{self, Executed};
+use crate::failpoints;
+use crate::recollection::Recollection;
+use crate::settings::Settings;
+use crate::settle::{self, Settled};
+use crate::world::{Engines, Failure, FailureKind, World};
+
+/// What engine agents last said, shared with whoever asks them.
+pub(crate) type Loads = Arc<Mutex<BTreeMap<EngineName, Status>>>;
+
+/// How a tick ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ticked {
+    /// It did what could be done.
+    Done {
+        /// Whether something took effect, so that there may be more to do at once.
+        progress: bool,
+        /// When something is due, from now on.
+        due: Option<Duration>,
+    },
+    /// It stopped: the master may have been deposed.
+    Stopped(String),
+}
+
+/// A master with its epoch.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    settings: Settings,
+    epoch: Epoch,
+    recollection: Recollection,
+    loads: Loads,
+    addresses: BTreeMap<EngineName, String>,
+    waited_for: Option<String>,
+}
+
+/// What was read before the snapshot.
+struct Seen {
+    coordinated: Coordinated,
+    engines: Engines,
+}
+
+impl Driver {
+    /// A driver that has just won its epoch.
+    pub fn new(settings: Settings, epoch: Epoch, now: Duration, loads: Loads) -> Self {
+        let recollection = Recollection::new(now + settings.session_timeout());
+        Self { settings, epoch, recollection, loads, addresses: BTreeMap::new(), waited_for: None }
+    }
+
+    /// The epoch that it acts under.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Takes a newer epoch.
+    pub fn raised(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+    }
+
+    /// The session was away for a while.
+    pub fn registry_shaken(&mut self, now: Duration) {
+        self.recollection.registry_shaken(now + self.settings.session_timeout());
+    }
+
+    /// Where the registered engines can be asked for their load.
+    pub fn addresses(&self) -> BTreeMap<EngineName, String> {
+        self.addresses.clone()
+    }
+
+    /// Looks at everything and does what is to be done.
+    pub async fn tick(&mut self, world: &dyn World) -> Ticked {
+        if !world.may_act() {
+            return Ticked::Stopped("too long without an answer of ZooKeeper".to_owned());
+        }
+        match self.reconcile(world).await {
+            Ok(ticked) => ticked,
+            Err(failure) if failure.kind() == FailureKind::NotMaster => Ticked::Stopped(failure.to_string()),
+            Err(failure) => {
+                self.waits_for(format!("{failure}"));
+                Ticked::Done { progress: false, due: None }
+            }
+        }
+    }
+
+    async fn reconcile(&mut self, world: &dyn World) -> Result<Ticked, Failure> {
+        let limit = self.settings.effect_deadline();
+        let (coordinated, engines) =
+            tokio::join!(bounded(limit, world.coordinated()), bounded(limit, world.engines()));
+        model::failpoint!(failpoints::OBSERVED);
+        let coordinated = coordinated?;
+        let settled = self.settle(world, &coordinated).await?;
+        model::failpoint!(failpoints::SETTLED);
+        let snapshot = bounded(limit, world.snapshot()).await?;
+        if snapshot.master.epoch != self.epoch {
+            return Err(Failure::Deposed(format!(
+                "the epoch is {} of {}, ours is {}",
+                snapshot.master.epoch, snapshot.master.holder, self.epoch
+            )));
+        }
+        model::failpoint!(failpoints::SNAPSHOT_READ);
+        // Without the list of engines nothing can be planned; the master still says that it lives, and why it waits.
+        let engines = match engines {
+            Ok(engines) => engines,
+            Err(failure) => return self.only_report(world, format!("the orchestrator: {failure}")).await,
+        };
+        self.tell_unreadable(&engines);
+        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let now = world.now();
+        let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &snapshot);
+        self.addresses = reachable(&observed);
+        let desired = Desired {
+            snapshot,
+            cluster: self.settings.cluster.clone(),
+            defaults: self.settings.defaults.clone(),
+            limits: self.settings.limits,
+        };
+        self.ask(world, &desired, &mut observed).await;
+        let plan = planner::plan(&desired, &observed);
+        model::failpoint!(failpoints::PLANNED);
+        let seen = Seen { coordinated, engines };
+        self.carry_out(world, &desired, &seen, &plan, settled).await
+    }
+
+    async fn settle(&mut self, world: &dyn World, coordinated: &Coordinated) -> Result<Settled, Failure> {
+        let settling = settle::settle(world, &self.settings, self.epoch, &mut self.recollection, coordinated);
+        match bounded(self.settings.effect_deadline(), settling).await {
+            Err(failure) if failure.kind() == FailureKind::Stale => {
+                tracing::info!(%failure, "alter node has moved");
+                Ok(Settled::Stands(None))
+            }
+            other => other,
+        }
+    }
+
+    /// Asks the orchestrator by name for what should be there and is in no list. Who gets no answer is not taken for
+    /// vanished.
+    async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
+        let limit = self.settings.effect_deadline();
+        let questions = planner::questions(desired, observed).into_iter();
+        let asked: Vec<_> = questions
+            .map(|question| async move {
+                let answer = bounded(limit, world.engine(&question.engine)).await;
+                (question, answer)
+            })
+            .collect();
+        let answers: Vec<_> =
+            stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1)).collect().await;
+        let mut found: BTreeMap<String, Pod> = BTreeMap::new();
+        for (question, answer) in answers {
+            match answer {
+                Ok(Some(pod)) if pod.uid == question.uid => drop(found.insert(pod.uid.clone(), pod)),
+                Ok(_) => drop(observed.vanished.insert((question.engine, question.uid))),
+                Err(failure) => tracing::info!(engine = %question.engine, %failure, "no answer about an engine"),
+            }
+        }
+        observed.pods.extend(found.into_values());
+    }
+
+    async fn carry_out(
+        &mut self,
+        world: &dyn World,
+        desired: &Desired,
+        seen: &Seen,
+        plan: &Plan,
+        settled: Settled,
+    ) -> Result<Ticked, Failure> {
+        let executed = execute::execute(world, &self.settings, self.epoch, &seen.coordinated, plan).await;
+        self.remember(world.now(), &executed);
+        model::failpoint!(failpoints::EXECUTED);
+        if let Some(failure) = executed.stop {
+            return Err(failure);
+        }
+        self.release_node(world, &seen.coordinated, &executed).await?;
+        let waits_for = match settled {
+            Settled::Stands(Some(what)) => Some(what),
+            _ => plan.waits_for.clone(),
+        };
+        let namespaces = namespaces(&seen.engines.pods);
+        self.report(world, plan, waits_for, namespaces).await?;
+        let now_ms = desired.snapshot.now_ms;
+        let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
+        let due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
+        Ok(Ticked::Done { progress: executed.applied > 0, due })
+    }
+
+    fn remember(&mut self, now: Duration, executed: &Executed) {
+        for (engine, uid, created) in &executed.made {
+            self.recollection.create_succeeded(engine);
+            if *created {
+                self.recollection.made(uid);
+            }
+        }
+        for (engine, reason) in &executed.not_made {
+            self.recollection.create_failed(engine, reason.clone(), now);
+        }
+    }
+
+    /// The row is finished, so its node may go.
+    async fn release_node(
+        &self,
+        world: &dyn World,
+        coordinated: &Coordinated,
+        executed: &Executed,
+    ) -> Result<(), Failure> {
+        let Some(node) = &coordinated.alter else { return Ok(()) };
+        if node.is_debris() || !node.children.iter().all(|child| executed.finished.contains(&child.id)) {
+            return Ok(());
+        }
+        match bounded(self.settings.effect_deadline(), settle::delete_node(world, node)).await {
+            Err(failure) if failure.kind() != FailureKind::NotMaster => {
+                tracing::info!(%failure, "alter node stands until the next tick");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    async fn report(
+        &mut self,
+        world: &dyn World,
+        plan: &Plan,
+        waits_for: Option<String>,
+        namespaces: Vec<String>,
+    ) -> Result<(), Failure> {
+        let mut report = self.recollection.report(&plan.report, waits_for.clone());
+        report.namespaces_in_use = Some(namespaces);
+        let written = bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await;
+        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
+        written?;
+        model::failpoint!(failpoints::REPORTED);
+        self.waited_for = waits_for;
+        Ok(())
+    }
+
+    async fn only_report(&mut self, world: &dyn World, waits_for: String) -> Result<Ticked, Failure> {
+        self.waits_for(waits_for.clone());
+        let report = Report { waits_for: Some(waits_for), ..Report::default() };
+        bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await?;
+        Ok(Ticked::Done { progress: false, due: None })
+    }
+
+    /// Says in the log what a whole tick waits for, once.
+    fn waits_for(&mut self, what: String) {
+        if self.waited_for.as_ref() != Some(&what) {
+            tracing::warn!(epoch = self.epoch.get(), waits_for = what, "the master waits");
+            self.waited_for = Some(what);
+        }
+    }
+
+    fn tell_unreadable(&mut self, engines: &Engines) {
+        for (name, reason) in self.recollection.newly_unreadable(&engines.unreadable) {
+            tracing::warn!(name, reason, "an engine of the orchestrator can't be read");
+        }
+    }
+}
+
+/// Ends a call that takes too long: its outcome is unknown.
+async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())));
+    timeout(limit, call).await.unwrap_or_else(late)
+}
+
+fn reachable(observed: &Observed) -> BTreeMap<EngineName, String> {
+    let there = |live: &&planner::Live| observed.pods.iter().any(|pod| Some(&pod.uid) == live.uid.as_ref());
+    let lives = observed.lives.iter().filter(|live| !live.address.is_empty()).filter(there);
+    lives.map(|live| (live.engine.clone(), live.address.clone())).collect()
+}
+
+fn namespaces(pods: &[Pod]) -> Vec<String> {
+    let names: std::collections::BTreeSet<&String> =
+        pods.iter().filter_map(|pod| pod.labels.get(model::labels::NAMESPACE)).collect();
+    names.into_iter().cloned().collect()
+}

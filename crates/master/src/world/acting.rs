@@ -1,0 +1,235 @@
+//! The world of a master that holds the lock.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_api::AgentApi;
+use async_trait::async_trait;
+use coordination::{AlterNode, Kind, Lock, Observation as Coordinated, SessionState, Wakeups, alter_node, observe};
+use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::clock::SharedClock;
+use model::credential::Purpose;
+use model::engine_name::EngineName;
+use model::labels::{LabelMap, selector};
+use model::number::Epoch;
+use model::observation::{Recorded, Report};
+use model::snapshot::{MasterRecord, Snapshot};
+use orchestrator::Orchestrator;
+use planner::{Decision, Pod, Status};
+
+use super::agents::Agents;
+use super::launch::Launcher;
+use super::status::Statuses;
+use super::{Effect, Engines, Failure, Ground, World};
+use crate::master::Parts;
+use crate::settings::Settings;
+
+/// A call to a metadata agent gets this part of an effect's time, so that there is time for another agent.
+const PART_OF_EFFECT: u32 = 3;
+
+/// What a candidate has for all its terms.
+pub(crate) struct Means {
+    pub(super) orchestrator: Arc<dyn Orchestrator>,
+    pub(super) launcher: Arc<dyn Launcher>,
+    pub(super) agents: Agents,
+    pub(super) limits: planner::Limits,
+    clock: SharedClock,
+    statuses: Statuses,
+    selector: LabelMap,
+}
+
+impl Means {
+    pub fn new(settings: &Settings, parts: &Parts) -> Self {
+        let key = parts.secret.derive(&Purpose::MetadataAgent);
+        let status_deadline = Duration::from_millis(settings.status_deadline_ms.max(1));
+        Self {
+            orchestrator: Arc::clone(&parts.orchestrator),
+            launcher: Arc::clone(&parts.launcher),
+            agents: Agents::new(key, settings.effect_deadline() / PART_OF_EFFECT),
+            limits: settings.limits,
+            clock: Arc::clone(&parts.clock),
+            statuses: Statuses::new(parts.secret.clone(), status_deadline),
+            selector: selector(&settings.cluster),
+        }
+    }
+}
+
+/// The world under one lock.
+pub(crate) struct ActingWorld {
+    pub(super) means: Arc<Means>,
+    /// `None` once it was given up.
+    lock: Mutex<Option<Arc<Lock>>>,
+    wakeups: Wakeups,
+    pods: tokio::sync::Mutex<orchestrator::WakeUps>,
+    /// What the last report said, so that a report in the middle of a tick takes nothing back.
+    waits_for: Mutex<Option<String>>,
+}
+
+impl ActingWorld {
+    pub fn new(means: Arc<Means>, lock: Lock) -> Self {
+        let wakeups = Wakeups::start(lock.session());
+        let pods = tokio::sync::Mutex::new(means.orchestrator.watch());
+        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods, waits_for: Mutex::default() }
+    }
+
+    pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        lock.ok_or_else(|| Failure::Lost("it was given up".to_owned()))
+    }
+
+    /// Gives the lock up. Whoever is still waiting for something in this world finds it lost.
+    pub async fn give_up(&self) {
+        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match lock.map(Arc::try_unwrap) {
+            Some(Ok(lock)) => lock.resign().await,
+            // A call that is still on its way holds it; the session is closed all the same.
+            Some(Err(lock)) => lock.session().close().await,
+            None => {}
+        }
+    }
+
+    /// Writes part of a report in the middle of a tick.
+    pub(super) async fn record(&self, epoch: Epoch, mut report: Report) -> Result<Recorded, Failure> {
+        report.waits_for = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let report = &report;
+        self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await
+    }
+}
+
+#[async_trait]
+impl World for ActingWorld {
+    fn now(&self) -> Duration {
+        self.means.clock.boottime()
+    }
+
+    fn may_act(&self) -> bool {
+        self.lock().is_ok_and(|lock| lock.surely_alive())
+    }
+
+    fn is_over(&self) -> bool {
+        self.lock().map_or(true, |lock| lock.session().state() == SessionState::Expired)
+    }
+
+    async fn woken(&self) {
+        let mut pods = self.pods.lock().await;
+        tokio::select! {
+            () = self.wakeups.next() => {}
+            () = pods.wait() => {}
+        }
+    }
+
+    async fn still_held(&self) -> Result<bool, Failure> {
+        self.lock()?.still_held().await.map_err(|error| coordination(&error))
+    }
+
+    async fn master(&self) -> Result<MasterRecord, Failure> {
+        // A master that has just won knows no agent yet.
+        let lock = self.lock()?;
+        let agents = coordination::agents::list(lock.session()).await.map_err(|error| coordination(&error))?;
+        self.means.agents.registered(&agents);
+        self.means.agents.call(|agent| async move { agent.master().await }).await
+    }
+
+    async fn raise_epoch(&self, read: Epoch) -> Result<MasterRecord, Failure> {
+        let holder = self.lock()?.holder();
+        let holder = holder.as_str();
+        self.means.agents.call(|agent| async move { agent.raise_epoch(read, holder).await }).await
+    }
+
+    async fn coordinated(&self) -> Result<Coordinated, Failure> {
+        let lock = self.lock()?;
+        let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
+        self.means.agents.registered(&seen.agents);
+        let there = |engine: &EngineName| seen.permits.iter().any(|it| it.engine == *engine && it.live.is_some());
+        self.means.statuses.only(there);
+        Ok(seen)
+    }
+
+    async fn engines(&self) -> Result<Engines, Failure> {
+        let listing = self.means.orchestrator.list(&self.means.selector).await.map_err(|error| orchestration(&error))?;
+        Ok(Engines {
+            pods: listing.engines.into_iter().map(pod).collect(),
+            unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
+        })
+    }
+
+    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
+        let found = self.means.orchestrator.get(name).await.map_err(|error| orchestration(&error))?;
+        Ok(found.map(pod))
+    }
+
+    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
+        self.means.agents.call(|agent| async move { agent.outcome(id).await }).await
+    }
+
+    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
+        self.means.agents.call(|agent| async move { agent.abort(abort).await }).await
+    }
+
+    async fn delete_alter_node(&self, seen: &AlterNode) -> Result<(), Failure> {
+        let lock = self.lock()?;
+        alter_node::delete(&lock, seen).await.map_err(|error| coordination(&error))
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        self.means.agents.call(|agent| async move { agent.snapshot().await }).await
+    }
+
+    async fn apply(&self, decision: &Decision, ground: &Ground<'_>) -> Result<Effect, Failure> {
+        self.take_effect(decision, ground).await
+    }
+
+    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+        let recorded = self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await?;
+        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&report.waits_for);
+        if !recorded.unknown.is_empty() || !recorded.other_uid.is_empty() {
+            tracing::info!(?recorded, "part of a report was not recorded");
+        }
+        Ok(())
+    }
+
+    async fn status(&self, engine: &EngineName, address: &str) -> Result<Status, Failure> {
+        self.means.statuses.ask(engine, address).await
+    }
+}
+
+/// What a failed request to ZooKeeper means to the driver.
+pub(super) fn coordination(error: &coordination::Error) -> Failure {
+    let text = error.to_string();
+    match error.kind() {
+        Kind::Conflict => Failure::Moved(text),
+        Kind::Lost => Failure::Lost(text),
+        Kind::Denied | Kind::Invalid => Failure::Refused(text),
+        Kind::Unavailable => Failure::Unavailable(text),
+        Kind::Unknown => Failure::Unknown(text),
+    }
+}
+
+/// What a failed verb of the orchestrator means to the driver.
+pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
+    use orchestrator::Error;
+    let text = error.to_string();
+    match error {
+        Error::Conflict { .. } | Error::Gone { .. } => Failure::Moved(text),
+        Error::Refused { .. } | Error::Unreadable { .. } => Failure::Refused(text),
+        Error::Deposed { .. } => Failure::Deposed(text),
+        Error::Transient { .. } => Failure::Unknown(text),
+    }
+}
+
+/// In the words of the planner.
+fn pod(it: orchestrator::Observed) -> Pod {
+    let generation = it.generation();
+    Pod {
+        name: it.name,
+        uid: it.uid,
+        labels: it.labels,
+        phase: it.phase,
+        generation,
+        node: it.node,
+        reason: it.reason,
+        started_at_ms: it.started_at_ms,
+        log_tail: it.log_tail,
+        was_ready: None,
+    }
+}

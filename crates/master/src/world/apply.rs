@@ -1,0 +1,174 @@
+//! What each decision does, and what guards it.
+//!
+//! | decision | where | guard |
+//! | --- | --- | --- |
+//! | permits, drains, facts | ZooKeeper | a multi with the check of the lock, and of the nodes as they were seen |
+//! | create engine | orchestrator | the name, which is never used twice; the epoch where it is kept |
+//! | delete engine | orchestrator | the uid; the epoch where it is kept |
+//! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
+
+use std::time::Duration;
+
+use agent_api::AgentApi;
+use coordination::{Drain, Permit, PermitNode, drains, permits};
+use model::alteration::{Progress as Stored, RequestId};
+use model::engine_name::EngineName;
+use model::observation::{EndedEngine, MadeEngine, Report};
+use model::slot::{Renewal, SlotKey};
+use planner::{Action, Decision, Progress};
+
+use super::acting::{ActingWorld, coordination, orchestration};
+use super::launch::{self, Launch};
+use super::{Effect, Failure, Ground};
+
+impl ActingWorld {
+    pub(super) async fn take_effect(&self, decision: &Decision, ground: &Ground<'_>) -> Result<Effect, Failure> {
+        if let Action::Finish { id, progress } = &decision.action {
+            return self.finish(id, *progress, &decision.because, ground).await;
+        }
+        let engine = decision.engine.as_ref().ok_or_else(|| unfit("no engine"))?;
+        match &decision.action {
+            Action::CreatePermit { uid } => self.create_permit(engine, decision.slot.as_ref(), uid.clone()).await,
+            Action::CreateEngine(plan) => self.create_engine(engine, plan, ground).await,
+            Action::RecordUid { uid, config } => self.record_uid(engine, known(uid.as_deref(), ground)?, config, ground).await,
+            Action::WritePermitUid { uid } => {
+                let uid = known(uid.as_deref(), ground)?;
+                done(permits::record_uid(&*self.lock()?, engine, uid).await)
+            }
+            Action::DrawIncarnation { observed, failures } => {
+                let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
+                let renewal = Renewal { slot, observed: *observed, failures: *failures };
+                let (renewal, epoch) = (&renewal, ground.epoch);
+                self.means.agents.call(|agent| async move { agent.new_incarnation(epoch, renewal).await }).await?;
+                Ok(Effect::Done)
+            }
+            Action::RecordEnd { reason, log_tail } => {
+                let ended =
+                    EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
+                self.record(ground.epoch, Report { ended: vec![ended], ..Report::default() }).await?;
+                Ok(Effect::Done)
+            }
+            Action::Drain { uid, grace_ms, withdraw, newer } => {
+                let fact = Drain { uid: Some(uid.clone()), grace_ms: *grace_ms, reason: decision.because.clone() };
+                let seen = permit(ground, engine).filter(|_| *withdraw);
+                done(drains::drain(&*self.lock()?, engine, seen, newer.as_ref(), &fact).await)
+            }
+            Action::DeleteEngine { uid, grace_ms } => self.delete_engine(engine, uid, *grace_ms, ground).await,
+            Action::DeletePermit => {
+                let seen = permit(ground, engine).ok_or_else(|| unfit("no permit"))?;
+                done(permits::delete(&*self.lock()?, seen).await)
+            }
+            Action::RemoveFact => done(drains::remove(&*self.lock()?, engine).await),
+            Action::Finish { .. } => Ok(Effect::Done),
+        }
+    }
+
+    async fn create_permit(
+        &self,
+        engine: &EngineName,
+        slot: Option<&SlotKey>,
+        uid: Option<String>,
+    ) -> Result<Effect, Failure> {
+        let slot = slot.ok_or_else(|| unfit("no slot"))?;
+        let permit =
+            Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid };
+        done(permits::create(&*self.lock()?, engine, &permit).await)
+    }
+
+    async fn create_engine(
+        &self,
+        engine: &EngineName,
+        plan: &planner::Launch,
+        ground: &Ground<'_>,
+    ) -> Result<Effect, Failure> {
+        let launch = Launch {
+            engine,
+            slot: &plan.labels.slot,
+            incarnation: plan.labels.incarnation,
+            labels: &plan.labels,
+            configuration: &plan.configuration,
+            nodes: plan.nodes.as_deref(),
+            generation: ground.generation,
+            epoch: ground.epoch,
+        };
+        let spec = launch::complete(&*self.means.launcher, &launch).map_err(|error| Failure::Refused(error.text()))?;
+        let ensured =
+            self.means.orchestrator.ensure(&spec, ground.epoch).await.map_err(|error| orchestration(&error))?;
+        Ok(Effect::Made { uid: ensured.uid, created: ensured.created })
+    }
+
+    /// The uid is recorded once: if another one is, the pod that was just made is not the engine.
+    async fn record_uid(
+        &self,
+        engine: &EngineName,
+        uid: &str,
+        config: &str,
+        ground: &Ground<'_>,
+    ) -> Result<Effect, Failure> {
+        let made = MadeEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
+        let recorded = self.record(ground.epoch, Report { made: vec![made], ..Report::default() }).await?;
+        if let Some((_, other)) = recorded.other_uid.first() {
+            return Err(Failure::Moved(format!("uid {other} is recorded for engine {engine}")));
+        }
+        if !recorded.unknown.is_empty() {
+            return Err(Failure::Moved(format!("the name {engine} was never issued")));
+        }
+        Ok(Effect::Done)
+    }
+
+    async fn delete_engine(
+        &self,
+        engine: &EngineName,
+        uid: &str,
+        grace_ms: i64,
+        ground: &Ground<'_>,
+    ) -> Result<Effect, Failure> {
+        let grace = Duration::from_millis(grace_ms.max(0).unsigned_abs());
+        match self.means.orchestrator.delete(engine, uid, grace, ground.epoch).await {
+            Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Effect::Done),
+            Err(error) => Err(orchestration(&error)),
+        }
+    }
+
+    async fn finish(
+        &self,
+        id: &RequestId,
+        progress: Progress,
+        reason: &str,
+        ground: &Ground<'_>,
+    ) -> Result<Effect, Failure> {
+        let (epoch, generation) = (ground.epoch, ground.generation);
+        let after = Duration::from_millis(self.means.limits.alter_deadline_ms.max(0).unsigned_abs());
+        let agents = &self.means.agents;
+        let progress: Stored = match progress {
+            Progress::Converged => {
+                agents.call(|agent| async move { agent.finish(epoch, id, generation).await }).await?
+            }
+            Progress::Stalled => {
+                agents.call(|agent| async move { agent.stalled(epoch, id, after, reason).await }).await?
+            }
+            Progress::Superseded => {
+                agents.call(|agent| async move { agent.superseded(epoch, id).await }).await?
+            }
+        };
+        Ok(Effect::Progress(progress))
+    }
+}
+
+/// The uid that the decision names, or the one that the create before it has answered.
+fn known<'a>(uid: Option<&'a str>, ground: &Ground<'a>) -> Result<&'a str, Failure> {
+    uid.or(ground.made).ok_or_else(|| unfit("no uid"))
+}
+
+fn permit<'a>(ground: &Ground<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
+    ground.seen.permits.iter().find(|permit| permit.engine == *engine)
+}
+
+fn done(result: Result<(), coordination::Error>) -> Result<Effect, Failure> {
+    result.map(|()| Effect::Done).map_err(|error| coordination(&error))
+}
+
+/// A decision that lacks what its effect needs: the next plan is another.
+fn unfit(what: &str) -> Failure {
+    Failure::Moved(format!("the decision has {what}"))
+}

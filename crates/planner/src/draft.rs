@@ -1,0 +1,67 @@
+//! A plan while it is being made.
+
+use std::collections::BTreeMap;
+
+use model::engine_name::EngineName;
+use model::slot::SlotKey;
+
+use crate::census::Engine;
+use crate::decision::{Action, Chain, Decision, Stage};
+use crate::desired::Desired;
+use crate::observed::Observed;
+use crate::plan::Wait;
+
+/// What has been decided so far.
+pub(crate) struct Draft<'a> {
+    pub desired: &'a Desired,
+    pub observed: &'a Observed,
+    pub chains: Vec<Chain>,
+    pub waits: Vec<Wait>,
+    /// Why each engine is not what it should be: SHOW's column *reason*.
+    pub reasons: BTreeMap<EngineName, String>,
+    /// What keeps alterations from having converged: the slot and what is missing.
+    pub undone: Vec<(SlotKey, String)>,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
+        Self {
+            desired,
+            observed,
+            chains: Vec::new(),
+            waits: Vec::new(),
+            reasons: BTreeMap::new(),
+            undone: Vec::new(),
+        }
+    }
+
+    /// Adds a chain, if it decides anything.
+    pub fn push(&mut self, stage: Stage, decisions: Vec<Decision>) {
+        if !decisions.is_empty() {
+            self.chains.push(Chain { stage, decisions });
+        }
+    }
+
+    /// Says why the engine is not what it should be.
+    pub fn wait(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
+        self.reasons.insert(engine.name.clone(), reason.clone());
+        self.waits.push(Wait { engine: engine.name.clone(), slot: engine.slot.clone(), reason, until_ms });
+    }
+
+    /// Says what alterations that reach the engine's slot wait for.
+    pub fn undone(&mut self, engine: &Engine<'_>, what: String) {
+        if let Some(slot) = &engine.slot {
+            self.undone.push((slot.clone(), what));
+        }
+    }
+
+    /// Whether the orchestrator, asked for the name, has no such uid.
+    pub fn vanished(&self, engine: &Engine<'_>, uid: &str) -> bool {
+        self.observed.vanished.contains(&(engine.name.clone(), uid.to_owned()))
+    }
+}
+
+/// A decision about an engine.
+pub(crate) fn decide(engine: &Engine<'_>, action: Action, because: impl Into<String>) -> Decision {
+    Decision { engine: Some(engine.name.clone()), slot: engine.slot.clone(), because: because.into(), action }
+}

@@ -1,0 +1,132 @@
+//! The plan: decisions in their order, what waits and why, and what SHOW is to know.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::engine_name::EngineName;
+use model::number::Generation;
+use model::observation::ObservedEngine;
+use model::slot::SlotKey;
+
+use crate::census::{self, Engine};
+use crate::decision::{Chain, Decision, Stage};
+use crate::desired::Desired;
+use crate::draft::Draft;
+use crate::observed::Observed;
+use crate::present::{self, Around};
+use crate::standing::{self, Standing};
+use crate::{alteration, ending, report};
+
+/// What to do, and what to tell.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// The generation of the catalog that it was made from.
+    pub generation: Generation,
+    /// Chains in the order of their stages. Those of one stage are independent of each other.
+    pub chains: Vec<Chain>,
+    /// What waits, and for what.
+    pub waits: Vec<Wait>,
+    /// Every engine that is seen or wished for, as SHOW is to know it: complete.
+    pub report: Vec<ObservedEngine>,
+    /// What a converging alteration waits for: column `waits_for` of table `master`.
+    pub waits_for: Option<String>,
+}
+
+impl Plan {
+    /// All decisions, in order.
+    pub fn decisions(&self) -> impl Iterator<Item = &Decision> {
+        self.chains.iter().flat_map(|chain| &chain.decisions)
+    }
+}
+
+/// An engine that is not what it should be, and why nothing is done about it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The engine.
+    pub engine: EngineName,
+    /// Its slot, if known.
+    pub slot: Option<SlotKey>,
+    /// What it waits for: lower case, no full stop.
+    pub reason: String,
+    /// Until when, by the database's clock, if that is known.
+    pub until_ms: Option<i64>,
+}
+
+/// A uid that should be there and is in no list: the orchestrator is to be asked for the name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The name to ask for.
+    pub engine: EngineName,
+    /// The uid that is missed.
+    pub uid: String,
+}
+
+/// What is to be asked before [`plan`]. The answers must be younger than the snapshot: a uid that was recorded and is
+/// not there afterwards never comes back.
+pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
+    let mut questions = Vec::new();
+    for (name, engine) in census::take(desired, observed) {
+        let recorded = engine.record.filter(|it| it.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
+        let drained = engine.fact.and_then(|it| it.uid.as_ref());
+        let missed: BTreeSet<&String> =
+            recorded.into_iter().chain(drained).filter(|uid| engine.pods().all(|pod| pod.uid != **uid)).collect();
+        questions.extend(missed.into_iter().map(|uid| Question { engine: name.clone(), uid: uid.clone() }));
+    }
+    questions
+}
+
+/// What to do now. Applied to a world that already is as desired, it decides nothing.
+pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
+    let engines = census::take(desired, observed);
+    let standings = standing::all(desired, observed, &engines);
+    let mut draft = Draft::new(desired, observed);
+    plan_present(&mut draft, &engines, &standings);
+    for (name, engine) in &engines {
+        if let Some(standing) = standings.get(name) {
+            plan_other(&mut draft, engine, standing);
+        }
+    }
+    let waits_for = alteration::plan(&mut draft);
+    draft.chains.sort_by_key(|chain| chain.stage);
+    Plan {
+        generation: desired.snapshot.catalog.generation,
+        report: report::rows(observed, &engines, &standings, &draft.reasons),
+        chains: draft.chains,
+        waits: draft.waits,
+        waits_for,
+    }
+}
+
+/// In the order of slots, which is the order of turns.
+fn plan_present(
+    draft: &mut Draft<'_>,
+    engines: &BTreeMap<EngineName, Engine<'_>>,
+    standings: &BTreeMap<EngineName, Standing<'_>>,
+) {
+    let stand_ins = standing::stand_ins(engines, standings);
+    let waiting = standing::waiting_for_turn(draft.desired, engines, &stand_ins);
+    for (key, slot) in draft.desired.slots() {
+        let name = slot.engine();
+        let (Some(engine), Some(Standing::Present(_))) = (engines.get(&name), standings.get(&name)) else { continue };
+        let around = Around { stand_in: stand_ins.get(key), waits_for_turn: waiting.contains(key) };
+        present::plan(draft, engine, slot, around);
+    }
+}
+
+fn plan_other(draft: &mut Draft<'_>, engine: &Engine<'_>, standing: &Standing<'_>) {
+    match standing {
+        Standing::LeftAlone(reason) => return draft.wait(engine, format!("is left alone: {reason}"), None),
+        Standing::Present(_) => {}
+        Standing::StandIn(slot) => {
+            let Some(pod) = engine.alive() else { return };
+            let awaited = draft.reasons.get(&slot.engine()).map_or("it is not registered yet", String::as_str);
+            let reason = format!("waits for replacement: {awaited}");
+            draft.push(Stage::Keep, present::keep(engine, pod));
+            draft.wait(engine, reason, None);
+        }
+        Standing::Condemned(sentence) => ending::condemned(draft, engine, sentence),
+        Standing::Over => ending::over(draft, engine),
+    }
+    ending::strays(draft, engine);
+    ending::unclaimed_live(draft, engine);
+    ending::settled_fact(draft, engine);
+}

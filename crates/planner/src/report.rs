@@ -1,0 +1,49 @@
+//! What SHOW is to know: one row for each engine that is seen or wished for.
+
+use std::collections::BTreeMap;
+
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::labels::LabelMap;
+use model::observation::{MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail};
+
+use crate::census::Engine;
+use crate::observed::{Observed, Pod};
+use crate::standing::Standing;
+
+/// The rows, in the order of names. Names that nobody issued have none.
+pub(crate) fn rows(
+    observed: &Observed,
+    engines: &BTreeMap<EngineName, Engine<'_>>,
+    standings: &BTreeMap<EngineName, Standing<'_>>,
+    reasons: &BTreeMap<EngineName, String>,
+) -> Vec<ObservedEngine> {
+    let reported = engines.values().filter(|engine| engine.slot.is_some()).filter_map(|engine| {
+        let is_present = matches!(standings.get(&engine.name), Some(Standing::Present(_)));
+        let pod = engine.pod.or(engine.strays.first().copied().filter(|_| !is_present));
+        (is_present || pod.is_some()).then(|| row(observed, engine, pod, reasons.get(&engine.name)))
+    });
+    reported.collect()
+}
+
+fn row(observed: &Observed, engine: &Engine<'_>, pod: Option<&Pod>, reason: Option<&String>) -> ObservedEngine {
+    let uid = pod.map(|pod| pod.uid.clone());
+    let live = engine.live.filter(|live| live.uid.is_some() && live.uid == uid);
+    let draining = uid.as_ref().is_some_and(|uid| engine.fact_of(uid).is_some());
+    let status = observed.status.get(&engine.name).filter(|_| pod.is_some_and(Pod::is_alive));
+    ObservedEngine {
+        name: engine.name.clone(),
+        phase: pod.map_or(Phase::Pending, |pod| pod.phase),
+        reason: reason.map(|reason| cut(reason, MAX_REASON_BYTES).to_owned()),
+        node: pod.and_then(|pod| pod.node.clone()),
+        address: live.map(|live| live.address.clone()),
+        registered: live.is_some(),
+        draining,
+        sessions: status.map(|status| status.sessions),
+        running: status.map(|status| status.running),
+        started_at_ms: pod.and_then(|pod| pod.started_at_ms),
+        log_tail: pod.and_then(|pod| pod.log_tail.as_ref()).map(|log| tail(log, MAX_LOG_TAIL_BYTES).to_owned()),
+        labels: pod.map_or_else(LabelMap::new, |pod| pod.labels.clone()),
+        uid,
+    }
+}

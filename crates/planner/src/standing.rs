@@ -1,0 +1,191 @@
+//! What each engine is to the desired state: present, stand-in, condemned, or nobody's business.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::catalog::Link;
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::labels::EngineLabels;
+use model::slot::{Slot, SlotKey};
+
+use crate::census::Engine;
+use crate::desired::Desired;
+use crate::observed::Observed;
+
+/// What an engine is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Standing<'a> {
+    /// Not to be touched in this plan.
+    LeftAlone(String),
+    /// The engine that its slot wants now.
+    Present(&'a Slot),
+    /// Its slot lives on under another incarnation, and this one serves until a newer one is registered.
+    StandIn(&'a Slot),
+    /// It runs and is to end.
+    Condemned(Sentence),
+    /// No slot's present engine, and nothing of it runs.
+    Over,
+}
+
+/// How a condemned engine is to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub because: String,
+    pub grace_ms: i64,
+    /// The newer engine whose registration permits it.
+    pub newer: Option<EngineName>,
+}
+
+/// The standing of every engine.
+pub(crate) fn all<'a>(
+    desired: &'a Desired,
+    observed: &Observed,
+    engines: &BTreeMap<EngineName, Engine<'a>>,
+) -> BTreeMap<EngineName, Standing<'a>> {
+    let slots = desired.slots();
+    let newest_ready = newest_ready(engines, desired);
+    engines
+        .iter()
+        .map(|(name, engine)| {
+            let slot = engine.slot.as_ref().and_then(|key| slots.get(key).copied());
+            let replacement = engine.slot.as_ref().and_then(|key| newest_ready.get(key)).copied();
+            (name.clone(), of(desired, observed, engine, slot, replacement))
+        })
+        .collect()
+}
+
+/// For each slot the ready engine of the highest incarnation.
+fn newest_ready<'e, 'a>(
+    engines: &'e BTreeMap<EngineName, Engine<'a>>,
+    desired: &Desired,
+) -> BTreeMap<&'e SlotKey, &'e Engine<'a>> {
+    let mut newest: BTreeMap<&SlotKey, &Engine<'a>> = BTreeMap::new();
+    for engine in engines.values().filter(|it| it.is_ready() && from_newer_snapshot(desired, it).is_none()) {
+        let Some(key) = &engine.slot else { continue };
+        let best = newest.entry(key).or_insert(engine);
+        if engine.incarnation > best.incarnation {
+            *best = engine;
+        }
+    }
+    newest
+}
+
+fn of<'a>(
+    desired: &Desired,
+    observed: &Observed,
+    engine: &Engine<'a>,
+    slot: Option<&'a Slot>,
+    replacement: Option<&Engine<'a>>,
+) -> Standing<'a> {
+    if let Some(reason) = from_newer_snapshot(desired, engine) {
+        return Standing::LeftAlone(reason);
+    }
+    if let Some(slot) = slot.filter(|slot| slot.engine() == engine.name) {
+        return Standing::Present(slot);
+    }
+    let Some(pod) = engine.alive() else { return Standing::Over };
+    if let Some(fact) = engine.fact_of(&pod.uid) {
+        let because = fact.reason.clone();
+        return Standing::Condemned(Sentence { because, grace_ms: fact.grace_ms, newer: None });
+    }
+    let Some(record) = engine.record else {
+        return match EngineLabels::decode(&pod.labels) {
+            Ok(_) => condemned(desired, "it is an orphan: no slot and no row of table engine has it", None),
+            Err(error) => Standing::LeftAlone(format!("nobody knows whose it is: {error}")),
+        };
+    };
+    if let Some(reason) = &record.end_reason {
+        return condemned(desired, reason, record.end_grace_ms);
+    }
+    let Some(slot) = slot else { return condemned(desired, "its slot is gone", record.end_grace_ms) };
+    if slot.forced {
+        return condemned(desired, "it was superseded with FORCE", Some(record.end_grace_ms.unwrap_or(0)));
+    }
+    if observed.registry_settled && never_ran(engine) {
+        return condemned(desired, "it was superseded before it ever answered", Some(0));
+    }
+    let newer = replacement.filter(|it| it.incarnation > engine.incarnation);
+    newer.map_or(Standing::StandIn(slot), |newer| {
+        Standing::Condemned(Sentence {
+            because: format!("replaced by {}", newer.name),
+            grace_ms: desired.limits.grace_ms(record.end_grace_ms),
+            newer: Some(newer.name.clone()),
+        })
+    })
+}
+
+fn condemned<'a>(desired: &Desired, because: &str, grace_ms: Option<i64>) -> Standing<'a> {
+    let grace_ms = desired.limits.grace_ms(grace_ms);
+    Standing::Condemned(Sentence { because: because.to_owned(), grace_ms, newer: None })
+}
+
+/// A pod that was made from a newer snapshot belongs to a wish that this plan can't know.
+fn from_newer_snapshot(desired: &Desired, engine: &Engine<'_>) -> Option<String> {
+    let generation = desired.snapshot.catalog.generation;
+    let newer = engine.pods().find_map(|pod| pod.generation.filter(|made_from| *made_from > generation))?;
+    Some(format!("it was made from generation {newer}, the snapshot is {generation}"))
+}
+
+/// Whether it is known that its warm-up was never answered. An engine that lost its registration did run.
+fn never_ran(engine: &Engine<'_>) -> bool {
+    let Some(pod) = engine.alive() else { return false };
+    match pod.was_ready {
+        _ if engine.live.is_some() => false,
+        Some(was_ready) => !was_ready,
+        None => pod.phase <= Phase::Starting,
+    }
+}
+
+/// The slots that have a stand-in, each with the name of its newest one.
+pub(crate) fn stand_ins<'a>(
+    engines: &BTreeMap<EngineName, Engine<'a>>,
+    standings: &BTreeMap<EngineName, Standing<'a>>,
+) -> BTreeMap<SlotKey, EngineName> {
+    let mut found: BTreeMap<SlotKey, &Engine<'a>> = BTreeMap::new();
+    for (name, standing) in standings {
+        let (Standing::StandIn(slot), Some(engine)) = (standing, engines.get(name)) else { continue };
+        let newest = found.entry(slot.key.clone()).or_insert(engine);
+        if engine.incarnation > newest.incarnation {
+            *newest = engine;
+        }
+    }
+    found.into_iter().map(|(key, engine)| (key, engine.name.clone())).collect()
+}
+
+/// The slots that wait for their turn: they have a stand-in and no engine yet, and `surge` others of their (tenant,
+/// pool, unit) are being replaced already.
+pub(crate) fn waiting_for_turn(
+    desired: &Desired,
+    engines: &BTreeMap<EngineName, Engine<'_>>,
+    stand_ins: &BTreeMap<SlotKey, EngineName>,
+) -> BTreeSet<SlotKey> {
+    let mut free: BTreeMap<Link, u32> = BTreeMap::new();
+    let mut waiting = BTreeSet::new();
+    let mut candidates = Vec::new();
+    let mut slots: Vec<&Slot> = desired.snapshot.slots.iter().filter(|it| stand_ins.contains_key(&it.key)).collect();
+    slots.sort_by_key(|slot| &slot.key);
+    for slot in slots {
+        let left = free.entry(slot.key.link()).or_insert(desired.limits.surge);
+        let Some(engine) = engines.get(&slot.engine()) else { continue };
+        if slot.forced || engine.is_ready() {
+            continue;
+        }
+        if is_begun(engine) {
+            *left = left.saturating_sub(1);
+        } else {
+            candidates.push(&slot.key);
+        }
+    }
+    for key in candidates {
+        match free.get_mut(&key.link()) {
+            Some(left) if *left > 0 => *left -= 1,
+            _ => drop(waiting.insert(key.clone())),
+        }
+    }
+    waiting
+}
+
+/// Whether anything of the engine has been made.
+fn is_begun(engine: &Engine<'_>) -> bool {
+    engine.uid().is_some() || engine.permit.is_some()
+}

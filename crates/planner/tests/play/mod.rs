@@ -1,0 +1,253 @@
+//! A world to play in: what admins, engines and accidents can do to it. Used by the scripts and by the properties.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+use std::collections::BTreeMap;
+
+use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
+use model::engine_name::EngineName;
+use model::error::UserError;
+use model::number::{Generation, Incarnation};
+use model::slot::{Origin, Slot, SlotKey};
+use model::{PoolName, TenantName, UnitName};
+use planner::{Desired, Limits, Observed, Plan, World, explain, explain_change};
+
+/// A world with the rules of its catalog.
+#[derive(Debug, Clone)]
+pub struct Play {
+    pub world: World,
+    pub rules: Rules,
+    pub alterations: u32,
+}
+
+pub fn slot_key(text: &str) -> SlotKey {
+    let parts: Vec<&str> = text.split('/').collect();
+    SlotKey {
+        tenant: TenantName::new(parts[0]).unwrap(),
+        pool: PoolName::new(parts[1]).unwrap(),
+        unit: UnitName::new(parts[2]).unwrap(),
+        ordinal: parts[3].parse().unwrap(),
+    }
+}
+
+impl Play {
+    pub fn new() -> Self {
+        let desired = Desired { cluster: "eh".to_owned(), limits: Limits::default(), ..Desired::default() };
+        let observed = Observed { registry_settled: true, ..Observed::default() };
+        let mut world = World::new(desired, observed);
+        world.desired.snapshot.now_ms = 1_000_000;
+        Self { world, rules: Rules::default(), alterations: 0 }
+    }
+
+    pub fn exists(&self, reference: &ObjectRef) -> bool {
+        model::change::Object::find(&self.world.desired.snapshot.catalog, reference).unwrap().is_some()
+    }
+
+    /// CREATE or ALTER, whichever fits.
+    pub fn change_to(&self, object: ObjectPatch) -> Change {
+        if self.exists(&object.reference()) {
+            Change::Alter { if_exists: false, object }
+        } else {
+            Change::Create { if_not_exists: false, object }
+        }
+    }
+
+    /// Commits an alteration as a metadata agent does.
+    pub fn commit(&mut self, change: &Change) -> Result<(), UserError> {
+        let snapshot = &self.world.desired.snapshot;
+        if snapshot.alterations.iter().any(|it| it.progress == Some(Progress::Converging)) {
+            return Err(UserError::new(model::ErrorKind::LockNotAvailable, "another alteration is converging"));
+        }
+        let Applied::Object { base, after, .. } = change.apply(&snapshot.catalog, &self.rules)? else { return Ok(()) };
+        let reference = change.object();
+        let generation = Generation(self.world.next_number().get());
+        let catalog = self.world.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
+        self.world.commit_catalog(catalog);
+        self.alterations += 1;
+        let snapshot = &mut self.world.desired.snapshot;
+        snapshot.alterations.push(AlterationRecord {
+            id: RequestId::new(format!("a{}", self.alterations)).unwrap(),
+            object: Some(reference),
+            base_generation: base,
+            generation: snapshot.catalog.generation,
+            statement: String::new(),
+            requested_by: "admin".to_owned(),
+            requested_at_ms: snapshot.now_ms,
+            outcome: Outcome::Committed,
+            decided_by: "agent".to_owned(),
+            decided_at_ms: snapshot.now_ms,
+            progress: Some(Progress::Converging),
+            reason: None,
+            finished_at_ms: None,
+        });
+        Ok(())
+    }
+
+    pub fn unit(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
+        let patch = UnitPatch {
+            driver_memory: options.get("memory").map(|text| text.parse().unwrap()),
+            min_engines: number("min"),
+            max_engines: number("max"),
+            ..UnitPatch::default()
+        };
+        ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch)
+    }
+
+    pub fn pool(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let patch = PoolPatch {
+            units: options.get("units").map(|text| names(text).map(|it| UnitName::new(it).unwrap()).collect()),
+            nodes: options.get("nodes").map_or(Setting::Keep, |text| match *text {
+                "any" => Setting::Reset,
+                "none" => Setting::Set(Vec::new()),
+                text => Setting::Set(names(text).map(str::to_owned).collect()),
+            }),
+            image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
+            ..PoolPatch::default()
+        };
+        ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch)
+    }
+
+    pub fn tenant(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let patch = TenantPatch {
+            pools: options.get("pools").map(|text| names(text).map(|it| PoolName::new(it).unwrap()).collect()),
+            ..TenantPatch::default()
+        };
+        ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch)
+    }
+
+    pub fn drop_change(kind: &str, name: &str) -> Change {
+        let kind = match kind {
+            "tenant" => ObjectKind::Tenant,
+            "pool" => ObjectKind::ResourcePool,
+            "unit" => ObjectKind::ResourceUnit,
+            other => panic!("no kind {other}"),
+        };
+        Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }
+    }
+
+    /// START ENGINE.
+    pub fn start(&mut self, link: &str) -> EngineName {
+        let mut key = slot_key(&format!("{link}/0"));
+        key.ordinal = model::desired::lowest_free_ordinal(&key.link(), &self.world.desired.snapshot.slots);
+        let incarnation = self.world.next_number();
+        let slot = Slot { key: key.clone(), incarnation, origin: Origin::Start, failures: 0, forced: false };
+        self.world.desired.snapshot.slots.push(slot);
+        self.world.issue(&key, incarnation)
+    }
+
+    /// STOP ENGINE.
+    pub fn stop(&mut self, key: &SlotKey) {
+        self.world.next_number();
+        self.world.delete_slot(key, "stopped by admin", 60_000);
+    }
+
+    /// RESTART ENGINE.
+    pub fn restart(&mut self, key: &SlotKey, force: bool) {
+        for record in self.world.desired.snapshot.engines.iter_mut().filter(|it| it.slot == *key) {
+            if record.ended_at_ms.is_none() {
+                record.end_grace_ms.get_or_insert(if force { 0 } else { 60_000 });
+                if force {
+                    record.end_reason.get_or_insert("restarted with FORCE".to_owned());
+                }
+            }
+        }
+        self.world.renew(key, 0, force);
+    }
+
+    /// The name that `t/p/u/0` (its present engine) or `t/p/u/0#7` means.
+    pub fn engine(&self, text: &str) -> EngineName {
+        if let Some((key, incarnation)) = text.split_once('#') {
+            return slot_key(key).engine(Incarnation(incarnation.parse().unwrap()));
+        }
+        let key = slot_key(text);
+        let slot = self.world.desired.snapshot.slots.iter().find(|slot| slot.key == key);
+        slot.unwrap_or_else(|| panic!("no slot {text}")).engine()
+    }
+
+    pub fn uid(&self, engine: &EngineName) -> String {
+        let pod = self.world.observed.pods.iter().find(|pod| pod.name == *engine);
+        pod.unwrap_or_else(|| panic!("no pod {engine}")).uid.clone()
+    }
+
+    /// Applies the first `count` decisions of a plan, as a master does that dies after them.
+    pub fn apply_first(&mut self, plan: &Plan, count: usize) {
+        let mut left = count;
+        for chain in &plan.chains {
+            let mut made = None;
+            for decision in &chain.decisions {
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                self.world.apply_one(decision, &mut made);
+            }
+        }
+    }
+
+    /// ZooKeeper has lost everything; engines that live will register anew when they may.
+    pub fn lose_zookeeper(&mut self) {
+        self.world.observed.permits.clear();
+        self.world.observed.lives.clear();
+        self.world.observed.facts.clear();
+    }
+
+    pub fn explain(&self, change: &Change) -> Result<Vec<planner::Row>, UserError> {
+        explain_change(&self.world.desired, change, &self.rules, &self.world.observed)
+    }
+
+    pub fn explain_now(&self) -> Vec<planner::Row> {
+        explain(&self.world.desired, &self.world.observed)
+    }
+
+    /// Plays until nothing is left to do; every engine gets ready. Tells each step.
+    pub fn settle(&mut self, mut tell: impl FnMut(&Play, Step<'_>)) {
+        for _ in 0..10_000 {
+            let plan = self.world.plan();
+            tell(self, Step::Plan(&plan));
+            if !plan.chains.is_empty() {
+                self.world.apply(&plan);
+                continue;
+            }
+            let starting = self.world.about_to_register();
+            if !starting.is_empty() {
+                for engine in starting {
+                    tell(self, Step::World(&format!("{engine} registers")));
+                    self.world.register(&engine);
+                }
+                continue;
+            }
+            let draining = self.world.exit_drained();
+            if draining > 0 {
+                tell(self, Step::World(&format!("{draining} drained engines exit")));
+                continue;
+            }
+            let now_ms = self.world.desired.snapshot.now_ms;
+            let due = plan.waits.iter().filter_map(|wait| wait.until_ms).min();
+            let ms = match due {
+                Some(until_ms) => (until_ms - now_ms).max(1) as u64,
+                None if self.has_to_wait() => 10_000,
+                None => return,
+            };
+            tell(self, Step::World(&format!("{ms} ms pass")));
+            self.world.pass(ms);
+        }
+        panic!("the world never settles: {:#?}", self.world.plan());
+    }
+
+    fn has_to_wait(&self) -> bool {
+        let observed = &self.world.observed;
+        let waiting = |uid: &Option<String>| !observed.pods.iter().any(|pod| Some(&pod.uid) == uid.as_ref());
+        !observed.facts.is_empty() || observed.lives.iter().any(|live| waiting(&live.uid))
+    }
+}
+
+/// What happens while the world settles.
+pub enum Step<'a> {
+    Plan(&'a Plan),
+    World(&'a str),
+}
+
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|it| !it.is_empty())
+}
