@@ -60,7 +60,7 @@ COMMANDS
 mask() {
     sed -n '/^Welcome to ZooKeeper/,$p' \
         | grep -v -e '^SLF4J' -e '^JLine' -e '^WATCHER::' -e '^$' -e '^Welcome' \
-        | sed -E -e "s#$node#/cli#g" -e 's/0x[0-9a-f]{3,}/0xN/g' -e 's/^([cm]time = ).*/\1T/' \
+        | sed -E -e "s#$node#/cli#g" -e 's/0x[0-9a-f]{3,}/0xN/g' -e 's/(Zxid = )0x[0-9a-f]+/\10xN/' -e 's/^([cm]time = ).*/\1T/' \
         | awk '/^WatchedEvent/ { events[++n] = $0; next } { print } END { for (i = 1; i <= n; i++) print events[i] }'
 }
 
