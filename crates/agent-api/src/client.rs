@@ -126,11 +126,7 @@ impl AgentClient {
 }
 
 /// Keeps the connection for the next call unless this one left it between two messages.
-fn keep<T>(
-    kept: &mut Option<Client>,
-    client: Client,
-    outcome: Result<T, ClientError>,
-) -> Result<T, ClientError> {
+fn keep<T>(kept: &mut Option<Client>, client: Client, outcome: Result<T, ClientError>) -> Result<T, ClientError> {
     if outcome.as_ref().map_or_else(ClientError::is_answer, |_| true) {
         *kept = Some(client);
     }

@@ -41,7 +41,10 @@ async fn every_call_does_what_the_store_does() {
     assert_eq!(client.outcome(&id("a-2")).await.unwrap(), None, "undecided");
     assert_eq!(client.abort(&abort_of("a-1")).await.unwrap(), record, "the commit came first");
     let aborted = client.abort(&abort_of("a-2")).await.unwrap();
-    assert_eq!((aborted.outcome, Some(&aborted)), (Outcome::Aborted, store.outcome(&id("a-2")).await.unwrap().as_ref()));
+    assert_eq!(
+        (aborted.outcome, Some(&aborted)),
+        (Outcome::Aborted, store.outcome(&id("a-2")).await.unwrap().as_ref())
+    );
 
     let early = client.finish(Epoch(1), &id("a-1"), Generation(0)).await.unwrap_err();
     assert_eq!(early.kind(), ApiErrorKind::Conflict);
@@ -53,7 +56,10 @@ async fn every_call_does_what_the_store_does() {
 
     agent::founded(&store).await;
     let snapshot = client.snapshot().await.unwrap();
-    assert_eq!(snapshot, store.snapshot().await.map(|it| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..it }).unwrap());
+    assert_eq!(
+        snapshot,
+        store.snapshot().await.map(|it| model::snapshot::Snapshot { now_ms: snapshot.now_ms, ..it }).unwrap()
+    );
     assert_eq!(client.proxy_snapshot().await.unwrap().slots, snapshot.slots);
 
     let slot = snapshot.slots[0].clone();

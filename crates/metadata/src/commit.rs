@@ -24,8 +24,7 @@ use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 use crate::wish::{self, Issue, Older};
 
-const POINTS: CommitPoints =
-    CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
+const POINTS: CommitPoints = CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
 
 /// An alteration to be committed.
 #[derive(Debug, Clone)]

@@ -162,7 +162,10 @@ fn busy(record: &AlterationRecord) -> UserError {
     UserError::new(ErrorKind::LockNotAvailable, format!("an alteration of {} is on its way", what(record)))
         .detail(format!(
             "alteration {} by \"{}\", committed at {}, is converging: {}",
-            record.id, record.requested_by, utc(record.decided_at_ms), record.statement
+            record.id,
+            record.requested_by,
+            utc(record.decided_at_ms),
+            record.statement
         ))
         .hint("SHOW ALTERATIONS tells how far it is; say the statement again when it has converged")
 }
@@ -171,5 +174,7 @@ fn aborted(record: &AlterationRecord) -> UserError {
     let error =
         UserError::new(ErrorKind::Conflict, format!("alteration {} of {} was aborted", record.id, what(record)));
     let why = record.reason.as_deref().unwrap_or("no reason was given");
-    error.detail(format!("aborted by {}: {why}; nothing was changed", record.decided_by)).hint("say the statement again")
+    error
+        .detail(format!("aborted by {}: {why}; nothing was changed", record.decided_by))
+        .hint("say the statement again")
 }

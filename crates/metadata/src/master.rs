@@ -141,10 +141,9 @@ async fn finish(tx: &mut Transaction, epoch: Epoch, id: &RequestId, plan: Genera
         return Ok(Done::Write(Progress::Converged));
     }
     match committed(tx, id).await? {
-        (record, Progress::Converging | Progress::Stalled) => Err(Error::Conflict(format!(
-            "alteration {id} has generation {}, the plan only {plan}",
-            record.generation
-        ))),
+        (record, Progress::Converging | Progress::Stalled) => {
+            Err(Error::Conflict(format!("alteration {id} has generation {}, the plan only {plan}", record.generation)))
+        }
         (_, progress) => Ok(Done::Same(progress)),
     }
 }

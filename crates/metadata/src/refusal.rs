@@ -49,7 +49,8 @@ fn names<T: AsRef<str>>(items: &[T]) -> String {
 pub fn tenant_lacks_pool(tenant: &TenantName, pool: &PoolName, has: &[PoolName]) -> UserError {
     let error =
         UserError::new(ErrorKind::WrongState, format!("tenant \"{tenant}\" does not use resource pool \"{pool}\""));
-    let error = error.hint(format!("an admin adds the pool to the tenant's RESOURCE_POOL_LIST with ALTER TENANT {tenant}"));
+    let error =
+        error.hint(format!("an admin adds the pool to the tenant's RESOURCE_POOL_LIST with ALTER TENANT {tenant}"));
     if has.is_empty() { error.detail("it uses no pool") } else { error.detail(format!("it uses {}", names(has))) }
 }
 

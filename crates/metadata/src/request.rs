@@ -29,8 +29,7 @@ use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
 use crate::wish::{self, Issue, Older};
 
-const POINTS: CommitPoints =
-    CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
+const POINTS: CommitPoints = CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
 
 /// Who says a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -221,11 +220,8 @@ impl Store {
         failpoint!(failpoints::REQUEST_VALIDATED);
         let incarnation = Incarnation(drawn.get());
         let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.user);
-        let older = if restart.force {
-            Older::Condemned { reason: &reason }
-        } else {
-            Older::StandIn { grace: restart.grace }
-        };
+        let older =
+            if restart.force { Older::Condemned { reason: &reason } } else { Older::StandIn { grace: restart.grace } };
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
         let moves = (slot.incarnation, incarnation);
         if !wish::renew(tx, &issue, &slot.key, moves, (0, restart.force), older).await? {

@@ -74,7 +74,10 @@ pub(crate) fn to_json<T: serde::Serialize>(value: &T) -> Result<String, Error> {
     serde_json::to_string(value).map_err(|error| broken("a value", error))
 }
 
-pub(crate) fn object<N, S>(row: &AnyRow, name: impl Fn(String) -> Result<N, UserError>) -> Result<(N, Versioned<S>), Error>
+pub(crate) fn object<N, S>(
+    row: &AnyRow,
+    name: impl Fn(String) -> Result<N, UserError>,
+) -> Result<(N, Versioned<S>), Error>
 where
     S: DeserializeOwned,
 {

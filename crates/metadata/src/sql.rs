@@ -83,8 +83,7 @@ pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generati
 pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";
 
 // The master.
-pub(crate) const MASTER: &str =
-    "SELECT epoch, holder, since_ms, last_tick_ms, waits_for FROM master WHERE id = 1";
+pub(crate) const MASTER: &str = "SELECT epoch, holder, since_ms, last_tick_ms, waits_for FROM master WHERE id = 1";
 pub(crate) const MASTER_LOCK: &str = "UPDATE master SET epoch = epoch WHERE id = 1 AND epoch = ?";
 pub(crate) const MASTER_RAISE: &str =
     "UPDATE master SET epoch = ?, holder = ?, since_ms = ?, waits_for = NULL WHERE id = 1 AND epoch = ?";

@@ -125,9 +125,8 @@ impl Store {
             _ => None,
         };
         let begun = timed(deadline, inner.pool.begin_with(inner.backend.begin_sql(mode))).await?;
-        let begun = begun.map_err(|error| {
-            Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
-        })?;
+        let begun =
+            begun.map_err(|error| Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string())))?;
         Ok(Transaction::new(begun, inner.backend, deadline, writer))
     }
 }
@@ -150,10 +149,7 @@ async fn lock_file(settings: &Settings) -> Result<File, Error> {
             }
             Err(std::fs::TryLockError::Error(error)) => return Err(failed(error)),
             Err(std::fs::TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                return Err(Error::Settings(format!(
-                    "{}: another process has the database open",
-                    path.display()
-                )));
+                return Err(Error::Settings(format!("{}: another process has the database open", path.display())));
             }
             Err(std::fs::TryLockError::WouldBlock) => sleep(LOCK_POLL).await,
         }

@@ -10,7 +10,8 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_MARIADB"]
 async fn the_store_keeps_its_contract_on_mariadb() {
-    let url = std::env::var("EH_TEST_MARIADB").expect("EH_TEST_MARIADB is a mysql:// URL of a user who may CREATE DATABASE");
+    let url =
+        std::env::var("EH_TEST_MARIADB").expect("EH_TEST_MARIADB is a mysql:// URL of a user who may CREATE DATABASE");
     let run = uuid::Uuid::new_v4().simple().to_string();
     contract::run_all("mariadb", async |at| {
         let database = format!("eh_{}_{at}", &run[..8]);
@@ -19,10 +20,13 @@ async fn the_store_keeps_its_contract_on_mariadb() {
         connection.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await.unwrap();
         connection.close().await.unwrap();
         // The URL's own database, if it names one, is replaced.
-        let (server, _) = url.split_once("://").map(|(scheme, rest)| {
-            let host = rest.split(['/', '?']).next().unwrap();
-            (format!("{scheme}://{host}"), ())
-        }).unwrap();
+        let (server, _) = url
+            .split_once("://")
+            .map(|(scheme, rest)| {
+                let host = rest.split(['/', '?']).next().unwrap();
+                (format!("{scheme}://{host}"), ())
+            })
+            .unwrap();
         Settings::new(format!("{server}/{database}"))
     })
     .await;

@@ -12,8 +12,8 @@ use model::secret::MASK;
 use model::slot::Origin;
 
 use super::bench::{
-    Bench, GRACE, abort_of, change_tenant, change_unit, commit, create_pool, create_tenant, create_unit, drop_object, id,
-    memory, properties,
+    Bench, GRACE, abort_of, change_tenant, change_unit, commit, create_pool, create_tenant, create_unit, drop_object,
+    id, memory, properties,
 };
 
 async fn generation(bench: &Bench) -> Generation {

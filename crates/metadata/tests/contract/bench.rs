@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{
-    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Settings, StartRequest, StopRequest,
-    Store,
+    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Settings, StartRequest,
+    StopRequest, Store,
 };
 use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
 use model::catalog::Link;
@@ -91,10 +91,7 @@ pub fn drop_object(kind: ObjectKind, name: &str) -> Change {
 
 pub fn properties(name: &str, key: &str, value: &str) -> Change {
     let set = [(key.to_owned(), Some(value.to_owned()))].into();
-    change_unit(
-        name,
-        UnitPatch { properties: PropertiesPatch { reset: false, set }, ..UnitPatch::default() },
-    )
+    change_unit(name, UnitPatch { properties: PropertiesPatch { reset: false, set }, ..UnitPatch::default() })
 }
 
 /// A commit of the change as an agent would send it that has just read `base`.

@@ -149,7 +149,11 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
                         Ok(answer) => {
                             let restarted = bench.restart(&format!("r-{worker}-{round}"), &answer.engine, false).await;
                             restarted.map(|_| ()).unwrap_or_else(refused);
-                            bench.stop(&format!("x-{worker}-{round}"), &answer.engine).await.map(|_| ()).unwrap_or_else(refused);
+                            bench
+                                .stop(&format!("x-{worker}-{round}"), &answer.engine)
+                                .await
+                                .map(|_| ())
+                                .unwrap_or_else(refused);
                         }
                         Err(error) => refused(error),
                     }

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
 mod alterations;
-mod bench;
+pub mod bench;
 mod concurrency;
 mod engines;
 mod masters;

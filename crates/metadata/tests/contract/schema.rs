@@ -26,7 +26,8 @@ pub async fn two_migrations_at_once_both_succeed(bench: Bench) {
         assert!(matches!(Store::migrate(&hurried).await, Err(Error::Settings(_))));
         return;
     }
-    for table in ["schema_version", "catalog", "master", "tenant", "resource_pool", "resource_unit", "slot", "request"] {
+    for table in ["schema_version", "catalog", "master", "tenant", "resource_pool", "resource_unit", "slot", "request"]
+    {
         bench.raw(&format!("DROP TABLE {table}")).await;
     }
     for table in ["engine", "alteration", "observed_engine", "namespace"] {
@@ -40,7 +41,8 @@ pub async fn two_migrations_at_once_both_succeed(bench: Bench) {
 pub async fn a_database_of_a_newer_program_is_refused(bench: Bench) {
     bench.raw(&format!("UPDATE schema_version SET version = {}", SCHEMA_VERSION + 1)).await;
     let error = reopened(bench).await.unwrap_err();
-    let newer = matches!(error, Error::NewerSchema { found, known } if found == SCHEMA_VERSION + 1 && known == SCHEMA_VERSION);
+    let newer =
+        matches!(error, Error::NewerSchema { found, known } if found == SCHEMA_VERSION + 1 && known == SCHEMA_VERSION);
     assert!(newer, "{error}");
 }
 

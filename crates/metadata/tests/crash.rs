@@ -1,0 +1,166 @@
+//! The process dies at each step boundary: whatever it was doing is then done wholly or not at all, and the same id
+//! tells which.
+//!
+//! The test runs itself as a child that aborts (no destructor, no rollback, no flush) at the named point, on a real
+//! file. In release there are no failpoints, and no such test.
+
+#![cfg(debug_assertions)]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod contract;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use contract::bench::{Bench, abort_of, by, commit, id, link, memory};
+use metadata::{Effect, Error, Settings, StartRequest, Store, failpoints};
+use model::alteration::{Outcome, Progress};
+use model::change::Rules;
+use model::clock::ManualClock;
+use model::failpoint::fail;
+use model::number::{Epoch, Generation};
+use model::observation::Report;
+use model::slot::Renewal;
+
+const POINT: &str = "EH_CRASH_POINT";
+const FOLDER: &str = "EH_CRASH_FOLDER";
+
+/// Opens the file as a process that comes later does. Repeats must do nothing, so they say what they said before.
+async fn open(folder: &Path) -> Bench {
+    let settings = Settings::sqlite(&folder.join("metadata.db"));
+    let clock = ManualClock::at(1_000_000);
+    let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();
+    Bench { settings, store, clock }
+}
+
+async fn alter(bench: &Bench) -> Result<metadata::Committed, Error> {
+    // The base that the first attempt had read; a repeat carries it again.
+    let base = Some(Generation(1));
+    bench.store.commit(&commit("the-alter", memory("uc_1", "2G"), base, bench.soon())).await
+}
+
+async fn start(bench: &Bench) -> Result<metadata::EngineAnswer, Error> {
+    let request = bench.request("the-start", "START ENGINE t_1 rp_1 uc_1", by("alice"));
+    bench.store.start(&StartRequest { request, link: link("t_1", "rp_1", "uc_1") }).await
+}
+
+/// Runs a test of this file as a child that is to die at the point.
+fn kill_at(test: &str, point: &str, folder: &Path) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(POINT, point)
+        .env(FOLDER, folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.code().is_none(), "the child was to die by a signal at {point}: {status}");
+}
+
+/// In such a child: the folder, after the point was set to abort the process.
+fn doomed() -> Option<(String, PathBuf)> {
+    let (point, folder) = (std::env::var(POINT).ok()?, std::env::var(FOLDER).ok()?);
+    fail::cfg_callback(&*point, || std::process::abort()).unwrap();
+    Some((point, folder.into()))
+}
+
+/// What the child does: everything that passes a failpoint.
+async fn everything(point: &str, folder: &Path) {
+    let bench = open(folder).await;
+    alter(&bench).await.unwrap();
+    bench.store.abort(&abort_of("the-abort")).await.unwrap();
+    start(&bench).await.unwrap();
+    bench.store.raise_epoch(Epoch(0), "me").await.unwrap();
+    let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
+    let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1 };
+    bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
+    bench.store.observed(Epoch(1), &Report::default()).await.unwrap();
+    // Nothing is old enough to be deleted unless it is made so.
+    bench.raw("UPDATE request SET done_at_ms = 1").await;
+    bench.store.housekeep().await.unwrap();
+    panic!("nobody passed {point}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_process_dies_at_every_step() {
+    if let Some((point, folder)) = doomed() {
+        return everything(&point, &folder).await;
+    }
+    let mut killed = 0;
+    // Migration has a case of its own below.
+    let points = failpoints::ALL.iter().filter(|point| !point.starts_with("metadata.migrate."));
+    for point in points {
+        let folder = tempfile::tempdir().unwrap();
+        let bench = Bench::open(Settings::sqlite(&folder.path().join("metadata.db"))).await.founded(1).await;
+        let before = bench.store.snapshot().await.unwrap();
+        drop(bench);
+        kill_at("the_process_dies_at_every_step", point, folder.path());
+        killed += 1;
+        check(&open(folder.path()).await, point, &before).await;
+    }
+    println!("crash: points={killed}");
+    assert_eq!(killed, failpoints::ALL.len() - 2);
+}
+
+async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
+    let after = bench.store.snapshot().await.unwrap();
+    let outcome = bench.store.outcome(&id("the-alter")).await.unwrap();
+    match &outcome {
+        None => {
+            assert_eq!(after.catalog, before.catalog, "{point}: nothing was committed, nothing changed");
+            assert_eq!((&after.slots, &after.engines), (&before.slots, &before.engines), "{point}");
+        }
+        Some(record) => {
+            assert_eq!((record.outcome, record.progress), (Outcome::Committed, Some(Progress::Converging)), "{point}");
+            let unit = &after.catalog.units.values().next().unwrap().spec;
+            assert_eq!(unit.driver_memory.to_string(), "2G", "{point}: what was committed is there");
+            assert_ne!(after.slots[0].incarnation, before.slots[0].incarnation, "{point}");
+        }
+    }
+    let inside_commit = point.starts_with("metadata.commit.");
+    assert_eq!(outcome.is_none(), inside_commit && point != failpoints::COMMIT_AFTER, "{point}");
+
+    // The same ids again: everything has happened exactly once in the end.
+    let committed = alter(bench).await.unwrap();
+    assert_eq!(committed.first, outcome.is_none(), "{point}");
+    let aborted = bench.store.abort(&abort_of("the-abort")).await.unwrap();
+    assert_eq!(aborted.outcome, Outcome::Aborted, "{point}");
+    let started = start(bench).await.unwrap();
+    let again = start(bench).await.unwrap();
+    assert_eq!((started.effect, &started), (Effect::Started, &again), "{point}");
+    let end = bench.store.snapshot().await.unwrap();
+    let started_slots = if point == failpoints::HOUSEKEEPING_AFTER {
+        // Its request was deleted as too old for a repeat, by this very test: the repeat is a new one.
+        2
+    } else {
+        1
+    };
+    assert_eq!(end.slots.len(), 1 + started_slots, "{point}");
+    let generations = after.catalog.generation <= end.catalog.generation;
+    assert!(generations, "{point}: the counter never goes back");
+    let epoch = bench.store.master().await.unwrap().epoch;
+    let next = bench.store.raise_epoch(epoch, "another").await.unwrap();
+    assert_eq!(next.epoch, epoch.next(), "{point}");
+    tokio::time::timeout(
+        Duration::from_secs(20),
+        bench.store.finish(next.epoch, &id("the-alter"), end.catalog.generation),
+    )
+    .await
+    .unwrap()
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_migration_that_was_interrupted_is_done_again() {
+    if let Some((_, folder)) = doomed() {
+        Store::migrate(&Settings::sqlite(&folder.join("metadata.db"))).await.unwrap();
+        return;
+    }
+    for point in [failpoints::MIGRATE_BEFORE, failpoints::MIGRATE_AFTER] {
+        let folder = tempfile::tempdir().unwrap();
+        kill_at("a_migration_that_was_interrupted_is_done_again", point, folder.path());
+        let bench = Bench::open(Settings::sqlite(&folder.path().join("metadata.db"))).await;
+        assert_eq!(bench.store.catalog().await.unwrap().generation.get(), 0);
+    }
+}

@@ -1,0 +1,171 @@
+//! What only a server can show: a transaction that hangs, a connection that ends in the middle of COMMIT.
+//!
+//! Failpoints are process-wide, so these cases are one test and run one after another.
+
+#![cfg(debug_assertions)]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod contract;
+
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use contract::bench::{Bench, abort_of, commit, create_unit, id};
+use metadata::{CommitRequest, Committed, Error, Kind, Settings, Store, failpoints};
+use model::alteration::Outcome;
+use model::change::Rules;
+use model::failpoint::fail;
+use model::number::{Epoch, Generation};
+use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
+
+const SHORT: Duration = Duration::from_millis(700);
+
+async fn bench(url: &str, name: &str) -> Bench {
+    sqlx::any::install_default_drivers();
+    let schema = format!("eh_{}_{name}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+    let mut connection = AnyConnection::connect(url).await.unwrap();
+    connection.execute(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).await.unwrap();
+    connection.close().await.unwrap();
+    let sign = if url.contains('?') { '&' } else { '?' };
+    let mut settings = Settings::new(format!("{url}{sign}options[search_path]={schema}&application_name={schema}"));
+    settings.lock_timeout = SHORT;
+    settings.idle_timeout = SHORT * 3;
+    Bench::open(settings).await
+}
+
+/// Stops whoever passes the point, until told to go on. Answers when somebody stands there.
+fn stop_at(point: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+    let (arrived, arrivals) = mpsc::channel();
+    let (go_on, told) = mpsc::channel::<()>();
+    let told = std::sync::Mutex::new(told);
+    fail::cfg_callback(point, move || {
+        let _ = arrived.send(());
+        let _ = told.lock().unwrap().recv_timeout(Duration::from_secs(30));
+    })
+    .unwrap();
+    (arrivals, go_on)
+}
+
+/// Another agent: a thread with a runtime and a store of its own, so that it alone stops.
+fn agent(bench: &Bench, request: CommitRequest) -> JoinHandle<Result<Committed, Error>> {
+    let (settings, clock) = (bench.settings.clone(), bench.clock.clone());
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let store = Store::open(&settings, Rules::default(), clock).await?;
+            store.commit(&request).await
+        })
+    })
+}
+
+async fn joined(agent: JoinHandle<Result<Committed, Error>>) -> Result<Committed, Error> {
+    tokio::task::spawn_blocking(move || agent.join().unwrap()).await.unwrap()
+}
+
+async fn wait_for(arrivals: mpsc::Receiver<()>) {
+    tokio::task::spawn_blocking(move || arrivals.recv_timeout(Duration::from_secs(30)).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_POSTGRES"]
+async fn what_a_server_can_do_to_us() {
+    let url = std::env::var("EH_TEST_POSTGRES").expect("EH_TEST_POSTGRES is a postgres:// URL");
+    an_abort_waits_no_longer_than_the_lock_timeout(bench(&url, "lock").await).await;
+    a_commit_that_hangs_blocks_nobody_for_ever(bench(&url, "hang").await).await;
+    a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench(&url, "cut").await).await;
+    a_caller_that_is_gone_after_commit_finds_its_answer(bench(&url, "gone").await).await;
+    a_server_that_is_gone_is_unavailable().await;
+}
+
+async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
+    // Somebody's commit has inserted its row and does not end.
+    let mut other = AnyConnection::connect(&bench.settings.url).await.unwrap();
+    other.execute("BEGIN").await.unwrap();
+    other
+        .execute(
+            "INSERT INTO alteration (id, base_generation, generation, statement, requested_by, requested_at_ms, \
+             outcome, decided_by, decided_at_ms) VALUES ('a-1', 0, 1, '', '', 0, 'committed', 'x', 0)",
+        )
+        .await
+        .unwrap();
+    let begun = Instant::now();
+    let error = bench.store.abort(&abort_of("a-1")).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(begun.elapsed() >= SHORT && begun.elapsed() < SHORT * 10, "{:?}", begun.elapsed());
+    assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None, "nothing is decided");
+    // It ends without having committed: now the abort wins.
+    other.execute("ROLLBACK").await.unwrap();
+    assert_eq!(bench.store.abort(&abort_of("a-1")).await.unwrap().outcome, Outcome::Aborted);
+}
+
+async fn a_commit_that_hangs_blocks_nobody_for_ever(bench: Bench) {
+    let (arrivals, go_on) = stop_at(failpoints::COMMIT_DECIDED);
+    let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());
+    let stopped = agent(&bench, request);
+    wait_for(arrivals).await;
+    // The server ends the transaction of the stopped agent; then the abort gets through.
+    let begun = Instant::now();
+    let aborted = loop {
+        match bench.store.abort(&abort_of("a-1")).await {
+            Ok(record) => break record,
+            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+        }
+        assert!(begun.elapsed() < SHORT * 20, "the idle transaction was never ended");
+    };
+    assert_eq!(aborted.outcome, Outcome::Aborted);
+    fail::remove(failpoints::COMMIT_DECIDED);
+    go_on.send(()).unwrap();
+    let error = joined(stopped).await.unwrap_err();
+    assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+    assert!(bench.store.catalog().await.unwrap().units.is_empty(), "an aborted alteration changes nothing");
+    // START waits for the catalog's lock no longer than it may, and others go on.
+    bench.alter("a-2", create_unit("uc_1", 0, 1)).await;
+}
+
+async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Bench) {
+    let (arrivals, go_on) = stop_at(failpoints::COMMIT_BEFORE);
+    let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());
+    let cut = agent(&bench, request.clone());
+    wait_for(arrivals).await;
+    bench
+        .raw(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+             AND application_name = current_setting('application_name')",
+        )
+        .await;
+    fail::remove(failpoints::COMMIT_BEFORE);
+    go_on.send(()).unwrap();
+    let error = joined(cut).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::OutcomeUnknown, "{error}");
+    assert_eq!(error.user_error().sqlstate(), "08007");
+    // Whoever doesn't know asks: the row says.
+    assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None);
+    let committed = bench.store.commit(&request).await.unwrap();
+    assert!(committed.first);
+}
+
+async fn a_caller_that_is_gone_after_commit_finds_its_answer(bench: Bench) {
+    let (arrivals, go_on) = stop_at(failpoints::COMMIT_AFTER);
+    let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());
+    let lost = agent(&bench, request.clone());
+    wait_for(arrivals).await;
+    fail::remove(failpoints::COMMIT_AFTER);
+    assert_eq!(bench.store.abort(&abort_of("a-1")).await.unwrap().outcome, Outcome::Committed);
+    let repeat = bench.store.commit(&request).await.unwrap();
+    assert!(!repeat.first);
+    go_on.send(()).unwrap();
+    assert_eq!(joined(lost).await.unwrap().record, repeat.record);
+    bench.store.finish(Epoch(0), &id("a-1"), repeat.record.generation).await.unwrap();
+}
+
+async fn a_server_that_is_gone_is_unavailable() {
+    // A port that was free a moment ago: nobody listens.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut settings = Settings::new(format!("postgres://nobody@127.0.0.1:{port}/none"));
+    settings.connect_deadline = Duration::from_secs(1);
+    let begun = Instant::now();
+    let error = Store::migrate(&settings).await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(15));
+}
