@@ -23,6 +23,8 @@ mod settings;
 mod settle;
 mod state;
 mod term;
+#[cfg(test)]
+mod tests;
 mod tick;
 mod world;
 

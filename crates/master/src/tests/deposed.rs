@@ -1,0 +1,121 @@
+//! A master that is no longer one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Epoch;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::fake::{Fake, memory, settings};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::term;
+use crate::tick::Ticked;
+use crate::world::World;
+
+fn quick() -> Settings {
+    Settings { tick_ms: 10, ..settings() }
+}
+
+#[tokio::test]
+async fn a_tick_that_reads_an_epoch_not_its_own_does_nothing() {
+    let fake = Fake::with_engines_wanted(2);
+    fake.state().master.epoch = Epoch(5);
+    assert!(matches!(fake.driver(4).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(fake.state().effects.is_empty() && fake.state().reports.is_empty());
+}
+
+#[tokio::test]
+async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
+    let fake = Fake::with_engines_wanted(3);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.commit("a-1", &memory(2));
+    fake.state().effects.clear();
+    fake.state().stop_after = Some(2);
+    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert_eq!(fake.state().effects.len(), 2);
+}
+
+#[tokio::test]
+async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().may_act = false;
+    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(fake.state().effects.is_empty());
+}
+
+async fn serve(fake: &Arc<Fake>, until: impl Fn(State) -> bool + Send + Sync + 'static) -> (State, CancellationToken) {
+    let (sender, mut state) = watch::channel(State::Candidate);
+    let stop = CancellationToken::new();
+    let world: Arc<dyn World> = Arc::clone(fake) as Arc<dyn World>;
+    let stopped = stop.clone();
+    tokio::spawn(async move { term::serve(world, &quick(), &sender, &stopped).await });
+    let reached = tokio::time::timeout(Duration::from_secs(10), state.wait_for(|it| until(*it))).await;
+    let reached = *reached.unwrap().unwrap();
+    (reached, stop)
+}
+
+#[tokio::test]
+async fn a_term_raises_the_epoch_before_anything_else_and_converges_without_a_wake_up() {
+    let fake = Fake::with_engines_wanted(2);
+    let waiting = Arc::clone(&fake);
+    let (reached, stop) = serve(&fake, move |_| waiting.state().world.observed.pods.len() == 2).await;
+    assert!(matches!(reached, State::Acting { epoch: Epoch(2), .. }), "{reached:?}");
+    assert_eq!(fake.state().master.epoch, Epoch(2));
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_master_whose_epoch_was_raised_by_another_hand_and_that_holds_the_lock_raises_it_again() {
+    let fake = Fake::with_engines_wanted(1);
+    let (_, stop) = serve(&fake, |state| matches!(state, State::Acting { .. })).await;
+    fake.state().master.epoch = Epoch(40);
+    let waiting = Arc::clone(&fake);
+    let seen = tokio::time::timeout(Duration::from_secs(10), async {
+        while waiting.state().master.epoch < Epoch(41) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    seen.await.unwrap();
+    stop.cancel();
+}
+
+#[tokio::test]
+async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().held = false;
+    let (sender, _state) = watch::channel(State::Candidate);
+    let world: Arc<dyn World> = Arc::clone(&fake) as Arc<dyn World>;
+    let deposing = Arc::clone(&fake);
+    let (settings, stop) = (quick(), CancellationToken::new());
+    let term = term::serve(world, &settings, &sender, &stop);
+    let deposed = async {
+        while deposing.state().reports.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        deposing.state().master.epoch = Epoch(9);
+    };
+    let (reason, ()) = tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();
+    assert!(reason.contains("deposed"), "{reason}");
+    let effects = fake.state().effects.len();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(fake.state().effects.len(), effects);
+}
+
+#[tokio::test]
+async fn without_a_metadata_agent_a_master_waits_for_its_epoch() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().database = false;
+    let (_, stop) = serve(&fake, |state| state == State::Elected).await;
+    assert!(fake.state().effects.is_empty());
+    fake.state().database = true;
+    let waiting = Arc::clone(&fake);
+    let seen = tokio::time::timeout(Duration::from_secs(10), async {
+        while waiting.state().world.observed.pods.is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    seen.await.unwrap();
+    stop.cancel();
+}

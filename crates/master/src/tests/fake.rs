@@ -1,0 +1,440 @@
+//! A world in memory: the planner's own world with an alter node, a database row of the master, and faults.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::{
+    Agent, AlterChild, AlterNode, Alteration, Drain, DrainNode, Live, LiveNode, Observation as Coordinated, Permit,
+    PermitNode,
+};
+use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
+use model::engine_name::EngineName;
+use model::error::ErrorKind;
+use model::number::{Epoch, Generation};
+use model::observation::Report;
+use model::snapshot::{MasterRecord, Snapshot};
+use model::{PoolName, TenantName, UnitName};
+use planner::{Action, Decision, Desired, Observed, Pod, Status};
+
+use crate::settings::Settings;
+use crate::tick::{Driver, Loads, Ticked};
+use crate::world::{Effect, Engines, Failure, Ground, World};
+
+/// A world that several masters can act on, one after the other or at once.
+#[derive(Debug)]
+pub struct Fake {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub struct State {
+    pub world: planner::World,
+    pub alter: Option<AlterNode>,
+    pub agents: Vec<Agent>,
+    pub records: BTreeMap<RequestId, AlterationRecord>,
+    pub master: MasterRecord,
+    pub now: Duration,
+    pub may_act: bool,
+    pub over: bool,
+    pub held: bool,
+    /// Every effect that was asked for: the words of the decision and the engine.
+    pub effects: Vec<String>,
+    pub reports: Vec<Report>,
+    pub aborts: Vec<Abort>,
+    /// Effects whose words and engine contain this fail like that.
+    pub failing: Vec<(String, Failure)>,
+    /// Effects that contain this never answer.
+    pub hanging: Vec<String>,
+    /// The effect takes place and its answer is lost.
+    pub losing: Vec<String>,
+    /// After so many effects the master is stopped.
+    pub stop_after: Option<usize>,
+    /// Whether the database can be reached.
+    pub database: bool,
+    /// Whether the orchestrator can be reached.
+    pub orchestrator: bool,
+    /// Names about which the orchestrator does not answer.
+    pub silent: BTreeSet<EngineName>,
+}
+
+/// The settings of all tests: an effect may take 50 ms.
+pub fn settings() -> Settings {
+    Settings { effect_deadline_ms: 50, ..Settings::default() }
+}
+
+pub fn id(text: &str) -> RequestId {
+    RequestId::new(text).unwrap()
+}
+
+pub fn agent(session: i64) -> Agent {
+    Agent { id: "agent-1".to_owned(), address: "127.0.0.1:1".to_owned(), session }
+}
+
+impl Fake {
+    pub fn new() -> Arc<Self> {
+        let desired = Desired { cluster: "enginehouse".to_owned(), ..Desired::default() };
+        let mut world = planner::World::new(desired, Observed::default());
+        world.desired.snapshot.now_ms = 1_000_000;
+        let state = State {
+            world,
+            alter: None,
+            agents: vec![agent(7)],
+            records: BTreeMap::new(),
+            master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
+            now: Duration::from_secs(1_000),
+            may_act: true,
+            over: false,
+            held: true,
+            effects: Vec::new(),
+            reports: Vec::new(),
+            aborts: Vec::new(),
+            failing: Vec::new(),
+            hanging: Vec::new(),
+            losing: Vec::new(),
+            stop_after: None,
+            database: true,
+            orchestrator: true,
+            silent: BTreeSet::new(),
+        };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// A world with tenant t_1, whose unit uc_1 in pool rp_1 wants `min` engines; nothing runs yet.
+    pub fn with_engines_wanted(min: u32) -> Arc<Self> {
+        let fake = Self::new();
+        let unit = UnitPatch { min_engines: Some(min), ..UnitPatch::default() };
+        fake.commit("setup-1", &create(ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), unit)));
+        let pool = PoolPatch { units: Some(vec![UnitName::new("uc_1").unwrap()]), ..PoolPatch::default() };
+        fake.commit("setup-2", &create(ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), pool)));
+        let tenant = TenantPatch { pools: Some(vec![PoolName::new("rp_1").unwrap()]), ..TenantPatch::default() };
+        fake.commit("setup-3", &create(ObjectPatch::Tenant(TenantName::new("t_1").unwrap(), tenant)));
+        fake
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// What a metadata agent's transaction does.
+    pub fn commit(&self, alteration: &str, change: &Change) {
+        let mut state = self.state();
+        let catalog = state.world.desired.snapshot.catalog.clone();
+        let Applied::Object { base, after, .. } = change.apply(&catalog, &Rules::default()).unwrap() else {
+            panic!("nothing changes")
+        };
+        let generation = Generation(state.world.next_number().get());
+        let after = state.world.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
+        state.world.commit_catalog(after);
+        let record = AlterationRecord {
+            generation: state.world.desired.snapshot.catalog.generation,
+            base_generation: base,
+            outcome: Outcome::Committed,
+            progress: Some(Progress::Converging),
+            decided_at_ms: state.world.desired.snapshot.now_ms,
+            ..record(alteration, change.object())
+        };
+        state.records.insert(id(alteration), record.clone());
+        state.world.desired.snapshot.alterations.push(record);
+    }
+
+    /// What a metadata agent does before its transaction.
+    pub fn make_node(&self, alteration: &str, session: i64) {
+        let object = ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() };
+        let content = Alteration {
+            id: id(alteration),
+            object,
+            base_generation: Generation(1),
+            old: None,
+            statement: "ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY '2G'".to_owned(),
+            by: "admin".to_owned(),
+            agent: "agent-1".to_owned(),
+            requested_at_ms: 5,
+        };
+        let child = AlterChild { id: id(alteration), agent: Some("agent-1".to_owned()), session: Some(session) };
+        self.state().alter =
+            Some(AlterNode { content: Ok(content), ctime_ms: 5, children: vec![child], strays: Vec::new() });
+    }
+
+    pub fn driver(&self, epoch: i64) -> Driver {
+        Driver::new(settings(), Epoch(epoch), self.state().now, Loads::default())
+    }
+
+    /// Time passes for everybody.
+    pub fn pass(&self, time: Duration) {
+        let mut state = self.state();
+        state.now += time;
+        state.world.pass(time.as_millis() as u64);
+    }
+
+    /// Ticks until a tick does nothing, engines get ready meanwhile.
+    pub async fn settle(self: &Arc<Self>, driver: &mut Driver) {
+        for _ in 0..200 {
+            let ticked = driver.tick(&**self).await;
+            let Ticked::Done { progress, .. } = ticked else { panic!("{ticked:?}") };
+            let moved = {
+                let mut state = self.state();
+                let starting = state.world.about_to_register();
+                let registered = starting.iter().filter(|engine| state.world.register(engine)).count();
+                registered + state.world.exit_drained()
+            };
+            if !progress && moved == 0 {
+                let waiting = !self.state().world.observed.facts.is_empty() || !self.state().world.plan().waits.is_empty();
+                if !waiting {
+                    return;
+                }
+                self.pass(Duration::from_secs(10));
+            }
+        }
+        panic!("never settles: {:#?}", self.state().world.plan());
+    }
+
+    pub fn present(&self, ordinal: usize) -> EngineName {
+        self.state().world.desired.snapshot.slots[ordinal].engine()
+    }
+}
+
+pub fn create(object: ObjectPatch) -> Change {
+    Change::Create { if_not_exists: false, object }
+}
+
+/// ALTER RESOURCE UNIT uc_1 SET `DRIVER_MEMORY`.
+pub fn memory(gib: u32) -> Change {
+    let patch = UnitPatch { driver_memory: Some(format!("{gib}G").parse().unwrap()), ..UnitPatch::default() };
+    Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
+}
+
+fn record(alteration: &str, object: ObjectRef) -> AlterationRecord {
+    AlterationRecord {
+        id: id(alteration),
+        object: Some(object),
+        base_generation: Generation(0),
+        generation: Generation(0),
+        statement: String::new(),
+        requested_by: "admin".to_owned(),
+        requested_at_ms: 5,
+        outcome: Outcome::Aborted,
+        decided_by: "agent-1".to_owned(),
+        decided_at_ms: 0,
+        progress: None,
+        reason: None,
+        finished_at_ms: None,
+    }
+}
+
+impl State {
+    fn reachable(&self) -> Result<(), Failure> {
+        if self.database { Ok(()) } else { Err(Failure::Unavailable("a metadata agent: none is registered".to_owned())) }
+    }
+
+    fn guard(&self, epoch: Epoch) -> Result<(), Failure> {
+        self.reachable()?;
+        if epoch == self.master.epoch { Ok(()) } else { Err(Failure::Deposed(self.master.holder.clone())) }
+    }
+
+    fn permits(&self) -> Vec<PermitNode> {
+        let observed = &self.world.observed;
+        let node = |permit: &planner::Permit| {
+            let live = observed.lives.iter().find(|live| live.engine == permit.engine);
+            PermitNode {
+                engine: permit.engine.clone(),
+                content: Ok(Permit {
+                    tenant: TenantName::new("t_1").unwrap(),
+                    pool: PoolName::new("rp_1").unwrap(),
+                    unit: UnitName::new("uc_1").unwrap(),
+                    uid: permit.uid.clone(),
+                }),
+                version: 0,
+                ctime_ms: 0,
+                live: live.map(|live| LiveNode {
+                    content: Ok(Live {
+                        address: live.address.clone(),
+                        capacity: 1,
+                        config: live.config.clone(),
+                        version: "1".to_owned(),
+                        uid: live.uid.clone().unwrap(),
+                    }),
+                    session: 1,
+                    ctime_ms: 0,
+                }),
+                strays: Vec::new(),
+            }
+        };
+        observed.permits.iter().map(node).collect()
+    }
+
+    fn drains(&self) -> Vec<DrainNode> {
+        let node = |fact: &planner::Fact| DrainNode {
+            engine: fact.engine.clone(),
+            content: Ok(Drain { uid: fact.uid.clone(), grace_ms: fact.grace_ms, reason: fact.reason.clone() }),
+            ctime_ms: 0,
+            age_ms: Some(fact.age_ms),
+        };
+        self.world.observed.facts.iter().map(node).collect()
+    }
+
+    fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Progress) -> Effect {
+        let progress = match progress {
+            planner::Progress::Converged => Progress::Converged,
+            planner::Progress::Stalled => Progress::Stalled,
+            planner::Progress::Superseded => Progress::Superseded,
+        };
+        self.records.get_mut(alteration).unwrap().progress = Some(progress);
+        self.world.apply_one(decision, &mut None);
+        Effect::Progress(progress)
+    }
+}
+
+#[async_trait]
+impl World for Fake {
+    fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    fn may_act(&self) -> bool {
+        self.state().may_act
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn still_held(&self) -> Result<bool, Failure> {
+        Ok(self.state().held)
+    }
+
+    async fn master(&self) -> Result<MasterRecord, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(state.master.clone())
+    }
+
+    async fn raise_epoch(&self, read: Epoch) -> Result<MasterRecord, Failure> {
+        let mut state = self.state();
+        state.guard(read)?;
+        state.master.epoch = read.next();
+        Ok(state.master.clone())
+    }
+
+    async fn coordinated(&self) -> Result<Coordinated, Failure> {
+        let state = self.state();
+        Ok(Coordinated {
+            alter: state.alter.clone(),
+            agents: state.agents.clone(),
+            permits: state.permits(),
+            drains: state.drains(),
+        })
+    }
+
+    async fn engines(&self) -> Result<Engines, Failure> {
+        let state = self.state();
+        if !state.orchestrator {
+            return Err(Failure::Unknown("it does not answer".to_owned()));
+        }
+        let pods = state.world.observed.pods.iter().map(|pod| Pod { was_ready: None, ..pod.clone() }).collect();
+        Ok(Engines { pods, unreadable: Vec::new() })
+    }
+
+    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
+        let state = self.state();
+        if state.silent.contains(name) {
+            return Err(Failure::Unknown("it does not answer".to_owned()));
+        }
+        Ok(state.world.observed.pods.iter().find(|pod| pod.name == *name).cloned())
+    }
+
+    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(state.records.get(id).cloned())
+    }
+
+    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
+        let mut state = self.state();
+        state.reachable()?;
+        state.aborts.push(abort.clone());
+        let aborted = record(abort.id.as_str(), ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() });
+        Ok(state.records.entry(abort.id.clone()).or_insert(aborted).clone())
+    }
+
+    async fn delete_alter_node(&self, seen: &AlterNode) -> Result<(), Failure> {
+        let mut state = self.state();
+        if state.alter.as_ref() != Some(seen) {
+            return Err(Failure::Moved("the node has changed".to_owned()));
+        }
+        for child in &seen.children {
+            let record = state.records.get(&child.id).unwrap_or_else(|| panic!("{} is undecided", child.id));
+            let finished = record.outcome == Outcome::Aborted || record.progress != Some(Progress::Converging);
+            assert!(finished, "the node of an alteration that converges is deleted");
+        }
+        state.alter = None;
+        state.effects.push("delete alter node".to_owned());
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(Snapshot { master: state.master.clone(), ..state.world.desired.snapshot.clone() })
+    }
+
+    async fn apply(&self, decision: &Decision, ground: &Ground<'_>) -> Result<Effect, Failure> {
+        let words = format!("{} {}", decision.words(), decision.engine.as_ref().map_or("", EngineName::as_str));
+        let hangs = self.state().hanging.iter().any(|part| words.contains(part.as_str()));
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        let mut state = self.state();
+        state.guard(ground.epoch)?;
+        assert!(state.may_act, "an effect of a master that may not act");
+        state.effects.push(words.clone());
+        if let Some((_, failure)) = state.failing.iter().find(|(part, _)| words.contains(part.as_str())) {
+            return Err(failure.clone());
+        }
+        let effect = match &decision.action {
+            Action::Finish { id, progress } => state.finish(decision, id, *progress),
+            Action::Drain { newer: Some(newer), .. }
+                if state.world.observed.lives.iter().all(|live| live.engine != *newer) =>
+            {
+                return Err(Failure::Moved(format!("{newer} is not registered")));
+            }
+            _ => {
+                let mut made = ground.made.map(str::to_owned);
+                let before = state.world.made;
+                state.world.apply_one(decision, &mut made);
+                match (&decision.action, made) {
+                    (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid, created: state.world.made > before },
+                    _ => Effect::Done,
+                }
+            }
+        };
+        if let Some(left) = &mut state.stop_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                state.may_act = false;
+                state.stop_after = None;
+            }
+        }
+        if state.losing.iter().any(|part| words.contains(part.as_str())) {
+            return Err(Failure::Unknown("the answer was lost".to_owned()));
+        }
+        Ok(effect)
+    }
+
+    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+        let mut state = self.state();
+        state.guard(epoch)?;
+        state.reports.push(report.clone());
+        Ok(())
+    }
+
+    async fn status(&self, _: &EngineName, _: &str) -> Result<Status, Failure> {
+        Err(Failure::Unavailable(ErrorKind::Unavailable.sqlstate().to_owned()))
+    }
+}

@@ -1,0 +1,7 @@
+//! The driver in worlds that do what a test tells them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod deposed;
+mod fake;
+mod settling;
+mod ticking;

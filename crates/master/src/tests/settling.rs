@@ -1,0 +1,168 @@
+//! What becomes of alterations, and of their node.
+
+use std::time::Duration;
+
+use model::alteration::{Outcome, Progress};
+
+use super::fake::{Fake, agent, id, memory};
+use crate::tick::Ticked;
+
+#[tokio::test]
+async fn an_undecided_alteration_whose_agent_lives_is_left_alone_until_its_grace_is_over() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    fake.pass(Duration::from_secs(29));
+    driver.tick(&*fake).await;
+    assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
+    let said = fake.state().reports.last().unwrap().waits_for.clone().unwrap();
+    assert!(said.contains("a-1"), "{said}");
+    fake.pass(Duration::from_secs(1));
+    driver.tick(&*fake).await;
+    let state = fake.state();
+    assert_eq!(state.aborts.len(), 1);
+    assert_eq!(state.aborts[0].decided_by, "master 1");
+    assert!(state.aborts[0].reason.contains("did not decide"), "{}", state.aborts[0].reason);
+    assert!(state.alter.is_none());
+}
+
+#[tokio::test]
+async fn the_grace_counts_from_when_this_master_first_saw_the_alteration() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.driver(1).tick(&*fake).await;
+    fake.pass(Duration::from_secs(25));
+    let mut next = fake.driver(1);
+    next.tick(&*fake).await;
+    fake.pass(Duration::from_secs(25));
+    next.tick(&*fake).await;
+    assert!(fake.state().aborts.is_empty());
+}
+
+#[tokio::test]
+async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().agents = vec![agent(8)];
+    fake.driver(1).tick(&*fake).await;
+    let state = fake.state();
+    assert!(state.aborts[0].reason.contains("gone"), "{}", state.aborts[0].reason);
+    assert_eq!(state.aborts[0].statement, "ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY '2G'");
+    assert!(state.alter.is_none());
+}
+
+#[tokio::test]
+async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_until_it_has_converged() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.make_node("a-1", 99);
+    fake.commit("a-1", &memory(2));
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_some(), "it converges");
+    driver.tick(&*fake).await;
+    let state = fake.state();
+    assert!(state.aborts.is_empty(), "a decided one is not aborted");
+    assert_eq!(state.records[&id("a-1")].progress, Some(Progress::Converged));
+    assert!(state.alter.is_none());
+}
+
+#[tokio::test]
+async fn a_late_commit_between_the_look_and_the_abort_stands() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.make_node("a-1", 99);
+    // The outcome is not known when it is asked for, and committed when the abort arrives.
+    let record = {
+        fake.commit("a-1", &memory(2));
+        fake.state().records.remove(&id("a-1")).unwrap()
+    };
+    let node = fake.state().alter.clone().unwrap();
+    fake.state().records.insert(id("a-1"), record);
+    let seen = coordination::Observation { alter: Some(node), ..coordination::Observation::default() };
+    let mut recollection = crate::recollection::Recollection::default();
+    let settings = super::fake::settings();
+    let settled =
+        crate::settle::settle(&*fake, &settings, model::Epoch(1), &mut recollection, &seen).await.unwrap();
+    assert_eq!(settled, crate::settle::Settled::Stands(None));
+    assert_eq!(fake.state().records[&id("a-1")].outcome, Outcome::Committed);
+    assert!(fake.state().alter.is_some());
+}
+
+#[tokio::test]
+async fn a_node_without_a_child_is_debris_and_goes() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().alter.as_mut().unwrap().children.clear();
+    fake.driver(1).tick(&*fake).await;
+    assert!(fake.state().alter.is_none() && fake.state().aborts.is_empty());
+}
+
+#[tokio::test]
+async fn unreadable_data_is_settled_like_any_other() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    {
+        let mut state = fake.state();
+        let node = state.alter.as_mut().unwrap();
+        node.content = Err("no JSON".to_owned());
+        node.children[0].agent = None;
+        node.children[0].session = None;
+    }
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_some(), "nobody knows whether its agent lives");
+    fake.pass(Duration::from_secs(30));
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_none());
+    assert_eq!(fake.state().aborts[0].object, None);
+}
+
+#[tokio::test]
+async fn without_a_metadata_agent_nothing_is_decided_and_the_node_stays() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 99);
+    fake.state().database = false;
+    let mut driver = fake.driver(1);
+    for _ in 0..3 {
+        assert_eq!(driver.tick(&*fake).await, Ticked::Done { progress: false, due: None });
+        fake.pass(Duration::from_secs(60));
+    }
+    assert!(fake.state().alter.is_some() && fake.state().aborts.is_empty());
+    fake.state().database = true;
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_none());
+}
+
+#[tokio::test]
+async fn a_converging_row_is_finished_without_its_node() {
+    let fake = Fake::with_engines_wanted(2);
+    fake.settle(&mut fake.driver(1)).await;
+    assert!(fake.state().records.values().all(|record| record.progress == Some(Progress::Converged)));
+    assert!(fake.state().effects.iter().all(|it| it != "delete alter node"));
+}
+
+#[tokio::test]
+async fn an_alteration_that_stalls_gives_its_node_back_and_converges_later() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.make_node("a-1", 7);
+    fake.commit("a-1", &memory(2));
+    let broken = fake.present(0);
+    let failure = crate::world::Failure::Refused("no quota left".to_owned());
+    fake.state().failing.push((format!("create engine {broken}"), failure));
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    fake.pass(Duration::from_secs(59));
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_some());
+    fake.pass(Duration::from_secs(1));
+    driver.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Stalled));
+    assert!(fake.state().alter.is_none(), "it blocks nobody any more");
+    assert_eq!(fake.state().world.observed.lives.len(), 1, "the old engine serves");
+    fake.state().failing.clear();
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
+}

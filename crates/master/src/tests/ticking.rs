@@ -1,0 +1,212 @@
+//! What a tick does, and what it does not let stop it.
+
+use std::time::Duration;
+
+use super::fake::{Fake, memory};
+use crate::tick::Ticked;
+use crate::world::Failure;
+
+fn done(ticked: &Ticked) -> bool {
+    match ticked {
+        Ticked::Done { progress, .. } => *progress,
+        Ticked::Stopped(reason) => panic!("{reason}"),
+    }
+}
+
+#[tokio::test]
+async fn a_steady_state_makes_no_effect_and_reports_nothing_new() {
+    let fake = Fake::with_engines_wanted(2);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    fake.state().effects.clear();
+    fake.state().reports.clear();
+    assert!(!done(&driver.tick(&*fake).await));
+    let state = fake.state();
+    assert!(state.effects.is_empty(), "{:?}", state.effects);
+    assert_eq!(state.reports.len(), 1, "a tick always says that it was");
+    assert!(state.reports[0].engines.is_empty() && state.reports[0].gone.is_empty() && !state.reports[0].complete);
+}
+
+#[tokio::test]
+async fn a_new_master_finds_everything_as_it_should_be_and_creates_nothing() {
+    let fake = Fake::with_engines_wanted(3);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.state().effects.clear();
+    let mut next = fake.driver(1);
+    assert!(!done(&next.tick(&*fake).await));
+    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().reports.last().unwrap().complete, "the first report of a term is complete");
+}
+
+#[tokio::test]
+async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_work() {
+    let total = {
+        let fake = Fake::with_engines_wanted(3);
+        fake.settle(&mut fake.driver(1)).await;
+        fake.commit("a-1", &memory(2));
+        fake.state().effects.clear();
+        fake.settle(&mut fake.driver(1)).await;
+        let count = fake.state().effects.len();
+        count
+    };
+    assert!(total > 20, "{total}");
+    for stop_after in 1..=total {
+        let fake = Fake::with_engines_wanted(3);
+        fake.settle(&mut fake.driver(1)).await;
+        fake.commit("a-1", &memory(2));
+        let uids: Vec<String> = fake.state().world.observed.pods.iter().map(|pod| pod.uid.clone()).collect();
+        fake.state().stop_after = Some(stop_after);
+        let mut dying = fake.driver(1);
+        while fake.state().may_act {
+            let _ = dying.tick(&*fake).await;
+            let mut state = fake.state();
+            for engine in state.world.about_to_register() {
+                state.world.register(&engine);
+            }
+            state.world.exit_drained();
+            drop(state);
+            fake.pass(Duration::from_secs(10));
+        }
+        fake.state().may_act = true;
+        fake.state().master.epoch = model::Epoch(2);
+        fake.settle(&mut fake.driver(2)).await;
+        let state = fake.state();
+        assert_eq!(state.world.observed.pods.len(), 3, "after {stop_after} effects");
+        assert!(state.world.observed.pods.iter().all(|pod| !uids.contains(&pod.uid)), "after {stop_after} effects");
+        assert!(state.world.observed.facts.is_empty() && state.world.desired.snapshot.alterations.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
+    let fake = Fake::with_engines_wanted(3);
+    let broken = fake.present(1);
+    let failure = Failure::Refused("no quota left".to_owned());
+    fake.state().failing.push((format!("create engine {broken}"), failure));
+    let mut driver = fake.driver(1);
+    assert!(done(&driver.tick(&*fake).await));
+    assert_eq!(fake.state().world.observed.pods.len(), 2);
+    let tries = || fake.state().effects.iter().filter(|it| **it == format!("create engine {broken}")).count();
+    driver.tick(&*fake).await;
+    driver.tick(&*fake).await;
+    assert_eq!(tries(), 1, "it waits");
+    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).rfind(|it| it.name == broken).unwrap();
+    assert!(shown.reason.unwrap().contains("no quota left"));
+    fake.pass(Duration::from_secs(3));
+    driver.tick(&*fake).await;
+    driver.tick(&*fake).await;
+    assert_eq!(tries(), 2);
+    fake.pass(Duration::from_secs(3));
+    driver.tick(&*fake).await;
+    assert_eq!(tries(), 2, "the second time it waits twice as long");
+    fake.state().failing.clear();
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 3);
+}
+
+#[tokio::test]
+async fn an_effect_that_never_answers_is_cut_off_and_the_others_go_on() {
+    let fake = Fake::with_engines_wanted(3);
+    let broken = fake.present(0);
+    fake.state().hanging.push(format!("create engine {broken}"));
+    let mut driver = fake.driver(1);
+    assert!(done(&driver.tick(&*fake).await));
+    assert_eq!(fake.state().world.observed.pods.len(), 2);
+    fake.state().hanging.clear();
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 3);
+}
+
+#[tokio::test]
+async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_twice() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().losing.push("create engine".to_owned());
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    fake.state().losing.clear();
+    fake.settle(&mut driver).await;
+    let state = fake.state();
+    assert_eq!(state.world.made, 1);
+    assert_eq!(state.effects.iter().filter(|it| it.starts_with("create engine")).count(), 1);
+    assert_eq!(state.world.observed.lives.len(), 1);
+}
+
+#[tokio::test]
+async fn without_the_orchestrator_nothing_is_planned_and_the_master_says_so() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().orchestrator = false;
+    let mut driver = fake.driver(1);
+    assert!(!done(&driver.tick(&*fake).await));
+    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
+    fake.state().orchestrator = true;
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
+}
+
+#[tokio::test]
+async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    let engine = fake.present(0);
+    let pods = std::mem::take(&mut fake.state().world.observed.pods);
+    fake.state().silent.insert(engine.clone());
+    fake.state().effects.clear();
+    assert!(!done(&driver.tick(&*fake).await));
+    assert!(fake.state().effects.is_empty());
+    fake.state().world.observed.pods = pods;
+    fake.state().silent.clear();
+    assert!(!done(&driver.tick(&*fake).await));
+    assert_eq!(fake.present(0), engine);
+}
+
+#[tokio::test]
+async fn an_engine_that_lost_its_registration_while_the_masters_session_was_away_is_not_ended() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    fake.commit("a-1", &memory(2));
+    fake.state().world.observed.lives.clear();
+    driver.registry_shaken(fake.state().now);
+    driver.tick(&*fake).await;
+    assert!(fake.state().effects.iter().all(|it| !it.starts_with("drain")), "{:?}", fake.state().effects);
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
+}
+
+#[tokio::test]
+async fn a_replacement_that_never_answered_is_condemned_when_it_is_superseded() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    fake.pass(Duration::from_secs(10));
+    fake.commit("a-1", &memory(2));
+    driver.tick(&*fake).await;
+    driver.tick(&*fake).await;
+    let never_ready = fake.present(0);
+    fake.commit("a-2", &memory(1));
+    driver.tick(&*fake).await;
+    assert!(fake.state().effects.contains(&format!("drain engine {never_ready}")), "{:?}", fake.state().effects);
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.pods.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stand_in_whose_replacement_lost_its_registration_in_between_is_kept() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    let old = fake.present(0);
+    fake.commit("a-1", &memory(2));
+    driver.tick(&*fake).await;
+    let new = fake.present(0);
+    assert!(fake.state().world.register(&new));
+    // The registration goes after it was observed: the multi fails as a whole.
+    fake.state().failing.push((format!("drain engine {old}"), Failure::Moved("it is not registered".to_owned())));
+    driver.tick(&*fake).await;
+    assert!(fake.state().world.observed.lives.iter().any(|live| live.engine == old));
+    fake.state().failing.clear();
+    fake.settle(&mut driver).await;
+    assert!(fake.state().world.observed.lives.iter().all(|live| live.engine == new));
+}
