@@ -4,6 +4,7 @@
 //! [`Config::check`] before a port is bound. A stale configuration only describes the engine that was started with it:
 //! another one needs another engine.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub struct Config {
     pub cpu_threads: usize,
     /// What a client, the engine agent, must present as its password.
     pub credential: Credential,
+    /// The unit's PROPERTIES. Those that begin with `datafusion.` are every session's first settings, and one that is
+    /// unknown, malformed or not a session's to change keeps the engine from starting; the others are shown by SET.
+    #[serde(default)]
+    pub properties: BTreeMap<String, String>,
     /// The named limits.
     #[serde(default)]
     pub limits: Limits,
@@ -191,6 +196,7 @@ mod tests {
             memory_bytes: MEMORY_BYTES_MIN,
             cpu_threads: 1,
             credential: Credential::new("x"),
+            properties: BTreeMap::new(),
             limits: Limits::default(),
         };
         good.check().unwrap();

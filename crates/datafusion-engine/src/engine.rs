@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::prelude::SessionConfig;
 use hs2::Handle;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
@@ -45,6 +46,7 @@ pub struct Load {
 /// One engine.
 pub struct Engine {
     config: Config,
+    first_settings: SessionConfig,
     clock: SharedClock,
     catalog: Arc<Catalog>,
     resources: Resources,
@@ -86,10 +88,11 @@ impl Engine {
     /// Checks the configuration, opens the catalog and starts the threads.
     pub fn start(config: Config, clock: SharedClock) -> Result<Arc<Self>, EngineError> {
         config.check()?;
+        let first_settings = first_settings(&config)?;
         let locations = Arc::new(Locations::new(&config.allowed_locations)?);
         let resources = Resources::new(&config, &locations)?;
         let folder = Folder::open(&config.catalog_dir)?;
-        let catalog = Catalog::new(folder, locations, first_settings(&config), Arc::clone(&resources.runtime));
+        let catalog = Catalog::new(folder, locations, first_settings.clone(), Arc::clone(&resources.runtime));
         let runtime = Builder::new_multi_thread()
             .worker_threads(config.cpu_threads)
             .thread_name("execute")
@@ -99,6 +102,7 @@ impl Engine {
             .map_err(EngineError::io("start the executing threads"))?;
         Ok(Arc::new(Self {
             config,
+            first_settings,
             clock,
             catalog,
             resources,
@@ -123,6 +127,11 @@ impl Engine {
         &self.config
     }
 
+    /// The settings with which every session begins.
+    pub fn first_settings(&self) -> &SessionConfig {
+        &self.first_settings
+    }
+
     /// The tenant's catalog.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
@@ -140,7 +149,14 @@ impl Engine {
 
     /// Opens a session. The connection is the one with which it ends.
     pub fn open_session(&self, user: &str, connection: u64) -> Result<Arc<Session>, UserError> {
-        let session = Arc::new(Session::new(&self.config, &self.resources, &self.catalog, user, connection));
+        let session = Arc::new(Session::new(
+            self.first_settings.clone(),
+            &self.config.properties,
+            &self.resources,
+            &self.catalog,
+            user,
+            connection,
+        ));
         session.touch(self.clock.boottime());
         let mut sessions = self.sessions();
         if sessions.len() >= self.config.limits.sessions {

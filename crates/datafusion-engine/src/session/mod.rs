@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
+use model::secret::SecretKeys;
 
 use crate::catalog::{Catalog, SessionCatalogs, Temporary};
-use crate::config::Config;
 use crate::error::{EngineError, no_schema};
 use crate::storage::resources::Resources;
 use settings::Changed;
@@ -36,24 +36,34 @@ pub struct Session {
     pub temporary: Arc<Temporary>,
     /// The settings that are only remembered. Also the lock that makes changes of settings one after another.
     pub variables: tokio::sync::Mutex<BTreeMap<String, String>>,
+    /// Those with which it began.
+    pub first_variables: BTreeMap<String, String>,
     operations: Mutex<HashSet<Handle>>,
     touched_ms: AtomicU64,
 }
 
 impl Session {
-    /// Opens a session over what the engine shares.
-    pub fn new(config: &Config, resources: &Resources, catalog: &Arc<Catalog>, user: &str, connection: u64) -> Self {
+    /// Opens a session over what the engine shares. `first` are its settings, `properties` what SET shows besides.
+    pub fn new(
+        first: SessionConfig,
+        properties: &BTreeMap<String, String>,
+        resources: &Resources,
+        catalog: &Arc<Catalog>,
+        user: &str,
+        connection: u64,
+    ) -> Self {
         let temporary = Arc::new(Temporary::default());
         let catalogs = Arc::new(SessionCatalogs::of_session(catalog, Arc::clone(&temporary)));
         let runtime = Arc::clone(&resources.runtime);
-        let state = state::session_state(state::first_settings(config), runtime, catalogs, user);
+        let state = state::session_state(first, runtime, catalogs, user);
         Self {
             handle: Handle::random(),
             user: user.to_owned(),
             connection,
             context: SessionContext::new_with_state(state),
             temporary,
-            variables: tokio::sync::Mutex::default(),
+            variables: tokio::sync::Mutex::new(shown(properties)),
+            first_variables: shown(properties),
             operations: Mutex::default(),
             touched_ms: AtomicU64::new(0),
         }
@@ -140,4 +150,11 @@ impl Session {
     pub fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
     }
+}
+
+/// The properties that are no settings of `DataFusion`'s, secret values masked: the engine's users are not its operators.
+fn shown(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut shown = SecretKeys::default().mask(properties);
+    shown.retain(|key, _| !key.starts_with("datafusion."));
+    shown
 }

@@ -8,12 +8,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
 use model::error::{ErrorKind, UserError};
 
-use crate::config::Config;
 use crate::error::EngineError;
-use crate::session::state::first_settings;
 
 /// The most keys that a session remembers.
 pub const VARIABLES_MAX: usize = 1_000;
@@ -103,18 +101,10 @@ pub async fn set(
     match meaning(&lowered) {
         Meaning::Schema => return Ok(Changed::Use(unquoted(value).to_owned())),
         Meaning::Refused(why) => return Err(refused(key, why).into()),
-        Meaning::Limited(max) => {
-            let in_range = unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number));
-            if !in_range {
-                return Err(UserError::new(
-                    ErrorKind::InvalidValue,
-                    format!("setting \"{key}\" can't be {value}: it is a number from 1 to {max}"),
-                )
-                .into());
-            }
+        Meaning::Limited(_) | Meaning::DataFusion => {
+            check(&lowered, value)?;
             apply(context, &lowered, value).await?;
         }
-        Meaning::DataFusion => apply(context, &lowered, value).await?,
         Meaning::Kept => {
             if lowered == LONG_POLL && duration(value).is_none() {
                 return Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" can't be {value}"))
@@ -132,6 +122,21 @@ pub async fn set(
     Ok(Changed::Done)
 }
 
+/// Whether a session may have this value of a setting of `DataFusion`'s; `DataFusion` itself decides whether it can.
+pub fn check(key: &str, value: &str) -> Result<(), UserError> {
+    match meaning(key) {
+        Meaning::Refused(why) => Err(refused(key, why)),
+        Meaning::Schema => Err(refused(key, "USE does that")),
+        Meaning::Limited(max) if !unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number)) => {
+            Err(UserError::new(
+                ErrorKind::InvalidValue,
+                format!("setting \"{key}\" can't be {value}: it is a number from 1 to {max}"),
+            ))
+        }
+        Meaning::Limited(_) | Meaning::DataFusion | Meaning::Kept => Ok(()),
+    }
+}
+
 async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), EngineError> {
     let set = SetVariable { variable: key.to_owned(), value: unquoted(value).to_owned() };
     context.execute_logical_plan(LogicalPlan::Statement(Statement::SetVariable(set))).await?;
@@ -141,11 +146,10 @@ async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), E
 /// Gives one setting, or all, the value back with which the session began.
 pub async fn reset(
     context: &SessionContext,
-    config: &Config,
+    first: &SessionConfig,
     variables: &mut BTreeMap<String, String>,
     key: Option<&str>,
 ) -> Result<(), EngineError> {
-    let first = first_settings(config);
     let first = first.options().entries();
     let own = |key: &str| matches!(meaning(key), Meaning::DataFusion | Meaning::Limited(_));
     let Some(key) = key.map(plain_key) else {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::catalog::CatalogProviderList;
-use datafusion::error::Result;
+use datafusion::error::Result as PlanResult;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::execution::{FunctionRegistry, SessionState};
@@ -14,11 +14,13 @@ use datafusion::scalar::ScalarValue;
 
 use crate::catalog::{CATALOG, DEFAULT_SCHEMA};
 use crate::config::Config;
+use crate::error::{EngineError, user_error};
 use crate::session::give_way::GiveWay;
+use crate::session::settings;
 use crate::storage::resources::Resources;
 
-/// The settings with which every session begins.
-pub fn first_settings(config: &Config) -> SessionConfig {
+/// The settings with which every session begins, or which of the unit's properties can't be one.
+pub fn first_settings(config: &Config) -> Result<SessionConfig, EngineError> {
     let partitions = config.cpu_threads;
     let mut settings = SessionConfig::new()
         .with_target_partitions(partitions)
@@ -29,7 +31,16 @@ pub fn first_settings(config: &Config) -> SessionConfig {
         .with_sort_spill_reservation_bytes(Resources::sort_reservation(config, partitions));
     // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
     settings.options_mut().execution.listing_table_ignore_subdirectory = true;
-    settings
+    for (key, value) in config.properties.iter().filter(|(key, _)| key.starts_with("datafusion.")) {
+        let why = settings::check(key, value).map_err(|error| error.text());
+        let why = why.and_then(|()| settings_set(&mut settings, key, value));
+        why.map_err(|why| EngineError::Config { key: format!("properties.{key}"), why })?;
+    }
+    Ok(settings)
+}
+
+fn settings_set(settings: &mut SessionConfig, key: &str, value: &str) -> Result<(), String> {
+    settings.options_mut().set(key, value).map_err(|error| user_error(&error).text())
 }
 
 /// A session's state: DataFusion's functions and ours, over the shared resources.
@@ -86,11 +97,11 @@ impl ScalarUDFImpl for SessionFact {
         &self.signature
     }
 
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+    fn return_type(&self, _arguments: &[DataType]) -> PlanResult<DataType> {
         Ok(DataType::Utf8)
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let catalog = &args.config_options.catalog;
         let text = match &self.fact {
             Fact::Catalog => catalog.default_catalog.clone(),

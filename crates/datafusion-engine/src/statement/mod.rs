@@ -65,7 +65,10 @@ pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Opera
         }
         Command::Reset(key) => {
             let mut variables = session.variables.lock().await;
-            settings::reset(&session.context, engine.config(), &mut variables, key.as_deref()).await?;
+            settings::reset(&session.context, engine.first_settings(), &mut variables, key.as_deref()).await?;
+            let first = session.first_variables.iter();
+            let restored = first.filter(|(name, _)| key.as_deref().is_none_or(|key| settings::plain_key(key) == *name));
+            variables.extend(restored.map(|(name, value)| (name.clone(), value.clone())));
             Ok(Outcome::Done)
         }
         Command::CreateSchema { name, if_not_exists } => {

@@ -1,5 +1,6 @@
 //! What every scenario stands on: engines on free loopback ports over folders of their own, and clients of them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -71,6 +72,7 @@ impl Ground {
             memory_bytes: 256 << 20,
             cpu_threads: 2,
             credential: Credential::new(SECRET),
+            properties: BTreeMap::new(),
             limits: Limits { long_poll_ms: 500, ..Limits::default() },
         }
     }

@@ -141,3 +141,41 @@ async fn sessions_and_operations_are_limited() {
     assert_eq!(one(&mut third, "SELECT 1").await, "1");
     engine.stop().await;
 }
+
+#[tokio::test]
+async fn the_units_properties_are_first_settings_and_a_bad_one_keeps_the_engine_from_starting() {
+    let ground = Ground::new();
+    let with = |properties: &[(&str, &str)]| {
+        let mut config = ground.config("e-1");
+        config.properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        config
+    };
+    let engine = crate::ground::Running::of(with(&[
+        ("datafusion.execution.batch_size", "1234"),
+        ("team", "blue"),
+        ("store.password", "hush"),
+    ]))
+    .await;
+    let mut session = engine.session().await;
+    let batch_size = "SET datafusion.execution.batch_size";
+    assert_eq!(rows(&mut session, batch_size).await[0][1], "1234");
+    run(&mut session, "SET datafusion.execution.batch_size = 99").await;
+    run(&mut session, "SET team = red").await;
+    run(&mut session, "RESET").await;
+    assert_eq!(rows(&mut session, "SET team").await[0][1], "blue");
+    assert_eq!(rows(&mut session, batch_size).await[0][1], "1234");
+    let mut session = engine.session().await;
+    assert_eq!(rows(&mut session, "SET").await, [["store.password", "******"], ["team", "blue"]]);
+    engine.stop().await;
+    for (key, value) in [
+        ("datafusion.no.such", "1"),
+        ("datafusion.execution.batch_size", "many"),
+        ("datafusion.execution.batch_size", "0"),
+        ("datafusion.execution.collect_statistics", "perhaps"),
+        ("datafusion.runtime.memory_limit", "100G"),
+        ("datafusion.catalog.default_schema", "x"),
+    ] {
+        let refused = datafusion_engine::Server::bind(with(&[(key, value)])).await.err().unwrap();
+        assert!(refused.to_string().contains(&format!("properties.{key}")), "{refused}");
+    }
+}
