@@ -39,6 +39,8 @@ use sessions::Sessions;
 
 /// How long closing may take once the engine is to end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+/// How long calls that still run are waited for before they are cut, once the engine is to end.
+const CALLS_DEADLINE: Duration = Duration::from_millis(200);
 
 /// How an engine agent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,9 +109,9 @@ pub async fn run(
 
     let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
     let drain = Drain::new(clock.clone());
-    let relay = Arc::new(Relay::new(Arc::clone(&settings), Arc::clone(&sessions), drain.clone()));
-    let stop = CancellationToken::new();
-    let serving = tokio::spawn(server.serve_connections(relay, stop.clone()));
+    let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+    let relay = Arc::new(Relay::new(Arc::clone(&settings), Arc::clone(&sessions), drain.clone(), cut.clone()));
+    let mut serving = tokio::spawn(server.serve_connections(relay, stop.clone()));
     let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     let membership = Membership::new(Arc::clone(&settings), address, clock, drain.clone(), Arc::clone(&sessions));
 
@@ -139,26 +141,31 @@ pub async fn run(
     stop.cancel();
     // Closing the session takes `live` away at once: nobody is routed here while the process ends.
     supervisor.close().await;
-    if tokio::time::timeout(CLOSE_DEADLINE, serving).await.is_err() {
-        warn!("connections did not close in time and are cut");
+    if tokio::time::timeout(CALLS_DEADLINE, &mut serving).await.is_err() {
+        cut.cancel();
+        if tokio::time::timeout(CLOSE_DEADLINE, serving).await.is_err() {
+            warn!("connections did not close in time and are cut");
+        }
     }
     runtime.stop().await;
     outcome
 }
 
 async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backend, EngineAgentError> {
+    let warm_up = warm_up::WarmUp::default();
     let starting = async {
         let backend = runtime.start().await.map_err(|error| EngineAgentError::Start(error.to_string()))?;
         tokio::select! {
-            warm = warm_up::answered(settings, &backend) => warm.map(|()| backend),
+            () = warm_up.answered(settings, &backend) => Ok(backend),
             reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}"))),
         }
     };
     match tokio::time::timeout(settings.start_deadline, starting).await {
         Ok(outcome) => outcome,
         Err(_) => Err(EngineAgentError::Start(format!(
-            "no warm-up query was answered within {}",
-            model::span::print(settings.start_deadline)
+            "no warm-up query was answered within {}{}",
+            model::span::print(settings.start_deadline),
+            warm_up.last_failure().map(|failure| format!(": {failure}")).unwrap_or_default()
         ))),
     }
 }

@@ -21,6 +21,9 @@ use crate::message::Message;
 use crate::scan::{self, Reply, ScanError};
 use crate::wire::CopyError;
 
+/// A reply of at most so many bytes is there as a whole when it is decided what to do with it.
+pub const WHOLE_REPLY_BYTES: usize = 16 * 1024;
+
 /// What to do with a reply, decided from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
@@ -140,6 +143,9 @@ async fn begin(from: &mut Client, request: &Message) -> Result<(Reply, usize), R
         from.wire.pending = message.into_bytes();
         from.wire.pending.len()
     };
+    if total <= WHOLE_REPLY_BYTES {
+        from.wire.fill_to(total).await.map_err(backend)?;
+    }
     loop {
         let length = from.wire.pending.len();
         if length > total {

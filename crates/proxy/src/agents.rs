@@ -15,7 +15,7 @@ use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
 use tokio::sync::watch;
 
-use crate::settings::{AGENT_DEADLINE, CALL_DEADLINE, CONNECT_DEADLINE, Settings};
+use crate::settings::{AGENT_DEADLINE, CONNECT_DEADLINE, CONTROL_CALL_DEADLINE, Settings};
 
 /// How long the catalog may take to arrive.
 const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(10);
@@ -61,7 +61,7 @@ impl Agents {
                     let mut options =
                         ClientOptions::new(address, Auth::service(agent_api::SERVICE_PROXY, &*self.key, user));
                     options.connect_deadline = CONNECT_DEADLINE.min(AGENT_DEADLINE / 2);
-                    options.call_deadline = CALL_DEADLINE;
+                    options.call_deadline = CONTROL_CALL_DEADLINE;
                     match Client::connect(&options).await {
                         Ok(client) => return Ok::<_, UserError>(client),
                         Err(error) => {
@@ -87,7 +87,7 @@ impl Agents {
         };
         UserError::new(ErrorKind::Unavailable, "no metadata agent can be reached")
             .detail(detail)
-            .hint("queries go on; nothing was changed; try again when an operator has started one")
+            .hint("nothing was changed; queries go on; try again when an operator has started one")
     }
 
     /// The catalog, from the first agent that answers.

@@ -38,7 +38,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use settings::{Settings, StartError};
+pub use settings::{Limits, Settings, StartError};
 
 use crate::agents::Agents;
 use crate::catalog::CatalogView;
@@ -64,6 +64,7 @@ pub struct Proxy {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     polling: JoinHandle<()>,
+    idling: JoinHandle<()>,
     supervisor: Supervisor,
 }
 
@@ -103,12 +104,13 @@ impl Proxy {
         let routes = Routes::new(view, settings.secret.clone(), settings.load_cache, clock.clone());
         let sessions = Sessions::new(settings.limits.sessions_per_user);
         let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, sessions });
+        let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let stop = stop.clone();
             async move { server.serve_connections(gateway, stop).await }
         });
         info!(%address, "proxy serves");
-        Ok(Self { address, stop, serving, polling, supervisor })
+        Ok(Self { address, stop, serving, polling, idling, supervisor })
     }
 
     /// Where it listens.
@@ -120,7 +122,7 @@ impl Proxy {
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.polling] {
+            for task in [self.serving, self.polling, self.idling] {
                 if let Err(error) = task.await {
                     warn!(%error, "a task of the proxy ended badly");
                 }

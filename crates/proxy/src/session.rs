@@ -13,7 +13,9 @@ pub(crate) mod statement;
 pub(crate) mod unbound;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hs2::message::{encode_refusal, encode_reply};
 use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
@@ -21,6 +23,7 @@ use model::error::{ErrorKind, UserError};
 use thrift::protocol::TSerializable;
 
 use crate::Gateway;
+use crate::routes::Route;
 use binding::Bound;
 use control::ControlBackend;
 use keys::SessionKeys;
@@ -53,7 +56,33 @@ pub(crate) struct Entry {
     pub(crate) user: String,
     /// The connection that opened it; `None` over HTTP.
     pub(crate) connection: Option<u64>,
+    /// When a call named it last, in milliseconds of the clock that counts suspension.
+    used_at_ms: AtomicU64,
+    /// Operations at engines, for a cancel that must not wait for the session's other calls.
+    at_engine: Mutex<HashMap<Handle, (Route, Handle)>>,
     pub(crate) state: tokio::sync::Mutex<Session>,
+}
+
+impl Entry {
+    fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Route, Handle)>> {
+        self.at_engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the operation is at an engine, under the engine's handle.
+    pub(crate) fn note_at_engine(&self, ours: Handle, route: Option<Route>, theirs: Handle) {
+        if let Some(route) = route {
+            self.at_engines().insert(ours, (route, theirs));
+        }
+    }
+
+    pub(crate) fn forget_at_engine(&self, ours: &Handle) {
+        self.at_engines().remove(ours);
+    }
+
+    /// Where the operation is, if it is at an engine.
+    pub(crate) fn at_engine(&self, ours: &Handle) -> Option<(Route, Handle)> {
+        self.at_engines().get(ours).cloned()
+    }
 }
 
 /// What a session is made of.
@@ -97,7 +126,7 @@ impl Sessions {
     }
 
     /// Keeps a new session; refuses one above the user's limit.
-    pub(crate) fn insert(&self, session: Session, connection: Option<u64>) -> Result<Handle, UserError> {
+    pub(crate) fn insert(&self, session: Session, connection: Option<u64>, now: Duration) -> Result<Handle, UserError> {
         let handle = Handle::random();
         let user = session.user.clone();
         let mut table = self.table();
@@ -108,7 +137,14 @@ impl Sessions {
                 .hint("close sessions that are not used"));
         }
         *count += 1;
-        let entry = Entry { handle, user, connection, state: tokio::sync::Mutex::new(session) };
+        let entry = Entry {
+            handle,
+            user,
+            connection,
+            used_at_ms: AtomicU64::new(now.as_millis() as u64),
+            at_engine: Mutex::default(),
+            state: tokio::sync::Mutex::new(session),
+        };
         table.sessions.insert(handle, Arc::new(entry));
         Ok(handle)
     }
@@ -131,6 +167,15 @@ impl Sessions {
     pub(crate) fn of_connection(&self, connection: u64) -> Vec<Handle> {
         let table = self.table();
         table.sessions.values().filter(|it| it.connection == Some(connection)).map(|it| it.handle).collect()
+    }
+
+    /// The sessions over HTTP that no call has named for `idle`, and that no call is working for.
+    pub(crate) fn idle_over_http(&self, idle: Duration, now: Duration) -> Vec<Handle> {
+        let since = now.saturating_sub(idle).as_millis() as u64;
+        let is_idle = |it: &&Arc<Entry>| {
+            it.connection.is_none() && it.used_at_ms.load(Ordering::Relaxed) < since && it.state.try_lock().is_ok()
+        };
+        self.table().sessions.values().filter(is_idle).map(|it| it.handle).collect()
     }
 
     pub(crate) fn name_operation(&self, operation: Handle, session: Handle) {
@@ -180,6 +225,9 @@ pub(crate) async fn serve(
         let caller = Caller { user: &principal.user, connection: connection.id() };
         gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
     });
+    if let Some(entry) = &entry {
+        entry.used_at_ms.store(gateway.clock.boottime().as_millis() as u64, Ordering::Relaxed);
+    }
     let (Some(entry), Some(named)) = (entry, named) else {
         let what = if method.scope() == Scope::Operation { "operation" } else { "session" };
         let error = UserError::new(ErrorKind::WrongState, format!("the {what} does not exist"))

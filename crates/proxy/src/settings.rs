@@ -66,6 +66,12 @@ pub const BACKGROUND_CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 pub const POLL_STEP: Duration = Duration::from_millis(500);
 /// How long a metadata agent has to begin a control statement's transaction.
 pub const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
+/// One call about a control statement: agents answer at once and are asked again.
+pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// A session over HTTP that nobody has named for so long is closed: no connection ends with its client.
+pub const HTTP_SESSION_IDLE: Duration = Duration::from_secs(3600);
+/// How often sessions are looked at for that.
+pub const IDLE_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a control statement looks for a metadata agent that answers.
 pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
 

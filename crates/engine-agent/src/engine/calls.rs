@@ -19,8 +19,9 @@ use super::listener::Relay;
 use super::sessions::{EngineSession, Entry, Operation};
 use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
 
-/// A reply to a fetch that is at most this long is looked into: it may be the empty batch that ends a result.
-const SMALL_BATCH_BYTES: usize = 16 * 1024;
+/// A reply to a fetch that is at most this long is looked into: it may be the empty batch that ends a result. It is
+/// there as a whole then.
+const SMALL_BATCH_BYTES: usize = relay::WHOLE_REPLY_BYTES;
 /// `fetchType` of a fetch that asks for rows.
 const FETCH_ROWS: i16 = 0;
 
@@ -166,10 +167,7 @@ async fn cancel(relay: &Arc<Relay>, entry: &Entry, named: &Handle) -> Result<(),
     let mut aside = relay.sessions.connect(&entry.user).await?;
     let operation_handle = operation.backend.operation(TOperationType::EXECUTE_STATEMENT, true);
     aside.cancel_operation(&TCancelOperationReq { operation_handle }).await?;
-    entry.update(named, |it| {
-        it.running = false;
-        it.result_waits = false;
-    });
+    entry.update(named, Operation::end);
     Ok(())
 }
 
@@ -200,6 +198,7 @@ async fn on_session(
     let deadline =
         if method == Method::ExecuteStatement && request.run_async { CALL_DEADLINE } else { STATEMENT_DEADLINE };
     let runs_on = method == Method::ExecuteStatement && request.run_async;
+    let executing = (method.makes_operation() && !runs_on).then(|| entry.executing());
     let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
         let Some(backend) = reply.handle.filter(|_| reply.succeeded()).and_then(|at| at.read(bytes).ok()) else {
             return Decision::Forward;
@@ -211,6 +210,7 @@ async fn on_session(
         Decision::ForwardAs(ours)
     })
     .await;
+    drop(executing);
     outcome.map(|_| ()).map_err(|error| failed(relay, error))
 }
 
@@ -244,23 +244,12 @@ async fn on_operation(
 fn note(entry: &Entry, named: &Handle, method: Method, asks_for_rows: bool, reply: &Reply, bytes: &[u8]) {
     if method == Method::GetOperationStatus {
         let state = reply.operation_state.map(TOperationState);
-        entry.update(named, |it| match state {
-            Some(TOperationState::FINISHED_STATE) => {
-                it.running = false;
-                it.result_waits &= reply.has_result_set != Some(false);
-            }
-            Some(TOperationState::ERROR_STATE | TOperationState::CANCELED_STATE | TOperationState::CLOSED_STATE) => {
-                it.running = false;
-                it.result_waits = false;
-            }
-            _ => {}
-        });
+        if let Some(state) = state {
+            entry.update(named, |it| it.told(state, reply.has_result_set));
+        }
     }
     if asks_for_rows && (!reply.succeeded() || is_empty_batch(bytes)) {
-        entry.update(named, |it| {
-            it.running = false;
-            it.result_waits = false;
-        });
+        entry.update(named, Operation::end);
     }
 }
 

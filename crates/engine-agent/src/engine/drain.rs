@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::sessions::Sessions;
+use super::settings::ASK_INTERVAL;
 
 /// How often the deadline is looked at while statements still run.
 const LOOK: Duration = Duration::from_millis(200);
@@ -60,6 +61,13 @@ impl Drain {
     /// Waits until nothing is left, or the grace has passed. Call it only after [`Drain::begin`].
     pub(super) async fn finished(&self, sessions: &Sessions) {
         let mut changes = sessions.changes();
+        let asking = async {
+            loop {
+                tokio::time::sleep(ASK_INTERVAL).await;
+                sessions.ask_what_runs().await;
+            }
+        };
+        tokio::pin!(asking);
         loop {
             changes.mark_unchanged();
             if sessions.nothing_left() {
@@ -70,7 +78,10 @@ impl Drain {
                 info!(sessions = sessions.count(), running = sessions.running(), "the grace is over");
                 return;
             }
-            let _ = tokio::time::timeout(LOOK, changes.changed()).await;
+            tokio::select! {
+                _ = tokio::time::timeout(LOOK, changes.changed()) => {}
+                () = &mut asking => {}
+            }
         }
     }
 }

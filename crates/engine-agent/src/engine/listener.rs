@@ -13,18 +13,20 @@ use tracing::debug;
 use super::calls;
 use super::drain::Drain;
 use super::sessions::Sessions;
-use super::settings::Settings;
+use super::settings::{LINGER, Settings};
 
 /// What every connection shares.
 pub(super) struct Relay {
     pub(super) settings: Arc<Settings>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) drain: Drain,
+    /// Cancelled when calls that still run are to be cut: the grace is over.
+    pub(super) cut: CancellationToken,
 }
 
 impl Relay {
-    pub(super) fn new(settings: Arc<Settings>, sessions: Arc<Sessions>, drain: Drain) -> Self {
-        Self { settings, sessions, drain }
+    pub(super) fn new(settings: Arc<Settings>, sessions: Arc<Sessions>, drain: Drain, cut: CancellationToken) -> Self {
+        Self { settings, sessions, drain, cut }
     }
 }
 
@@ -48,9 +50,12 @@ impl Handler for Relay {
     async fn connection(self: Arc<Self>, mut connection: Connection, stop: CancellationToken) {
         let id = connection.id();
         loop {
+            // What was sent before the engine ends is still answered: a statement that is refused because the engine
+            // drains can be sent elsewhere, one whose connection broke can't.
             let message = tokio::select! {
-                () = stop.cancelled() => break,
+                biased;
                 message = connection.next() => message,
+                () = a_moment_after(&stop) => break,
             };
             let message = match message {
                 Ok(Some(message)) => message,
@@ -61,7 +66,10 @@ impl Handler for Relay {
                 }
             };
             let serving = self.sessions.serving();
-            let served = calls::serve(&self, &mut connection, message).await;
+            let served = tokio::select! {
+                served = calls::serve(&self, &mut connection, message) => served,
+                () = self.cut.cancelled() => break,
+            };
             drop(serving);
             if let Err(error) = served {
                 debug!(%error, "a proxy's connection is closed");
@@ -71,4 +79,9 @@ impl Handler for Relay {
         self.sessions.end_connection(id);
         connection.close().await;
     }
+}
+
+async fn a_moment_after(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(LINGER).await;
 }

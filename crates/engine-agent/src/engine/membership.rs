@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::registry::{self, Live, Standing};
+use coordination::registry::{self, Live, OwnWatch, Standing};
 use coordination::{Session, Supervisor};
 use model::clock::SharedClock;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::drain::Drain;
@@ -60,77 +61,70 @@ impl Membership {
 
     /// Follows permit and fact until the engine has to go.
     pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
-        let started = self.clock.boottime();
         let mut registered_before = false;
         let mut alone_since = None;
+        let mut sessions = supervisor.sessions();
+        let mut watch = None;
         loop {
+            sessions.mark_unchanged();
             let looked = match supervisor.session() {
-                Ok(session) => self.look(&session).await.map(|look| (look, session)),
+                Ok(session) => {
+                    self.arm(&mut watch, &session).await;
+                    self.look(&session).await
+                }
                 Err(error) => Err(error),
             };
-            let session = match looked {
-                Ok((Look::Order(grace), _)) => {
+            match looked {
+                Ok(Look::Order(grace)) => {
                     self.drain.begin(Some(grace));
                     model::failpoint!(failpoints::DRAIN_BEGUN);
                     self.drain.finished(&self.sessions).await;
                     return Verdict::Drained;
                 }
-                Ok((Look::Registered, session)) => {
+                Ok(Look::Registered) => {
                     if !registered_before {
                         info!(engine = %self.settings.engine, address = self.advertised(), "registered");
                     }
                     registered_before = true;
                     alone_since = None;
-                    Some(session)
                 }
-                Ok((Look::NotYet(why), session)) => {
+                Ok(Look::NotYet(why)) => {
                     debug!(why, "not registered yet");
                     alone_since = None;
-                    Some(session)
                 }
-                Ok((Look::Neither, session)) => {
+                Ok(Look::Neither) => {
                     let now = self.clock.boottime();
-                    let since = *alone_since.get_or_insert(now);
-                    if let Some(reason) = self.verdict(registered_before, now, started, since) {
+                    let alone = now.saturating_sub(*alone_since.get_or_insert(now));
+                    if let Some(reason) = self.verdict(registered_before, alone) {
                         return Verdict::Unwanted(reason);
                     }
-                    Some(session)
                 }
                 // ZooKeeper is away: nothing is known, so nothing changes.
-                Err(error) => {
-                    debug!(%error, "the registry can't be read");
-                    None
-                }
-            };
-            self.wait(supervisor, session.as_ref()).await;
+                Err(error) => debug!(%error, "the registry can't be read"),
+            }
+            wait(&mut sessions, watch.as_mut()).await;
         }
     }
 
-    fn verdict(&self, registered_before: bool, now: Duration, started: Duration, since: Duration) -> Option<String> {
+    /// Whether the engine has been without permit and fact for too long.
+    fn verdict(&self, registered_before: bool, alone: Duration) -> Option<String> {
         if !registered_before {
-            let waited = now.saturating_sub(started);
-            return (waited >= self.settings.start_deadline)
+            return (alone >= self.settings.start_deadline)
                 .then(|| format!("no permit appeared within {}", model::span::print(self.settings.start_deadline)));
         }
         let idle = self.sessions.count() == 0;
-        (idle && now.saturating_sub(since) >= UNWANTED_AFTER)
+        (idle && alone >= UNWANTED_AFTER)
             .then(|| format!("idle and without a permit for {}", model::span::print(UNWANTED_AFTER)))
     }
 
-    /// Until the registry may have changed.
-    async fn wait(&self, supervisor: &Supervisor, session: Option<&Session>) {
-        let mut sessions = supervisor.sessions();
-        sessions.mark_unchanged();
-        let watched = async {
-            match session {
-                Some(session) => registry::watch_own(session, &self.settings.engine).next().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            () = watched => {}
-            _ = sessions.changed() => {}
-            () = tokio::time::sleep(LOOK_INTERVAL) => {}
+    /// Arms the watches of this session before anything is read, so that nothing is missed in between.
+    async fn arm(&self, watch: &mut Option<(i64, OwnWatch)>, session: &Session) {
+        if watch.as_ref().is_none_or(|(id, _)| *id != session.id()) {
+            *watch = Some((session.id(), registry::watch_own(session, &self.settings.engine)));
+        }
+        let Some((_, own)) = watch else { return };
+        if let Err(error) = own.arm().await {
+            debug!(%error, "the registry can't be watched now, the timer looks instead");
         }
     }
 
@@ -187,5 +181,25 @@ impl Membership {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uid: self.settings.uid.clone(),
         }
+    }
+}
+
+/// Until the registry may have changed.
+async fn wait(sessions: &mut watch::Receiver<Option<Session>>, own: Option<&mut (i64, OwnWatch)>) {
+    let watched = async {
+        match own {
+            Some((_, own)) => own.next().await,
+            None => std::future::pending().await,
+        }
+    };
+    let changed = async {
+        if sessions.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        () = watched => {}
+        () = changed => {}
+        () = tokio::time::sleep(LOOK_INTERVAL) => {}
     }
 }

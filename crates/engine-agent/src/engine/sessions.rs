@@ -7,14 +7,16 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TOperationType};
+use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationState, TOperationType};
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle};
 use model::error::{ErrorKind, UserError};
 use tokio::sync::watch;
 use tracing::debug;
 
 use super::runtime::Backend;
-use super::settings::{CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_OPERATIONS, MAX_SESSIONS, Settings};
+use super::settings::{
+    ASK_DEADLINE, CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_OPERATIONS, MAX_SESSIONS, Settings,
+};
 
 /// All sessions of the engine.
 pub(super) struct Sessions {
@@ -52,6 +54,8 @@ pub(super) struct EngineSession {
 #[derive(Default)]
 struct Facts {
     own_state: bool,
+    /// Statements that are executed within the call that brought them; they have no handle yet.
+    executing: usize,
     operations: HashMap<Handle, Operation>,
 }
 
@@ -64,6 +68,38 @@ pub(super) struct Operation {
     pub(super) running: bool,
     /// Its result has not been fetched to its end.
     pub(super) result_waits: bool,
+}
+
+impl Operation {
+    /// Notes what the engine said of it.
+    pub(super) fn told(&mut self, state: TOperationState, has_result_set: Option<bool>) {
+        match state {
+            TOperationState::FINISHED_STATE => {
+                self.running = false;
+                self.result_waits &= has_result_set != Some(false);
+            }
+            TOperationState::ERROR_STATE
+            | TOperationState::CANCELED_STATE
+            | TOperationState::CLOSED_STATE
+            | TOperationState::TIMEDOUT_STATE => self.end(),
+            _ => {}
+        }
+    }
+
+    /// Nothing of it is left to finish.
+    pub(super) fn end(&mut self) {
+        self.running = false;
+        self.result_waits = false;
+    }
+}
+
+/// Counts a statement that is executed within its call, for as long as it lives.
+pub(super) struct Executing<'a>(&'a Entry);
+
+impl Drop for Executing<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.facts).executing -= 1;
+    }
 }
 
 /// Counts a call for as long as it lives.
@@ -118,13 +154,25 @@ impl Entry {
         }
     }
 
+    /// A statement that is executed within its call.
+    pub(super) fn executing(&self) -> Executing<'_> {
+        lock(&self.facts).executing += 1;
+        Executing(self)
+    }
+
+    /// Statements that run, whether they have a handle or not.
+    fn running_count(&self) -> usize {
+        let facts = lock(&self.facts);
+        facts.executing + facts.operations.values().filter(|it| it.running).count()
+    }
+
     fn running(&self) -> Vec<Handle> {
         lock(&self.facts).operations.values().filter(|it| it.running).map(|it| it.backend).collect()
     }
 
     fn nothing_left(&self) -> bool {
         let facts = lock(&self.facts);
-        !facts.own_state && facts.operations.values().all(|it| !it.running && !it.result_waits)
+        !facts.own_state && facts.executing == 0 && facts.operations.values().all(|it| !it.running && !it.result_waits)
     }
 }
 
@@ -157,7 +205,43 @@ impl Sessions {
 
     /// Statements that run.
     pub(super) fn running(&self) -> u32 {
-        lock(&self.table).sessions.values().map(|it| it.running().len() as u32).sum()
+        lock(&self.table).sessions.values().map(|it| it.running_count() as u32).sum()
+    }
+
+    /// Asks the engine about every statement that runs as far as the agent knows: a client that never asks for the
+    /// end of its statement must not keep an engine that drains. On connections of their own, because a session's
+    /// may be in the middle of a call.
+    pub(super) async fn ask_what_runs(&self) {
+        let entries: Vec<Arc<Entry>> = lock(&self.table).sessions.values().cloned().collect();
+        let asked = entries.iter().filter(|entry| !entry.running().is_empty()).map(|entry| self.ask_about(entry));
+        futures::future::join_all(asked).await;
+    }
+
+    async fn ask_about(&self, entry: &Entry) {
+        let running: Vec<(Handle, Handle)> = {
+            let facts = lock(&entry.facts);
+            facts.operations.iter().filter(|(_, it)| it.running).map(|(ours, it)| (*ours, it.backend)).collect()
+        };
+        let Ok(mut aside) = self.connect(&entry.user).await else { return };
+        aside.set_call_deadline(ASK_DEADLINE);
+        for (ours, backend) in running {
+            let operation_handle = backend.operation(TOperationType::EXECUTE_STATEMENT, true);
+            let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
+            match aside.get_operation_status(&request).await {
+                Ok(answer) => {
+                    if let Some(state) = answer.operation_state {
+                        entry.update(&ours, |it| it.told(state, answer.has_result_set));
+                    }
+                }
+                // The engine has forgotten it.
+                Err(ClientError::Refused(_)) => entry.update(&ours, Operation::end),
+                Err(error) => {
+                    debug!(%error, "the engine does not say what runs");
+                    break;
+                }
+            }
+        }
+        self.changed.send_replace(());
     }
 
     /// Connects to the engine for a user.

@@ -50,6 +50,12 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(60);
 pub const STATEMENT_DEADLINE: Duration = Duration::from_secs(24 * 3600);
 /// Cancelling and closing what a lost connection leaves behind.
 pub const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a connection is still listened to when the engine is about to end.
+pub const LINGER: Duration = Duration::from_millis(50);
+/// How often an engine that drains is asked about statements that nobody asks about.
+pub const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// One such question: the engine may hold its answer back for as long as its own poll.
+pub const ASK_DEADLINE: Duration = Duration::from_secs(10);
 /// One warm-up query.
 pub const WARM_UP_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two warm-up queries that fail.

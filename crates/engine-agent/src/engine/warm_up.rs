@@ -1,9 +1,10 @@
 //! Ready means *answered a query*, not *port open*: the first query after a start can take seconds.
 
+use std::sync::{Mutex, PoisonError};
+
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use tracing::debug;
 
-use super::EngineAgentError;
 use super::runtime::Backend;
 use super::settings::{CONNECT_DEADLINE, Settings, WARM_UP_DEADLINE, WARM_UP_PAUSE};
 
@@ -11,14 +12,25 @@ const QUERY: &str = "SELECT 1";
 /// Whose session the warm-up is.
 const USER: &str = "enginehouse";
 
-/// Asks until the engine answers. The caller has the deadline.
-pub(super) async fn answered(settings: &Settings, backend: &Backend) -> Result<(), EngineAgentError> {
-    loop {
-        match ask(backend).await {
-            Ok(()) => return Ok(()),
-            Err(error) => debug!(engine = %settings.engine, %error, "the engine does not answer yet"),
+/// The warm-up of one engine, and why its last try failed.
+#[derive(Default)]
+pub(super) struct WarmUp {
+    failure: Mutex<Option<String>>,
+}
+
+impl WarmUp {
+    /// Asks until the engine answers. The caller has the deadline.
+    pub(super) async fn answered(&self, settings: &Settings, backend: &Backend) {
+        while let Err(error) = ask(backend).await {
+            debug!(engine = %settings.engine, %error, "the engine does not answer yet");
+            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            tokio::time::sleep(WARM_UP_PAUSE).await;
         }
-        tokio::time::sleep(WARM_UP_PAUSE).await;
+    }
+
+    /// Why the last try failed; for the error of a start that took too long.
+    pub(super) fn last_failure(&self) -> Option<String> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -12,7 +12,7 @@ use coordination::{AlterNode, Session};
 use ddl::Statement;
 use hs2::SqlType;
 use metadata::{CommitRequest, Committed, Error};
-use model::alteration::{Abort, AlterationRecord, ObjectRef, Outcome};
+use model::alteration::{Abort, AlterationRecord, ObjectRef, Outcome, Progress};
 use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
@@ -72,14 +72,12 @@ fn progress(record: &AlterationRecord) -> String {
 }
 
 async fn commit(context: &Context, statement: &Statement, change: &Change) -> Result<Committed, UserError> {
+    // The one refusal without an abort: an admin's statement is never sent under another user's id, and a stranger
+    // must not write rows.
     context.require_admin()?;
     let masked = ddl::masked_text(statement, &context.agent.settings.rules.secret_keys);
     let mut draft =
         Draft { object: change.object(), base: Generation(0), statement: masked, at: context.agent.clock.wall_ms() };
-    if let Some(record) = context.store().outcome(&context.id).await.map_err(|error| error.user_error())? {
-        return repeated(record);
-    }
-    model::failpoint!(failpoints::ALTER_CHECKED);
     match try_commit(context, change, &mut draft).await {
         Ok(committed) => {
             model::failpoint!(failpoints::ALTER_COMMITTED);
@@ -99,9 +97,30 @@ struct Draft {
     at: i64,
 }
 
+impl Draft {
+    /// Whether the row of the same id is of this statement: an id that was used twice must not answer for both.
+    fn is_what(&self, record: &AlterationRecord) -> bool {
+        record.object.as_ref() == Some(&self.object) && record.statement == self.statement
+    }
+}
+
 async fn try_commit(context: &Context, change: &Change, draft: &mut Draft) -> Result<Committed, Failed> {
+    if context.store().outcome(&context.id).await.map_err(|error| error.user_error())?.is_some() {
+        // Decided already: the transaction finds the row and answers what the first try did. It needs no node.
+        return transact(context, change, draft, None).await;
+    }
+    model::failpoint!(failpoints::ALTER_CHECKED);
     let base = make_node(context, change, draft).await?;
     model::failpoint!(failpoints::ALTER_NODE_MADE);
+    transact(context, change, draft, base).await
+}
+
+async fn transact(
+    context: &Context,
+    change: &Change,
+    draft: &Draft,
+    base: Option<Generation>,
+) -> Result<Committed, Failed> {
     let request = CommitRequest {
         id: context.id.clone(),
         change: change.clone(),
@@ -205,8 +224,10 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     let until = clock.boottime() + SETTLE_DEADLINE;
     let unknown = loop {
         match context.store().abort(&abort).await {
-            Ok(record) if record.outcome == Outcome::Committed => {
-                return Ok(Committed { record, note: None, first: false });
+            // An earlier try, or this one whose answer was lost, was committed first: it stands.
+            Ok(record) if record.outcome == Outcome::Committed && draft.is_what(&record) => {
+                let note = note_of(&record);
+                return Ok(Committed { record, note, first: false });
             }
             Ok(_) => {
                 model::failpoint!(failpoints::ALTER_ABORTED);
@@ -224,11 +245,10 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         .hint(format!("SHOW ALTERATIONS tells what became of {}; the master settles it", context.id)))
 }
 
-fn repeated(record: AlterationRecord) -> Result<Committed, UserError> {
-    match record.outcome {
-        Outcome::Committed => Ok(Committed { record, note: None, first: false }),
-        Outcome::Aborted => Err(aborted(&record)),
-    }
+/// Why nothing changed, if the statement was one that changes nothing: such a row is finished when it is decided.
+fn note_of(record: &AlterationRecord) -> Option<String> {
+    let nothing = record.progress == Some(Progress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
+    record.reason.clone().filter(|_| nothing)
 }
 
 fn aborted(record: &AlterationRecord) -> UserError {

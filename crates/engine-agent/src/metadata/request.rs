@@ -15,7 +15,7 @@ use tracing::{debug, info};
 
 use super::answer::{Answer, text};
 use super::context::Context;
-use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
+use super::settings::{SETTLE_DEADLINE, SETTLE_POLL, UNAVAILABLE_PATIENCE};
 use super::{failpoints, wait};
 
 pub(super) async fn start(
@@ -75,17 +75,29 @@ where
 {
     model::failpoint!(failpoints::REQUEST_CHECKED);
     let clock = &context.agent.clock;
-    let until = clock.boottime() + SETTLE_DEADLINE;
+    let since = clock.boottime();
+    // Once an attempt ended in the dark, no later failure may be told as if nothing had happened.
+    let mut in_the_dark = false;
     loop {
+        let waited = clock.boottime().saturating_sub(since);
         match attempt().await {
             Ok(answer) => {
                 model::failpoint!(failpoints::REQUEST_COMMITTED);
                 return Ok(answer);
             }
-            Err(Error::OutcomeUnknown(reason)) if clock.boottime() < until => {
+            Err(Error::OutcomeUnknown(reason)) if waited < SETTLE_DEADLINE => {
                 debug!(reason, "the outcome of a request is not known, it is repeated under its id");
+                in_the_dark = true;
                 tokio::time::sleep(SETTLE_POLL).await;
             }
+            Err(Error::Unavailable(reason))
+                if waited < if in_the_dark { SETTLE_DEADLINE } else { UNAVAILABLE_PATIENCE } =>
+            {
+                debug!(reason, "the metadata database does not answer, the request is repeated under its id");
+                context.log.line("the metadata database does not answer yet");
+                tokio::time::sleep(SETTLE_POLL).await;
+            }
+            Err(Error::Unavailable(reason)) if in_the_dark => return Err(Error::OutcomeUnknown(reason).user_error()),
             Err(error) => return Err(error.user_error()),
         }
     }

@@ -144,7 +144,11 @@ impl Service for ControlService {
             running.end(outcome);
         });
         let patience = if request.run_async.unwrap_or(false) { AT_ONCE } else { SYNCHRONOUS_DEADLINE };
-        if let Some(outcome) = operation.outcome(patience).await
+        let outcome = tokio::select! {
+            outcome = operation.outcome(patience) => outcome,
+            () = cx.hung_up.cancelled() => None,
+        };
+        if let Some(outcome) = outcome
             && let Err(error) = &*outcome
         {
             self.sessions.close_operation(&handle);

@@ -53,6 +53,8 @@ pub const WAIT_POLL: Duration = Duration::from_millis(250);
 pub const SETTLE_POLL: Duration = Duration::from_millis(500);
 /// See [`SETTLE_POLL`].
 pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
+/// How long a request goes on asking a database that does not answer.
+pub const UNAVAILABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Alterations that SHOW ALTERATIONS lists when no LIMIT is said.
 pub const DEFAULT_ALTERATIONS: u32 = 20;
 /// Tick intervals without a tick after which what the master observed is stale.

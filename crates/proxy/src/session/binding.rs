@@ -93,6 +93,16 @@ impl Session {
         }
     }
 
+    /// Where the engine of a binding is.
+    pub(super) fn route_of(&self, binding: u64) -> Option<Route> {
+        self.engines.get(&binding).map(|bound| bound.route.clone())
+    }
+
+    /// Whether state that can't be made elsewhere is at the present engine.
+    pub(super) fn holds_own_state(&self) -> bool {
+        self.present.and_then(|binding| self.engines.get(&binding)).is_some_and(|bound| bound.own_state)
+    }
+
     pub(super) fn has_own_state(&mut self) {
         if let Some(bound) = self.present.and_then(|binding| self.engines.get_mut(&binding)) {
             bound.own_state = true;
@@ -105,7 +115,7 @@ impl Session {
             return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(reason);
         };
         let engine = &bound.route.engine;
-        warn!(%engine, reason, "an engine was lost");
+        info!(%engine, reason, "an engine was lost");
         let error = UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" was lost"))
             .detail(reason.to_owned())
             .hint("the statement is not sent again, because it may have taken effect; look, then say it again");
@@ -263,7 +273,9 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
             if let Some(bound) = session.engines.get(&binding) {
                 gateway.routes.mark_unreachable(&bound.route);
             }
-            return Sent::Lost(session.lost_engine(binding, &reason));
+            let error = session.lost_engine(binding, &reason);
+            warn!(error = error.message, reason, "an engine was lost while a statement was sent");
+            return Sent::Lost(error);
         }
     };
     let reply = match scan::reply(message.bytes()) {

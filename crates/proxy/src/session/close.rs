@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use hs2::tcli::{TCloseSessionReq, TCloseSessionResp};
 use hs2::{Connection, Method, status};
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::binding::Bound;
 use super::{Entry, Gone, answer};
 use crate::Gateway;
-use crate::settings::BACKGROUND_CLOSE_DEADLINE;
+use crate::settings::{BACKGROUND_CLOSE_DEADLINE, HTTP_SESSION_IDLE, IDLE_INTERVAL};
 
 /// How long a metadata agent has to close a session.
 const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -29,6 +30,19 @@ pub(super) async fn close(
 pub(crate) fn abandon(gateway: &Arc<Gateway>, connection: u64) {
     for handle in gateway.sessions.of_connection(connection) {
         end(gateway, &handle);
+    }
+}
+
+/// Ends sessions over HTTP that nobody has named for long, again and again until told to stop.
+pub(crate) async fn end_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(IDLE_INTERVAL) => {}
+        }
+        for handle in gateway.sessions.idle_over_http(HTTP_SESSION_IDLE, gateway.clock.boottime()) {
+            end(&gateway, &handle);
+        }
     }
 }
 

@@ -77,7 +77,7 @@ pub(super) async fn execute(
     };
     model::failpoint!(failpoints::CONTROL_ID_MADE);
     let begun = tokio::select! {
-        begun = begin(gateway, session, id, text) => begun,
+        begun = begin(gateway, session, id, text, false) => begun,
         () = connection.closed() => return Err(Gone::Client("hung up while its statement ran".to_owned())),
     };
     let mut operation = match begun {
@@ -103,8 +103,10 @@ async fn begin(
     session: &mut Session,
     id: RequestId,
     text: &str,
+    may_have_begun: bool,
 ) -> Result<ControlOperation, UserError> {
     let since = gateway.clock.boottime();
+    let mut sent = may_have_begun;
     for _ in 0..MAX_HANDOVERS {
         let left = CONTROL_DEADLINE.saturating_sub(gateway.clock.boottime().saturating_sub(since));
         if left.is_zero() {
@@ -112,7 +114,11 @@ async fn begin(
         }
         let backend = match session.control.take() {
             Some(backend) if !backend.client.is_broken() => backend,
-            _ => open(gateway, session).await?,
+            _ => match open(gateway, session).await {
+                Ok(backend) => backend,
+                Err(error) if sent => return Err(not_known(&id, &error.message)),
+                Err(error) => return Err(with_age(gateway, error)),
+            },
         };
         let backend = session.control.insert(backend);
         let overlay = BTreeMap::from([
@@ -139,13 +145,25 @@ async fn begin(
             Err(ClientError::Refused(error)) => return Err(error),
             Err(error) => {
                 info!(%error, %id, "a metadata agent was lost, the statement is sent to another under the same id");
+                // A connection that had been closed before was found so, and nothing was sent over it.
+                sent |= !matches!(error, ClientError::Broken);
                 session.control = None;
             }
         }
     }
-    Err(UserError::new(ErrorKind::OutcomeUnknown, "it is not known whether the statement took effect")
-        .detail(format!("no metadata agent answered, request {id}"))
-        .hint("SHOW ALTERATIONS tells what became of it"))
+    Err(not_known(&id, "no metadata agent answered"))
+}
+
+fn not_known(id: &RequestId, reason: &str) -> UserError {
+    UserError::new(ErrorKind::OutcomeUnknown, "it is not known whether the statement took effect")
+        .detail(format!("{reason}, request {id}"))
+        .hint("SHOW ALTERATIONS and SHOW ENGINES tell what became of it")
+}
+
+/// Tells what the proxy goes on with while no metadata agent answers.
+fn with_age(gateway: &Gateway, error: UserError) -> UserError {
+    let (Some(age), Some(detail)) = (gateway.catalog.age(), error.detail.clone()) else { return error };
+    error.detail(format!("{detail}; the proxy goes on with the catalog that it read {} s ago", age.as_secs()))
 }
 
 async fn open(gateway: &Arc<Gateway>, session: &mut Session) -> Result<ControlBackend, UserError> {
@@ -181,7 +199,7 @@ pub(super) async fn again(
         session.control = None;
     }
     let (id, text) = (operation.id.clone(), operation.text.clone());
-    *operation = begin(gateway, session, id, &text).await?;
+    *operation = begin(gateway, session, id, &text, true).await?;
     Ok(())
 }
 

@@ -35,7 +35,12 @@ pub(crate) struct Remembered {
     pub(crate) text: String,
 }
 
-const PREFIXES: [&str; 2] = ["set:hiveconf:", "set:hivevar:"];
+/// The subject of USE.
+pub(crate) const USE: &str = "use";
+/// The entry that names the database of a new session.
+const USE_DATABASE: &str = "use:database";
+/// What may stand before a setting's name, as often as a client likes.
+const PREFIXES: [&str; 6] = ["set:", "hiveconf:", "hivevar:", "system:", "metaconf:", "sparkconf:"];
 const OURS: &str = "enginehouse.";
 
 /// The beginnings of keys that choose code or files of a launch.
@@ -61,14 +66,14 @@ impl SessionKeys {
         }
         let mut keys = Self::default();
         for (spelled, value) in configuration {
-            let lower = spelled.to_ascii_lowercase();
-            if lower.starts_with("set:env:") {
+            let lower = spelled.trim().to_ascii_lowercase();
+            let bare = without_prefixes(&lower);
+            if bare.starts_with("env:") {
                 return Err(UserError::new(
                     ErrorKind::InsufficientPrivilege,
                     format!("setting \"{spelled}\" would change the engine's environment"),
                 ));
             }
-            let bare = PREFIXES.iter().find_map(|prefix| lower.strip_prefix(prefix)).unwrap_or(&lower);
             if is_proxy_user(bare) {
                 continue;
             }
@@ -101,6 +106,10 @@ impl SessionKeys {
 
     /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved.
     pub(crate) fn remember(&mut self, subject: String, text: String) -> Result<(), UserError> {
+        if subject == USE {
+            // What was said when the session was opened counts no longer.
+            self.forwarded.retain(|key, _| !key.eq_ignore_ascii_case(USE_DATABASE));
+        }
         self.remembered.retain(|it| it.subject != subject);
         if self.remembered.len() >= MAX_REMEMBERED {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
@@ -111,6 +120,14 @@ impl SessionKeys {
     }
 }
 
+fn without_prefixes(spelled: &str) -> &str {
+    let mut bare = spelled;
+    while let Some(rest) = PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix)) {
+        bare = rest.trim_start();
+    }
+    bare
+}
+
 /// Whether a setting's key, without its prefix, asks to act as another user.
 pub(crate) fn is_proxy_user(bare: &str) -> bool {
     bare == "hive.server2.proxy.user"
@@ -118,9 +135,8 @@ pub(crate) fn is_proxy_user(bare: &str) -> bool {
 
 /// Whether a SET is one of our own keys: the key without its prefix.
 pub(crate) fn own_key(key: &str) -> Option<String> {
-    let lower = key.to_ascii_lowercase();
-    let bare = lower.strip_prefix("hiveconf:").or(lower.strip_prefix("hivevar:")).unwrap_or(&lower);
-    bare.strip_prefix(OURS).map(str::to_owned)
+    let lower = key.trim().to_ascii_lowercase();
+    without_prefixes(&lower).strip_prefix(OURS).map(str::to_owned)
 }
 
 /// Refuses a setting that would choose code or files of a launch.
@@ -157,8 +173,14 @@ mod tests {
 
     #[test]
     fn nobody_becomes_another_user_or_changes_a_launch() {
-        let spellings =
-            ["hive.server2.proxy.user", "set:hiveconf:hive.server2.proxy.user", "SET:HIVECONF:Hive.Server2.Proxy.User"];
+        let spellings = [
+            "hive.server2.proxy.user",
+            "set:hiveconf:hive.server2.proxy.user",
+            "SET:HIVECONF:Hive.Server2.Proxy.User",
+            "set:hivevar:hiveconf:hive.server2.proxy.user",
+            "set:hive.server2.proxy.user",
+            " set:hiveconf: hive.server2.proxy.user ",
+        ];
         for key in spellings {
             assert!(read(&[(key, "ceo")]).unwrap().forwarded.is_empty(), "{key}");
         }

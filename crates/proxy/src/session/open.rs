@@ -51,7 +51,11 @@ async fn opened(
     };
     let user = principal.user.clone();
     let keys = SessionKeys::read(&request.configuration.unwrap_or_default())?;
-    let handle = gateway.sessions.insert(Session::new(user.clone(), keys), connection_of(connection))?;
+    let handle = gateway.sessions.insert(
+        Session::new(user.clone(), keys),
+        connection_of(connection),
+        gateway.clock.boottime(),
+    )?;
     info!(user, "session opened");
     Ok(TOpenSessionResp {
         status: status::success(),

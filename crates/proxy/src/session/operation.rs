@@ -11,14 +11,14 @@ use hs2::tcli::{
 };
 use hs2::{Client, Column, Connection, Handle, Message, Method, Value, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::binding::{self, NotBound, Sent};
 use super::control::{self, ControlOperation};
 use super::statement::EngineCall;
 use super::{Entry, Gone, Session, answer, refuse};
 use crate::Gateway;
-use crate::settings::{CALL_DEADLINE, MAX_LOG_LINES, POLL_STEP, SYNCHRONOUS_DEADLINE};
+use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, MAX_LOG_LINES, POLL_STEP, SYNCHRONOUS_DEADLINE};
 
 /// `fetchType` of a fetch that asks for the operation's log.
 const FETCH_LOG: i16 = 1;
@@ -129,7 +129,7 @@ pub(super) async fn serve(
     if let Place::Waiting(_) = operation.place
         && method == Method::GetOperationStatus
     {
-        step(gateway, connection, &mut session, &mut operation).await?;
+        step(gateway, connection, entry, (&mut session, named), &mut operation).await;
     }
     let served = match &mut operation.place {
         Place::Local(local) => answer_local(connection, method, seqid, local).await,
@@ -143,6 +143,7 @@ pub(super) async fn serve(
     };
     if method == Method::CloseOperation {
         gateway.sessions.forget_operation(&named);
+        entry.forget_at_engine(&named);
         if let Place::Engine { binding, .. } = operation.place {
             session.close_if_unused(binding);
         }
@@ -156,21 +157,23 @@ pub(super) async fn serve(
 async fn step(
     gateway: &Arc<Gateway>,
     connection: &Connection,
-    session: &mut Session,
+    entry: &Entry,
+    (session, named): (&mut Session, Handle),
     operation: &mut Operation,
-) -> Result<(), Gone> {
-    let Place::Waiting(waiting) = &mut operation.place else { return Ok(()) };
+) {
+    let Place::Waiting(waiting) = &mut operation.place else { return };
     let mut changes = gateway.routes.changes();
     changes.mark_unchanged();
     let failed = match binding::bind(gateway, session).await {
         Ok(()) => match binding::send(gateway, session, &waiting.call).await {
             Sent::Accepted { binding, handle, .. } => {
                 operation.place = Place::Engine { binding, handle };
-                return Ok(());
+                entry.note_at_engine(named, session.route_of(binding), handle);
+                return;
             }
             Sent::Answered(reply) => refused_by_engine(&reply),
             // The next poll chooses another.
-            Sent::Draining(_) => return Ok(()),
+            Sent::Draining(_) => return,
             Sent::Lost(error) => error,
         },
         Err(NotBound::Refused(error)) => error,
@@ -180,15 +183,14 @@ async fn step(
                 operation.log(reason);
                 tokio::select! {
                     _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
-                    () = connection.closed() => return Err(Gone::Client("hung up while it waited".to_owned())),
+                    () = connection.closed() => {}
                 }
-                return Ok(());
+                return;
             }
             binding::waited_too_long(waited, &reason)
         }
     };
     operation.place = Place::Failed(failed);
-    Ok(())
 }
 
 fn refused_by_engine(reply: &[u8]) -> UserError {
@@ -297,9 +299,9 @@ async fn forward(
     connection: &mut Connection,
     message: &Message,
     to: &mut Client,
-    method: Method,
+    deadline: Duration,
 ) -> Result<(), Failed> {
-    match relay::exchange(connection, message, to, deadline_of(method), |_, _| Decision::Forward).await {
+    match relay::exchange(connection, message, to, deadline, |_, _| Decision::Forward).await {
         Ok(_) => Ok(()),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
         Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
@@ -334,7 +336,7 @@ async fn relay_engine(
         Err(error) => return refuse(connection, method, seqid, &error).await,
     };
     let relayed = match session.engines.get_mut(&binding) {
-        Some(bound) => forward(connection, &message, &mut bound.client, method).await,
+        Some(bound) => forward(connection, &message, &mut bound.client, deadline_of(method)).await,
         None => Err(Failed::Backend("its connection was closed".to_owned())),
     };
     match relayed {
@@ -346,6 +348,9 @@ async fn relay_engine(
             }
             let reason = binding::because(gateway, session, binding, reason);
             let error = session.lost_engine(binding, &reason);
+            if method != Method::CloseOperation {
+                warn!(error = error.message, reason, "an engine was lost while a statement was open there");
+            }
             let answered = answer_failed(connection, method, seqid, &error).await;
             operation.place = Place::Failed(error);
             answered
@@ -368,7 +373,7 @@ async fn relay_control(
     };
     let relayed = match &mut session.control {
         Some(backend) if backend.number == operation.backend => {
-            forward(connection, &message, &mut backend.client, method).await
+            forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await
         }
         _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
     };
@@ -400,7 +405,7 @@ async fn relay_control(
     let Some(backend) = &mut session.control else {
         return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
     };
-    match forward(connection, &message, &mut backend.client, method).await {
+    match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await {
         Ok(()) => {
             operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
             Ok(())
@@ -423,7 +428,18 @@ pub(super) async fn cancel(
     named: Handle,
     seqid: i32,
 ) -> Result<(), Gone> {
-    let mut guard = entry.state.lock().await;
+    let mut guard = match entry.state.try_lock() {
+        Ok(guard) => guard,
+        Err(_) => {
+            // Another call of the session waits for its engine, perhaps for the very statement that is to be
+            // cancelled: over HTTP calls come side by side.
+            if let Some((route, handle)) = entry.at_engine(&named) {
+                let outcome = cancel_aside(gateway, &route, &entry.user, &handle).await;
+                return canceled_or_not(connection, seqid, outcome).await;
+            }
+            entry.state.lock().await
+        }
+    };
     let session = &mut *guard;
     let canceled = UserError::new(ErrorKind::Canceled, "the statement was cancelled");
     let Some(operation) = session.operations.get_mut(&named) else {
@@ -449,6 +465,10 @@ pub(super) async fn cancel(
             _ => Ok(()),
         },
     };
+    canceled_or_not(connection, seqid, outcome).await
+}
+
+async fn canceled_or_not(connection: &mut Connection, seqid: i32, outcome: Result<(), UserError>) -> Result<(), Gone> {
     match outcome {
         Ok(()) => {
             let response = TCancelOperationResp { status: status::success() };

@@ -45,10 +45,7 @@ pub(super) async fn execute(
 ) -> Result<(), Gone> {
     let seqid = message.seqid();
     let mut session = entry.state.lock().await;
-    if session.operations.len() >= MAX_OPERATIONS {
-        let error = UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
-            .detail(format!("{MAX_OPERATIONS} are open"))
-            .hint("close statements that are not used");
+    if let Err(error) = room_for_operation(&session) {
         return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
     }
     let bytes = request.statement_in(message.bytes()).unwrap_or_default();
@@ -73,6 +70,15 @@ pub(super) async fn execute(
     run(gateway, connection, entry, &mut session, call).await
 }
 
+fn room_for_operation(session: &Session) -> Result<(), UserError> {
+    if session.operations.len() < MAX_OPERATIONS {
+        return Ok(());
+    }
+    Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
+        .detail(format!("{MAX_OPERATIONS} are open"))
+        .hint("close statements that are not used"))
+}
+
 /// A metadata call (`GetTables` and its like), or `GetInfo` of a bound session: engine work, relayed.
 pub(super) async fn metadata_call(
     gateway: &Arc<Gateway>,
@@ -81,6 +87,9 @@ pub(super) async fn metadata_call(
     message: Message,
 ) -> Result<(), Gone> {
     let mut session = entry.state.lock().await;
+    if let (Err(error), Some(method)) = (room_for_operation(&session), message.method()) {
+        return refuse(connection, method, message.seqid(), &error).await;
+    }
     run(gateway, connection, entry, &mut session, EngineCall { message, text: None, run_async: false }).await
 }
 
@@ -133,6 +142,7 @@ async fn run(
         match sent {
             Sent::Accepted { mut reply, handle_at, binding, handle } => {
                 let ours = keep(gateway, entry, session, Operation::new(Place::Engine { binding, handle }));
+                entry.note_at_engine(ours, session.route_of(binding), handle);
                 if let Err(error) = handle_at.patch(&mut reply, &ours) {
                     let error = UserError::internal(format!("the engine's answer can't be relayed: {error}"));
                     return refuse(connection, method, seqid, &error).await;

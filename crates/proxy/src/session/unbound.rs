@@ -71,6 +71,11 @@ pub(super) fn answer_here(
     if let SessionStatement::Set { key, value } = said
         && let Some(own) = keys::own_key(key)
     {
+        if session.holds_own_state() {
+            return Err(UserError::new(ErrorKind::WrongState, format!("setting \"{key}\" can't be changed now"))
+                .detail("the session has state of its own at its engine, which would be lost")
+                .hint("open a new session"));
+        }
         session.keys.set_own(&own, value)?;
         // What is bound may not fit any longer: the next statement chooses again.
         session.unbind();
@@ -103,7 +108,7 @@ pub(super) fn answer_here(
 /// Keeps what an engine would have to be told again.
 pub(super) fn remember(session: &mut Session, text: &str, said: &SessionStatement<'_>) -> Result<(), UserError> {
     let subject = match said {
-        SessionStatement::Use { .. } => "use".to_owned(),
+        SessionStatement::Use { .. } => keys::USE.to_owned(),
         SessionStatement::Set { key, .. } => format!("set {key}"),
         SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
     };

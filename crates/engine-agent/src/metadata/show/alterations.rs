@@ -33,7 +33,7 @@ pub(in crate::metadata) async fn show(context: &Context, limit: Option<u32>) -> 
     let freshness = Freshness::of(&master, context.agent.clock.wall_ms(), context.agent.settings.tick_interval);
     let mut answer = Answer::new(&COLUMNS);
     if let Some(node) = undecided(context, &records).await {
-        answer.row(undecided_row(&node, &freshness));
+        answer.row(undecided_row(&node, &master, &freshness));
     }
     for record in &records {
         answer.row(row(record, &master, &freshness));
@@ -63,8 +63,11 @@ async fn undecided(context: &Context, records: &[AlterationRecord]) -> Option<Al
     }
 }
 
-fn undecided_row(node: &AlterNode, freshness: &Freshness) -> Vec<Value> {
-    let waits = freshness.remark().unwrap_or_else(|| "its agent's transaction, or the master to abort it".to_owned());
+fn undecided_row(node: &AlterNode, master: &MasterRecord, freshness: &Freshness) -> Vec<Value> {
+    let waits = freshness
+        .remark()
+        .or_else(|| master.waits_for.clone())
+        .unwrap_or_else(|| "its agent's transaction, or the master to abort it".to_owned());
     match &node.content {
         Ok(it) => vec![
             text(it.id.as_str()),

@@ -2,9 +2,11 @@
 
 use metadata::{EngineDetail, Seen, refusal};
 use model::clock::utc;
+use model::configuration::Configuration;
 use model::engine_name::EngineName;
 use model::engine_state::EngineState;
 use model::error::UserError;
+use model::labels;
 use model::name::PoolName;
 
 use super::freshness::Freshness;
@@ -44,7 +46,11 @@ fn properties(context: &Context, detail: &EngineDetail) -> Vec<(String, String)>
     row("incarnation", record.incarnation.to_string());
     row("current", current.to_string());
     row("state", state(detail).as_str().to_owned());
+    row("config", sizes(context, detail).unwrap_or_default());
     row("config hash", record.config.clone());
+    if let Some(unit) = detail.catalog.units.get(&record.slot.unit) {
+        row("generation", unit.generation.to_string());
+    }
     row("issued at", utc(record.issued_at_ms));
     row("uid", record.uid.clone().unwrap_or_default());
     if let Some(slot) = detail.slot.as_ref().filter(|_| current) {
@@ -70,6 +76,13 @@ fn properties(context: &Context, detail: &EngineDetail) -> Vec<(String, String)>
         row("log", log.clone());
     }
     rows
+}
+
+/// What it was made with; what it would be made with while nothing was seen of it.
+fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
+    let made = detail.seen.as_ref().and_then(|it| it.engine.labels.get(labels::UNIT_CONFIGS).cloned());
+    let defaults = &context.agent.settings.rules.defaults;
+    made.or_else(|| Configuration::of_slot(&detail.catalog, &detail.record.slot, defaults).map(|it| it.sizes()))
 }
 
 fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {

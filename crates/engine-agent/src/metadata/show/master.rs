@@ -9,6 +9,7 @@ use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 
 pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserError> {
+    context.require_admin()?;
     let master = context.store().master().await.map_err(|error| error.user_error())?;
     let now_ms = context.agent.clock.wall_ms();
     let freshness = Freshness::of(&master, now_ms, context.agent.settings.tick_interval);
