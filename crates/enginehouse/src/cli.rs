@@ -1,0 +1,108 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::sql::print::Format;
+
+/// A multi-tenant SQL-engine gateway and control plane.
+#[derive(Debug, Parser)]
+#[command(name = "enginehouse", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+pub struct Arguments {
+    /// Print the names of all failpoints of this build, one a line, and exit.
+    #[arg(long)]
+    pub list_failpoints: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run every role on this machine with embedded parts: nothing to install, nothing to configure.
+    Standalone(StandaloneArguments),
+    /// Run statements against a proxy (or any HiveServer2), or talk to it.
+    Sql(SqlArguments),
+    /// Run a proxy, which is also a candidate for master.
+    Proxy(ConfigurationArgument),
+    /// Run a metadata agent: the only role with database credentials.
+    MetadataAgent(ConfigurationArgument),
+    /// Run the agent beside one engine; the master starts it.
+    EngineAgent(ConfigurationArgument),
+    /// Create or upgrade the tables of the metadata database.
+    Migrate(ConfigurationArgument),
+    /// Look at the configuration.
+    Config {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+/// What to do with the configuration.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file; print what it says with all defaults filled in.
+    Check(ConfigurationArgument),
+}
+
+/// The file that a role is configured from.
+#[derive(Debug, Args)]
+pub struct ConfigurationArgument {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+}
+
+/// The all-in-one.
+#[derive(Debug, Args)]
+pub struct StandaloneArguments {
+    /// Where metadata, engine state and logs are kept.
+    #[arg(long, value_name = "DIR", default_value = "./enginehouse-data")]
+    pub data_dir: PathBuf,
+    /// Where clients connect.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10009")]
+    pub listen: SocketAddr,
+    /// Play a tour of the whole loop, as a client, once everything runs.
+    #[arg(long)]
+    pub tour: bool,
+    /// Stop when the tour has ended.
+    #[arg(long, requires = "tour")]
+    pub exit: bool,
+    /// The seed of the tour's sample data.
+    #[arg(long, value_name = "N", requires = "tour")]
+    pub seed: Option<u64>,
+}
+
+/// The SQL client.
+#[derive(Debug, Args)]
+pub struct SqlArguments {
+    /// Where to connect: HOST:PORT or jdbc:hive2://HOST:PORT/…
+    #[arg(long, value_name = "URL", default_value = "127.0.0.1:10009")]
+    pub url: String,
+    /// The user.
+    #[arg(short = 'u', long, value_name = "USER", default_value = "admin")]
+    pub user: String,
+    /// The password.
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "PASSWORD",
+        env = "ENGINEHOUSE_PASSWORD",
+        hide_env_values = true,
+        default_value = ""
+    )]
+    pub password: String,
+    /// A statement to run; may be given several times.
+    #[arg(short = 'e', long = "execute", value_name = "STATEMENT")]
+    pub execute: Vec<String>,
+    /// A file of statements to run; - is standard input.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How results are printed.
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+}

@@ -1,0 +1,51 @@
+//! One file per subcommand.
+
+mod config;
+mod engine_agent;
+mod failpoints;
+mod metadata_agent;
+mod migrate;
+mod proxy;
+mod sql;
+mod standalone;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::cli::{Arguments, Command, ConfigCommand};
+
+/// How long the runtime waits for blocking work when the program ends.
+const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
+
+/// Runs what the command line says.
+pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if arguments.list_failpoints {
+        failpoints::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(command) = arguments.command else {
+        anyhow::bail!("say what to do: enginehouse --help lists the commands");
+    };
+    failpoints::arm_from_environment()?;
+    match command {
+        Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::Migrate(arguments) => block_on(migrate::run(&arguments)),
+        Command::Sql(arguments) => block_on(sql::run(arguments)),
+        Command::Proxy(arguments) => block_on(proxy::run(&arguments)),
+        Command::MetadataAgent(arguments) => block_on(metadata_agent::run(&arguments)),
+        Command::EngineAgent(arguments) => block_on(engine_agent::run(&arguments)),
+        Command::Standalone(arguments) => block_on(standalone::run(arguments)),
+    }
+}
+
+fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("enginehouse")
+        .build()
+        .context("the runtime did not start")?;
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(SHUTDOWN_DEADLINE);
+    outcome
+}

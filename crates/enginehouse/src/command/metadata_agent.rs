@@ -1,0 +1,30 @@
+//! `enginehouse metadata-agent`: the only role with database credentials.
+
+use std::process::ExitCode;
+
+use tracing::info;
+
+use crate::cli::ConfigurationArgument;
+use crate::configuration::Configuration;
+use crate::{roles, telemetry, termination};
+
+pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+    telemetry::start(telemetry::DEFAULT_FILTER)?;
+    let configuration = Configuration::load(&arguments.config)?;
+    if configuration.database.url.starts_with("sqlite:") {
+        anyhow::bail!(
+            "database.url is SQLite, which one process must have to itself\nHint: use PostgreSQL or MariaDB for \
+             separate processes, or run enginehouse standalone"
+        );
+    }
+    let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+    let stop = termination::requested()?;
+    let clock = roles::clock();
+    let store = roles::open_store(&configuration, &clock).await?;
+    let agent = roles::metadata_agent(&configuration, &secret, store, &clock).await?;
+    println!("ready: {}", agent.addr());
+    stop.cancelled().await;
+    info!("told to end");
+    agent.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,33 @@
+//! `enginehouse proxy`: a proxy, and unless the configuration says otherwise a candidate for master.
+
+use std::process::ExitCode;
+
+use tracing::info;
+
+use crate::cli::ConfigurationArgument;
+use crate::configuration::Configuration;
+use crate::{roles, telemetry, termination};
+
+pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+    telemetry::start(telemetry::DEFAULT_FILTER)?;
+    let configuration = Configuration::load(&arguments.config)?;
+    let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+    let stop = termination::requested()?;
+    let clock = roles::clock();
+    let proxy = roles::proxy(&configuration, &secret, &clock).await?;
+    let master = if configuration.master.candidate {
+        let orchestrator = roles::orchestrator(&configuration, &clock)?;
+        Some(roles::master(&configuration, &secret, orchestrator, roles::holder("proxy"), &clock)?)
+    } else {
+        None
+    };
+    println!("ready: jdbc:hive2://{}/", proxy.addr());
+    stop.cancelled().await;
+    info!("told to end");
+    // The lock first: another master takes over while this one closes its sessions.
+    if let Some(master) = master {
+        master.shutdown().await;
+    }
+    proxy.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}

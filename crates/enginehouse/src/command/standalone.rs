@@ -1,0 +1,192 @@
+//! `enginehouse standalone`: every role on this machine, with embedded parts and nothing to configure.
+//!
+//! The parts are the same as in separate processes and speak the same protocols; only ZooKeeper and the database are
+//! embedded, and engines are child processes. Engines outlive a killed `standalone`: the next one finds those that are
+//! wanted, with their pids, and ends the others. Told to end, it drains its engines for at most [`DRAIN`].
+
+mod data_dir;
+mod tour;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use engine_agent::metadata::MetadataAgent;
+use master::{Master, State};
+use model::clock::SharedClock;
+use model::labels;
+use model::number::Epoch;
+use orchestrator::Orchestrator;
+use proxy::Proxy;
+use tracing::{info, warn};
+
+use crate::cli::StandaloneArguments;
+use crate::configuration::{Configuration, Span};
+use crate::{roles, telemetry, termination};
+use data_dir::DataDir;
+
+/// How long engines may finish their statements when everything ends.
+const DRAIN: Duration = Duration::from_secs(10);
+/// How long a killed engine may take to vanish.
+const REAP: Duration = Duration::from_secs(5);
+/// How often ending engines are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long the parts may take until the master acts.
+const START_DEADLINE: Duration = Duration::from_secs(60);
+/// How long the embedded ZooKeeper waits for a silent process.
+const SESSION_TIMEOUT: Span = Span::seconds(6);
+
+/// The parts that run.
+struct Parts {
+    zookeeper: embedded_zookeeper::Server,
+    agent: MetadataAgent,
+    proxy: Proxy,
+    master: Master,
+    orchestrator: Arc<dyn Orchestrator>,
+    cluster: String,
+}
+
+pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
+    if !arguments.listen.ip().is_loopback() {
+        bail!(
+            "standalone believes every name that a client gives, so it listens on a loopback address only, not on {}\n\
+             Hint: run the roles as separate processes with access.insecure = true if this network is trusted",
+            arguments.listen
+        );
+    }
+    let data = DataDir::open(&arguments.data_dir)?;
+    telemetry::start_in_file(&data.log_file())?;
+    let stop = termination::requested()?;
+    let clock = roles::clock();
+    let parts = start(&data, arguments.listen, &clock).await?;
+    let address = parts.proxy.addr();
+    println!("ready: jdbc:hive2://{address}/");
+    println!("data, engine logs and our own log: {}", data.root().display());
+    let mut code = ExitCode::SUCCESS;
+    if arguments.tour {
+        let played = tokio::select! {
+            played = tour::play(address, &data, arguments.seed) => played,
+            () = stop.cancelled() => Ok(true),
+        };
+        match played {
+            Ok(true) => {}
+            Ok(false) => code = ExitCode::FAILURE,
+            Err(error) => {
+                eprintln!("the tour ended early: {error:#}");
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if !arguments.exit && !stop.is_cancelled() {
+        println!("{}", how_to_connect(address));
+        stop.cancelled().await;
+    }
+    println!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs());
+    end(parts).await;
+    println!("ended, nothing is left running");
+    Ok(code)
+}
+
+async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyhow::Result<Parts> {
+    let secret = data.secret()?;
+    let zookeeper = embedded_zookeeper::Server::start(embedded_zookeeper::Config {
+        data_dir: Some(data.zookeeper()),
+        ..embedded_zookeeper::Config::default()
+    })
+    .await
+    .context("the embedded ZooKeeper did not start")?;
+    let configuration = configuration(data, listen, zookeeper.addr());
+    configuration.check()?;
+    roles::migrate(&configuration).await?;
+    let store = roles::open_store(&configuration, clock).await?;
+    let agent = roles::metadata_agent(&configuration, &secret, store, clock).await?;
+    let orchestrator = roles::orchestrator(&configuration, clock)?;
+    let proxy = roles::proxy(&configuration, &secret, clock).await?;
+    let holder = roles::holder("standalone");
+    let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
+    wait_until_acting(&master).await?;
+    info!("every role runs");
+    Ok(Parts { zookeeper, agent, proxy, master, orchestrator, cluster: configuration.cluster.name })
+}
+
+async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
+    let mut state = master.state();
+    let acting = state.wait_for(|state| matches!(state, State::Acting { ticks, .. } if *ticks > 0));
+    match tokio::time::timeout(START_DEADLINE, acting).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(_)) => bail!("the master ended while it started"),
+        Err(_) => bail!("the master did not act within {} s; the log says why", START_DEADLINE.as_secs()),
+    }
+}
+
+fn configuration(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
+    let mut configuration = Configuration::default();
+    configuration.cluster.name = "standalone".to_owned();
+    configuration.zookeeper.connect = zookeeper.to_string();
+    configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
+    configuration.database.url = format!("sqlite://{}?mode=rwc", data.database().display());
+    configuration.proxy.listen = listen;
+    configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    configuration.orchestrator.state_dir = data.engines();
+    configuration.engines.data_dir = data.engine_data();
+    configuration.engines.allowed_locations = vec![data.samples()];
+    configuration
+}
+
+/// Ends everything in the order in which nothing is lost: nobody decides any more, engines finish, then the rest.
+async fn end(parts: Parts) {
+    let epoch = match *parts.master.state().borrow() {
+        State::Acting { epoch, .. } => epoch,
+        _ => Epoch(0),
+    };
+    parts.master.shutdown().await;
+    end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
+    parts.proxy.shutdown().await;
+    parts.agent.shutdown().await;
+    parts.zookeeper.shutdown().await;
+}
+
+/// Tells every engine to finish and end, and waits until none is left: after the grace they are killed.
+async fn end_engines(orchestrator: &dyn Orchestrator, cluster: &str, epoch: Epoch) {
+    let selector = labels::selector(cluster);
+    let until = tokio::time::Instant::now() + DRAIN + REAP;
+    let mut told = std::collections::BTreeSet::new();
+    loop {
+        let engines = match orchestrator.list(&selector).await {
+            Ok(listing) => listing.engines,
+            Err(error) => {
+                warn!(%error, "the engines can't be listed");
+                Vec::new()
+            }
+        };
+        if engines.is_empty() {
+            return;
+        }
+        for engine in engines {
+            if told.insert(engine.uid.clone())
+                && let Err(error) = orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await
+            {
+                warn!(engine = %engine.name, %error, "an engine could not be told to end");
+            }
+        }
+        if tokio::time::Instant::now() >= until {
+            warn!("engines are left that did not end");
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn how_to_connect(address: SocketAddr) -> String {
+    let (host, port) = (address.ip(), address.port());
+    format!(
+        "\nconnect while this runs (user admin, no password):\n\
+         \x20 enginehouse  enginehouse sql --url {address}\n\
+         \x20 BeeLine      beeline -u jdbc:hive2://{address}/ -n admin\n\
+         \x20 DBeaver      Apache Hive 2+, JDBC URL jdbc:hive2://{address}/, user admin\n\
+         \x20 PyHive       hive.connect(host='{host}', port={port}, username='admin')\n\
+         Ctrl-C ends everything."
+    )
+}

@@ -1,0 +1,95 @@
+//! The folder of a standalone installation: one process has it at a time.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use model::credential::ClusterSecret;
+use rustix::fs::{FlockOperation, flock};
+
+use crate::roles;
+
+/// Random bytes of a new cluster secret.
+const SECRET_BYTES: usize = 32;
+
+/// The folder, held as long as this lives.
+pub struct DataDir {
+    root: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Makes the folder if it is not there, and takes it; refused while another process has it.
+    pub fn open(root: &Path) -> anyhow::Result<Self> {
+        let cant = || format!("can't use the data directory {}", root.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).with_context(cant)?;
+        let root = fs::canonicalize(root).with_context(cant)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(root.join("standalone.lock"))
+            .with_context(cant)?;
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!(
+                "another enginehouse standalone has the data directory {}\nHint: end it, or choose another one with \
+                 --data-dir",
+                root.display()
+            );
+        }
+        let data = Self { root, _lock: lock };
+        for folder in [data.engines(), data.engine_data(), data.samples(), data.zookeeper()] {
+            fs::create_dir_all(&folder).with_context(cant)?;
+        }
+        Ok(data)
+    }
+
+    /// The cluster secret: made at the first start, readable by its owner only.
+    pub fn secret(&self) -> anyhow::Result<ClusterSecret> {
+        let path = self.root.join("cluster.secret");
+        if !path.exists() {
+            let mut random = [0_u8; SECRET_BYTES];
+            File::open("/dev/urandom").and_then(|mut it| it.read_exact(&mut random)).context("no random bytes")?;
+            let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+            let unfinished = self.root.join("cluster.secret.new");
+            let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
+            writeln!(file, "{hex}")?;
+            file.sync_all()?;
+            fs::rename(&unfinished, &path)?;
+        }
+        roles::read_secret(&path)
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn log_file(&self) -> PathBuf {
+        self.root.join("enginehouse.log")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.root.join("metadata.sqlite")
+    }
+
+    pub fn zookeeper(&self) -> PathBuf {
+        self.root.join("zookeeper")
+    }
+
+    /// State and logs of engines.
+    pub fn engines(&self) -> PathBuf {
+        self.root.join("engines")
+    }
+
+    /// Catalogs of tenants, scratch space of engines.
+    pub fn engine_data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// Where external tables may be.
+    pub fn samples(&self) -> PathBuf {
+        self.root.join("samples")
+    }
+}

@@ -1,0 +1,123 @@
+//! How an engine is launched: the master's side makes the file, the engine agent's side reads it.
+//!
+//! Everything secret in the file opens this one engine and nothing else: what is in an engine is public to its tenant,
+//! because engines run users' code. The cluster secret is not in it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use coordination::EngineCredential;
+use model::credential::{ClusterSecret, Purpose};
+use model::engine_name::EngineName;
+use model::engine_type::EngineType;
+use model::error::UserError;
+use model::name::TenantName;
+use orchestrator::{LogPolicy, Spec, SpecFile};
+use serde::{Deserialize, Serialize};
+
+use crate::configuration::{EnginesSection, Span, ZookeeperSection};
+
+/// The name of the file in the engine's working directory.
+const FILE: &str = "engine.toml";
+/// How much of an engine's log is kept, in bytes.
+const LOG_KEEP_BYTES: u64 = 16 << 20;
+/// How long an engine that is told to end from outside (not by a drain) may take.
+const TERMINATION_GRACE: Duration = Duration::from_secs(10);
+
+/// What an engine agent is told when it starts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineFile {
+    /// The engine's name.
+    pub name: EngineName,
+    /// Whose engine it is.
+    pub tenant: TenantName,
+    /// What runs.
+    pub engine_type: EngineType,
+    /// The hash of its configuration.
+    pub config: String,
+    /// CPU of the driver, in threads.
+    pub cpu_threads: usize,
+    /// Memory of the driver, in bytes.
+    pub memory_bytes: u64,
+    /// The key that proxies and masters show.
+    pub key: String,
+    /// The key that the agent shows to the engine.
+    pub backend_key: String,
+    /// How long it may take to answer its warm-up query.
+    pub start_deadline: Span,
+    /// The tenant's catalog, shared by its engines.
+    pub catalog_dir: PathBuf,
+    /// Where it may spill.
+    pub scratch_dir: PathBuf,
+    /// Folders that an external table's LOCATION may be in.
+    pub allowed_locations: Vec<PathBuf>,
+    /// The coordination service.
+    pub zookeeper: ZookeeperSection,
+    /// What it may do there.
+    pub credential: EngineCredential,
+    /// Free properties of the unit.
+    pub properties: BTreeMap<String, String>,
+}
+
+/// Makes what the orchestrator starts, for engines that are processes of this binary.
+#[derive(Debug)]
+pub struct ProcessLauncher {
+    /// The binary.
+    pub program: PathBuf,
+    /// From the configuration.
+    pub engines: EnginesSection,
+    /// From the configuration.
+    pub zookeeper: ZookeeperSection,
+    /// To derive the engine's keys from.
+    pub secret: ClusterSecret,
+    /// Passed on to the engine: how it logs.
+    pub log: Option<String>,
+}
+
+impl master::Launcher for ProcessLauncher {
+    fn spec(&self, launch: &master::Launch<'_>) -> Result<Spec, UserError> {
+        let configuration = launch.configuration;
+        let file = EngineFile {
+            name: launch.engine.clone(),
+            tenant: launch.slot.tenant.clone(),
+            engine_type: configuration.engine_type,
+            config: configuration.hash(),
+            cpu_threads: configuration.driver_cpu.threads(),
+            memory_bytes: configuration.driver_memory.bytes(),
+            key: self.secret.derive(&Purpose::Engine(launch.engine)),
+            backend_key: self.secret.derive(&Purpose::EngineBackend(launch.engine)),
+            start_deadline: self.engines.start_deadline,
+            catalog_dir: self.engines.data_dir.join("catalog").join(launch.slot.tenant.as_str()),
+            scratch_dir: self.engines.data_dir.join("scratch"),
+            allowed_locations: self.engines.allowed_locations.clone(),
+            zookeeper: self.zookeeper.clone(),
+            credential: EngineCredential::derive(&self.secret, launch.engine),
+            properties: configuration.properties.clone(),
+        };
+        let content = toml::to_string(&file).map_err(|error| {
+            UserError::internal(format!("the file of engine \"{}\" can't be made: {error}", launch.engine))
+        })?;
+        let argv = [&*self.program.to_string_lossy(), "engine-agent", "--config", FILE].map(str::to_owned).to_vec();
+        let mut environment = BTreeMap::new();
+        if let Some(log) = &self.log {
+            environment.insert("ENGINEHOUSE_LOG".to_owned(), log.clone());
+        }
+        Ok(Spec {
+            name: launch.engine.clone(),
+            labels: launch.labels.encode(),
+            generation: launch.generation,
+            annotations: BTreeMap::new(),
+            namespace: configuration.namespace.clone(),
+            image: configuration.image.clone(),
+            argv,
+            files: vec![SpecFile { path: FILE.to_owned(), content: content.into_bytes(), mode: 0o600 }],
+            environment,
+            requests: configuration.engine_type.requests(configuration),
+            nodes: launch.nodes.map(<[String]>::to_vec),
+            grace: TERMINATION_GRACE,
+            log: LogPolicy { keep_bytes: LOG_KEEP_BYTES },
+        })
+    }
+}

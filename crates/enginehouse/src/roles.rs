@@ -1,0 +1,212 @@
+//! Puts the roles together from the configuration: the same parts whether they run in one process or in many.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use coordination::{Identity, Layout};
+use engine_agent::metadata::MetadataAgent;
+use master::Master;
+use metadata::Store;
+use model::change::Rules;
+use model::clock::{SharedClock, SystemClock};
+use model::configuration::Defaults;
+use model::credential::ClusterSecret;
+use orchestrator::Orchestrator;
+use orchestrator::process::Process;
+use proxy::Proxy;
+
+use crate::configuration::Configuration;
+use crate::launch::ProcessLauncher;
+
+/// The longest secret file that is read, in bytes.
+const MAX_SECRET_BYTES: u64 = 4_096;
+/// Variables that engines of the process orchestrator inherit.
+const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// Reads the cluster secret; refuses a file that others can read.
+pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
+    let file =
+        std::fs::File::open(path).with_context(|| format!("can't read the cluster secret {}", path.display()))?;
+    let mode = file.metadata()?.permissions().mode();
+    if mode & 0o077 != 0 {
+        bail!("the cluster secret {} can be read by others\nHint: chmod 600 {}", path.display(), path.display());
+    }
+    let mut text = String::new();
+    file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
+    ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::Settings> {
+    let section = &configuration.zookeeper;
+    let namespace = &configuration.proxy.discovery_namespace;
+    let layout = Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str()))
+        .map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
+    let mut settings = coordination::Settings::new(section.connect.clone(), layout, identity);
+    settings.session_timeout = section.session_timeout.0;
+    settings.watch_events = section.watch_events;
+    Ok(settings)
+}
+
+fn defaults(configuration: &Configuration) -> Defaults {
+    Defaults { engine_type: configuration.engines.default_type, images: configuration.engines.images.clone() }
+}
+
+fn plan_limits(configuration: &Configuration) -> planner::Limits {
+    let agent = &configuration.metadata_agent;
+    planner::Limits {
+        surge: configuration.master.surge,
+        drain_grace_ms: agent.drain_grace.0.as_millis() as i64,
+        drain_grace_max_ms: agent.drain_grace_max.0.as_millis() as i64,
+        alter_deadline_ms: agent.alter_deadline.0.as_millis() as i64,
+        session_timeout_ms: configuration.zookeeper.session_timeout.0.as_millis() as u64,
+        ..planner::Limits::default()
+    }
+}
+
+/// Brings the tables of the metadata database up to date; answers the version of the schema.
+pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
+    Store::migrate(&metadata::Settings::new(&configuration.database.url))
+        .await
+        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .with_context(|| cant_open(configuration))
+}
+
+/// Opens the metadata database.
+pub async fn open_store(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Store> {
+    Store::open(&metadata::Settings::new(&configuration.database.url), rules(configuration), clock.clone())
+        .await
+        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .with_context(|| cant_open(configuration))
+}
+
+fn cant_open(configuration: &Configuration) -> String {
+    let shown = crate::configuration::without_password(&configuration.database.url);
+    format!("can't use the metadata database {shown}")
+}
+
+fn rules(configuration: &Configuration) -> Rules {
+    Rules { defaults: defaults(configuration), secret_keys: configuration.metadata_agent.secret_keys.clone() }
+}
+
+/// Starts a metadata agent.
+pub async fn metadata_agent(
+    configuration: &Configuration,
+    secret: &ClusterSecret,
+    store: Store,
+    clock: &SharedClock,
+) -> anyhow::Result<MetadataAgent> {
+    let section = &configuration.metadata_agent;
+    let settings = engine_agent::metadata::Settings {
+        listen: section.listen,
+        advertise: (!section.advertise.is_empty()).then(|| section.advertise.clone()),
+        zookeeper: zookeeper(configuration, Identity::Agent(secret.clone()))?,
+        secret: secret.clone(),
+        cluster: configuration.cluster.name.clone(),
+        admins: configuration.access.admins.clone(),
+        rules: rules(configuration),
+        plan_limits: plan_limits(configuration),
+        alter_wait: section.alter_wait.0,
+        drain_grace: section.drain_grace.0,
+        drain_grace_max: section.drain_grace_max.0,
+        tick_interval: configuration.master.tick_interval.0,
+        limits: hs2::Limits::default(),
+    };
+    MetadataAgent::start(settings, store, clock.clone())
+        .await
+        .map_err(|error| anyhow::anyhow!("the metadata agent did not start: {error}"))
+}
+
+/// Starts a proxy.
+pub async fn proxy(
+    configuration: &Configuration,
+    secret: &ClusterSecret,
+    clock: &SharedClock,
+) -> anyhow::Result<Proxy> {
+    let section = &configuration.proxy;
+    let wire = hs2::Limits { connections: section.max_connections, ..hs2::Limits::default() };
+    let settings = proxy::Settings {
+        listen: section.listen,
+        discovery: (!section.discovery_namespace.is_empty()).then(|| section.advertise.clone()),
+        zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
+        secret: secret.clone(),
+        admins: configuration.access.admins.clone(),
+        snapshot_poll: section.snapshot_poll.0,
+        bind_deadline: section.bind_deadline.0,
+        load_cache: std::time::Duration::from_millis(section.load_cache_ms),
+        limits: proxy::Limits { wire, sessions_per_user: section.max_sessions_per_user },
+    };
+    if configuration.access.insecure && !section.listens_on_loopback() {
+        tracing::warn!(listen = %section.listen, "authentication \"none\" on an address that is not loopback: anybody there can say that he is an admin");
+    }
+    Proxy::start(settings, clock.clone()).await.map_err(Into::into)
+}
+
+/// Opens the orchestrator of local processes.
+pub fn orchestrator(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Arc<dyn Orchestrator>> {
+    let section = &configuration.orchestrator;
+    let config = orchestrator::process::Config {
+        state_dir: std::path::absolute(&section.state_dir)?,
+        nodes: section.nodes.clone(),
+        max_engines: section.max_engines,
+        inherit: INHERITED.map(str::to_owned).to_vec(),
+    };
+    let process = Process::open(config, clock.clone())
+        .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
+    Ok(Arc::new(process))
+}
+
+/// Starts the candidate for master that belongs to a proxy.
+pub fn master(
+    configuration: &Configuration,
+    secret: &ClusterSecret,
+    orchestrator: Arc<dyn Orchestrator>,
+    holder: String,
+    clock: &SharedClock,
+) -> anyhow::Result<Master> {
+    let section = &configuration.master;
+    let mut engines = configuration.engines.clone();
+    engines.data_dir = std::path::absolute(&engines.data_dir)?;
+    for location in &mut engines.allowed_locations {
+        *location = std::path::absolute(&location)?;
+    }
+    let settings = master::Settings {
+        cluster: configuration.cluster.name.clone(),
+        defaults: defaults(configuration),
+        limits: plan_limits(configuration),
+        tick_ms: section.tick_interval.0.as_millis() as u64,
+        alter_grace_ms: section.alter_grace.0.as_millis() as u64,
+        status_poll_ms: section.status_poll.0.as_millis() as u64,
+        candidate: section.candidate,
+        ..master::Settings::default()
+    };
+    let launcher = ProcessLauncher {
+        program: std::env::current_exe().context("the program's own path can't be found")?,
+        engines,
+        zookeeper: configuration.zookeeper.clone(),
+        secret: secret.clone(),
+        log: std::env::var("ENGINEHOUSE_LOG").ok(),
+    };
+    let parts = master::Parts {
+        coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,
+        secret: secret.clone(),
+        orchestrator,
+        launcher: Arc::new(launcher),
+        clock: clock.clone(),
+        holder,
+    };
+    Ok(Master::start(settings, parts))
+}
+
+/// The machine's clocks.
+pub fn clock() -> SharedClock {
+    SystemClock::shared()
+}
+
+/// Who this process is, for people who read the master row.
+pub fn holder(role: &str) -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{role}@{host}:{}", std::process::id())
+}

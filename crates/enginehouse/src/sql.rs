@@ -1,0 +1,8 @@
+//! The SQL client: `enginehouse sql`, and the tour.
+
+pub mod connection;
+pub mod print;
+pub mod repl;
+pub mod runner;
+pub mod script;
+pub mod url;

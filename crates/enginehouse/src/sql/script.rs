@@ -1,0 +1,107 @@
+//! Splits a script into statements at `;`, leaving alone those in quotes, in backticks and in comments.
+//!
+//! Comments between statements are not sent to the server, but are kept with the statement for whoever narrates it
+//! (the tour): the comment lines right before a statement are its remarks.
+
+/// One statement of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptStatement {
+    /// The comment lines before it, without `--`.
+    pub remarks: Vec<String>,
+    /// Its text, without the `;`.
+    pub text: String,
+}
+
+/// Where the splitter is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Plain,
+    Quoted(char),
+    LineComment,
+    BlockComment,
+}
+
+/// The statements of a script and what is left behind the last `;`.
+pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
+    let mut statements = Vec::new();
+    let mut start = 0;
+    let mut place = Place::Plain;
+    let mut chars = script.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        let next = chars.peek().map(|(_, next)| *next);
+        match place {
+            Place::Plain => match (c, next) {
+                ('\'' | '"' | '`', _) => place = Place::Quoted(c),
+                ('-', Some('-')) => place = Place::LineComment,
+                ('/', Some('*')) => {
+                    chars.next();
+                    place = Place::BlockComment;
+                }
+                (';', _) => {
+                    push(&mut statements, &script[start..at]);
+                    start = at + 1;
+                }
+                _ => {}
+            },
+            // A backslash escapes in Spark and Hive; in a backticked name it does not.
+            Place::Quoted(quote) if c == '\\' && quote != '`' => {
+                chars.next();
+            }
+            Place::Quoted(quote) if c == quote => place = Place::Plain,
+            Place::LineComment if c == '\n' => place = Place::Plain,
+            Place::BlockComment if c == '*' && next == Some('/') => {
+                chars.next();
+                place = Place::Plain;
+            }
+            _ => {}
+        }
+    }
+    (statements, script[start..].to_owned())
+}
+
+/// All statements of a script, the last one without `;` included.
+pub fn statements(script: &str) -> Vec<ScriptStatement> {
+    let (mut statements, rest) = split(script);
+    push(&mut statements, &rest);
+    statements
+}
+
+fn push(statements: &mut Vec<ScriptStatement>, piece: &str) {
+    let mut remarks = Vec::new();
+    let mut rest = piece.trim_start();
+    while let Some(comment) = rest.strip_prefix("--") {
+        let (line, after) = comment.split_once('\n').unwrap_or((comment, ""));
+        remarks.push(line.trim().to_owned());
+        rest = after.trim_start();
+    }
+    let text = rest.trim_end();
+    if !text.is_empty() {
+        statements.push(ScriptStatement { remarks, text: text.to_owned() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(script: &str) -> Vec<String> {
+        statements(script).into_iter().map(|it| it.text).collect()
+    }
+
+    #[test]
+    fn statements_end_at_semicolons_that_stand_by_themselves() {
+        assert_eq!(texts("a; b ;\n\nc"), ["a", "b", "c"]);
+        assert_eq!(texts("select ';' ; select \";\"; select `;`;"), ["select ';'", "select \";\"", "select `;`"]);
+        assert_eq!(texts(r"select 'it\';s'; b"), [r"select 'it\';s'", "b"]);
+        assert_eq!(texts("select 1 -- no; end\n+ 2; b"), ["select 1 -- no; end\n+ 2", "b"]);
+        assert_eq!(texts("select /* ; */ 1; b"), ["select /* ; */ 1", "b"]);
+        assert_eq!(texts(" ;; -- only a remark"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn remarks_belong_to_the_statement_after_them() {
+        let all = statements("-- one\n-- two\nselect 1;\nselect 2;");
+        assert_eq!(all[0].remarks, ["one", "two"]);
+        assert!(all[1].remarks.is_empty());
+    }
+}

@@ -1,0 +1,36 @@
+//! Logs: one line an event, to standard error, levels by `ENGINEHOUSE_LOG` (default `info`), JSON with
+//! `ENGINEHOUSE_LOG_FORMAT=json`.
+
+use anyhow::Context as _;
+use tracing_subscriber::EnvFilter;
+
+/// What is logged unless the environment says otherwise: our own events; libraries only when they warn.
+pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
+                                  metadata=info,orchestrator=info,datafusion_engine=info,embedded_zookeeper=info,\
+                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error";
+
+/// Starts logging with the given filter unless the environment names one.
+pub fn start(default_filter: &str) -> anyhow::Result<()> {
+    let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| default_filter.to_owned());
+    let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    if std::env::var("ENGINEHOUSE_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        builder.json().init();
+    } else {
+        builder.with_target(true).init();
+    }
+    Ok(())
+}
+
+/// Starts logging to a file, which is kept from one start to the next. `ENGINEHOUSE_LOG` says what is logged.
+pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
+    let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| DEFAULT_FILTER.to_owned());
+    let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| format!("can't write the log {}", path.display()))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::sync::Mutex::new(file)).with_ansi(false).init();
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! SIGTERM and SIGINT: the two ways in which a process is asked to end.
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
+pub fn requested() -> anyhow::Result<CancellationToken> {
+    let token = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM can't be caught")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT can't be caught")?;
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        for first in [true, false] {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if first {
+                cancelled.cancel();
+            } else {
+                eprintln!("told to end twice: ending without tidying up");
+                std::process::exit(130);
+            }
+        }
+    });
+    Ok(token)
+}

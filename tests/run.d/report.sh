@@ -1,0 +1,96 @@
+# Counting, timing and the closing line. Sourced by tests/run.
+
+passed=0 failed=0 skipped=0 ignored=0
+failures=()
+step_name="" step_began=0
+
+step() {
+    step_name=$1
+    step_began=$(date +%s)
+    echo
+    echo "== $step_name"
+}
+
+step_end() {
+    echo "== $step_name: $(($(date +%s) - step_began)) s"
+}
+
+# A step that must succeed for anything else to make sense.
+run_step() {
+    "$@" && return
+    failed=$((failed + 1))
+    failures+=("$step_name: $*")
+    total
+}
+
+# Runs cargo's test runner and counts what it says of each binary.
+cargo_tests() {
+    local log=$work/$1.log
+    shift
+    "$@" 2>&1 | tee "$log" | grep -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' | grep -vE '^ +(Running|Doc-tests|Compiling|Finished)'
+    local status=${PIPESTATUS[0]}
+    local p f i
+    p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
+    f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
+    i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
+    # A runner that ended without saying so (a crash, a build error) is a failure too.
+    if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
+    passed=$((passed + p)) failed=$((failed + f)) ignored=$i
+    while read -r name; do failures+=("$name"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
+    echo "$p passed, $f failed, $i left for other steps"
+}
+
+# One script is one test: it passes when it exits with 0.
+script_test() {
+    local log
+    log=$work/$(basename "$1").log
+    if bash "$1" >"$log" 2>&1; then
+        passed=$((passed + 1))
+        echo "ok     $(basename "$1"): $(tail -n 1 "$log")"
+    else
+        failed=$((failed + 1))
+        failures+=("$1")
+        echo "FAILED $(basename "$1")"
+        tail -n 40 "$log"
+    fi
+}
+
+# Runs the scenarios and counts what pytest's report says.
+pytest_tests() {
+    local report=$work/pytest.xml
+    "$venv/bin/python" -m pytest "$1" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
+        tee "$work/pytest.log" | grep -vE '^$'
+    local counts
+    counts=$("$venv/bin/python" - "$report" <<'PY'
+import sys, xml.etree.ElementTree as tree
+try:
+    suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
+    t = f = s = 0
+    for suite in suites:
+        t += int(suite.get("tests")); s += int(suite.get("skipped"))
+        f += int(suite.get("failures")) + int(suite.get("errors"))
+    print(max(t - f - s, 0), f, s)
+except Exception as error:
+    print(0, 1, 0); print(error, file=sys.stderr)
+PY
+)
+    local p f s
+    read -r p f s <<<"$counts"
+    if [ "$((p + f + s))" -eq 0 ]; then f=1; failures+=("no scenario was run"); fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    while read -r name; do failures+=("$name"); done < <(grep -E '(FAILED|ERROR)' "$work/pytest.log" | grep -E '^tests/.*::' | awk '{print $1}' | sort -u)
+}
+
+# The closing line, and the exit status.
+total() {
+    echo
+    for name in "${failures[@]+"${failures[@]}"}"; do echo "failed: $name"; done
+    local status=0
+    if [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then status=1; fi
+    # Cleaning up prints before the closing line, which must be the very last.
+    stop_servers
+    trap - EXIT INT TERM
+    if [ "$status" -eq 0 ] && [ -z "${EH_TEST_KEEP:-}" ]; then rm -rf "$work"; else echo "kept: $work"; fi
+    echo "total: $passed passed, $failed failed, $skipped skipped"
+    exit "$status"
+}

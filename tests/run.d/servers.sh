@@ -1,0 +1,80 @@
+# The real servers, private to one run: started on free loopback ports, stopped by pid. Sourced by tests/run.
+
+server_pids=()
+
+free_port() {
+    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# wait_for SECONDS COMMAND…: until the command succeeds.
+wait_for() {
+    local deadline=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$deadline" ] || return 1
+        sleep 0.2
+    done
+}
+
+start_zookeeper() {
+    local port dir=$work/zookeeper
+    port=$(free_port)
+    mkdir -p "$dir"
+    cat >"$dir/zoo.cfg" <<CFG
+tickTime=200
+minSessionTimeout=500
+maxSessionTimeout=60000
+dataDir=$dir/data
+clientPort=$port
+clientPortAddress=127.0.0.1
+admin.enableServer=false
+maxClientCnxns=0
+4lw.commands.whitelist=ruok,srvr,mntr
+CFG
+    java -Xmx256m -Dzookeeper.log.dir="$dir" -cp "/etc/zookeeper/conf:/usr/share/java/*" \
+        org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" >"$dir/log" 2>&1 &
+    server_pids+=("$!")
+    export EH_TEST_ZOOKEEPER=127.0.0.1:$port
+    wait_for 60 zookeeper_answers "$port" || { tail -n 30 "$dir/log"; return 1; }
+    echo "ZooKeeper: $EH_TEST_ZOOKEEPER"
+}
+
+zookeeper_answers() {
+    python3 - "$1" <<'PY'
+import socket, sys
+s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 2)
+s.sendall(b"ruok")
+sys.exit(0 if s.recv(4) == b"imok" else 1)
+PY
+}
+
+# PostgreSQL refuses to run as root, and its own user can't enter a home of mode 0700: its data lives below $work.
+start_postgres() {
+    local bin port dir=$work/postgres
+    bin=$(ls -d /usr/lib/postgresql/*/bin | sort -V | tail -n 1)
+    port=$(free_port)
+    mkdir -p "$dir"
+    chown postgres "$dir"
+    runuser -u postgres -- "$bin/initdb" -D "$dir/data" -U postgres -A trust --no-sync >"$dir/initdb.log" 2>&1 ||
+        { tail -n 20 "$dir/initdb.log"; return 1; }
+    runuser -u postgres -- "$bin/postgres" -D "$dir/data" -p "$port" -h 127.0.0.1 -c unix_socket_directories= \
+        -c fsync=off -c max_connections=300 >"$dir/log" 2>&1 &
+    server_pids+=("$!")
+    export EH_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
+    wait_for 60 "$bin/pg_isready" -h 127.0.0.1 -p "$port" || { tail -n 30 "$dir/log"; return 1; }
+    echo "PostgreSQL: $EH_TEST_POSTGRES"
+}
+
+stop_servers() {
+    local pid
+    for pid in "${server_pids[@]+"${server_pids[@]}"}"; do kill -INT "$pid" 2>/dev/null; done
+    for pid in "${server_pids[@]+"${server_pids[@]}"}"; do
+        wait_for 10 process_gone "$pid" || kill -KILL "$pid" 2>/dev/null
+        wait "$pid" 2>/dev/null
+    done
+    server_pids=()
+}
+
+process_gone() {
+    [ ! -d "/proc/$1" ] || grep -q '^State:[[:space:]]*Z' "/proc/$1/status"
+}
