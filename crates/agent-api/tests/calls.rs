@@ -48,7 +48,7 @@ async fn every_call_does_what_the_store_does() {
 
     let early = client.finish(Epoch(1), &id("a-1"), Generation(0)).await.unwrap_err();
     assert_eq!(early.kind(), ApiErrorKind::Conflict);
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     assert_eq!(client.stalled(Epoch(1), &id("a-1"), hour, "quota").await.unwrap(), Progress::Converging);
     assert_eq!(client.stalled(Epoch(1), &id("a-1"), Duration::ZERO, "quota").await.unwrap(), Progress::Stalled);
     assert_eq!(client.superseded(Epoch(1), &id("a-1")).await.unwrap_err().kind(), ApiErrorKind::Conflict);

@@ -207,13 +207,11 @@ impl Backend {
             return Cow::Borrowed(sql);
         }
         let mut text = String::with_capacity(sql.len() + 16);
-        let mut count = 0;
-        for piece in sql.split('?') {
+        for (count, piece) in sql.split('?').enumerate() {
             if count > 0 {
                 let _ = write!(text, "${count}");
             }
             text.push_str(piece);
-            count += 1;
         }
         Cow::Owned(text)
     }

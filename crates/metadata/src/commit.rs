@@ -11,7 +11,9 @@ use model::change::{Applied, Change, Object};
 use model::desired::{self, SlotChanges};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
+use model::name::MAX_NAME_BYTES;
 use model::number::{Generation, Incarnation};
+use model::observation::cut;
 use model::slot::{Origin, Slot};
 
 use crate::backend::Mode;
@@ -25,6 +27,9 @@ use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
 use crate::wish::{self, Issue, Older};
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
+
+/// The longest name of a user, agent or machine that is kept, in bytes; longer ones are cut.
+pub(crate) const MAX_WORD_BYTES: usize = 255;
 
 /// An alteration to be committed.
 #[derive(Debug, Clone)]
@@ -70,7 +75,7 @@ impl Store {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.commit_in(&mut tx, request).await;
         match tx.end(POINTS, result).await? {
-            Attempt::Answered(committed) => Ok(committed),
+            Attempt::Answered(committed) => Ok(*committed),
             // `abort` inserted the row first. It is committed by now: the insert waited for it.
             Attempt::Lost => match self.outcome(&request.id).await? {
                 Some(record) => answer_of(record, request, false),
@@ -83,7 +88,7 @@ impl Store {
         let first = tx.lock_catalog().await?;
         failpoint!(failpoints::COMMIT_LOCKED);
         if let Some(record) = read::alteration(tx, &request.id).await? {
-            return answer_of(record, request, false).map(|it| Done::Same(Attempt::Answered(it)));
+            return answer_of(record, request, false).map(|it| Done::Same(Attempt::Answered(Box::new(it))));
         }
         if self.is_past(request.deadline) {
             return Err(too_late().into());
@@ -124,13 +129,13 @@ impl Store {
         if self.is_past(request.deadline) {
             return Err(too_late().into());
         }
-        Ok(Done::Write(Attempt::Answered(Committed { record, note: None, first: true })))
+        Ok(Done::Write(Attempt::Answered(Box::new(Committed { record, note: None, first: true }))))
     }
 }
 
 #[derive(Debug)]
 enum Attempt {
-    Answered(Committed),
+    Answered(Box<Committed>),
     Lost,
 }
 
@@ -178,7 +183,7 @@ async fn nothing(
     if !insert(tx, &record).await? {
         return Ok(Done::Same(Attempt::Lost));
     }
-    Ok(Done::Write(Attempt::Answered(Committed { record, note: Some(note), first: true })))
+    Ok(Done::Write(Attempt::Answered(Box::new(Committed { record, note: Some(note), first: true }))))
 }
 
 fn record(
@@ -188,7 +193,7 @@ fn record(
     now_ms: i64,
     note: Option<&str>,
 ) -> AlterationRecord {
-    AlterationRecord {
+    fitted(AlterationRecord {
         id: request.id.clone(),
         object: Some(request.change.object()),
         base_generation: base,
@@ -202,7 +207,16 @@ fn record(
         progress: Some(if note.is_none() { Progress::Converging } else { Progress::Converged }),
         reason: note.map(str::to_owned),
         finished_at_ms: note.map(|_| now_ms),
-    }
+    })
+}
+
+/// The record as its row can hold it.
+pub(crate) fn fitted(mut record: AlterationRecord) -> AlterationRecord {
+    record.requested_by = cut(&record.requested_by, MAX_WORD_BYTES).to_owned();
+    record.decided_by = cut(&record.decided_by, MAX_WORD_BYTES).to_owned();
+    // A name that can't be one came from an alter node that somebody else wrote.
+    record.object = record.object.filter(|it| it.name.len() <= MAX_NAME_BYTES);
+    record
 }
 
 /// Inserts the row of an alteration; false if there is one.

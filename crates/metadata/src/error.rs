@@ -137,6 +137,11 @@ impl Error {
             // that changed since the snapshot.
             Some("40001" | "40P01") => Self::Conflict("another transaction came first".to_owned()),
             _ if text.contains("1020 (") => Self::Conflict("another transaction came first".to_owned()),
+            // PostgreSQL stores no text with a zero byte in it.
+            Some("22021") => Self::Refused(
+                UserError::new(ErrorKind::InvalidValue, "the statement has a character that can't be stored")
+                    .detail(text),
+            ),
             // A missing table or column, a wrong type, a violated constraint: ours.
             Some(code) if code.starts_with("42") || code.starts_with("22") || code.starts_with("23") => {
                 Self::Broken(text)

@@ -11,6 +11,7 @@ use model::observation::{
 };
 
 use crate::backend::Mode;
+use crate::commit::MAX_WORD_BYTES;
 use crate::error::Error;
 use crate::master::{POINTS, lock};
 use crate::read;
@@ -97,8 +98,8 @@ async fn write_engine(tx: &mut Transaction, engine: &ObservedEngine, now_ms: i64
         engine.uid.as_deref(),
         engine.phase.as_str(),
         engine.reason.as_deref().map(|text| cut(text, MAX_REASON_BYTES)),
-        engine.node.as_deref(),
-        engine.address.as_deref(),
+        engine.node.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
+        engine.address.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
         engine.registered,
         engine.draining,
         engine.sessions,

@@ -10,28 +10,28 @@ use crate::request::Caller;
 /// The most names that a hint lists.
 const MAX_NAMES_SHOWN: usize = 10;
 
-fn undefined(what: String, hint: &str) -> UserError {
+fn undefined(what: &str, hint: &str) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("{what} does not exist")).hint(hint)
 }
 
 /// `tenant "t_1" does not exist`
 pub fn no_tenant(tenant: &TenantName) -> UserError {
-    undefined(format!("tenant \"{tenant}\""), "SHOW TENANTS lists the tenants")
+    undefined(&format!("tenant \"{tenant}\""), "SHOW TENANTS lists the tenants")
 }
 
 /// `resource pool "rp_1" does not exist`
 pub fn no_pool(pool: &PoolName) -> UserError {
-    undefined(format!("resource pool \"{pool}\""), "SHOW RESOURCE POOLS lists the pools")
+    undefined(&format!("resource pool \"{pool}\""), "SHOW RESOURCE POOLS lists the pools")
 }
 
 /// `resource unit "uc_1" does not exist`
 pub fn no_unit(unit: &UnitName) -> UserError {
-    undefined(format!("resource unit \"{unit}\""), "SHOW RESOURCE UNITS lists the units")
+    undefined(&format!("resource unit \"{unit}\""), "SHOW RESOURCE UNITS lists the units")
 }
 
 /// `engine "x" does not exist`
 pub fn no_engine(engine: &EngineName) -> UserError {
-    undefined(format!("engine \"{engine}\""), "SHOW ENGINES with the tenant's name lists the engines")
+    undefined(&format!("engine \"{engine}\""), "SHOW ENGINES with the tenant's name lists the engines")
 }
 
 /// The engine is in another pool than the statement says.

@@ -14,11 +14,12 @@ use model::error::UserError;
 use model::failpoint;
 use model::name::{PoolName, TenantName};
 use model::number::Incarnation;
+use model::observation::cut;
 use model::slot::{Origin, Slot, SlotKey};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Mode;
-use crate::commit::{other_statement, too_late};
+use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
@@ -262,7 +263,7 @@ async fn finish_request(
         request.id.as_str(),
         request.statement.as_str(),
         answer.engine.as_str(),
-        request.caller.user.as_str(),
+        cut(&request.caller.user, MAX_WORD_BYTES),
         to_json(&answer)?,
         now_ms,
     ];

@@ -38,7 +38,7 @@ fn broken(what: &str, why: impl std::fmt::Display) -> Error {
     Error::Broken(format!("{what}: {why}"))
 }
 
-fn user(error: UserError) -> Error {
+fn user(error: &UserError) -> Error {
     Error::Broken(error.text())
 }
 
@@ -82,14 +82,14 @@ where
     S: DeserializeOwned,
 {
     let spec = Versioned { spec: json(row, "spec")?, generation: Generation(int(row, "generation")?) };
-    Ok((name(text(row, "name")?).map_err(user)?, spec))
+    Ok((name(text(row, "name")?).map_err(|error| user(&error))?, spec))
 }
 
 fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
     Ok(SlotKey {
-        tenant: TenantName::new(text(row, "tenant")?).map_err(user)?,
-        pool: PoolName::new(text(row, "pool")?).map_err(user)?,
-        unit: UnitName::new(text(row, "unit")?).map_err(user)?,
+        tenant: TenantName::new(text(row, "tenant")?).map_err(|error| user(&error))?,
+        pool: PoolName::new(text(row, "pool")?).map_err(|error| user(&error))?,
+        unit: UnitName::new(text(row, "unit")?).map_err(|error| user(&error))?,
         ordinal: count(row, "ordinal")?,
     })
 }
@@ -108,7 +108,7 @@ pub(crate) fn slot(row: &AnyRow) -> Result<SlotRow, Error> {
 
 pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
     Ok(EngineRecord {
-        name: EngineName::new(text(row, "name")?).map_err(user)?,
+        name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
         slot: slot_key(row)?,
         incarnation: Incarnation(int(row, "incarnation")?),
         uid: text_or_none(row, "uid")?,
@@ -137,7 +137,7 @@ pub(crate) fn alteration(row: &AnyRow) -> Result<AlterationRecord, Error> {
         _ => None,
     };
     Ok(AlterationRecord {
-        id: RequestId::new(text(row, "id")?).map_err(user)?,
+        id: RequestId::new(text(row, "id")?).map_err(|error| user(&error))?,
         object,
         base_generation: Generation(int(row, "base_generation")?),
         generation: Generation(int(row, "generation")?),
@@ -169,7 +169,7 @@ pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
 pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
     let phase = text(row, "phase")?;
     let engine = ObservedEngine {
-        name: EngineName::new(text(row, "name")?).map_err(user)?,
+        name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
         uid: text_or_none(row, "uid")?,
         phase: Phase::from_word(&phase).ok_or_else(|| broken("phase", phase))?,
         reason: text_or_none(row, "reason")?,

@@ -51,7 +51,7 @@ impl Store {
 }
 
 async fn abort_in(tx: &mut Transaction, abort: &Abort) -> Result<Done<Option<AlterationRecord>>, Error> {
-    let record = AlterationRecord {
+    let record = commit::fitted(AlterationRecord {
         id: abort.id.clone(),
         object: abort.object.clone(),
         base_generation: abort.base_generation,
@@ -65,7 +65,7 @@ async fn abort_in(tx: &mut Transaction, abort: &Abort) -> Result<Done<Option<Alt
         progress: None,
         reason: Some(abort.reason.clone()),
         finished_at_ms: None,
-    };
+    });
     failpoint!(failpoints::ABORT_BEFORE);
     Ok(if commit::insert(tx, &record).await? { Done::Write(Some(record)) } else { Done::Same(None) })
 }

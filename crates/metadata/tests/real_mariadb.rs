@@ -20,14 +20,9 @@ async fn the_store_keeps_its_contract_on_mariadb() {
         connection.execute(AssertSqlSafe(format!("CREATE DATABASE {database}"))).await.unwrap();
         connection.close().await.unwrap();
         // The URL's own database, if it names one, is replaced.
-        let (server, _) = url
-            .split_once("://")
-            .map(|(scheme, rest)| {
-                let host = rest.split(['/', '?']).next().unwrap();
-                (format!("{scheme}://{host}"), ())
-            })
-            .unwrap();
-        Settings::new(format!("{server}/{database}"))
+        let (scheme, rest) = url.split_once("://").unwrap();
+        let server = rest.split(['/', '?']).next().unwrap();
+        Settings::new(format!("{scheme}://{server}/{database}"))
     })
     .await;
 }

@@ -194,13 +194,13 @@ pub async fn commit(store: &Store, text: &str, change: Change) -> AlterationReco
         requested_by: "ann".to_owned(),
         requested_at_ms: 5,
         agent: "agent-1".to_owned(),
-        grace: Duration::from_secs(60),
-        deadline: SystemClock.boottime() + Duration::from_secs(60),
+        grace: Duration::from_mins(1),
+        deadline: SystemClock.boottime() + Duration::from_mins(1),
     };
     store.commit(&request).await.unwrap().record
 }
 
-/// A pool with unit uc_1 and a tenant that uses it.
+/// A pool with unit `uc_1` and a tenant that uses it.
 pub async fn founded(store: &Store) {
     let epoch = store.master().await.unwrap().epoch;
     let units = Some(vec![model::UnitName::new("uc_1").unwrap()]);

@@ -47,7 +47,7 @@ pub async fn a_repeat_answers_what_the_first_one_answered(bench: Bench) {
     assert_eq!(first.record.outcome, Outcome::Committed);
     assert_eq!(first.record.progress, Some(Progress::Converging));
     let before = generation(&bench).await;
-    bench.clock.advance(Duration::from_secs(3600));
+    bench.clock.advance(Duration::from_hours(1));
     let repeat = bench.store.commit(&request).await.unwrap();
     assert!(!repeat.first);
     assert_eq!(repeat.record, first.record);
@@ -136,15 +136,21 @@ pub async fn an_abort_of_an_unreadable_node_is_recorded(bench: Bench) {
     let mut abort = abort_of("a-1");
     abort.object = None;
     abort.statement.clear();
+    abort.requested_by = "ü".repeat(200);
     let record = bench.store.abort(&abort).await.unwrap();
     assert_eq!(record.object, None);
+    let mut long = abort_of("a-0");
+    long.object = Some(model::alteration::ObjectRef { kind: ObjectKind::Tenant, name: "x".repeat(500) });
+    let stored = bench.store.abort(&long).await.unwrap();
+    assert_eq!(stored.id, id("a-0"));
+    bench.raw("DELETE FROM alteration WHERE id = 'a-0'").await;
     assert_eq!(bench.store.abort(&abort).await.unwrap(), record, "a repeat answers the same row");
     assert_eq!(bench.store.alterations(5).await.unwrap(), [record]);
 }
 
 pub async fn an_alteration_after_its_deadline_changes_nothing(bench: Bench) {
     let request = commit("a-1", create_unit("uc_1", 0, 3), Some(Generation(0)), bench.soon());
-    bench.clock.advance(Duration::from_secs(60));
+    bench.clock.advance(Duration::from_mins(1));
     let error = bench.store.commit(&request).await.unwrap_err();
     assert_eq!(error.user_error().sqlstate(), "HYT00", "{error}");
     assert_eq!(generation(&bench).await, Generation(0));
@@ -201,7 +207,7 @@ pub async fn what_changes_no_configuration_renews_nothing(bench: Bench) {
     assert_eq!(engine.end_reason.as_deref(), Some("MIN_ENGINES is 0 now"));
 }
 
-/// The founding story: {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}.
+/// The founding story: `{rp_1: uc_1, uc_2; rp_2: uc_3}` becomes `{rp_1; rp_3: uc_4}`.
 pub async fn a_link_that_goes_condemns_all_engines_of_its_slots(bench: Bench) {
     for unit in ["uc_1", "uc_2", "uc_3", "uc_4"] {
         bench.alter(&format!("u-{unit}"), create_unit(unit, 1, 3)).await;

@@ -18,7 +18,7 @@ use model::observation::{MadeEngine, Report};
 use sqlx::AssertSqlSafe;
 
 /// The drain grace of the cases.
-pub const GRACE: Duration = Duration::from_secs(1800);
+pub const GRACE: Duration = Duration::from_mins(30);
 
 /// A database with one store.
 #[derive(Clone)]
@@ -61,27 +61,27 @@ pub fn memory(name: &str, memory: &str) -> Change {
     change_unit(name, UnitPatch { driver_memory: Some(memory.parse().unwrap()), ..UnitPatch::default() })
 }
 
-fn units(names: &[&str]) -> Option<Vec<UnitName>> {
-    Some(names.iter().map(|name| UnitName::new(*name).unwrap()).collect())
+fn units(names: &[&str]) -> Vec<UnitName> {
+    names.iter().map(|name| UnitName::new(*name).unwrap()).collect()
 }
 
-fn pools(names: &[&str]) -> Option<Vec<PoolName>> {
-    Some(names.iter().map(|name| PoolName::new(*name).unwrap()).collect())
+fn pools(names: &[&str]) -> Vec<PoolName> {
+    names.iter().map(|name| PoolName::new(*name).unwrap()).collect()
 }
 
 pub fn create_pool(name: &str, offers: &[&str]) -> Change {
-    let patch = PoolPatch { units: units(offers), ..PoolPatch::default() };
+    let patch = PoolPatch { units: Some(units(offers)), ..PoolPatch::default() };
     Change::Create { if_not_exists: false, object: ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch) }
 }
 
 pub fn create_tenant(name: &str, uses: &[&str], users: &[&str]) -> Change {
     let users = Some(users.iter().map(|user| (*user).to_owned()).collect());
-    let patch = TenantPatch { pools: pools(uses), users, ..TenantPatch::default() };
+    let patch = TenantPatch { pools: Some(pools(uses)), users, ..TenantPatch::default() };
     Change::Create { if_not_exists: false, object: ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch) }
 }
 
 pub fn change_tenant(name: &str, uses: &[&str]) -> Change {
-    let patch = TenantPatch { pools: pools(uses), ..TenantPatch::default() };
+    let patch = TenantPatch { pools: Some(pools(uses)), ..TenantPatch::default() };
     Change::Alter { if_exists: false, object: ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch) }
 }
 
@@ -139,7 +139,7 @@ impl Bench {
 
     /// A moment that does not pass in this case.
     pub fn soon(&self) -> Duration {
-        self.clock.boottime() + Duration::from_secs(60)
+        self.clock.boottime() + Duration::from_mins(1)
     }
 
     /// Runs SQL behind the store's back.
@@ -172,7 +172,7 @@ impl Bench {
         self.store.master().await.unwrap().epoch
     }
 
-    /// Unit uc_1 (MIN as said, MAX 3), pool rp_1 that offers it, tenant t_1 that uses it, with user alice.
+    /// Unit `uc_1` (MIN as said, MAX 3), pool `rp_1` that offers it, tenant `t_1` that uses it, with user alice.
     pub async fn founded(self, min: u32) -> Self {
         self.alter("found-1", create_unit("uc_1", min, 3)).await;
         self.alter("found-2", create_pool("rp_1", &["uc_1"])).await;
@@ -205,7 +205,7 @@ impl Bench {
     pub async fn restart(&self, text: &str, engine: &EngineName, force: bool) -> Result<EngineAnswer, Error> {
         let request = self.request(text, &format!("RESTART ENGINE rp_1 '{engine}'"), admin());
         let pool = PoolName::new("rp_1").unwrap();
-        let grace = Duration::from_secs(600);
+        let grace = Duration::from_mins(10);
         self.store.restart(&RestartRequest { request, pool, engine: engine.clone(), grace, force }).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use metadata::{Effect, Error, Kind};
+use metadata::{Effect, EngineAnswer, Error, Kind};
 use model::alteration::{Outcome, Progress};
 use model::number::{Epoch, Generation};
 use model::slot::Slot;
@@ -144,19 +144,18 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
             let bench = bench.clone();
             tokio::spawn(async move {
                 for round in 0..6 {
-                    let refused = |error: Error| assert_eq!(error.kind(), Kind::Refused, "{error}");
-                    match bench.start(&format!("w-{worker}-{round}")).await {
-                        Ok(answer) => {
-                            let restarted = bench.restart(&format!("r-{worker}-{round}"), &answer.engine, false).await;
-                            restarted.map(|_| ()).unwrap_or_else(refused);
-                            bench
-                                .stop(&format!("x-{worker}-{round}"), &answer.engine)
-                                .await
-                                .map(|_| ())
-                                .unwrap_or_else(refused);
+                    let done_or_refused = |outcome: Result<EngineAnswer, Error>| {
+                        if let Err(error) = outcome {
+                            assert_eq!(error.kind(), Kind::Refused, "{error}");
                         }
-                        Err(error) => refused(error),
+                    };
+                    let started = bench.start(&format!("w-{worker}-{round}")).await;
+                    if let Ok(answer) = &started {
+                        let name = &answer.engine;
+                        done_or_refused(bench.restart(&format!("r-{worker}-{round}"), name, false).await);
+                        done_or_refused(bench.stop(&format!("x-{worker}-{round}"), name).await);
                     }
+                    done_or_refused(started);
                 }
             })
         })

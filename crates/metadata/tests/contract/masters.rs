@@ -62,7 +62,7 @@ pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) 
     let store = &bench.store;
     let early = Generation(record.generation.get() - 1);
     assert_eq!(store.finish(epoch, &record.id, early).await.unwrap_err().kind(), Kind::Conflict);
-    assert_eq!(store.snapshot().await.unwrap().alterations, [record.clone()]);
+    assert_eq!(store.snapshot().await.unwrap().alterations, std::slice::from_ref(&record));
     assert_eq!(store.finish(epoch, &record.id, record.generation).await.unwrap(), Progress::Converged);
     let finished = store.outcome(&record.id).await.unwrap().unwrap();
     assert!(finished.finished_at_ms.unwrap() >= finished.decided_at_ms);
@@ -79,7 +79,7 @@ pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) 
 pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
     let record = bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap().record;
     let (store, epoch) = (&bench.store, bench.epoch().await);
-    let hour = Duration::from_secs(3600);
+    let hour = Duration::from_hours(1);
     // This process's clock counts for nothing.
     bench.clock.advance(hour * 2);
     assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), Progress::Converging);

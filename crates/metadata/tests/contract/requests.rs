@@ -72,7 +72,7 @@ pub async fn stop_is_refused_below_min(bench: Bench) {
     assert_eq!(sqlstate(&error), "53400");
     let hint = error.user_error().hint.unwrap();
     assert!(hint.contains("RESTART ENGINE rp_1") && hint.contains("MIN_ENGINES 0"), "{hint}");
-    assert_eq!(bench.present().await, [engine.clone()]);
+    assert_eq!(bench.present().await, std::slice::from_ref(&engine));
     // With another row left, even the one that MIN asked for may go.
     let started = bench.start("s-2").await.unwrap();
     assert_eq!(bench.stop("s-1", &engine).await.unwrap().effect, Effect::Stopped);
@@ -119,7 +119,7 @@ pub async fn restart_of_an_old_name_answers_with_the_one_in_progress(bench: Benc
     assert_eq!(new.effect, Effect::Restarted);
     let again = bench.restart("s-3", &old, false).await.unwrap();
     assert_eq!((again.effect, &again.engine), (Effect::InProgress, &new.engine));
-    assert_eq!(bench.present().await, [new.engine.clone()]);
+    assert_eq!(bench.present().await, std::slice::from_ref(&new.engine));
     let third = bench.restart("s-4", &new.engine, false).await.unwrap();
     assert_eq!(third.effect, Effect::Restarted);
     assert_ne!(third.engine, new.engine);
