@@ -10,6 +10,7 @@ use model::number::Epoch;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::failpoints;
 use crate::settings::Settings;
@@ -35,13 +36,13 @@ pub(crate) async fn serve(
     let _ = state.send(State::Elected);
     let loads = Loads::default();
     let (addresses, asked) = watch::channel(BTreeMap::new());
-    let polling = tokio::spawn(poll(Arc::clone(&world), settings.clone(), asked, Arc::clone(&loads)));
-    let reason = tokio::select! {
+    // It holds the world, and with it the lock: it must not outlive the term, however that ends.
+    let polling = poll(Arc::clone(&world), settings.clone(), asked, Arc::clone(&loads));
+    let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
+    tokio::select! {
         reason = act(&*world, settings, state, loads, &addresses) => reason,
         () = stop.cancelled() => "it is shut down".to_owned(),
-    };
-    polling.abort();
-    reason
+    }
 }
 
 async fn act(

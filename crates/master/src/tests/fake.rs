@@ -35,6 +35,7 @@ pub struct State {
     pub alter: Option<AlterNode>,
     pub agents: Vec<Agent>,
     pub records: BTreeMap<RequestId, AlterationRecord>,
+    pub late: Option<AlterationRecord>,
     pub master: MasterRecord,
     pub now: Duration,
     pub may_act: bool,
@@ -83,6 +84,7 @@ impl Fake {
             alter: None,
             agents: vec![agent(7)],
             records: BTreeMap::new(),
+            late: None,
             master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
             now: Duration::from_secs(1_000),
             may_act: true,
@@ -116,6 +118,12 @@ impl Fake {
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// The next outcome that is asked for is not known yet; right after that the commit arrives.
+    pub fn commit_after_the_look(&self, alteration: &str) {
+        let record = self.state().records.remove(&id(alteration)).unwrap();
+        self.state().late = Some(record);
     }
 
     /// What a metadata agent's transaction does.
@@ -350,9 +358,13 @@ impl World for Fake {
     }
 
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
-        let state = self.state();
+        let mut state = self.state();
         state.reachable()?;
-        Ok(state.records.get(id).cloned())
+        let known = state.records.get(id).cloned();
+        if let Some(late) = state.late.take() {
+            state.records.insert(late.id.clone(), late);
+        }
+        Ok(known)
     }
 
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {

@@ -73,21 +73,15 @@ async fn a_late_commit_between_the_look_and_the_abort_stands() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.driver(1)).await;
     fake.make_node("a-1", 99);
-    // The outcome is not known when it is asked for, and committed when the abort arrives.
-    let record = {
-        fake.commit("a-1", &memory(2));
-        fake.state().records.remove(&id("a-1")).unwrap()
-    };
-    let node = fake.state().alter.clone().unwrap();
-    fake.state().records.insert(id("a-1"), record);
-    let seen = coordination::Observation { alter: Some(node), ..coordination::Observation::default() };
-    let mut recollection = crate::recollection::Recollection::default();
-    let settings = super::fake::settings();
-    let settled =
-        crate::settle::settle(&*fake, &settings, model::Epoch(1), &mut recollection, &seen).await.unwrap();
-    assert_eq!(settled, crate::settle::Settled::Stands(None));
+    fake.commit("a-1", &memory(2));
+    fake.commit_after_the_look("a-1");
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    assert_eq!(fake.state().aborts.len(), 1, "it was tried");
     assert_eq!(fake.state().records[&id("a-1")].outcome, Outcome::Committed);
-    assert!(fake.state().alter.is_some());
+    assert!(fake.state().alter.is_some(), "it converges");
+    fake.settle(&mut driver).await;
+    assert!(fake.state().alter.is_none());
 }
 
 #[tokio::test]

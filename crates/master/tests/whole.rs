@@ -1,0 +1,316 @@
+//! The master over real parts: the embedded ZooKeeper, metadata agents over `HiveServer2` and a SQLite database, and
+//! the orchestrator's fake with engines that register, drain and exit.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code)]
+#[path = "../../agent-api/tests/agent/mod.rs"]
+mod agent;
+mod house;
+
+use std::time::Duration;
+
+use house::{House, acting, eventually, memory};
+use master::State;
+use model::alteration::{Outcome, Progress};
+use orchestrator::memory::{End, Verb};
+
+fn epoch(state: State) -> i64 {
+    let State::Acting { epoch, .. } = state else { panic!("{state:?}") };
+    epoch.get()
+}
+
+#[tokio::test]
+async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
+    let house = House::founded(2).await;
+    let master = house.master();
+    house.converges().await;
+    let before = house.uids().await;
+    let started = house.start().await;
+    house.converges().await;
+    assert!(house.uids().await.is_superset(&before), "nobody else was touched");
+
+    let altered = house.memory_of_unit(2).await;
+    house.converges().await;
+    let after = house.uids().await;
+    assert!(before.is_disjoint(&after) && after.len() == 3);
+    assert_eq!(house.store.outcome(&altered).await.unwrap().unwrap().progress, Some(Progress::Converged));
+
+    let snapshot = house.store.snapshot().await.unwrap();
+    let slot = snapshot.slots.iter().find(|it| it.key == house_slot(&snapshot, &started)).unwrap();
+    let successor = house.restart(&slot.engine(), false).await;
+    house.converges().await;
+    let forced = house.restart(&successor, true).await;
+    house.converges().await;
+    house.stop(&forced).await;
+    house.converges().await;
+    assert_eq!(house.engines().await.len(), 2);
+    master.shutdown().await;
+}
+
+/// The slot of an engine that was started: the one that is not of the minimum.
+fn house_slot(snapshot: &model::snapshot::Snapshot, _started: &model::EngineName) -> model::SlotKey {
+    let started = snapshot.slots.iter().find(|it| it.origin == model::slot::Origin::Start);
+    started.unwrap().key.clone()
+}
+
+#[tokio::test]
+async fn masters_that_come_and_go_at_any_moment_bring_the_work_to_its_end() {
+    let house = House::founded(3).await;
+    for life_ms in (5..200).step_by(15) {
+        let master = house.master();
+        tokio::time::sleep(Duration::from_millis(life_ms)).await;
+        drop(master);
+    }
+    house.memory_of_unit(2).await;
+    for life_ms in (5..200).step_by(15) {
+        let master = house.master();
+        tokio::time::sleep(Duration::from_millis(life_ms)).await;
+        drop(master);
+    }
+    let master = house.master();
+    house.converges().await;
+    let ensures = house.memory.calls().into_iter().filter(|call| call.verb == Verb::Ensure);
+    assert!(ensures.count() >= 6);
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_freshly_started_master_makes_no_create_call_when_all_is_well() {
+    let house = House::founded(3).await;
+    let first = house.master();
+    house.converges().await;
+    let first_epoch = epoch(acting(&first).await);
+    first.shutdown().await;
+    house.memory.forget_calls();
+    let second = house.master();
+    let mut state = second.state();
+    let several = state.wait_for(|state| matches!(state, State::Acting { ticks, .. } if *ticks > 3));
+    let reached = *tokio::time::timeout(Duration::from_secs(30), several).await.unwrap().unwrap();
+    assert_eq!(epoch(reached), first_epoch + 1);
+    assert_eq!((house.memory.count(Verb::Ensure), house.memory.count(Verb::Delete)), (0, 0));
+    assert!(house.is_as_desired().await);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn only_one_of_two_candidates_acts_and_the_other_follows() {
+    let house = House::founded(1).await;
+    let (one, other) = (house.master(), house.master());
+    house.converges().await;
+    let (leader, follower) =
+        if matches!(*one.state().borrow(), State::Acting { .. }) { (one, other) } else { (other, one) };
+    assert_eq!(*follower.state().borrow(), State::Candidate);
+    let before = epoch(acting(&leader).await);
+    leader.shutdown().await;
+    assert_eq!(epoch(acting(&follower).await), before + 1);
+    house.memory_of_unit(2).await;
+    house.converges().await;
+    follower.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes() {
+    let house = House::founded(1).await;
+    let master = house.master();
+    house.converges().await;
+    let uids = house.uids().await;
+    let settings = house.zookeeper_settings(coordination::Identity::Agent(house.secret.clone()));
+    let dying = coordination::Session::connect(&settings, &house.clock).await.unwrap();
+    let request = house.make_node(&dying, memory(2)).await;
+    dying.close().await;
+    eventually("it is aborted", || async { house.store.outcome(&request.id).await.unwrap().is_some() }).await;
+    assert_eq!(house.store.outcome(&request.id).await.unwrap().unwrap().outcome, Outcome::Aborted);
+    assert!(house.store.commit(&request).await.is_err(), "the late commit loses");
+    house.converges().await;
+    assert_eq!(house.uids().await, uids);
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_alteration_whose_agent_lives_and_does_nothing_is_aborted_after_its_grace() {
+    let house = House::founded(1).await;
+    let master = house.master();
+    house.converges().await;
+    let request = house.make_node(&house.agent_session("agent-1"), memory(2)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(house.store.outcome(&request.id).await.unwrap(), None, "its agent lives");
+    eventually("it is aborted", || async { house.store.outcome(&request.id).await.unwrap().is_some() }).await;
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn it_converges_with_all_watch_events_suppressed() {
+    let mut house = House::founded(2).await;
+    house.watch_events = false;
+    let master = house.master();
+    house.converges().await;
+    house.memory_of_unit(2).await;
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_master_whose_session_expires_comes_back_and_touches_no_engine() {
+    let house = House::founded(2).await;
+    let master = house.master();
+    house.converges().await;
+    let before = epoch(acting(&master).await);
+    house.memory.forget_calls();
+    let holder = house.store.master().await.unwrap().holder;
+    let session = i64::from_str_radix(holder.rsplit("0x").next().unwrap(), 16).unwrap();
+    assert!(house.zookeeper.as_ref().unwrap().faults().expire_session(session));
+    let mut state = master.state();
+    let again = state.wait_for(|state| matches!(state, State::Acting { epoch, .. } if epoch.get() > before));
+    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap().unwrap();
+    house.converges().await;
+    assert_eq!((house.memory.count(Verb::Ensure), house.memory.count(Verb::Delete)), (0, 0));
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn when_zookeeper_loses_everything_all_engines_are_registered_again() {
+    let mut house = House::founded(2).await;
+    let master = house.master();
+    house.converges().await;
+    let uids = house.uids().await;
+    house.restart_zookeeper().await;
+    house.converges().await;
+    assert_eq!(house.uids().await, uids);
+    house.memory_of_unit(2).await;
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_call_goes_to_another_metadata_agent_when_one_is_gone() {
+    let mut house = House::founded(1).await;
+    house.second_agent().await;
+    let master = house.master();
+    house.converges().await;
+    house.stop_agents_server("agent-1").await;
+    let stopped = house.start().await;
+    house.converges().await;
+    assert!(house.engines().await.iter().any(|it| it.name == stopped));
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_is_killed_is_replaced_after_its_back_off_and_its_reason_is_kept() {
+    let house = House::founded(2).await;
+    let master = house.master();
+    house.converges().await;
+    let killed = house.engines().await[0].clone();
+    assert!(house.memory.end(&killed.name, &End::signal(9)));
+    eventually("its end is recorded", || async {
+        let detail = house.store.engine(&killed.name).await.unwrap().unwrap();
+        detail.record.ended_reason.as_deref() == Some("killed by signal 9")
+    })
+    .await;
+    house.converges().await;
+    assert!(house.engines().await.iter().all(|it| it.name != killed.name));
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_vanished_without_a_trace_is_replaced() {
+    let house = House::founded(1).await;
+    let master = house.master();
+    house.converges().await;
+    let gone = house.engines().await[0].name.clone();
+    assert!(house.memory.vanish(&gone));
+    house.converges().await;
+    assert_ne!(house.engines().await[0].name, gone);
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_whose_label_was_changed_by_hand_is_replaced_and_serves_until_then() {
+    let house = House::founded(1).await;
+    let master = house.master();
+    house.converges().await;
+    let outdated = house.engines().await[0].name.clone();
+    assert!(house.memory.set_label(&outdated, model::labels::CONFIG, "0000000000000000"));
+    eventually("it is drained", || async { house.engines().await.iter().all(|it| it.name != outdated) }).await;
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_engine_that_this_master_never_made_is_adopted() {
+    let house = House::founded(1).await;
+    let snapshot = house.store.snapshot().await.unwrap();
+    let (slot, settings) = (&snapshot.slots[0], house.settings());
+    let configuration =
+        model::configuration::Configuration::of_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
+    let labels =
+        model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
+    house.memory.put(orchestrator::Observed {
+        name: slot.engine(),
+        uid: "made-by-hand".to_owned(),
+        labels: labels.encode(),
+        annotations: std::collections::BTreeMap::new(),
+        phase: model::engine_state::Phase::Running,
+        reason: None,
+        node: None,
+        started_at_ms: None,
+        exit: None,
+        log_tail: None,
+        details: std::collections::BTreeMap::new(),
+    });
+    let master = house.master();
+    house.converges().await;
+    assert!(house.uids().await.contains("made-by-hand"));
+    assert_eq!(house.memory.count(Verb::Ensure), 0);
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves() {
+    let house = House::founded(1).await;
+    let master = house.master();
+    house.converges().await;
+    let old = house.engines().await[0].clone();
+    house.broken.lock().unwrap().insert("1_3G_1_1G".to_owned());
+    let altered = house.memory_of_unit(3).await;
+    eventually("it converges", || async {
+        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(Progress::Converged)
+    })
+    .await;
+    eventually("SHOW says why", || async {
+        let seen = house.store.overview(None).await.unwrap().observed;
+        let row = seen.iter().find(|it| it.engine.name == old.name).unwrap();
+        row.engine.registered && row.engine.reason.as_ref().is_some_and(|it| it.starts_with("waits for replacement"))
+    })
+    .await;
+    assert!(house.uids().await.contains(&old.uid));
+    // And back: the one that never answered is condemned at once.
+    house.memory_of_unit(1).await;
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait() {
+    let house = House::founded(1).await;
+    let mut settings = house.settings();
+    settings.limits.alter_deadline_ms = 500;
+    let master = house.master_with(settings);
+    house.converges().await;
+    house.memory.refuse_creates(Some("no quota left"));
+    let altered = house.memory_of_unit(2).await;
+    eventually("it stalls", || async {
+        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(Progress::Stalled)
+    })
+    .await;
+    let record = house.store.outcome(&altered).await.unwrap().unwrap();
+    assert!(record.reason.unwrap().contains("no quota left"));
+    eventually("its node goes", || async {
+        let session = house.agent_session("agent-1");
+        coordination::alter_node::read(&session).await.unwrap().is_none()
+    })
+    .await;
+    house.memory.refuse_creates(None);
+    house.converges().await;
+    master.shutdown().await;
+}
