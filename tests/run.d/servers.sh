@@ -29,7 +29,7 @@ clientPort=$port
 clientPortAddress=127.0.0.1
 admin.enableServer=false
 maxClientCnxns=0
-4lw.commands.whitelist=ruok,srvr,mntr
+4lw.commands.whitelist=*
 CFG
     java -Xmx256m -Dzookeeper.log.dir="$dir" -cp "/etc/zookeeper/conf:/usr/share/java/*" \
         org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" >"$dir/log" 2>&1 &
@@ -63,6 +63,24 @@ start_postgres() {
     export EH_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
     wait_for 60 "$bin/pg_isready" -h 127.0.0.1 -p "$port" || { tail -n 30 "$dir/log"; return 1; }
     echo "PostgreSQL: $EH_TEST_POSTGRES"
+}
+
+# MariaDB refuses to run as root as well.
+start_mariadb() {
+    local port dir=$work/mariadb
+    port=$(free_port)
+    mkdir -p "$dir"
+    chown mysql "$dir"
+    mariadb-install-db --no-defaults --datadir="$dir/data" --user=mysql --auth-root-authentication-method=normal \
+        --skip-test-db >"$dir/install.log" 2>&1 || { tail -n 20 "$dir/install.log"; return 1; }
+    # Started by root and told to become mysql, so that the pid is the server's own.
+    mariadbd --no-defaults --user=mysql --datadir="$dir/data" --port="$port" --bind-address=127.0.0.1 \
+        --socket="$dir/socket" --pid-file="$dir/pid" --max-connections=300 --innodb-flush-log-at-trx-commit=0 \
+        >"$dir/log" 2>&1 &
+    server_pids+=("$!")
+    export EH_TEST_MARIADB=mysql://root@127.0.0.1:$port/
+    wait_for 60 mariadb-admin --no-defaults --protocol=tcp -h 127.0.0.1 -P "$port" -u root ping || { tail -n 30 "$dir/log"; return 1; }
+    echo "MariaDB: $EH_TEST_MARIADB"
 }
 
 stop_servers() {

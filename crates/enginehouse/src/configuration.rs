@@ -1,8 +1,8 @@
 //! The configuration of the separate processes: one TOML text for all roles.
 //!
 //! Unknown keys are refused with their line and the valid keys, before a port is bound. An environment variable
-//! `ENGINEHOUSE_<SECTION>_<KEY>` overrides a key, such as `ENGINEHOUSE_DATABASE_URL`. Every key has a default except
-//! those that have none that is safe: `cluster.secret_file`, `zookeeper.connect`, `database.url`.
+//! `ENGINEHOUSE_<SECTION>_<KEY>` overrides a key, such as `ENGINEHOUSE_DATABASE_URL`. Every key has a default,
+//! which fits one machine on which everything runs as its documentation says.
 
 mod sections;
 mod span;

@@ -8,6 +8,7 @@ mod command;
 mod configuration;
 mod launch;
 mod roles;
+mod say;
 mod sql;
 mod telemetry;
 mod termination;

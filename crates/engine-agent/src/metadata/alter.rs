@@ -22,7 +22,7 @@ use tracing::{Instrument, info, info_span, warn};
 use super::answer::{Answer, text};
 use super::context::Context;
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
-use super::{failpoints, wait};
+use super::{failpoints, request, wait};
 
 /// Why a try did not commit.
 enum Failed {
@@ -82,6 +82,8 @@ async fn commit(context: &Context, statement: &Statement, change: &Change) -> Re
         Ok(committed) => {
             model::failpoint!(failpoints::ALTER_COMMITTED);
             info!(object = %draft.object, generation = %committed.record.generation, "alteration committed");
+            // The master's watch fired when the node was made, before there was anything to do.
+            request::ring(context).await;
             Ok(committed)
         }
         Err(Failed::Aborted(record)) => Err(aborted(&record)),

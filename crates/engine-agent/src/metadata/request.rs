@@ -147,7 +147,7 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
 }
 
 /// Wakes the master. A lost ring costs one tick interval, never correctness.
-async fn ring(context: &Context) {
+pub(super) async fn ring(context: &Context) {
     let rung = match context.agent.supervisor.session() {
         Ok(session) => coordination::bell::ring(&session).await,
         Err(error) => Err(error),

@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
+use crate::say::say;
 
 pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let configuration = Configuration::load(&arguments.config)?;
-    println!("# {} is good; with all defaults it says:", arguments.config.display());
-    print!("{}", toml::to_string(&hidden(configuration))?);
+    say(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
+    say(toml::to_string(&hidden(configuration))?.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

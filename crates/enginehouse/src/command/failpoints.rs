@@ -4,6 +4,8 @@
 //! stops it with SIGSTOP, everything else is an action of crate `fail`. A release build has none, and refuses the
 //! variable.
 
+use crate::say::say;
+
 #[cfg(debug_assertions)]
 use rustix::process::{Signal, getpid, kill_process};
 
@@ -17,6 +19,8 @@ fn all() -> Vec<&'static str> {
     }
     let crates = [
         agent_api::failpoints::ALL,
+        #[cfg(feature = "datafusion-engine")]
+        datafusion_engine::failpoints::ALL,
         coordination::failpoints::ALL,
         engine_agent::engine::failpoints::ALL,
         engine_agent::metadata::failpoints::ALL,
@@ -34,7 +38,7 @@ fn all() -> Vec<&'static str> {
 /// Prints the names, one a line.
 pub fn list() {
     for name in all() {
-        println!("{name}");
+        say(name);
     }
 }
 

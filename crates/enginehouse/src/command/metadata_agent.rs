@@ -6,6 +6,7 @@ use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
+use crate::say::say;
 use crate::{roles, telemetry, termination};
 
 pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
@@ -22,7 +23,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     let clock = roles::clock();
     let store = roles::open_store(&configuration, &clock).await?;
     let agent = roles::metadata_agent(&configuration, &secret, store, &clock).await?;
-    println!("ready: {}", agent.addr());
+    say(&format!("ready: {}", agent.addr()));
     stop.cancelled().await;
     info!("told to end");
     agent.shutdown().await;

@@ -6,6 +6,7 @@ use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
+use crate::say::say;
 use crate::{roles, telemetry, termination};
 
 pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
@@ -21,7 +22,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     } else {
         None
     };
-    println!("ready: jdbc:hive2://{}/", proxy.addr());
+    say(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
     stop.cancelled().await;
     info!("told to end");
     // The lock first: another master takes over while this one closes its sessions.

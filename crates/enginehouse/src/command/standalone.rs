@@ -24,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Configuration, Span};
+use crate::say::say;
 use crate::{roles, telemetry, termination};
 use data_dir::DataDir;
 
@@ -62,8 +63,8 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
     let clock = roles::clock();
     let parts = start(&data, arguments.listen, &clock).await?;
     let address = parts.proxy.addr();
-    println!("ready: jdbc:hive2://{address}/");
-    println!("data, engine logs and our own log: {}", data.root().display());
+    say(&format!("ready: jdbc:hive2://{address}/"));
+    say(&format!("data, engine logs and our own log: {}", data.root().display()));
     let mut code = ExitCode::SUCCESS;
     if arguments.tour {
         let played = tokio::select! {
@@ -80,12 +81,12 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
         }
     }
     if !arguments.exit && !stop.is_cancelled() {
-        println!("{}", how_to_connect(address));
+        say(&how_to_connect(address));
         stop.cancelled().await;
     }
-    println!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs());
+    say(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
     end(parts).await;
-    println!("ended, nothing is left running");
+    say("ended, nothing is left running");
     Ok(code)
 }
 

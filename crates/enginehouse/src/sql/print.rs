@@ -1,6 +1,6 @@
 //! Results as a table, as CSV or as JSON lines.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use hs2::{Column, SqlType, Value};
 
 /// How results are printed.
@@ -18,6 +18,11 @@ pub enum Format {
 pub fn table(columns: &[Column], rows: &[Vec<Value>]) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
+    // On a terminal long cells are folded, so that a row stays readable; in a file every row is one line.
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
     table.set_header(columns.iter().map(|column| column.name.clone()));
     for row in rows {
         table.add_row(row.iter().map(|value| visible(&text(value))));
@@ -32,6 +37,15 @@ pub fn table(columns: &[Column], rows: &[Vec<Value>]) -> String {
     let count = if rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", rows.len()) };
     format!("{table}\n{count}")
 }
+
+/// The columns of the terminal; `None` if standard output is none.
+fn terminal_width() -> Option<u16> {
+    let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
+    (width.0 >= MIN_WIDTH).then_some(width.0)
+}
+
+/// A narrower terminal is not believed.
+const MIN_WIDTH: u16 = 40;
 
 /// One row as a line of CSV.
 pub fn csv_line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {

@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Context as _;
 
 use super::data_dir::DataDir;
+use crate::say::say;
 use crate::sql::connection::Connection;
 use crate::sql::print::Format;
 use crate::sql::url::Target;
@@ -25,7 +26,9 @@ const RIDES: u64 = 200_000;
 pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> anyhow::Result<bool> {
     let seed = seed.unwrap_or_else(random_seed);
     make_sample(data, seed)?;
-    println!("\nA tour of the whole loop. Everything below goes through {address}, as any client's statements do.");
+    say(&format!(
+        "\nA tour of the whole loop. Everything below goes through {address}, as any client's statements do."
+    ));
     let target = Target::parse(&format!("{address}"))?;
     let mut connection = Connection::open(&target, USER, "").await?;
     let mut engine = String::new();
@@ -33,11 +36,11 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
     let mut all_well = true;
     for statement in script::statements(SCRIPT) {
         let text = statement.text.replace("{samples}", &samples).replace("{engine}", &engine);
-        println!();
+        say("");
         for remark in &statement.remarks {
-            println!("-- {}", remark.replace("{seed}", &seed.to_string()));
+            say(&format!("-- {}", remark.replace("{seed}", &seed.to_string())));
         }
-        println!("{text};");
+        say(&format!("{text};"));
         match runner::run_captured(&mut connection, &text, Format::Table).await? {
             Ok(captured) => {
                 if let Some(named) = captured.current_engine() {
@@ -45,14 +48,14 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
                 }
             }
             Err(error) => {
-                println!("{}", runner::shown(&error));
+                say(&runner::shown(&error));
                 all_well = false;
                 break;
             }
         }
     }
     connection.close().await;
-    println!("\n{}", if all_well { "The tour has ended." } else { "The tour ended early." });
+    say(&format!("\n{}", if all_well { "The tour has ended." } else { "The tour ended early." }));
     Ok(all_well)
 }
 
@@ -66,7 +69,7 @@ fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
     std::fs::create_dir_all(&folder)?;
     datafusion_engine::sample::write_rides(&folder.join("rides.parquet"), seed, RIDES)
         .context("the sample data set")?;
-    println!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display());
+    say(&format!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display()));
     Ok(())
 }
 
