@@ -73,6 +73,7 @@ pub enum Change {
 
 /// What becomes of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time, and it is taken apart at once")]
 pub enum Applied {
     /// Nothing: IF EXISTS or IF NOT EXISTS was said, and the note says so.
     Nothing {

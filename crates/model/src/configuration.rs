@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Digest;
 
 use crate::catalog::{Catalog, PoolSpec, UnitSpec};
-use crate::engine_name::{dns_label, hex_prefix};
+use crate::engine_name::{dns_label, hex, hex_prefix};
 use crate::engine_type::EngineType;
 use crate::name::{PoolName, TenantName};
 use crate::quantity::{Cpu, Memory};
@@ -106,7 +106,7 @@ impl Configuration {
     /// Label `unit_properties`: the MD5, in hex, of the properties as JSON with sorted keys and no spaces.
     pub fn properties_digest(&self) -> String {
         let json = serde_json::to_string(&self.properties).unwrap_or_default();
-        Md5::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&Md5::digest(json.as_bytes()))
     }
 }
 

@@ -4,12 +4,11 @@
 //! opens that engine only; the cluster secret itself never reaches an engine.
 
 use std::fmt;
-use std::fmt::Write as _;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::engine_name::EngineName;
+use crate::engine_name::{EngineName, hex};
 use crate::error::{ErrorKind, UserError};
 
 /// The shortest cluster secret that is accepted, in bytes.
@@ -72,11 +71,7 @@ impl ClusterSecret {
         mac.update(word.as_bytes());
         mac.update(&[0]);
         mac.update(name.as_bytes());
-        let mut hex = String::with_capacity(64);
-        for byte in mac.finalize().into_bytes() {
-            let _ = write!(hex, "{byte:02x}");
-        }
-        hex
+        hex(&mac.finalize().into_bytes())
     }
 }
 

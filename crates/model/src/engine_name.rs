@@ -86,11 +86,17 @@ pub fn dns_label(text: &str, max: usize) -> String {
 
 /// The first `digits` hex digits of the SHA-256 of the bytes.
 pub(crate) fn hex_prefix(bytes: &[u8], digits: usize) -> String {
-    let mut hex = String::with_capacity(64);
-    for byte in Sha256::digest(bytes) {
+    let mut hex = hex(&Sha256::digest(bytes));
+    hex.truncate(digits);
+    hex
+}
+
+/// Bytes as lower-case hex digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let mut hex = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
         let _ = write!(hex, "{byte:02x}");
     }
-    hex.truncate(digits);
     hex
 }
 

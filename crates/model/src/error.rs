@@ -200,7 +200,7 @@ impl UserError {
         let mut text = self.message.clone();
         for (head, line) in [("Detail", &self.detail), ("Hint", &self.hint)] {
             if let Some(line) = line {
-                text.push_str(&format!("\n{head}: {line}"));
+                text.extend(["\n", head, ": ", line]);
             }
         }
         text

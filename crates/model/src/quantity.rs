@@ -120,15 +120,17 @@ fn parse_memory_bytes(text: &str) -> Option<u64> {
     let upper = text.to_ascii_uppercase();
     let number_end = upper.find(|c: char| !c.is_ascii_digit())?;
     let (number, suffix) = upper.split_at(number_end);
-    let power = match suffix {
-        "B" => 0,
-        _ => {
-            let letter = suffix.strip_suffix("IB").or(suffix.strip_suffix('I')).or(suffix.strip_suffix('B'));
-            let letter = letter.unwrap_or(suffix);
-            MEMORY_UNITS.iter().find(|(unit, _)| letter.len() == 1 && letter.starts_with(*unit))?.1
-        }
-    };
-    digits(number)?.checked_mul(1 << power)
+    digits(number)?.checked_mul(1 << memory_power(suffix)?)
+}
+
+/// The power of two that a suffix stands for: `G`, `GB`, `GI` and `GIB` are the same.
+fn memory_power(suffix: &str) -> Option<u32> {
+    if suffix == "B" {
+        return Some(0);
+    }
+    let letter = suffix.strip_suffix("IB").or(suffix.strip_suffix('I')).or(suffix.strip_suffix('B'));
+    let letter = letter.unwrap_or(suffix);
+    MEMORY_UNITS.iter().find(|(unit, _)| letter.len() == 1 && letter.starts_with(*unit)).map(|(_, power)| *power)
 }
 
 fn digits(text: &str) -> Option<u64> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::{ErrorKind, UserError};
 
 /// The longest length of time that a statement or a configuration may name.
-pub const MAX_SPAN: Duration = Duration::from_secs(366 * 24 * 3600);
+pub const MAX_SPAN: Duration = Duration::from_hours(366 * 24);
 
 const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
