@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     match command::run(arguments) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("enginehouse: {error:#}");
+            say::complain(&format!("enginehouse: {error:#}"));
             ExitCode::FAILURE
         }
     }

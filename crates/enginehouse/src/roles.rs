@@ -62,7 +62,6 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         drain_grace_max_ms: agent.drain_grace_max.0.as_millis() as i64,
         alter_deadline_ms: agent.alter_deadline.0.as_millis() as i64,
         session_timeout_ms: configuration.zookeeper.session_timeout.0.as_millis() as u64,
-        ..planner::Limits::default()
     }
 }
 

@@ -14,6 +14,8 @@ pub fn start(default_filter: &str) -> anyhow::Result<()> {
     let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| default_filter.to_owned());
     let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    // A reader of standard error that is gone would otherwise end the task that logs.
+    let builder = builder.log_internal_errors(false);
     if std::env::var("ENGINEHOUSE_LOG_FORMAT").is_ok_and(|format| format == "json") {
         builder.json().init();
     } else {
@@ -31,6 +33,11 @@ pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
         .append(true)
         .open(path)
         .with_context(|| format!("can't write the log {}", path.display()))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::sync::Mutex::new(file)).with_ansi(false).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::sync::Mutex::new(file))
+        .with_ansi(false)
+        .log_internal_errors(false)
+        .init();
     Ok(())
 }

@@ -4,6 +4,8 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use crate::say::complain;
+
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
 pub fn requested() -> anyhow::Result<CancellationToken> {
     let token = CancellationToken::new();
@@ -19,7 +21,7 @@ pub fn requested() -> anyhow::Result<CancellationToken> {
             if first {
                 cancelled.cancel();
             } else {
-                eprintln!("told to end twice: ending without tidying up");
+                complain("told to end twice: ending without tidying up");
                 std::process::exit(130);
             }
         }

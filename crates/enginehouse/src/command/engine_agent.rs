@@ -35,7 +35,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
         EngineType::Spark => {
             let reason =
                 "engine type 'spark' is not available on this machine; ALTER RESOURCE UNIT … ENGINE_TYPE 'datafusion'";
-            return failed(&inside, reason);
+            return Ok(failed(&inside, reason));
         }
     };
     let stop = termination::requested()?;
@@ -50,14 +50,14 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
             leave(&inside, &reason);
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => failed(&inside, &error.to_string()),
+        Err(error) => Ok(failed(&inside, &error.to_string())),
     }
 }
 
-fn failed(inside: &Inside, reason: &str) -> anyhow::Result<ExitCode> {
+fn failed(inside: &Inside, reason: &str) -> ExitCode {
     error!(reason, "the engine failed");
     leave(inside, reason);
-    Ok(ExitCode::FAILURE)
+    ExitCode::FAILURE
 }
 
 /// The last words: what SHOW prints as the reason.

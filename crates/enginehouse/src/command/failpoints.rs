@@ -4,6 +4,8 @@
 //! stops it with SIGSTOP, everything else is an action of crate `fail`. A release build has none, and refuses the
 //! variable.
 
+#[cfg(debug_assertions)]
+use crate::say::complain;
 use crate::say::say;
 
 #[cfg(debug_assertions)]
@@ -72,7 +74,7 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
     };
     let shown = name.to_owned();
     fail::cfg_callback(name, move || {
-        eprintln!("failpoint {shown} reached");
+        complain(&format!("failpoint {shown} reached"));
         let _ = kill_process(getpid(), signal);
     })
     .map_err(refused)

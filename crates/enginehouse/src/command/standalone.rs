@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Configuration, Span};
-use crate::say::say;
+use crate::say::{complain, say};
 use crate::{roles, telemetry, termination};
 use data_dir::DataDir;
 
@@ -35,7 +35,7 @@ const REAP: Duration = Duration::from_secs(5);
 /// How often ending engines are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the parts may take until the master acts.
-const START_DEADLINE: Duration = Duration::from_secs(60);
+const START_DEADLINE: Duration = Duration::from_mins(1);
 /// How long the embedded ZooKeeper waits for a silent process.
 const SESSION_TIMEOUT: Span = Span::seconds(6);
 
@@ -75,7 +75,7 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
             Ok(true) => {}
             Ok(false) => code = ExitCode::FAILURE,
             Err(error) => {
-                eprintln!("the tour ended early: {error:#}");
+                complain(&format!("the tour ended early: {error:#}"));
                 code = ExitCode::FAILURE;
             }
         }
@@ -124,7 +124,7 @@ async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
 
 fn configuration(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
     let mut configuration = Configuration::default();
-    configuration.cluster.name = "standalone".to_owned();
+    "standalone".clone_into(&mut configuration.cluster.name);
     configuration.zookeeper.connect = zookeeper.to_string();
     configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
     configuration.database.url = format!("sqlite://{}?mode=rwc", data.database().display());

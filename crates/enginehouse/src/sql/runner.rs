@@ -42,9 +42,8 @@ pub async fn run_all(
 /// An error as a person reads it.
 pub fn shown(error: &UserError) -> String {
     let text = error.text();
-    let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
-        (message, rest.lines().map(|line| format!("\n  {line}")).collect())
-    });
+    let (message, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let rest: String = rest.lines().flat_map(|line| ["\n  ", line]).collect();
     format!("error {}: {message}{rest}", error.sqlstate())
 }
 

@@ -14,6 +14,7 @@ pub fn runtime(_file: &EngineFile) -> anyhow::Result<Arc<dyn EngineRuntime>> {
 
 /// The engine that the file describes.
 #[cfg(feature = "datafusion-engine")]
+#[expect(clippy::unnecessary_wraps, reason = "a build without the engine refuses here")]
 pub fn runtime(file: &EngineFile) -> anyhow::Result<Arc<dyn EngineRuntime>> {
     Ok(Arc::new(embedded::Embedded::new(file.clone())))
 }

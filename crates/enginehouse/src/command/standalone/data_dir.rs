@@ -1,5 +1,6 @@
 //! The folder of a standalone installation: one process has it at a time.
 
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -52,7 +53,10 @@ impl DataDir {
         if !path.exists() {
             let mut random = [0_u8; SECRET_BYTES];
             File::open("/dev/urandom").and_then(|mut it| it.read_exact(&mut random)).context("no random bytes")?;
-            let hex: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+            let mut hex = String::with_capacity(2 * SECRET_BYTES);
+            for byte in random {
+                let _ = write!(hex, "{byte:02x}");
+            }
             let unfinished = self.root.join("cluster.secret.new");
             let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&unfinished)?;
             writeln!(file, "{hex}")?;
