@@ -1,0 +1,88 @@
+//! The packages of the workspace, as cargo knows them.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+
+use crate::repository::root;
+
+/// One package.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// The name of the folder that its manifest is in.
+    pub folder: String,
+    /// The text of its manifest.
+    pub manifest: String,
+    /// What its library and programs depend on, build scripts included, tests not; our own packages and others.
+    pub needs: Vec<Need>,
+    /// Names of its programs.
+    pub programs: Vec<String>,
+    /// Whether it may be published to a registry.
+    pub publishable: bool,
+}
+
+/// One dependency.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// The package.
+    pub name: String,
+    /// Whether it is ours.
+    pub ours: bool,
+}
+
+/// Every package of the workspace, by name.
+pub fn all() -> Result<Vec<Package>> {
+    let asked = Command::new(env!("CARGO"))
+        .current_dir(root())
+        .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
+        .output()
+        .context("cargo can't be run")?;
+    if !asked.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&asked.stderr));
+    }
+    let metadata: Value = serde_json::from_slice(&asked.stdout).context("cargo metadata is not JSON")?;
+    let mut packages =
+        array(&metadata, "packages")?.iter().map(package).collect::<Result<Vec<_>>>().context("cargo metadata")?;
+    packages.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(packages)
+}
+
+fn package(value: &Value) -> Result<Package> {
+    let manifest_path = text(value, "manifest_path")?;
+    let folder = Path::new(&manifest_path).parent().and_then(Path::file_name).unwrap_or_default();
+    let manifest = std::fs::read_to_string(&manifest_path).with_context(|| format!("can't read {manifest_path}"))?;
+    let mut needs = Vec::new();
+    for need in array(value, "dependencies")? {
+        if need["kind"].as_str() != Some("dev") {
+            needs.push(Need { name: text(need, "name")?, ours: need["path"].is_string() });
+        }
+    }
+    needs.sort();
+    needs.dedup();
+    let targets = array(value, "targets")?.iter();
+    let programs = targets
+        .filter(|target| target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|kind| kind == "bin")))
+        .map(|target| text(target, "name"))
+        .collect::<Result<Vec<_>>>()?;
+    Ok(Package {
+        name: text(value, "name")?,
+        folder: folder.to_string_lossy().into_owned(),
+        manifest,
+        needs,
+        programs,
+        // An empty list of registries is how cargo says `publish = false`.
+        publishable: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
+    })
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
+    value[key].as_array().with_context(|| format!("there is no list {key}"))
+}
+
+fn text(value: &Value, key: &str) -> Result<String> {
+    value[key].as_str().map(str::to_owned).with_context(|| format!("there is no text {key}"))
+}

@@ -1,0 +1,76 @@
+//! The files of the checkout.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+
+/// The largest text that a check reads, in bytes. Larger files are data.
+const MAX_TEXT_BYTES: u64 = 8 << 20;
+
+/// One file of the repository.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct File {
+    /// Its path below the root, with `/` between its parts.
+    pub path: String,
+}
+
+/// The root of the checkout.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// Every file that git tracks or would track, in order. Never empty.
+pub fn files() -> Result<Vec<File>> {
+    let listed = Command::new("git")
+        .current_dir(root())
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .output()
+        .context("git lists the files of the repository, and it can't be run")?;
+    if !listed.status.success() {
+        bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));
+    }
+    let text = String::from_utf8(listed.stdout).context("a file's name is not UTF-8")?;
+    let mut files: Vec<File> = text
+        .split('\0')
+        .filter(|path| !path.is_empty() && root().join(path).is_file())
+        .map(|path| File { path: path.to_owned() })
+        .collect();
+    files.sort();
+    files.dedup();
+    if files.is_empty() {
+        bail!("git lists no files below {}", root().display());
+    }
+    Ok(files)
+}
+
+/// The text of a file of the repository, by its path below the root.
+pub fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("can't read {path}"))
+}
+
+impl File {
+    /// Its text; `None` if it is not UTF-8 or too large to be one.
+    pub fn text(&self) -> Result<Option<String>> {
+        let path = root().join(&self.path);
+        let cant = || format!("can't read {}", self.path);
+        if std::fs::metadata(&path).with_context(cant)?.len() > MAX_TEXT_BYTES {
+            return Ok(None);
+        }
+        Ok(String::from_utf8(std::fs::read(&path).with_context(cant)?).ok())
+    }
+
+    /// Whether its name ends in `.` and the extension.
+    pub fn has_extension(&self, extension: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|it| it == extension)
+    }
+
+    /// Whether a program wrote it.
+    pub fn is_generated(&self) -> bool {
+        GENERATED.contains(&self.path.as_str())
+    }
+}
+
+/// The files that a program wrote; scripts beside their sources compare them.
+pub const GENERATED: [&str; 2] = ["crates/hs2/src/tcli.rs", "crates/agent-api/src/wire.rs"];

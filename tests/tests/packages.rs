@@ -1,0 +1,93 @@
+//! What holds for every package: its place, its lints, that it is not published, that there is one program.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use tests::package;
+use tests::repository::read;
+
+#[test]
+fn a_package_is_called_like_its_folder() {
+    for package in package::all().unwrap() {
+        assert_eq!(package.name, package.folder);
+    }
+}
+
+#[test]
+fn no_package_can_be_published() {
+    for package in package::all().unwrap() {
+        assert!(!package.publishable, "{} has no publish = false", package.name);
+    }
+}
+
+#[test]
+fn every_package_has_the_lints_of_the_workspace() {
+    for package in package::all().unwrap() {
+        let manifest: toml::Table = package.manifest.parse().unwrap();
+        let lints = manifest.get("lints").unwrap_or_else(|| panic!("{} has no lints", package.name));
+        assert_eq!(lints.get("workspace"), Some(&toml::Value::Boolean(true)), "{}", package.name);
+    }
+}
+
+#[test]
+fn every_package_takes_its_dependencies_from_the_workspace() {
+    // Another selection of features in one package would compile the same dependency a second time.
+    for package in package::all().unwrap() {
+        let manifest: toml::Table = package.manifest.parse().unwrap();
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            for (name, value) in manifest.get(section).and_then(toml::Value::as_table).into_iter().flatten() {
+                let from_workspace = value.get("workspace") == Some(&toml::Value::Boolean(true));
+                assert!(from_workspace, "{} names {name} itself in [{section}]", package.name);
+                assert!(value.get("features").is_none(), "{} chooses features of {name}", package.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn there_is_one_program_and_cargo_run_means_it() {
+    let packages = package::all().unwrap();
+    let programs: Vec<(&str, &str)> =
+        packages.iter().flat_map(|it| it.programs.iter().map(|program| (&*it.name, &**program))).collect();
+    assert_eq!(programs, [("enginehouse", "enginehouse")]);
+    let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
+    let members = workspace["workspace"]["default-members"].as_array().unwrap();
+    assert_eq!(members, &[toml::Value::String("crates/enginehouse".to_owned())]);
+}
+
+#[test]
+fn the_lints_of_the_workspace_deny_what_must_not_be() {
+    let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
+    let lints = &workspace["workspace"]["lints"];
+    assert_eq!(lints["rust"]["unsafe_code"].as_str(), Some("forbid"));
+    for lint in ["dbg_macro", "panic", "todo", "unimplemented", "unwrap_used"] {
+        assert_eq!(lints["clippy"][lint].as_str(), Some("deny"), "{lint}");
+    }
+}
+
+#[test]
+fn a_release_has_no_failpoints() {
+    let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
+    let release = workspace["profile"]["release"].as_table().unwrap();
+    // Failpoints hang on debug assertions, which a release has only if it asks for them.
+    assert!(!release.contains_key("debug-assertions"), "the release profile has debug assertions");
+    assert!(!release.contains_key("inherits"), "the release profile is another one's");
+    let declared = read("crates/model/src/failpoint.rs").unwrap();
+    let gate = "#[cfg(debug_assertions)]";
+    let passed = declared.split("fail::fail_point!").next().unwrap();
+    assert_eq!(declared.matches("fail::fail_point!").count(), 1);
+    assert!(passed.trim_end().contains(gate), "the macro passes failpoints without asking for debug assertions");
+    let last_gate = passed.rfind(gate).unwrap();
+    assert!(!passed[last_gate..].contains('}'), "the gate of the macro is closed before the failpoint");
+    for package in package::all().unwrap() {
+        let uses_it = package.needs.iter().any(|need| need.name == "fail");
+        assert!(!uses_it || package.name == "model", "{} uses crate fail past the macro", package.name);
+    }
+}
+
+#[test]
+fn the_licence_is_the_one_that_the_packages_name() {
+    let workspace: toml::Table = read("Cargo.toml").unwrap().parse().unwrap();
+    assert_eq!(workspace["workspace"]["package"]["license"].as_str(), Some("Apache-2.0"));
+    let licence = read("LICENSE").unwrap();
+    assert!(licence.contains("Apache License") && licence.contains("Version 2.0, January 2004"));
+}

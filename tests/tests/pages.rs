@@ -1,0 +1,195 @@
+//! The documentation does not go stale: what can be compared with the program or its sources is.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use tests::page;
+use tests::program;
+use tests::repository::{self, read, root};
+
+fn pages() -> Vec<(String, String)> {
+    let files = repository::files().unwrap();
+    let pages: Vec<(String, String)> = files
+        .iter()
+        .filter(|it| it.has_extension("md"))
+        .map(|it| (it.path.clone(), it.text().unwrap().unwrap()))
+        .collect();
+    assert!(pages.len() > 10, "only {} pages were found", pages.len());
+    pages
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    for (path, text) in pages() {
+        let folder = Path::new(&path).parent().unwrap().to_path_buf();
+        for link in page::links(&text).into_iter().filter(|it| !it.contains("://")) {
+            let (target, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let file = if target.is_empty() { root().join(&path) } else { root().join(&folder).join(target) };
+            assert!(file.exists(), "{path} links to {link}, which is not there");
+            if !anchor.is_empty() {
+                let anchors = page::anchors(&std::fs::read_to_string(&file).unwrap());
+                assert!(anchors.iter().any(|it| it == anchor), "{path} links to {link}: there is no such heading");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_page_of_the_documentation_can_be_reached_from_the_readme() {
+    let pages: BTreeMap<String, String> =
+        pages().into_iter().filter(|(path, _)| !path.starts_with("crates/")).collect();
+    let mut reached = BTreeSet::new();
+    let mut next = vec!["README.md".to_owned()];
+    while let Some(path) = next.pop() {
+        let Some(text) = pages.get(&path) else { continue };
+        if !reached.insert(path.clone()) {
+            continue;
+        }
+        let folder = Path::new(&path).parent().unwrap().to_path_buf();
+        for link in page::links(text).into_iter().filter(|it| !it.contains("://")) {
+            let target = link.split('#').next().unwrap_or_default();
+            next.push(plain(&folder.join(target)));
+        }
+    }
+    let lost: Vec<&String> = pages
+        .keys()
+        .filter(|it| it.starts_with("docs/") || !it.contains('/'))
+        .filter(|it| !reached.contains(*it))
+        .collect();
+    assert!(lost.is_empty(), "no link leads to {lost:?}");
+}
+
+/// A path without `..`.
+fn plain(path: &Path) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in path.components().map(|it| it.as_os_str().to_string_lossy().into_owned()) {
+        match part.as_str() {
+            ".." => drop(parts.pop()),
+            "." => {}
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+/// The page's tables: section and key in the first cell, default in the second.
+#[test]
+fn the_page_of_the_configuration_has_every_key_with_its_default() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.toml");
+    std::fs::write(&empty, "").unwrap();
+    let printed = program::printed(&["config", "check", "--config", &empty.to_string_lossy()]).unwrap();
+    let defaults: toml::Table = printed.parse().unwrap();
+    let mut known = BTreeMap::new();
+    for (section, keys) in &defaults {
+        for (key, value) in keys.as_table().unwrap() {
+            known.insert(format!("{section}.{key}"), value.to_string().replace(" ", ""));
+        }
+    }
+    let mut told = BTreeMap::new();
+    for row in page::tables(&read("docs/configuration.md").unwrap()) {
+        let key = page::code_words(&row[0]).first().copied().unwrap_or_default().to_owned();
+        if key.contains('.') && !key.contains('*') {
+            let default = page::code_words(&row[1]).first().copied().unwrap_or_default().replace(' ', "");
+            assert!(told.insert(key.clone(), default).is_none(), "{key} stands twice on the page");
+        }
+    }
+    assert_eq!(told, known, "the page (left) is not what the program says (right)");
+}
+
+#[test]
+fn every_sqlstate_of_ours_is_on_the_page_of_the_control_language() {
+    let source = read("crates/model/src/error.rs").unwrap();
+    let (_, body) = source.split_once("pub const fn sqlstate(self)").unwrap();
+    let (body, _) = body.split_once("\n    }\n").unwrap();
+    let known: BTreeSet<String> = body
+        .lines()
+        .filter_map(|line| line.split_once("=> \""))
+        .map(|(_, state)| state.trim_end_matches("\",").to_owned())
+        .collect();
+    assert!(known.len() > 20, "only {} states were found", known.len());
+    let rows = page::table(&read("docs/control-language.md").unwrap(), "Errors").unwrap();
+    let told: BTreeSet<String> = rows.iter().map(|row| page::code_words(&row[0])[0].to_owned()).collect();
+    assert_eq!(told, known);
+}
+
+/// Commands in code blocks: the program's, said as `enginehouse …` or `cargo run -- …`.
+#[test]
+fn every_command_of_the_pages_is_one_that_the_program_knows() {
+    let mut helps: BTreeMap<String, String> = BTreeMap::new();
+    let mut seen = 0;
+    for (path, text) in pages().into_iter().filter(|(path, _)| path == "README.md" || path.starts_with("docs/")) {
+        for line in page::code_lines(&text) {
+            let line = line.trim().trim_start_matches("$ ");
+            let Some(rest) = ["enginehouse ", "cargo run -- ", "target/debug/enginehouse "]
+                .iter()
+                .find_map(|it| line.strip_prefix(it))
+            else {
+                continue;
+            };
+            let mut words = rest.split_whitespace();
+            let Some(command) = words.next() else { continue };
+            if command.starts_with(|c: char| !c.is_ascii_lowercase() && c != '-') {
+                continue;
+            }
+            seen += 1;
+            if command.starts_with("--") {
+                let help = helps.entry(String::new()).or_insert_with(|| program::printed(&["--help"]).unwrap());
+                assert!(help.contains(command), "{path}: {line}: there is no {command}");
+                continue;
+            }
+            let help = helps.entry(command.to_owned()).or_insert_with(|| {
+                program::printed(&[command, "--help"]).unwrap_or_else(|error| panic!("{path}: {line}: {error:#}"))
+            });
+            for flag in flags(rest) {
+                let known = help.contains(&flag) || command == "config";
+                assert!(known, "{path}: {line}: `enginehouse {command}` has no {flag}");
+            }
+        }
+    }
+    assert!(seen > 3, "only {seen} commands were found");
+}
+
+/// The flags of a command line, without what stands in quotes and after a comment.
+fn flags(line: &str) -> Vec<String> {
+    let outside: String = line.split(['\'', '"']).step_by(2).collect::<Vec<_>>().join(" ");
+    let words = outside.split('#').next().unwrap_or_default().split_whitespace();
+    words
+        .map(|it| it.trim_matches(|c| matches!(c, '[' | ']')).to_owned())
+        .filter(|it| it.starts_with('-') && it.len() > 1)
+        .collect()
+}
+
+#[test]
+fn the_readme_says_the_two_commands_and_that_they_are_there() {
+    let readme = read("README.md").unwrap();
+    let lines = page::code_lines(&readme);
+    for command in ["cargo run -- standalone --tour", "tests/run"] {
+        assert!(lines.iter().any(|line| line.trim() == command), "the README has no line {command}");
+    }
+    assert!(root().join("tests/run").is_file());
+    let help = program::printed(&["standalone", "--help"]).unwrap();
+    assert!(help.contains("--tour") && help.contains("--data-dir") && help.contains("--listen"));
+}
+
+#[test]
+fn decisions_are_numbered_without_a_gap_and_have_their_four_parts() {
+    let files = repository::files().unwrap();
+    let records: Vec<(String, String)> = files
+        .iter()
+        .filter_map(|it| it.path.strip_prefix("docs/adr/").map(|name| (name.to_owned(), it)))
+        .filter(|(name, _)| name.starts_with(|c: char| c.is_ascii_digit()))
+        .map(|(name, it)| (name, it.text().unwrap().unwrap()))
+        .collect();
+    let index = read("docs/adr/README.md").unwrap();
+    for (at, (name, text)) in records.iter().enumerate() {
+        assert!(name.starts_with(&format!("{:04}-", at + 1)), "{name} is not number {}", at + 1);
+        for part in ["## Context", "## Decision", "## Alternatives", "## Consequences"] {
+            assert!(text.contains(part), "{name} has no {part}");
+        }
+        assert!(index.contains(name.as_str()), "{name} is not in the index");
+    }
+    assert!(records.len() >= 9, "there are only {} decisions", records.len());
+}
