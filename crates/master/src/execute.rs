@@ -12,6 +12,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::failpoints;
 use crate::settings::Settings;
@@ -46,22 +47,27 @@ impl Executed {
     }
 }
 
+/// How effects are executed.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    /// What they are executed on.
+    pub world: &'a dyn World,
+    /// Limits and parallelism.
+    pub settings: &'a Settings,
+    /// When given, no further effect is begun.
+    pub halt: &'a CancellationToken,
+}
+
 /// Executes a plan.
-pub(crate) async fn execute(
-    world: &dyn World,
-    settings: &Settings,
-    epoch: Epoch,
-    seen: &Coordinated,
-    plan: &Plan,
-) -> Executed {
+pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, plan: &Plan) -> Executed {
+    let Terms { world, settings, .. } = terms;
     let mut executed = Executed::default();
     for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
         let begun = world.now();
         let time = settings.effect_deadline() * STAGE_DEADLINES;
         let ground = Ground { epoch, generation: plan.generation, seen, made: None };
         // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
-        let limit = settings.effect_deadline();
-        let chains: Vec<_> = stage.iter().map(|chain| run(world, limit, ground, chain, begun + time)).collect();
+        let chains: Vec<_> = stage.iter().map(|chain| run(terms, ground, chain, begun + time)).collect();
         let mut running = stream::iter(chains).buffer_unordered(settings.parallelism.max(1));
         while let Some(done) = running.next().await {
             executed.merge(done);
@@ -73,7 +79,9 @@ pub(crate) async fn execute(
     executed
 }
 
-async fn run(world: &dyn World, limit: Duration, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
+async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
+    let Terms { world, settings, halt } = terms;
+    let limit = settings.effect_deadline();
     let mut executed = Executed::default();
     let mut made: Option<String> = None;
     if world.now() >= until {
@@ -82,6 +90,10 @@ async fn run(world: &dyn World, limit: Duration, ground: Ground<'_>, chain: &Cha
     }
     for decision in &chain.decisions {
         let ground = Ground { made: made.as_deref(), ..ground };
+        if halt.is_cancelled() {
+            executed.stop = Some(Failure::Lost("it is shut down".to_owned()));
+            break;
+        }
         let result = if world.may_act() {
             timeout(limit, world.apply(decision, &ground)).await.unwrap_or_else(|_| {
                 Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())))

@@ -71,10 +71,10 @@ impl Master {
     /// came. Engines live on.
     pub async fn shutdown(mut self) {
         self.stop.cancel();
-        if let Some(mut task) = self.task.take() {
-            if timeout(self.limit, &mut task).await.is_err() {
-                task.abort();
-            }
+        if let Some(mut task) = self.task.take()
+            && timeout(self.limit, &mut task).await.is_err()
+        {
+            task.abort();
         }
     }
 }

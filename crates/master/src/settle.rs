@@ -61,10 +61,9 @@ fn is_finished(record: &AlterationRecord) -> bool {
 /// Why the moment to abort has come, if it has.
 fn abort_reason(seen: &Coordinated, child: &AlterChild, age: Duration, grace: Duration) -> Option<String> {
     let agent = child.agent.as_deref().unwrap_or("unknown");
-    if let Some(session) = child.session {
-        if seen.agents.iter().all(|it| it.session != session) {
-            return Some(format!("metadata agent {agent} is gone"));
-        }
+    let is_gone = |session| seen.agents.iter().all(|it| it.session != session);
+    if child.session.is_some_and(is_gone) {
+        return Some(format!("metadata agent {agent} is gone"));
     }
     (age >= grace).then(|| format!("metadata agent {agent} did not decide it in {} s", grace.as_secs()))
 }

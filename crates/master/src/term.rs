@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::failpoints;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::tick::{Driver, Loads, Ticked};
+use crate::tick::{Driver, Loads, Ticked, Waiting};
 use crate::world::{Failure, World};
 
 /// Between two ticks, at least: what comes in between is one wake-up.
@@ -39,23 +39,29 @@ pub(crate) async fn serve(
     // It holds the world, and with it the lock: it must not outlive the term, however that ends.
     let polling = poll(Arc::clone(&world), settings.clone(), asked, Arc::clone(&loads));
     let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
-    tokio::select! {
-        reason = act(&*world, settings, state, loads, &addresses) => reason,
-        () = stop.cancelled() => "it is shut down".to_owned(),
-    }
+    act(&*world, settings, state, Load { loads, addresses: &addresses }, stop).await
+}
+
+/// How the loads of engines are asked for and kept.
+struct Load<'a> {
+    loads: Loads,
+    addresses: &'a watch::Sender<BTreeMap<EngineName, String>>,
 }
 
 async fn act(
     world: &dyn World,
     settings: &Settings,
     state: &watch::Sender<State>,
-    loads: Loads,
-    addresses: &watch::Sender<BTreeMap<EngineName, String>>,
+    load: Load<'_>,
+    stop: &CancellationToken,
 ) -> String {
-    let Some(epoch) = raise(world, settings).await else { return "the lock is lost".to_owned() };
-    let mut driver = Driver::new(settings.clone(), epoch, world.now(), loads);
+    let Some(epoch) = raise(world, settings, stop).await else { return "the lock is lost".to_owned() };
+    let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads, stop.clone());
     let mut ticks = 0_u64;
     loop {
+        if stop.is_cancelled() {
+            return "it is shut down".to_owned();
+        }
         if world.is_over() {
             return "the session is gone".to_owned();
         }
@@ -69,13 +75,23 @@ async fn act(
             Ticked::Done { progress, due } => {
                 ticks += 1;
                 let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
-                addresses.send_replace(driver.addresses());
-                pause(world, settings, progress, due).await;
+                let reachable = driver.addresses();
+                load.addresses.send_if_modified(|known| {
+                    let changed = *known != reachable;
+                    *known = reachable;
+                    changed
+                });
+                tokio::select! {
+                    () = pause(world, settings, progress, due) => {}
+                    () = stop.cancelled() => {}
+                }
             }
             Ticked::Stopped(reason) => {
                 tracing::info!(epoch = driver.epoch().get(), reason, "tick stopped");
-                if world.may_act() {
-                    match look_again(world, settings).await {
+                // Who is refused again and again must not be quick about it.
+                sleep(RETRY_PAUSE).await;
+                if world.may_act() && !stop.is_cancelled() {
+                    match look_again(world, settings, stop).await {
                         Some(epoch) => driver.raised(epoch),
                         None => return reason,
                     }
@@ -96,22 +112,22 @@ async fn pause(world: &dyn World, settings: &Settings, progress: bool, due: Opti
 }
 
 /// The epoch was refused, or another one was read: if the lock is still held, it is raised again.
-async fn look_again(world: &dyn World, settings: &Settings) -> Option<Epoch> {
+async fn look_again(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
     match world.still_held().await {
-        Ok(true) => raise(world, settings).await,
+        Ok(true) => raise(world, settings, stop).await,
         Ok(false) => None,
         Err(failure) => {
             tracing::info!(%failure, "can't ask for the lock");
-            if world.is_over() { None } else { raise(world, settings).await }
+            if world.is_over() { None } else { raise(world, settings, stop).await }
         }
     }
 }
 
 /// Raises the epoch in the database: the first thing that a master does. Tries until it succeeds or the lock is lost.
-async fn raise(world: &dyn World, settings: &Settings) -> Option<Epoch> {
-    let mut told = None;
+async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
+    let mut waiting = Waiting::default();
     loop {
-        if world.is_over() {
+        if world.is_over() || stop.is_cancelled() {
             return None;
         }
         if world.may_act() {
@@ -121,21 +137,13 @@ async fn raise(world: &dyn World, settings: &Settings) -> Option<Epoch> {
                     tracing::info!(epoch = epoch.get(), "epoch raised");
                     return Some(epoch);
                 }
-                Ok(Err(failure)) if matches!(failure, Failure::Deposed(_)) => {
+                Ok(Err(Failure::Deposed(_))) => {
                     if matches!(world.still_held().await, Ok(false)) {
                         return None;
                     }
                 }
-                other => {
-                    let waits_for = match other {
-                        Ok(Err(failure)) => failure.to_string(),
-                        _ => "no answer about the epoch".to_owned(),
-                    };
-                    if told.as_ref() != Some(&waits_for) {
-                        tracing::warn!(waits_for, "the epoch can't be raised yet");
-                        told = Some(waits_for);
-                    }
-                }
+                Ok(Err(failure)) => waiting.waits(world.now(), &failure.to_string()),
+                Err(_) => waiting.waits(world.now(), "an answer about the epoch"),
             }
         }
         sleep(RETRY_PAUSE).await;
@@ -151,13 +159,13 @@ async fn raise_once(world: &dyn World) -> Result<Epoch, Failure> {
 async fn poll(
     world: Arc<dyn World>,
     settings: Settings,
-    asked: watch::Receiver<BTreeMap<EngineName, String>>,
+    mut asked: watch::Receiver<BTreeMap<EngineName, String>>,
     loads: Loads,
 ) {
     let limit = Duration::from_millis(settings.status_deadline_ms.max(1));
     let mut first = 0_usize;
     loop {
-        let addresses: Vec<(EngineName, String)> = asked.borrow().clone().into_iter().collect();
+        let addresses: Vec<(EngineName, String)> = asked.borrow_and_update().clone().into_iter().collect();
         let count = addresses.len().min(MAX_POLLED);
         let round: Vec<(EngineName, String)> = addresses.iter().cycle().skip(first).take(count).cloned().collect();
         first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
@@ -182,6 +190,11 @@ async fn poll(
                 }
             }
         }
-        sleep(Duration::from_millis(settings.status_poll_ms.max(1))).await;
+        // A new engine is asked soon, the others in their time.
+        sleep(RETRY_PAUSE).await;
+        let time = Duration::from_millis(settings.status_poll_ms.max(1));
+        if let Ok(Err(_)) = timeout(time, asked.changed()).await {
+            return;
+        }
     }
 }

@@ -15,8 +15,9 @@ use model::number::Epoch;
 use model::observation::Report;
 use planner::{Desired, Observed, Plan, Pod, Status};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use crate::execute::{self, Executed};
+use crate::execute::{self, Executed, Terms};
 use crate::failpoints;
 use crate::recollection::Recollection;
 use crate::settings::Settings;
@@ -48,7 +49,8 @@ pub(crate) struct Driver {
     recollection: Recollection,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
-    waited_for: Option<String>,
+    waiting: Waiting,
+    halt: CancellationToken,
 }
 
 /// What was read before the snapshot.
@@ -59,9 +61,10 @@ struct Seen {
 
 impl Driver {
     /// A driver that has just won its epoch.
-    pub fn new(settings: Settings, epoch: Epoch, now: Duration, loads: Loads) -> Self {
+    pub fn new(settings: Settings, epoch: Epoch, now: Duration, loads: Loads, halt: CancellationToken) -> Self {
         let recollection = Recollection::new(now + settings.session_timeout());
-        Self { settings, epoch, recollection, loads, addresses: BTreeMap::new(), waited_for: None }
+        let (addresses, waiting) = (BTreeMap::new(), Waiting::default());
+        Self { settings, epoch, recollection, loads, addresses, waiting, halt }
     }
 
     /// The epoch that it acts under.
@@ -93,7 +96,7 @@ impl Driver {
             Ok(ticked) => ticked,
             Err(failure) if failure.kind() == FailureKind::NotMaster => Ticked::Stopped(failure.to_string()),
             Err(failure) => {
-                self.waits_for(format!("{failure}"));
+                self.waiting.waits(world.now(), &failure.to_string());
                 Ticked::Done { progress: false, due: None }
             }
         }
@@ -141,9 +144,10 @@ impl Driver {
     async fn settle(&mut self, world: &dyn World, coordinated: &Coordinated) -> Result<Settled, Failure> {
         let settling = settle::settle(world, &self.settings, self.epoch, &mut self.recollection, coordinated);
         match bounded(self.settings.effect_deadline(), settling).await {
-            Err(failure) if failure.kind() == FailureKind::Stale => {
-                tracing::info!(%failure, "alter node has moved");
-                Ok(Settled::Stands(None))
+            // What can't be decided now stays undecided, and holds up nobody but the next alteration.
+            Err(failure) if failure.kind() != FailureKind::NotMaster => {
+                tracing::info!(%failure, "the alteration is not settled yet");
+                Ok(Settled::Stands((failure.kind() != FailureKind::Stale).then(|| failure.to_string())))
             }
             other => other,
         }
@@ -181,7 +185,8 @@ impl Driver {
         plan: &Plan,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
-        let executed = execute::execute(world, &self.settings, self.epoch, &seen.coordinated, plan).await;
+        let terms = Terms { world, settings: &self.settings, halt: &self.halt };
+        let executed = execute::execute(terms, self.epoch, &seen.coordinated, plan).await;
         self.remember(world.now(), &executed);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
@@ -239,35 +244,58 @@ impl Driver {
         waits_for: Option<String>,
         namespaces: Vec<String>,
     ) -> Result<(), Failure> {
-        let mut report = self.recollection.report(&plan.report, waits_for.clone());
+        let mut report = self.recollection.report(&plan.report, waits_for);
         report.namespaces_in_use = Some(namespaces);
         let written = bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await;
         self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
         written?;
         model::failpoint!(failpoints::REPORTED);
-        self.waited_for = waits_for;
+        self.waiting.over();
         Ok(())
     }
 
     async fn only_report(&mut self, world: &dyn World, waits_for: String) -> Result<Ticked, Failure> {
-        self.waits_for(waits_for.clone());
+        self.waiting.waits(world.now(), &waits_for);
         let report = Report { waits_for: Some(waits_for), ..Report::default() };
         bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await?;
         Ok(Ticked::Done { progress: false, due: None })
-    }
-
-    /// Says in the log what a whole tick waits for, once.
-    fn waits_for(&mut self, what: String) {
-        if self.waited_for.as_ref() != Some(&what) {
-            tracing::warn!(epoch = self.epoch.get(), waits_for = what, "the master waits");
-            self.waited_for = Some(what);
-        }
     }
 
     fn tell_unreadable(&mut self, engines: &Engines) {
         for (name, reason) in self.recollection.newly_unreadable(&engines.unreadable) {
             tracing::warn!(name, reason, "an engine of the orchestrator can't be read");
         }
+    }
+}
+
+/// What a master waits for as a whole: said in the log at once, and loudly when it lasts.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    since: Option<Duration>,
+    said: Option<String>,
+    warned: bool,
+}
+
+/// How long a master may wait before that is worth a warning: longer than an installation takes to start.
+const WARN_AFTER: Duration = Duration::from_secs(15);
+
+impl Waiting {
+    /// It waits, now.
+    pub fn waits(&mut self, now: Duration, what: &str) {
+        let since = *self.since.get_or_insert(now);
+        let seconds = now.saturating_sub(since).as_secs();
+        if !self.warned && now.saturating_sub(since) >= WARN_AFTER {
+            self.warned = true;
+            tracing::warn!(waits_for = what, seconds, "the master waits for long");
+        } else if self.said.as_deref() != Some(what) {
+            tracing::info!(waits_for = what, seconds, "the master waits");
+        }
+        self.said = Some(what.to_owned());
+    }
+
+    /// It waits no longer.
+    pub fn over(&mut self) {
+        *self = Self::default();
     }
 }
 

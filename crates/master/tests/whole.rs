@@ -25,7 +25,7 @@ async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
     let master = house.master();
     house.converges().await;
     let before = house.uids().await;
-    let started = house.start().await;
+    house.start().await;
     house.converges().await;
     assert!(house.uids().await.is_superset(&before), "nobody else was touched");
 
@@ -36,7 +36,7 @@ async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
     assert_eq!(house.store.outcome(&altered).await.unwrap().unwrap().progress, Some(Progress::Converged));
 
     let snapshot = house.store.snapshot().await.unwrap();
-    let slot = snapshot.slots.iter().find(|it| it.key == house_slot(&snapshot, &started)).unwrap();
+    let slot = snapshot.slots.iter().find(|it| it.key == started_slot(&snapshot)).unwrap();
     let successor = house.restart(&slot.engine(), false).await;
     house.converges().await;
     let forced = house.restart(&successor, true).await;
@@ -48,7 +48,7 @@ async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
 }
 
 /// The slot of an engine that was started: the one that is not of the minimum.
-fn house_slot(snapshot: &model::snapshot::Snapshot, _started: &model::EngineName) -> model::SlotKey {
+fn started_slot(snapshot: &model::snapshot::Snapshot) -> model::SlotKey {
     let started = snapshot.slots.iter().find(|it| it.origin == model::slot::Origin::Start);
     started.unwrap().key.clone()
 }
@@ -240,7 +240,7 @@ async fn an_engine_whose_label_was_changed_by_hand_is_replaced_and_serves_until_
 async fn an_engine_that_this_master_never_made_is_adopted() {
     let house = House::founded(1).await;
     let snapshot = house.store.snapshot().await.unwrap();
-    let (slot, settings) = (&snapshot.slots[0], house.settings());
+    let (slot, settings) = (&snapshot.slots[0], House::settings());
     let configuration =
         model::configuration::Configuration::of_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
     let labels =
@@ -293,7 +293,7 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
 #[tokio::test]
 async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait() {
     let house = House::founded(1).await;
-    let mut settings = house.settings();
+    let mut settings = House::settings();
     settings.limits.alter_deadline_ms = 500;
     let master = house.master_with(settings);
     house.converges().await;

@@ -18,6 +18,7 @@ use model::observation::Report;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
 use planner::{Action, Decision, Desired, Observed, Pod, Status};
+use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
 use crate::tick::{Driver, Loads, Ticked};
@@ -30,6 +31,7 @@ pub struct Fake {
 }
 
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools)]
 pub struct State {
     pub world: planner::World,
     pub alter: Option<AlterNode>,
@@ -53,6 +55,8 @@ pub struct State {
     pub losing: Vec<String>,
     /// After so many effects the master is stopped.
     pub stop_after: Option<usize>,
+    /// Whether no abort is answered.
+    pub unsettled: bool,
     /// Whether the database can be reached.
     pub database: bool,
     /// Whether the orchestrator can be reached.
@@ -97,6 +101,7 @@ impl Fake {
             hanging: Vec::new(),
             losing: Vec::new(),
             stop_after: None,
+            unsettled: false,
             database: true,
             orchestrator: true,
             silent: BTreeSet::new(),
@@ -104,7 +109,7 @@ impl Fake {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// A world with tenant t_1, whose unit uc_1 in pool rp_1 wants `min` engines; nothing runs yet.
+    /// A world with tenant `t_1`, whose unit `uc_1` in pool `rp_1` wants `min` engines; nothing runs yet.
     pub fn with_engines_wanted(min: u32) -> Arc<Self> {
         let fake = Self::new();
         let unit = UnitPatch { min_engines: Some(min), ..UnitPatch::default() };
@@ -167,7 +172,7 @@ impl Fake {
     }
 
     pub fn driver(&self, epoch: i64) -> Driver {
-        Driver::new(settings(), Epoch(epoch), self.state().now, Loads::default())
+        Driver::new(settings(), Epoch(epoch), self.state().now, Loads::default(), CancellationToken::new())
     }
 
     /// Time passes for everybody.
@@ -208,7 +213,7 @@ pub fn create(object: ObjectPatch) -> Change {
     Change::Create { if_not_exists: false, object }
 }
 
-/// ALTER RESOURCE UNIT uc_1 SET `DRIVER_MEMORY`.
+/// `ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY`.
 pub fn memory(gib: u32) -> Change {
     let patch = UnitPatch { driver_memory: Some(format!("{gib}G").parse().unwrap()), ..UnitPatch::default() };
     Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
@@ -370,6 +375,9 @@ impl World for Fake {
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
         let mut state = self.state();
         state.reachable()?;
+        if state.unsettled {
+            return Err(Failure::Unknown("a transaction holds the row".to_owned()));
+        }
         state.aborts.push(abort.clone());
         let aborted = record(abort.id.as_str(), ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() });
         Ok(state.records.entry(abort.id.clone()).or_insert(aborted).clone())

@@ -121,7 +121,7 @@ async fn without_a_metadata_agent_nothing_is_decided_and_the_node_stays() {
     let mut driver = fake.driver(1);
     for _ in 0..3 {
         assert_eq!(driver.tick(&*fake).await, Ticked::Done { progress: false, due: None });
-        fake.pass(Duration::from_secs(60));
+        fake.pass(Duration::from_mins(1));
     }
     assert!(fake.state().alter.is_some() && fake.state().aborts.is_empty());
     fake.state().database = true;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::fake::{Fake, memory};
-use crate::tick::Ticked;
+use crate::tick::{Loads, Ticked};
 use crate::world::Failure;
 
 fn done(ticked: &Ticked) -> bool {
@@ -46,8 +46,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
         fake.commit("a-1", &memory(2));
         fake.state().effects.clear();
         fake.settle(&mut fake.driver(1)).await;
-        let count = fake.state().effects.len();
-        count
+        fake.state().effects.len()
     };
     assert!(total > 20, "{total}");
     for stop_after in 1..=total {
@@ -209,4 +208,50 @@ async fn a_stand_in_whose_replacement_lost_its_registration_in_between_is_kept()
     fake.state().failing.clear();
     fake.settle(&mut driver).await;
     assert!(fake.state().world.observed.lives.iter().all(|live| live.engine == new));
+}
+
+#[tokio::test]
+async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed() {
+    let fake = Fake::with_engines_wanted(3);
+    fake.settle(&mut fake.driver(1)).await;
+    // A new master's first report is complete: what a metadata agent knows.
+    fake.driver(1).tick(&*fake).await;
+    let desired = fake.state().world.desired.clone();
+    let observed =
+        planner::Observed::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
+    let change = memory(2);
+    let told = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
+    let mut told: Vec<String> = told.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
+    assert!(told.len() > 20, "{told:?}");
+    fake.commit("a-1", &change);
+    fake.state().effects.clear();
+    fake.settle(&mut fake.driver(1)).await;
+    let mut executed = fake.state().effects.clone();
+    // Chains of one stage run beside each other, so their order is not fixed.
+    told.sort();
+    executed.sort();
+    assert_eq!(told, executed);
+}
+
+#[tokio::test]
+async fn a_master_that_is_shut_down_begins_no_further_effect() {
+    let fake = Fake::with_engines_wanted(3);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let now = fake.state().now;
+    let mut driver =
+        crate::tick::Driver::new(super::fake::settings(), model::Epoch(1), now, Loads::default(), stop.clone());
+    stop.cancel();
+    assert!(matches!(driver.tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(fake.state().effects.is_empty());
+}
+
+#[tokio::test]
+async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
+    let fake = Fake::with_engines_wanted(2);
+    fake.make_node("a-1", 99);
+    fake.state().unsettled = true;
+    let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_some());
+    assert_eq!(fake.state().world.observed.pods.len(), 2);
 }

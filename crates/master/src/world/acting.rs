@@ -90,7 +90,7 @@ impl ActingWorld {
 
     /// Writes part of a report in the middle of a tick.
     pub(super) async fn record(&self, epoch: Epoch, mut report: Report) -> Result<Recorded, Failure> {
-        report.waits_for = self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        report.waits_for.clone_from(&self.waits_for.lock().unwrap_or_else(PoisonError::into_inner));
         let report = &report;
         self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await
     }

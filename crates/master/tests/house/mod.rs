@@ -17,7 +17,7 @@ use master::{Launch, Launcher, Master, Parts, Settings, State};
 use metadata::{CommitRequest, RestartRequest, StartRequest, StopRequest, Store};
 use model::alteration::RequestId;
 use model::change::{Change, Object, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
-use model::clock::{Clock as _, SharedClock, SystemClock};
+use model::clock::{SharedClock, SystemClock};
 use model::credential::ClusterSecret;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -126,7 +126,7 @@ impl House {
         house
     }
 
-    /// Tenant t_1, which uses pool rp_1, which offers unit uc_1; `min` engines of it are wanted.
+    /// Tenant `t_1`, which uses pool `rp_1`, which offers unit `uc_1`; `min` engines of it are wanted.
     pub async fn founded(min: u32) -> Self {
         let house = Self::new().await;
         house.store.raise_epoch(model::Epoch(0), "the setup").await.unwrap();
@@ -176,7 +176,7 @@ impl House {
         settings
     }
 
-    pub fn settings(&self) -> Settings {
+    pub fn settings() -> Settings {
         let mut settings = Settings { tick_ms: 100, alter_grace_ms: 2_000, ..Settings::default() };
         settings.limits.session_timeout_ms = 1_000;
         settings.limits.drain_grace_ms = 5_000;
@@ -184,7 +184,7 @@ impl House {
     }
 
     pub fn master(&self) -> Master {
-        self.master_with(self.settings())
+        self.master_with(Self::settings())
     }
 
     pub fn master_with(&self, settings: Settings) -> Master {
@@ -212,7 +212,7 @@ impl House {
     }
 
     fn deadline(&self) -> Duration {
-        self.clock.boottime() + Duration::from_secs(60)
+        self.clock.boottime() + Duration::from_mins(1)
     }
 
     /// The write path of an alteration without its node, as if that had been deleted by hand.
@@ -341,7 +341,7 @@ impl House {
     }
 }
 
-/// ALTER RESOURCE UNIT uc_1 SET `DRIVER_MEMORY`.
+/// `ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY`.
 pub fn memory(gib: u32) -> Change {
     let patch = UnitPatch { driver_memory: Some(format!("{gib}G").parse().unwrap()), ..UnitPatch::default() };
     Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
