@@ -55,9 +55,10 @@ start_postgres() {
     port=$(free_port)
     mkdir -p "$dir"
     chown postgres "$dir"
-    runuser -u postgres -- "$bin/initdb" -D "$dir/data" -U postgres -A trust --no-sync >"$dir/initdb.log" 2>&1 ||
+    setpriv --reuid=postgres --regid=postgres --init-groups "$bin/initdb" -D "$dir/data" -U postgres -A trust --no-sync >"$dir/initdb.log" 2>&1 ||
         { tail -n 20 "$dir/initdb.log"; return 1; }
-    runuser -u postgres -- "$bin/postgres" -D "$dir/data" -p "$port" -h 127.0.0.1 -c unix_socket_directories= \
+    # No process in between, so that the pid is the server's own.
+    setpriv --reuid=postgres --regid=postgres --init-groups "$bin/postgres" -D "$dir/data" -p "$port" -h 127.0.0.1 -c unix_socket_directories= \
         -c fsync=off -c max_connections=300 >"$dir/log" 2>&1 &
     server_pids+=("$!")
     export EH_TEST_POSTGRES=postgres://postgres@127.0.0.1:$port/postgres
