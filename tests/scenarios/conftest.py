@@ -1,0 +1,225 @@
+"""What scenarios share: one standalone installation and one cluster for those that leave them as they found them.
+
+A test that kills or stops something gets an installation of its own (`own_standalone`, `own_cluster`). Every
+installation's logs are searched after every test: an unexpected WARN or ERROR line fails it.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.cluster import Cluster
+from harness.control import Control
+from harness.processes import BINARY, run
+from harness.standalone import Standalone
+
+SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 1_000_000))
+
+
+def pytest_report_header():
+    return f"seed: {SEED} (EH_TEST_SEED={SEED} repeats it), binary: {BINARY}"
+
+
+def pytest_sessionstart():
+    if not BINARY.exists():
+        pytest.exit(f"{BINARY} is missing: cargo build", returncode=3)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.when == "call":
+        item.stash[FAILED] = report.failed
+    return report
+
+
+FAILED = pytest.StashKey[bool]()
+
+
+@pytest.fixture(scope="session")
+def workspace():
+    """The folder of everything that the scenarios make. Kept when something failed."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="enginehouse-scenarios.", dir="/var/tmp"))
+    yield folder
+    if os.environ.get("EH_TEST_KEEP"):
+        print(f"kept: {folder}")
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def seed():
+    return SEED
+
+
+@pytest.fixture
+def folder(workspace, request):
+    """A folder of one test's own."""
+    path = pathlib.Path(tempfile.mkdtemp(prefix=request.node.name[:40] + ".", dir=workspace))
+    return path
+
+
+class Toured:
+    """One `standalone --tour --exit`: its data directory, its exit status and what it printed."""
+
+    def __init__(self, folder, seed):
+        self.seed = seed
+        self.installation = Standalone(folder, "tour")
+        self.done = self.play()
+        # Kept aside: the next play writes its own.
+        self.rides = folder / "rides.parquet"
+        shutil.copy(self.installation.data / "samples/rides/rides.parquet", self.rides)
+
+    def play(self, seed=None):
+        return run(
+            ["standalone", "--data-dir", self.installation.data, "--listen", "127.0.0.1:0", "--tour", "--exit",
+             "--seed", seed or self.seed],
+            within_s=180, cwd=self.installation.folder,
+        )
+
+
+@pytest.fixture(scope="session")
+def toured(workspace, seed):
+    """The tour, played once for all tests that look at what it printed or left."""
+    tour = Toured(workspace / "tour", seed)
+    yield tour
+    tour.installation.close()
+
+
+@pytest.fixture(scope="session")
+def shared_standalone(workspace, toured):
+    """One standalone for all tests that leave it as they found it, with the tour's sample data."""
+    installation = Standalone(workspace / "shared", env={"ENGINEHOUSE_LOG": DEBUG_LOG})
+    rides = installation.data / "samples" / "rides"
+    rides.mkdir(parents=True)
+    shutil.copy(toured.rides, rides)
+    installation.start()
+    yield installation
+    installation.close()
+
+
+# The default, and the engine's debug line that tells the hash of each statement.
+DEBUG_LOG = (
+    "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,metadata=info,"
+    "orchestrator=info,datafusion_engine=info,datafusion_engine::service=debug,embedded_zookeeper=info,hs2=info,"
+    "sqlx=error,zookeeper_client=error"
+)
+
+
+@pytest.fixture
+def standalone(shared_standalone, request):
+    """The shared standalone; its logs are searched after the test."""
+    yield from searched(shared_standalone, request)
+
+
+@pytest.fixture
+def control(standalone):
+    return Control(standalone.address)
+
+
+class Tenant:
+    """A tenant with a pool and a unit of its own and one engine that is ready."""
+
+    def __init__(self, installation, name, users):
+        self.installation = installation
+        self.control = Control(installation.address)
+        self.name, self.pool, self.unit = self.control.make(name, users=users)
+        self.engine = self.control.start(self.name, self.pool, self.unit)
+
+    @property
+    def process(self):
+        return self.installation.engines.one(self.engine)
+
+
+@pytest.fixture(scope="session")
+def shared_tenant(shared_standalone):
+    """A tenant whose one engine lives as long as the shared standalone; alice and bob are its users."""
+    tenant = Tenant(shared_standalone, "analysts", "'alice', 'bob'")
+    location = shared_standalone.data / "samples/rides"
+    with pyhive_session(shared_standalone.address, "alice") as session:
+        rows(session, f"CREATE EXTERNAL TABLE rides STORED AS PARQUET LOCATION '{location}/'")
+    return tenant
+
+
+@pytest.fixture
+def tenant(shared_tenant, standalone):
+    """The shared tenant, in a test whose logs are searched."""
+    return shared_tenant
+
+
+@pytest.fixture
+def own_standalone(folder, request):
+    """A standalone that the test may kill. Not started."""
+    installation = Standalone(folder)
+    try:
+        yield from searched(installation, request)
+    finally:
+        installation.close()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(workspace):
+    """One cluster for all tests that leave it as they found it."""
+    installation = Cluster(workspace / "cluster")
+    try:
+        installation.start()
+        yield installation
+    finally:
+        installation.close()
+
+
+@pytest.fixture
+def cluster(shared_cluster, request):
+    """The shared cluster; its logs are searched after the test."""
+    yield from searched(shared_cluster, request)
+
+
+@pytest.fixture
+def cluster_tenant(cluster, request):
+    """Makes tenants on the shared cluster, which are dropped after the test: (tenant, pool, unit, its user)."""
+    control = Control(cluster.addresses["proxy-b"])
+    made = []
+
+    def make(name, **options):
+        made.append(control.make(name, users=f"'{name}_user'", **options))
+        return (*made[-1], f"{name}_user")
+
+    yield make
+    for tenant in made:
+        control.drop(*tenant)
+
+
+@pytest.fixture
+def own_cluster(folder, request):
+    """Makes clusters that the test may kill: `own_cluster(section={key: value})`, started."""
+    made = []
+
+    def make(**settings):
+        made.append(Cluster(folder / f"cluster-{len(made)}", **settings))
+        made[-1].logs.begin()
+        return made[-1].start()
+
+    yield make
+    try:
+        if not request.node.stash.get(FAILED, False):
+            for installation in made:
+                installation.logs.check()
+    finally:
+        for installation in made:
+            installation.close()
+
+
+def searched(installation, request):
+    """Hands an installation to a test and searches its logs afterwards, unless the test failed anyway."""
+    installation.logs.begin()
+    yield installation
+    if not request.node.stash.get(FAILED, False):
+        installation.logs.check()

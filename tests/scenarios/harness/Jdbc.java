@@ -1,0 +1,106 @@
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.sql.ResultSet;
+import java.sql.ResultSetMetaData;
+import java.sql.SQLException;
+import java.sql.Statement;
+import java.util.Base64;
+
+/**
+ * One connection of the Hive JDBC driver, driven by lines on standard input: a verb and base64 texts between tabs.
+ * Answers are lines too: "ok" and fields, or "error", SQLSTATE, code and message as the driver's exception has them.
+ */
+public final class Jdbc {
+    private static Connection connection;
+    private static Statement begun;
+    private static Thread runner;
+    private static volatile String ended;
+
+    public static void main(String[] arguments) throws Exception {
+        try {
+            Class.forName("org.apache.hive.jdbc.HiveDriver");
+            connection = DriverManager.getConnection(arguments[0], arguments[1], "");
+            say("ok");
+        } catch (SQLException error) {
+            say(shown(error));
+            return;
+        }
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] fields = line.split("\t");
+            try {
+                switch (fields[0]) {
+                    case "execute" -> execute(decoded(fields[1]));
+                    case "start" -> start(decoded(fields[1]));
+                    case "cancel" -> {
+                        begun.cancel();
+                        say("ok");
+                    }
+                    case "end" -> {
+                        runner.join();
+                        say(ended);
+                    }
+                    default -> throw new IllegalArgumentException(fields[0]);
+                }
+            } catch (SQLException error) {
+                say(shown(error));
+            }
+        }
+        connection.close();
+        System.exit(0);
+    }
+
+    private static void execute(String text) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            say(statement.execute(text) ? rows(statement.getResultSet()) : "ok\t");
+        }
+    }
+
+    private static void start(String text) throws SQLException {
+        begun = connection.createStatement();
+        runner = new Thread(() -> {
+            try {
+                ended = begun.execute(text) ? rows(begun.getResultSet()) : "ok\t";
+            } catch (SQLException error) {
+                ended = shown(error);
+            }
+        });
+        runner.start();
+        say("ok");
+    }
+
+    private static String rows(ResultSet result) throws SQLException {
+        ResultSetMetaData columns = result.getMetaData();
+        StringBuilder out = new StringBuilder("ok\t");
+        for (int at = 1; at <= columns.getColumnCount(); at++) {
+            out.append(at == 1 ? "" : ",").append(encoded(columns.getColumnLabel(at)));
+        }
+        while (result.next()) {
+            out.append('\t');
+            for (int at = 1; at <= columns.getColumnCount(); at++) {
+                out.append(at == 1 ? "" : ",").append(encoded(result.getString(at)));
+            }
+        }
+        return out.toString();
+    }
+
+    private static String shown(SQLException error) {
+        return "error\t" + error.getSQLState() + "\t" + error.getErrorCode() + "\t" + encoded(error.getMessage());
+    }
+
+    private static void say(String line) {
+        System.out.println(line);
+        System.out.flush();
+    }
+
+    private static String encoded(String text) {
+        return text == null ? "-" : Base64.getEncoder().encodeToString(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static String decoded(String text) {
+        return new String(Base64.getDecoder().decode(text), StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,95 @@
+"""The Python clients: PyHive and impyla, and what their errors say.
+
+PyHive keeps the whole answer of the server in its exception, so the SQLSTATE is there. impyla keeps the message only.
+"""
+
+import contextlib
+
+import pyhive.exc
+from impala import dbapi as impyla
+from pyhive import hive
+
+
+def split(address):
+    host, port = address.rsplit(":", 1)
+    return host, int(port)
+
+
+@contextlib.contextmanager
+def pyhive_session(address, user="admin", **settings):
+    """A session of PyHive. Settings are session keys: `tenant=`, `pool=`, `unit=` are ours."""
+    connection = open_pyhive(address, user, **settings)
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(Exception):
+            connection.close()
+
+
+def open_pyhive(address, user="admin", database="default", **settings):
+    host, port = split(address)
+    return hive.connect(
+        host=host, port=port, username=user, database=database, configuration=session_keys(settings),
+    )
+
+
+def session_keys(settings):
+    ours = {"tenant", "pool", "unit"}
+    return {f"enginehouse.{key}" if key in ours else key: value for key, value in settings.items()}
+
+
+@contextlib.contextmanager
+def impyla_session(address, user="admin", **settings):
+    """A session of impyla in binary mode: a cursor, because a session is a cursor's there."""
+    host, port = split(address)
+    connection = impyla.connect(host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120)
+    cursor = connection.cursor(configuration=session_keys(settings))
+    try:
+        yield cursor
+    finally:
+        with contextlib.suppress(Exception):
+            cursor.close()
+            connection.close()
+
+
+def rows(connection, statement):
+    """Executes a statement with PyHive and answers its rows as dictionaries; none if it answers none."""
+    cursor = connection.cursor()
+    try:
+        cursor.execute(statement)
+        if not cursor.description:
+            return []
+        names = [column[0].split(".")[-1] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    finally:
+        with contextlib.suppress(Exception):
+            cursor.close()
+
+
+class Refused:
+    """What a server's refusal said."""
+
+    def __init__(self, sqlstate, message, code=None):
+        self.sqlstate = sqlstate
+        self.message = message
+        self.code = code
+
+    def __repr__(self):
+        return f"{self.sqlstate}: {self.message}"
+
+
+def refused(connection, statement):
+    """Executes a statement that must be refused; answers the refusal as PyHive shows it."""
+    try:
+        got = rows(connection, statement)
+    except pyhive.exc.OperationalError as error:
+        return refusal_of(error)
+    raise AssertionError(f"was not refused: {statement}\n{got}")
+
+
+def refusal_of(error):
+    answer = error.args[0]
+    # ExecuteStatement's answer has a status; GetOperationStatus's has the operation's own error besides.
+    if getattr(answer, "sqlState", None):
+        return Refused(answer.sqlState, answer.errorMessage, answer.errorCode)
+    return Refused(answer.status.sqlState, answer.status.errorMessage, answer.status.errorCode)

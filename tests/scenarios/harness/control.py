@@ -1,0 +1,62 @@
+"""Control statements as scenarios say them, through PyHive on any proxy."""
+
+from harness.clients import pyhive_session, rows
+from harness.waiting import wait_until
+
+READY_WITHIN_S = 60
+
+
+class Control:
+    """An admin at one proxy; each statement in a session of its own unless one is kept open."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def say(self, statement, user="admin"):
+        with pyhive_session(self.address, user) as connection:
+            return rows(connection, statement)
+
+    def engines(self, tenant):
+        return self.say(f"SHOW ENGINES {tenant}")
+
+    def engine(self, tenant, name):
+        found = [it for it in self.engines(tenant) if it["engine"] == name]
+        return found[0] if found else None
+
+    def make(self, tenant, unit=None, pool=None, options="", users="", **minimum):
+        """A tenant with one pool and one unit of its own; answers (tenant, pool, unit)."""
+        unit, pool = unit or f"{tenant}_u", pool or f"{tenant}_p"
+        self.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '512M'{options}")
+        self.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}')")
+        listed = f", USER_LIST ({users})" if users else ""
+        self.say(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}'){listed}")
+        return tenant, pool, unit
+
+    def start(self, tenant, pool, unit, wait="1m"):
+        """START ENGINE … WAIT; answers the engine's name, which must be ready."""
+        answer = self.say(f"START ENGINE {tenant} {pool} {unit} WAIT '{wait}'")
+        assert len(answer) == 1 and answer[0]["engine"], answer
+        assert answer[0]["state"] == "ready", answer
+        return answer[0]["engine"]
+
+    def stop(self, pool, engine, how="FORCE", wait="1m"):
+        return self.say(f"STOP ENGINE {pool} '{engine}' {how} WAIT '{wait}'")
+
+    def drop(self, tenant, pool, unit):
+        """DROP of all three; the tenant's engines are drained with it."""
+        self.say(f"DROP TENANT {tenant} WAIT '1m'")
+        self.say(f"DROP RESOURCE POOL {pool}")
+        self.say(f"DROP RESOURCE UNIT {unit}")
+
+    def alterations(self):
+        return self.say("SHOW ALTERATIONS LIMIT 50")
+
+    def wait_ready(self, tenant, count=1, within_s=READY_WITHIN_S):
+        """Waits until the tenant has `count` engines, all current and ready; answers them."""
+
+        def ready():
+            engines = self.engines(tenant)
+            good = [it for it in engines if it["current"] and it["state"] == "ready"]
+            return engines if len(good) == count == len(engines) else None
+
+        return wait_until(ready, within_s, f"{count} ready engine(s) of {tenant}, and no other", 0.2)

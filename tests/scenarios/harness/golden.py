@@ -1,0 +1,55 @@
+"""Golden files: what the system prints, with everything that differs between two runs masked at the same width.
+
+    EH_GOLDEN=update tests/run …     writes them anew; look at the difference before committing it
+"""
+
+import difflib
+import os
+import pathlib
+import re
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden"
+
+# What is masked: digits in a time and a port, digits and letters in what is random.
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
+PORT = re.compile(r"(?<=127\.0\.0\.1:)\d+")
+RANDOM = [
+    re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"),
+    re.compile(r"(?<=\b0x)[0-9a-f]{8,16}\b"),
+    re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"),
+]
+# A hash that follows from what was said is no random number.
+STABLE = re.compile(r"unit_properties")
+
+
+def masked(text, replacements=()):
+    """The text with `#` for what changes from run to run, so that every width stays what it is.
+
+    `replacements` are (pattern, text) of things that change in length: they keep the width of their cell instead.
+    """
+    return "".join(masked_line(line, replacements) for line in text.splitlines(keepends=True))
+
+
+def masked_line(line, replacements):
+    for pattern in (TIME, PORT):
+        line = pattern.sub(lambda match: re.sub(r"\d", "#", match.group(0)), line)
+    if not STABLE.search(line):
+        for pattern in RANDOM:
+            line = pattern.sub(lambda match: re.sub(r"[0-9a-f]", "#", match.group(0)), line)
+    for found, shown in replacements:
+        line = re.sub(found + r" *", lambda match, shown=shown: shown.ljust(len(match.group(0))), line)
+    return line
+
+
+def compare(name, text):
+    """Compares with the golden file, or writes it when told to."""
+    path = FOLDER / name
+    if os.environ.get("EH_GOLDEN") == "update":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return
+    assert path.exists(), f"there is no golden file {path}; EH_GOLDEN=update writes it"
+    wanted = path.read_text()
+    if text != wanted:
+        difference = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), str(path), "now", lineterm=""))
+        raise AssertionError(f"not what the golden file says (EH_GOLDEN=update after a look):\n{difference}")

@@ -1,0 +1,98 @@
+"""The logs of an installation: followed while it runs, and searched for lines that nobody expected.
+
+An engine's directory, its log included, is removed when the engine has ended: so every log is opened as soon as it is
+there, and an open file can be read after its name is gone.
+"""
+
+import glob
+import re
+import threading
+
+LEVEL = re.compile(r"^\S+Z\s+(WARN|ERROR)\s")
+PANIC = re.compile(r"panicked at|SQLITE_CORRUPT|stack backtrace")
+LOOK_EVERY_S = 0.1
+
+# Lines that stand in the logs of any installation and say nothing wrong.
+ALWAYS_ALLOWED = []
+
+
+class Logs:
+    """All logs that match some patterns of file names."""
+
+    def __init__(self, *patterns):
+        self.patterns = patterns
+        self.files = {}
+        self.lock = threading.Lock()
+        self.ended = threading.Event()
+        self.mark = {}
+        self.allowed = []
+        self.thread = threading.Thread(target=self._follow, daemon=True)
+        self.thread.start()
+
+    def _follow(self):
+        while not self.ended.wait(LOOK_EVERY_S):
+            self._open_new()
+
+    def _open_new(self):
+        with self.lock:
+            for pattern in self.patterns:
+                for path in glob.glob(pattern):
+                    if path not in self.files:
+                        try:
+                            self.files[path] = open(path, "rb")  # noqa: SIM115: held until close()
+                        except OSError:
+                            continue
+
+    def text(self, path_part=""):
+        """Everything logged so far, in files whose path contains `path_part`."""
+        self._open_new()
+        with self.lock:
+            texts = []
+            for path, file in self.files.items():
+                if path_part in path:
+                    file.seek(0)
+                    texts.append(file.read().decode(errors="replace"))
+            return "".join(texts)
+
+    def begin(self):
+        """A test begins: what was logged before is not its business."""
+        self._open_new()
+        self.allowed = list(ALWAYS_ALLOWED)
+        with self.lock:
+            self.mark = {path: file.seek(0, 2) for path, file in self.files.items()}
+
+    def allow(self, *patterns):
+        """Lines that this test expects."""
+        self.allowed.extend(patterns)
+
+    def since_begin(self):
+        """The lines logged since the test began, with their file."""
+        self._open_new()
+        with self.lock:
+            lines = []
+            for path, file in self.files.items():
+                file.seek(self.mark.get(path, 0))
+                lines.extend((path, line) for line in file.read().decode(errors="replace").splitlines())
+            return lines
+
+    def unexpected(self):
+        allowed = [re.compile(it) for it in self.allowed]
+        return [
+            f"{path}: {line}" for path, line in self.since_begin()
+            if (LEVEL.search(line) or PANIC.search(line)) and not any(it.search(line) for it in allowed)
+        ]
+
+    def check(self):
+        unexpected = self.unexpected()
+        assert not unexpected, "lines that nobody expected:\n" + "\n".join(unexpected[:40])
+
+    def count(self, pattern):
+        return len(re.findall(pattern, self.text()))
+
+    def close(self):
+        self.ended.set()
+        self.thread.join(timeout=5)
+        with self.lock:
+            for file in self.files.values():
+                file.close()
+            self.files = {}

@@ -1,0 +1,146 @@
+"""Processes of the binary: started with a deadline, looked at, stopped by pid by whoever started them."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import time
+
+import psutil
+
+from harness.waiting import wait_until
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+BINARY = pathlib.Path(os.environ.get("EH_TEST_BINARY", REPOSITORY / "target/debug/enginehouse"))
+READY_WITHIN_S = 60
+STOP_WITHIN_S = 25
+
+
+def environment(extra=None):
+    """A plain environment: nothing of the caller's settings changes what the processes do."""
+    plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
+    return plain | {"RUST_BACKTRACE": "1"} | (extra or {})
+
+
+class Program:
+    """One process of the binary. Standard output goes to `<name>.out`, standard error to `<name>.log`."""
+
+    def __init__(self, name, arguments, folder, env=None):
+        self.name = name
+        self.arguments = [str(BINARY), *map(str, arguments)]
+        self.out = pathlib.Path(folder) / f"{name}.out"
+        self.log = pathlib.Path(folder) / f"{name}.log"
+        self.env = environment(env)
+        self.process = None
+
+    def start(self):
+        # What an earlier run of it printed is not this one's.
+        with open(self.out, "wb") as out, open(self.log, "ab") as log:
+            self.process = subprocess.Popen(
+                self.arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=self.env,
+                cwd=self.out.parent, start_new_session=True,
+            )
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def printed(self):
+        return self.out.read_text(errors="replace")
+
+    def said(self):
+        return self.log.read_text(errors="replace")
+
+    def wait_ready(self, within_s=READY_WITHIN_S):
+        """Waits for the line `ready: …` and answers what follows the colon."""
+
+        def line():
+            for line in self.printed().splitlines():
+                if line.startswith("ready: "):
+                    return line.removeprefix("ready: ").strip()
+            code = self.process.poll()
+            assert code is None, f"{self.name} ended with {code}:\n{self.printed()}\n{self.said()[-4000:]}"
+            return None
+
+        return wait_until(line, within_s, f"{self.name} prints ready:")
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def wait(self, within_s):
+        """Waits for its end and answers its exit status."""
+        return self.process.wait(timeout=within_s)
+
+    def send(self, number):
+        os.kill(self.process.pid, number)
+
+    def pause(self):
+        """Stops it with SIGSTOP, and waits until the kernel says that it is stopped."""
+        self.send(signal.SIGSTOP)
+        process = psutil.Process(self.pid)
+        wait_until(lambda: process.status() == psutil.STATUS_STOPPED, 5, f"{self.name} is stopped")
+
+    def resume(self):
+        self.send(signal.SIGCONT)
+
+    def kill(self):
+        if self.is_running():
+            self.process.kill()
+        self.process.wait(timeout=10)
+
+    def stop(self, number=signal.SIGINT, within_s=STOP_WITHIN_S):
+        """Asks it to end and answers (exit status, seconds); kills it, and fails, if it does not."""
+        if not self.is_running():
+            return self.process.returncode if self.process else None, 0.0
+        began = time.monotonic()
+        self.send(signal.SIGCONT)
+        self.send(number)
+        try:
+            return self.process.wait(timeout=within_s), time.monotonic() - began
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} did not end within {within_s} s:\n{self.said()[-4000:]}") from None
+
+
+def run(arguments, within_s=120, env=None, text=None, cwd=None):
+    """Runs the binary to its end."""
+    return subprocess.run(
+        [str(BINARY), *map(str, arguments)], input=text, stdin=subprocess.DEVNULL if text is None else None,
+        capture_output=True, text=True, timeout=within_s, env=environment(env), cwd=cwd, check=False,
+    )
+
+
+def cpu_seconds(pid):
+    """The CPU time that a process has used, its ended children not counted."""
+    times = psutil.Process(pid).cpu_times()
+    return times.user + times.system
+
+
+def process_of(pid):
+    """The process and when it started: together they name one process, as a pid alone does not."""
+    process = psutil.Process(pid)
+    return process.pid, process.create_time()
+
+
+def is_alive(pid, started=None):
+    """Whether this very process runs; a zombie does not."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return started is None or process.create_time() == started
+    except psutil.NoSuchProcess:
+        return False
+
+
+def working_below(folder):
+    """The processes whose working directory is below a folder: every engine has its own there."""
+    folder = str(pathlib.Path(folder).resolve())
+    found = []
+    for process in psutil.process_iter(["pid", "cwd", "status"]):
+        cwd = process.info["cwd"] or ""
+        # A process whose directory was removed names it with " (deleted)".
+        if process.info["status"] != psutil.STATUS_ZOMBIE and cwd.startswith(folder + "/"):
+            found.append(process)
+    return found

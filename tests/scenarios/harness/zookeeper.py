@@ -1,0 +1,67 @@
+"""A look into the real ZooKeeper from outside, with kazoo and the master's derived credential."""
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+from kazoo.security import make_digest_acl
+
+TIMEOUT_S = 10
+
+
+def address():
+    """Where the real ZooKeeper listens; without it a scenario fails, it is never skipped."""
+    value = os.environ.get("EH_TEST_ZOOKEEPER")
+    assert value, "EH_TEST_ZOOKEEPER is not set: run tests/run, which starts the servers"
+    return value
+
+
+def derived(secret, word, name=""):
+    """The derived key for a purpose, as crates/model/src/credential.rs describes it."""
+    return hmac.new(secret.encode(), word.encode() + b"\0" + name.encode(), hashlib.sha256).hexdigest()
+
+
+class Nodes:
+    """The nodes below one root, as the master may read them."""
+
+    def __init__(self, root, secret):
+        self.root = root
+        key = derived(secret, "zookeeper-master")
+        self.client = KazooClient(
+            hosts=address(), timeout=TIMEOUT_S, auth_data=[("digest", f"master:{key}")],
+            default_acl=[make_digest_acl("master", key, all=True)],
+        )
+        self.client.start(timeout=TIMEOUT_S)
+
+    def path(self, name):
+        return f"{self.root}/{name}"
+
+    def bytes(self, name):
+        with contextlib.suppress(NoNodeError):
+            return self.client.get(self.path(name))[0]
+        return None
+
+    def read(self, name):
+        """The node's content as JSON, `None` if there is no node."""
+        data = self.bytes(name)
+        return None if data is None else json.loads(data)
+
+    def exists(self, name):
+        return self.client.exists(self.path(name)) is not None
+
+    def children(self, name):
+        with contextlib.suppress(NoNodeError):
+            return sorted(self.client.get_children(self.path(name)))
+        return []
+
+    def master_lock(self, who):
+        """The election's own recipe, as another tool would hold it."""
+        return self.client.Lock(self.path("lock/master"), who)
+
+    def close(self):
+        self.client.stop()
+        self.client.close()

@@ -1,0 +1,141 @@
+"""Alterations with separate processes, the real ZooKeeper and the real PostgreSQL."""
+
+import time
+
+from harness.clients import pyhive_session, refused, rows
+from harness.cluster import ALTER_WAIT_S
+from harness.control import Control
+from harness.decisions import applied, by_subject, different, explained
+from harness.waiting import stays, wait_until
+
+TICKS_S = 5
+MASTER_AWAY = [
+    # What proxies, masters and agents say while one of them was stopped for a while.
+    r"lock", r"session", r"zookeeper", r"master", r"deposed", r"epoch",
+]
+
+
+def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refused(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, user = cluster_tenant("stopped", options=", PROPERTIES ('app.token'='hidden')")
+    old = control.start(tenant, pool, unit)
+    cluster.settled(control)
+    cluster.logs.allow(*MASTER_AWAY)
+    generation = cluster.database.rows(f"SELECT generation FROM resource_unit WHERE name = '{unit}'")[0][0]
+    master = cluster.programs["proxy-a"]
+    master.pause()
+    try:
+        (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+        assert answer["state"] == "committed, converging", answer
+        node = cluster.nodes.read("lock/alter")
+        assert node["version"] == 1 and node["id"] == answer["alteration"]
+        assert cluster.nodes.children("lock/alter") == [answer["alteration"]]
+        assert (node["by"], node["base_generation"]) == ("admin", int(generation)), node
+        # The complete old object, as it was before: secrets are masked in it.
+        told = str(node["old"])
+        assert unit in told and "512M" in told and "hidden" not in told and "******" in told, node["old"]
+        assert "1G" in node["statement"] and "hidden" not in str(node)
+        began = time.monotonic()
+        with pyhive_session(control.address) as session:
+            refusal = refused(session, f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '2G'")
+        waited = time.monotonic() - began
+        assert refusal.sqlstate == "55P03", refusal
+        # Who, what, since when.
+        for part in (f'resource unit "{unit}"', '"admin"', "said at 20", answer["alteration"]):
+            assert part in refusal.message, (part, refusal)
+        assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + 4, waited
+        assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
+        # Everything else goes on: the old engine serves.
+        with pyhive_session(control.address, user) as session:
+            assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    finally:
+        master.resume()
+    cluster.settled(control)
+    (engine,) = control.wait_ready(tenant)
+    assert engine["config"].startswith("1_1G") and engine["engine"] != old, engine
+    (converged,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
+    assert (converged["outcome"], converged["progress"]) == ("committed", "converged")
+
+
+def test_while_somebody_else_holds_the_master_lock_nobody_acts(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, _ = cluster_tenant("nobody_acts")
+    cluster.settled(control)
+    cluster.logs.allow(*MASTER_AWAY)
+    cluster.programs["proxy-a"].stop()
+    lock = cluster.nodes.master_lock("a scenario")
+    assert lock.acquire(timeout=30)
+    try:
+        cluster.start_program("proxy-a", "proxy")
+        before = len(applied(cluster.logs))
+        (started,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+        stays(
+            lambda: not cluster.engines.of(tenant) and len(applied(cluster.logs)) == before
+            and started["engine"] not in cluster.nodes.children("engines"),
+            TICKS_S, "nobody makes the engine",
+        )
+        shown = control.engine(tenant, started["engine"])
+        assert shown["state"] == "pending" and shown["reason"], shown
+    finally:
+        lock.release()
+    control.wait_ready(tenant)
+
+
+def test_a_freshly_started_master_makes_no_create_call_when_all_is_well(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, *_ = cluster_tenant("all_is_well", options=", MIN_ENGINES 2")
+    control.wait_ready(tenant, 2)
+    cluster.settled(control)
+    engines = {name: it.process for name, it in cluster.engines.all().items()}
+    cluster.logs.allow(*MASTER_AWAY)
+    before = applied(cluster.logs)
+    started = cluster.logs.count(r"engine started")
+    cluster.restart("proxy-a")
+    cluster.wait_for_master()
+    ticked = cluster.last_tick()
+    wait_until(lambda: cluster.last_tick() >= ticked + 3000, 20, "the new master ticks twice more")
+    assert applied(cluster.logs)[len(before):] == []
+    assert cluster.logs.count(r"engine started") == started
+    assert {name: it.process for name, it in cluster.engines.all().items()} == engines
+
+
+def test_everything_converges_without_any_watch_event(own_cluster):
+    cluster = own_cluster(zookeeper={"watch_events": False})
+    control = Control(cluster.addresses["proxy-b"])
+    made = tenant, pool, unit = control.make("no_events", users="'alice'")
+    first = control.start(*made)
+    with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    cluster.settled(control)
+    (engine,) = control.wait_ready(tenant)
+    assert engine["engine"] != first and engine["config"].startswith("1_1G")
+    control.stop(pool, engine["engine"], "WITHIN '10s'")
+    wait_until(lambda: not cluster.engines.all(), 20, "no engine is left")
+    control.drop(*made)
+
+
+def test_the_rows_of_explain_are_the_decisions_that_are_then_executed(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, _ = cluster_tenant("explained", options=", MIN_ENGINES 2")
+    control.wait_ready(tenant, 2)
+    cluster.settled(control)
+    for change in (
+        f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'",
+        f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3",
+        f"ALTER TENANT {tenant} RESOURCE_POOL_LIST ()",
+    ):
+        promised = explained(control.say(f"EXPLAIN {change}"))
+        assert promised, change
+        before = len(applied(cluster.logs, "proxy-a"))
+        control.say(f"{change} WAIT '1m'")
+
+        def done(before=before, promised=promised):
+            return len(applied(cluster.logs, "proxy-a")) - before >= len(promised)
+
+        wait_until(done, 60, f"as many decisions as {change} promised: {promised}", 0.3)
+        cluster.settled(control)
+        executed = applied(cluster.logs, "proxy-a")[before:]
+        difference = different(by_subject(promised), by_subject(executed))
+        assert not difference, f"{change}\n{difference}"

@@ -1,0 +1,100 @@
+"""A long statement is cancelled within two seconds: its client is told, and the engine stops computing."""
+
+import time
+
+import pytest
+from TCLIService.ttypes import TOperationState
+
+from harness.clients import impyla_session, pyhive_session
+from harness.java import Jdbc, JdbcError, interrupt, start_beeline
+from harness.processes import cpu_seconds
+from harness.waiting import wait_until
+
+LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
+CANCEL_WITHIN_S = 2.0
+WATCH_S = 1.0
+
+
+def works(pid):
+    """Whether the process used most of a core in the time it was watched."""
+    before = cpu_seconds(pid)
+    time.sleep(WATCH_S)
+    return cpu_seconds(pid) - before
+
+
+@pytest.fixture
+def busy(tenant):
+    """Checks around a cancelled statement: `began()` before the cancel, `ended(since)` after it."""
+
+    class Busy:
+        pid = tenant.process.pid
+
+        def began(self):
+            wait_until(lambda: works(self.pid) > 0.5 * WATCH_S, 20, "the engine computes", 0)
+            return time.monotonic()
+
+        def ended(self, since):
+            took = time.monotonic() - since
+            assert took < CANCEL_WITHIN_S, f"the cancel took {took:.1f} s"
+            wait_until(lambda: works(self.pid) < 0.2 * WATCH_S, CANCEL_WITHIN_S, "the engine's CPU time stops rising", 0)
+
+    return Busy()
+
+
+def test_pyhive_cancels_a_long_statement(standalone, busy):
+    with pyhive_session(standalone.address, "alice") as session:
+        cursor = session.cursor()
+        cursor.execute(LONG, async_=True)
+        since = busy.began()
+        cursor.cancel()
+        wait_until(
+            lambda: cursor.poll().operationState == TOperationState.CANCELED_STATE, CANCEL_WITHIN_S, "it is cancelled",
+        )
+        busy.ended(since)
+        cursor.close()
+        cursor = session.cursor()
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_impyla_cancels_a_long_statement(standalone, busy):
+    with impyla_session(standalone.address, "alice") as cursor:
+        cursor.execute_async(LONG)
+        since = busy.began()
+        cursor.cancel_operation()
+        busy.ended(since)
+        cursor.execute("SELECT 1")
+        assert cursor.fetchall() == [(1,)]
+
+
+def test_jdbc_cancels_a_long_statement_from_another_thread(standalone, busy):
+    with Jdbc(standalone.address, "alice") as jdbc:
+        jdbc.start(LONG)
+        since = busy.began()
+        jdbc.cancel()
+        with pytest.raises(JdbcError) as error:
+            jdbc.end(within_s=10)
+        busy.ended(since)
+        assert error.value.sqlstate in ("01000", "57014"), error.value
+        assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}]
+
+
+def test_beelines_ctrl_c_cancels_a_long_statement(standalone, busy):
+    process = start_beeline(standalone.address, LONG, "alice")
+    try:
+        since = busy.began()
+        interrupt(process)
+        busy.ended(since)
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+def test_a_client_that_is_killed_takes_its_statement_along(standalone, busy):
+    process = start_beeline(standalone.address, LONG, "alice")
+    try:
+        since = busy.began()
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+    busy.ended(since)

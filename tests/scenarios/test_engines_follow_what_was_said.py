@@ -1,0 +1,222 @@
+"""Outdated, adopted, replaced and drained engines, in a cluster."""
+
+import json
+import time
+
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.processes import is_alive
+from harness.waiting import stays, wait_until
+
+GONE_WITHIN_S = 2.0
+SERVES_S = 4
+LONG_S = 20
+
+
+def test_an_engine_whose_config_label_is_changed_by_hand_is_replaced(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, _ = cluster_tenant("label")
+    name = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(name)
+    engine.set_label("enginehouse.io/config", "0123456789abcdef")
+    replaced = wait_until(
+        lambda: [it for it in cluster.engines.of(tenant) if it.name != name], 30, "another engine is made",
+    )
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] == replaced[0].name
+    wait_until(lambda: not engine.is_alive(), 20, "the engine with the changed label is gone")
+
+
+def test_an_engine_with_right_labels_that_this_master_never_made_is_adopted(own_cluster):
+    cluster = own_cluster()
+    control = Control(cluster.addresses["proxy-b"])
+    made = tenant, pool, unit = control.make("adopted", users="'alice'")
+    cluster.logs.allow(r"lock", r"session", r"zookeeper", r"master")
+    # This master dies as soon as it has made the engine: its uid is recorded nowhere.
+    cluster.programs["proxy-a"].stop()
+    cluster.programs["proxy-a"].env["ENGINEHOUSE_FAILPOINTS"] = "master.after.create_engine=kill"
+    cluster.programs["proxy-a"].start()
+    (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+    wait_until(lambda: not cluster.programs["proxy-a"].is_running(), 30, "the master died")
+    engine = cluster.engines.one(answer["engine"])
+    before = engine.process
+    assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[""]]
+    cluster.start_program("proxy-a", "proxy")
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] == engine.name
+    assert cluster.engines.one(engine.name).process == before
+    assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[engine.uid]]
+    with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, user = cluster_tenant(tenant_name)
+    old = control.start(tenant, pool, unit)
+    before = cluster.engines.one(old).process
+    cluster.logs.allow(r"engine.* failed", r"the engine failed", r"not start", r"did not answer")
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
+        (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} {broken}")
+        wait_until(
+            lambda: [it["progress"] for it in control.alterations() if it["id"] == answer["alteration"]] == ["converged"],
+            20, "the alteration converges although the new engine can't start", 0.3,
+        )
+
+        def says_why():
+            shown = control.engines(tenant)
+            told = " ".join(str(it["reason"]) for it in shown)
+            return shown if all(part in told for part in parts) else None
+
+        shown = wait_until(says_why, 30, f"SHOW ENGINES says {parts}", 0.3)
+        (stand_in,) = [it for it in shown if it["engine"] == old]
+        assert (stand_in["state"], stand_in["current"]) == ("ready", False), stand_in
+        assert "waits for replacement" in stand_in["reason"], stand_in
+        # The old engine goes on answering, in an open session and in new ones.
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+
+        def serves():
+            with pyhive_session(cluster.addresses["proxy-a"], user) as another:
+                return rows(another, "SELECT 1 AS one") == [{"one": 1}]
+
+        stays(serves, SERVES_S, "the old engine answers new sessions")
+        assert cluster.engines.one(old).process == before
+        control.say(f"ALTER RESOURCE UNIT {unit} {repaired} WAIT '1m'")
+        (row,) = control.wait_ready(tenant)
+        assert row["engine"] != old
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_an_alter_to_a_property_that_the_engine_refuses_takes_nothing_down(cluster, cluster_tenant):
+    cannot_start(
+        cluster, cluster_tenant, "bad_property", "PROPERTIES ('datafusion.execution.batch_size'='many')", "PROPERTIES RESET",
+        ["datafusion.execution.batch_size"],
+    )
+
+
+def test_an_alter_to_an_engine_type_that_is_not_there_takes_nothing_down(cluster, cluster_tenant):
+    cannot_start(cluster, cluster_tenant, "no_spark", "ENGINE_TYPE 'spark'", "ENGINE_TYPE 'datafusion'", ["spark"])
+
+
+def seconds_of_work(session, seconds):
+    """A statement that computes for about as long, measured on the engine that the session is bound to."""
+    count = 20_000_000
+    while True:
+        began = time.monotonic()
+        rows(session, statement(count))
+        took = time.monotonic() - began
+        if took > 1:
+            return int(count * seconds / took)
+        count *= 4
+
+
+def statement(count):
+    return f"SELECT sum(value % 7) AS s FROM generate_series(1, {count})"
+
+
+def sum_of(count):
+    """What the statement answers: every remainder, as often as it comes."""
+    return sum(((count - r) // 7 + 1) * r for r in range(1, 7) if count >= r)
+
+
+def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, user = cluster_tenant("drained")
+    name = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(name)
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
+        count = seconds_of_work(session, LONG_S)
+        cursor = session.cursor()
+        began = time.monotonic()
+        cursor.execute(statement(count), async_=True)
+        control.say(f"STOP ENGINE {pool} '{name}' WITHIN '5m'")
+        wait_until(lambda: control.engine(tenant, name)["state"] == "draining", 10, "the engine drains", 0.2)
+        # New sessions are refused, or would be: it is the tenant's only engine.
+        assert cursor.fetchall() == [(sum_of(count),)]
+        took = time.monotonic() - began
+        assert engine.is_alive() or took > 5
+        cursor.close()
+        fetched = time.monotonic()
+        wait_until(lambda: not is_alive(engine.pid), 10, "the engine exits")
+        gone = time.monotonic() - fetched
+    assert took > LONG_S / 3, f"the statement took {took:.1f} s only"
+    assert gone < GONE_WITHIN_S, f"it exited {gone:.1f} s after its result was fetched"
+
+
+def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, _ = cluster_tenant("idle")
+    name = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(name)
+    said = time.monotonic()
+    control.say(f"STOP ENGINE {pool} '{name}' WITHIN '5m'")
+    wait_until(lambda: not is_alive(engine.pid), 10, "the engine exits")
+    took = time.monotonic() - said
+    assert took < GONE_WITHIN_S, f"it exited {took:.1f} s after STOP"
+    wait_until(lambda: control.engines(tenant) == [], 20, "SHOW ENGINES lists it no more", 0.3)
+    wait_until(
+        lambda: not cluster.nodes.exists(f"drains/{name}") and not cluster.nodes.exists(f"engines/{name}"), 20,
+        "neither drain fact nor permit is left",
+    )
+
+
+def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, user = cluster_tenant("there_and_back")
+    first = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(first)
+    with pyhive_session(cluster.addresses["proxy-b"], user) as session:
+        count = seconds_of_work(session, LONG_S)
+        cursor = session.cursor()
+        cursor.execute(statement(count), async_=True)
+        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+        second = wait_until(
+            lambda: next((it for it in control.engines(tenant) if it["current"] and it["state"] == "ready"), None),
+            40, "the second engine is ready", 0.3,
+        )
+        assert second["engine"] != first and second["config"].startswith("1_1G"), second
+        wait_until(lambda: control.engine(tenant, first)["state"] == "draining", 20, "the first engine drains", 0.2)
+        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '512M'")
+        third = wait_until(
+            lambda: next(
+                (it for it in control.engines(tenant) if it["current"] and it["state"] == "ready"
+                 and it["config"].startswith("1_512M")), None),
+            40, "the third engine is ready", 0.3,
+        )
+        assert third["engine"] not in (first, second["engine"]), "a drained engine is never taken back"
+        assert engine.is_alive(), "the first engine still works"
+        assert cursor.fetchall() == [(sum_of(count),)]
+        cursor.close()
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] == third["engine"]
+    wait_until(lambda: not is_alive(engine.pid), 10, "the first engine is gone")
+
+
+def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stays(cluster):
+    """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
+    control = Control(cluster.addresses["proxy-b"])
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
+    for pool, units in (("rp_1", "'uc_1', 'uc_2'"), ("rp_2", "'uc_3'"), ("rp_3", "'uc_4'")):
+        control.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units})")
+    control.say("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_2') WAIT '2m'")
+    control.wait_ready("t_1", 3)
+    before = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    assert sorted(before) == ["uc_1", "uc_2", "uc_3"]
+    started = {it["unit"]: it["started_at"] for it in control.engines("t_1")}
+    (answer,) = control.say("ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_3') WAIT '2m'")
+    after_rows = control.wait_ready("t_1", 3)
+    after = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    assert sorted(after) == ["uc_1", "uc_2", "uc_4"]
+    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times stay"
+    now = {it["unit"]: it["started_at"] for it in after_rows}
+    assert (now["uc_1"], now["uc_2"]) == (started["uc_1"], started["uc_2"])
+    assert not is_alive(before["uc_3"][1][0], before["uc_3"][1][1])
+    (row,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
+    assert row["progress"] == "converged", json.dumps(row)
+    control.say("DROP TENANT t_1 WAIT '1m'")
+    for pool in ("rp_1", "rp_2", "rp_3"):
+        control.say(f"DROP RESOURCE POOL {pool}")
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.say(f"DROP RESOURCE UNIT {unit}")

@@ -1,0 +1,209 @@
+"""Queries through the real clients: unbound USE and SET, large results, many sessions, other people's SQL."""
+
+import concurrent.futures
+import decimal
+import hashlib
+import re
+import threading
+
+from pyhive.exc import OperationalError
+
+from harness import rides
+from harness.clients import impyla_session, open_pyhive, pyhive_session, refusal_of, refused, rows
+from harness.java import Jdbc, beeline_ok
+from harness.processes import REPOSITORY
+from harness.waiting import wait_until
+
+SESSIONS = 50
+COPIES = 5
+MILLION = rides.TOUR_ROWS * COPIES
+FOREIGN = REPOSITORY / "crates/ddl/tests/data/foreign"
+
+
+def test_use_and_set_said_before_an_engine_is_bound_are_replayed_at_binding(standalone, tenant):
+    with pyhive_session(standalone.address, "alice") as session:
+        rows(session, "CREATE SCHEMA IF NOT EXISTS before_binding")
+    with pyhive_session(standalone.address, "alice", database="before_binding") as session:
+        rows(session, "SET my.variable=forty-two")
+        shown = rows(session, "SET my.variable")
+        assert "forty-two" in str(shown), shown
+        # The first statement for the engine binds; what was said before holds there.
+        assert "before_binding" in str(rows(session, "SELECT current_schema() AS it"))
+        assert "forty-two" in str(rows(session, "SET my.variable"))
+    with Jdbc(standalone.address, "alice", "before_binding") as jdbc:
+        assert "before_binding" in str(jdbc.rows("SELECT current_schema() AS it"))
+    with impyla_session(standalone.address, "alice") as cursor:
+        cursor.execute("USE before_binding")
+        cursor.execute("SELECT current_schema()")
+        assert "before_binding" in str(cursor.fetchall())
+
+
+def test_a_schema_that_the_engine_refuses_is_the_error_of_the_statement_that_binds(standalone, tenant):
+    with pyhive_session(standalone.address, "alice", database="no_such_schema") as session:
+        refusal = refused(session, "SELECT 1")
+        assert refusal.sqlstate == "3F000" and "no_such_schema" in refusal.message, refusal
+
+
+def told_to_choose(address):
+    with pyhive_session(address, "bob") as session:
+        try:
+            rows(session, "SELECT 1")
+        except OperationalError as error:
+            return refusal_of(error)
+        return None
+
+
+def test_a_session_of_several_tenants_is_told_to_choose_and_set_chooses(standalone, tenant, control):
+    made = control.make("second", users="'bob'")
+    try:
+        # A proxy reads the catalog every two seconds, and once more only before it refuses somebody.
+        refusal = wait_until(lambda: told_to_choose(standalone.address), 10, "bob is told to choose")
+        assert "analysts" in refusal.message and "second" in refusal.message, refusal
+        with pyhive_session(standalone.address, "bob") as session:
+            rows(session, "SET enginehouse.tenant=analysts")
+            assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        for query in ("?enginehouse.tenant=analysts", "#enginehouse.tenant=analysts"):
+            with Jdbc(standalone.address, "bob", query) as jdbc:
+                assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}], query
+    finally:
+        control.drop(*made)
+
+
+def test_impyla_reads_a_million_rows_that_are_what_the_formula_says(standalone, tenant, seed):
+    with impyla_session(standalone.address, "alice") as cursor:
+        cursor.execute(
+            "SELECT r.id, r.city, r.passengers, r.fare, r.paid_by, copy.value AS copy "
+            f"FROM rides r CROSS JOIN generate_series(1, {COPIES}) AS copy"
+        )
+        seen = {}
+        while batch := cursor.fetchmany(50_000):
+            for number, city, passengers, fare, paid_by, copy in batch:
+                key = (number, copy)
+                assert key not in seen, key
+                seen[key] = (city, passengers, fare, paid_by)
+    assert len(seen) == MILLION
+    for number in range(1, rides.TOUR_ROWS + 1):
+        it = rides.ride(seed, number)
+        wanted = (it.city, it.passengers, rides.cents(it.fare_cents), it.paid_by)
+        for copy in range(1, COPIES + 1):
+            city, passengers, fare, paid_by = seen.pop((number, copy))
+            assert (city, passengers, decimal.Decimal(fare), paid_by) == wanted, (number, copy)
+    assert not seen
+
+
+def test_beeline_reads_a_million_rows_that_are_what_the_formula_says(standalone, tenant):
+    done = beeline_ok(
+        standalone.address, f"SELECT value AS id, value * value % 1000 AS v FROM generate_series(1, {MILLION})",
+        user="alice", output="csv2",
+    )
+    header, *lines = done.lines()
+    assert header == "id,v"
+    assert len(lines) == MILLION
+    numbers = sorted(tuple(map(int, line.split(","))) for line in lines)
+    assert all(number == (at, at * at % 1000) for at, number in enumerate(numbers, start=1))
+
+
+def test_pyhive_reads_the_same_aggregates_as_the_formula(standalone, tenant, seed):
+    with pyhive_session(standalone.address, "alice") as session:
+        answer = rows(
+            session, "SELECT city, count(*) AS n, sum(fare) AS fares, max(distance_km) AS far FROM rides "
+            "GROUP BY city ORDER BY fares DESC LIMIT 5",
+        )
+    got = [(it["city"], it["n"], decimal.Decimal(it["fares"]), decimal.Decimal(it["far"])) for it in answer]
+    assert got == rides.tour_query(seed)
+
+
+def test_fifty_sessions_at_once_each_have_their_own_settings_and_right_answers(standalone, tenant, control):
+    def one(number):
+        if number % 2:
+            with impyla_session(standalone.address, "alice") as cursor:
+                cursor.execute(f"SET mine={number}")
+                cursor.execute(f"SELECT sum(value) FROM generate_series(1, {number * 1000})")
+                total = cursor.fetchall()[0][0]
+                cursor.execute("SET mine")
+                mine = str(cursor.fetchall())
+                opened.wait(timeout=60)
+        else:
+            with pyhive_session(standalone.address, "alice") as session:
+                rows(session, f"SET mine={number}")
+                total = rows(session, f"SELECT sum(value) AS s FROM generate_series(1, {number * 1000})")[0]["s"]
+                mine = str(rows(session, "SET mine"))
+                opened.wait(timeout=60)
+        n = number * 1000
+        assert total == n * (n + 1) // 2, number
+        assert f"'{number}'" in mine or f"={number}" in mine, (number, mine)
+        return number
+
+    # Nobody leaves before all have had their answers: so there are fifty at once.
+    opened = threading.Barrier(SESSIONS + 1)
+    with concurrent.futures.ThreadPoolExecutor(SESSIONS) as pool:
+        futures = [pool.submit(one, number) for number in range(1, SESSIONS + 1)]
+
+        def counted():
+            for future in futures:
+                if future.done():
+                    future.result()
+            return control.engine("analysts", tenant.engine)["sessions"] == SESSIONS
+
+        wait_until(counted, 60, f"SHOW ENGINES counts {SESSIONS} sessions", 0.5)
+        opened.wait(timeout=60)
+        assert sorted(future.result(60) for future in futures) == list(range(1, SESSIONS + 1))
+    wait_until(
+        lambda: control.engine("analysts", tenant.engine)["sessions"] == 0, 30, "SHOW ENGINES counts none any more", 0.5,
+    )
+
+
+def received(tenant):
+    """(length, hash) of every statement that the engine said it received."""
+    pattern = re.compile(r'statement received.*?bytes=(\d+).*?sha256="?([0-9a-f]{64})')
+    return [(int(length), digest) for length, digest in pattern.findall(tenant.process.log())]
+
+
+def test_other_peoples_sql_arrives_at_the_engine_byte_for_byte(standalone, tenant):
+    corpus = {path.name: path.read_bytes() for path in sorted(FOREIGN.glob("*.sql"))}
+    assert len(corpus) >= 60
+    million = ("SELECT '" + "ä' '\r\n-- it''s; SHOW ENGINES t_1\n" * 40_000).encode()
+    corpus["a megabyte"] = million
+    assert len(million) > 1_000_000
+    missing = []
+    for client in ("PyHive", "impyla"):
+        before = len(received(tenant))
+        # A new session for each statement, bound first: USE and SET then go to the engine like everything else.
+        connection = open_pyhive(standalone.address, "alice")
+        rows(connection, "SELECT 1")
+        connection.close()
+        for name, data in corpus.items():
+            say(client, standalone.address, data.decode())
+        wanted = {(len(data), hashlib.sha256(data).hexdigest()): name for name, data in corpus.items()}
+        arrived = set(received(tenant)[before:])
+        missing += [f"{client}: {name}" for key, name in wanted.items() if key not in arrived]
+    assert not missing, missing
+
+
+def say(client, address, text):
+    """Sends one text to a bound session; what the engine thinks of it does not matter here."""
+    if client == "PyHive":
+        with pyhive_session(address, "alice") as session:
+            rows(session, "SELECT 1")
+            try:
+                rows(session, text)
+            except Exception as error:  # noqa: BLE001: any answer of the engine will do
+                assert "does not exist" in str(error) or error, text
+        return
+    with impyla_session(address, "alice") as cursor:
+        cursor.execute("SELECT 1")
+        cursor.fetchall()
+        try:
+            cursor.execute(text)
+        except Exception:  # noqa: BLE001: any answer of the engine will do
+            pass
+
+
+def test_metadata_calls_of_the_drivers_are_answered_by_the_engine(standalone, tenant):
+    with impyla_session(standalone.address, "alice") as cursor:
+        cursor.get_tables(database_name="default")
+        assert "rides" in str(cursor.fetchall())
+        cursor.get_table_schema("rides", "default")
+        assert "fare" in str(cursor.fetchall())
+    done = beeline_ok(standalone.address, "!tables", user="alice")
+    assert "rides" in done.out, done.out

@@ -1,0 +1,150 @@
+"""kill -9 of engines and of standalone, Ctrl-C, and starts that are refused."""
+
+import signal
+import socket
+
+import pytest
+
+from harness.clients import pyhive_session, refused, rows
+from harness.control import Control
+from harness.processes import run
+from harness.waiting import wait_until
+
+ENDS_WITHIN_S = 12
+
+
+@pytest.fixture
+def two_engines(own_standalone):
+    """A standalone with a tenant of two engines; (installation, control, tenant, pool, unit, engine names)."""
+    own_standalone.start()
+    control = Control(own_standalone.address)
+    tenant, pool, unit = control.make("t_1", options=", MIN_ENGINES 2", users="'alice'")
+    engines = [it["engine"] for it in control.wait_ready(tenant, 2)]
+    return own_standalone, control, tenant, pool, unit, engines
+
+
+def engine_of(session, installation):
+    """Which engine a session is bound to: the one whose log tells of it is found by its process's own statement."""
+    import re
+
+    rows(session, "SELECT 1")
+    bound = re.findall(r"session bound.*?engine=(\S+)", installation.logs.text("enginehouse.log"))
+    return bound[-1].strip('"')
+
+
+def test_each_engine_is_a_process_of_its_own_and_its_death_is_told_to_its_session_only(two_engines):
+    installation, control, tenant, pool, unit, engines = two_engines
+    installation.logs.allow(r"an engine was lost", r"engine.* ended")
+    running = installation.engines.all()
+    assert sorted(running) == sorted(engines)
+    assert len({it.pid for it in running.values()} | {installation.program.pid}) == 3
+    with pyhive_session(installation.address, "alice") as one, pyhive_session(installation.address, "alice") as other:
+        bound = {engine_of(one, installation): one}
+        bound[engine_of(other, installation)] = other
+        assert sorted(bound) == sorted(engines), "two sessions are spread over two engines"
+        victim, spared = engines
+        cursor = bound[victim].cursor()
+        cursor.execute("SELECT count(*) FROM generate_series(1, 100000000000)", async_=True)
+        killed = running[victim]
+        killed.kill()
+
+        def lost():
+            try:
+                state = cursor.poll()
+            except Exception as error:  # noqa: BLE001: PyHive raises what the server said
+                return error.args[0].status.sqlState, error.args[0].status.errorMessage
+            return (state.sqlState, state.errorMessage) if state.sqlState else None
+
+        sqlstate, message = wait_until(lost, 10, "the session is told that its engine is lost")
+        assert sqlstate == "08S01" and victim in message, (sqlstate, message)
+        # The other session never noticed, and the first one is bound again at its next statement.
+        assert rows(bound[spared], "SELECT 1 AS one") == [{"one": 1}]
+        assert rows(bound[victim], "SELECT 1 AS one") == [{"one": 1}]
+        assert running[spared].is_alive()
+    filled = wait_until(
+        lambda: [it for it in control.engines(tenant) if it["current"] and it["state"] == "ready" and it["engine"] not in engines],
+        60, "the slot is filled again", 0.3,
+    )
+    assert len(filled) == 1 and len(control.wait_ready(tenant, 2)) == 2
+    assert running[spared].is_alive()
+
+
+def test_after_kill_9_of_standalone_the_next_one_finds_the_engines_that_are_wanted_with_their_pids(two_engines):
+    installation, control, tenant, pool, unit, engines = two_engines
+    gone = control.start(tenant, pool, unit)
+    control.stop(pool, gone, "WITHIN '10s'", wait="30s")
+    before = {name: it.process for name, it in installation.engines.all().items()}
+    assert sorted(before) == sorted(engines)
+    shown = {it["engine"]: it["started_at"] for it in control.engines(tenant)}
+    installation.program.kill()
+    installation.start()
+    control = Control(installation.address)
+    control.wait_ready(tenant, 2)
+    after = {name: it.process for name, it in installation.engines.all().items()}
+    assert after == before
+    assert {it["engine"]: it["started_at"] for it in control.engines(tenant)} == shown
+    with pyhive_session(installation.address, "alice") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+
+
+def test_engines_that_nobody_wants_any_more_are_ended_by_the_next_standalone(two_engines):
+    installation, control, tenant, pool, unit, _ = two_engines
+    unwanted = control.start(tenant, pool, unit)
+    process = installation.engines.one(unwanted)
+    installation.program.kill()
+    # The next one dies at the moment when the wish is gone and nobody has acted on it.
+    installation.env = {"ENGINEHOUSE_FAILPOINTS": "agent.request.committed=kill"}
+    installation.start()
+    with pytest.raises(Exception):  # noqa: B017, PT011: the connection breaks, however the client says that
+        Control(installation.address).say(f"STOP ENGINE {pool} '{unwanted}'")
+    assert installation.program.wait(within_s=10) == -signal.SIGKILL
+    assert process.is_alive()
+    installation.env = None
+    installation.start()
+    wait_until(lambda: not process.is_alive(), 30, "the engine that nobody wants has ended")
+    Control(installation.address).wait_ready(tenant, 2)
+
+
+def test_ctrl_c_drains_and_leaves_nothing_running(two_engines):
+    installation, *_ = two_engines
+    with pyhive_session(installation.address, "alice") as session:
+        cursor = session.cursor()
+        cursor.execute("SELECT count(*) FROM generate_series(1, 100000000000)", async_=True)
+        installation.logs.allow(r"an engine was lost", r"engine.* ended", "did not close in time")
+        code, took = installation.stop(signal.SIGINT)
+    assert code == 0
+    assert took < ENDS_WITHIN_S + 5, took
+    assert installation.engines.strays() == []
+
+
+def test_an_idle_standalone_ends_at_once_and_starts_again_with_what_it_knew(two_engines):
+    installation, control, tenant, *_ = two_engines
+    code, took = installation.stop(signal.SIGTERM)
+    assert code == 0
+    assert took < ENDS_WITHIN_S, took
+    assert installation.engines.strays() == []
+    installation.start()
+    assert len(Control(installation.address).wait_ready(tenant, 2)) == 2
+
+
+def test_a_second_standalone_on_the_same_data_is_refused(standalone, folder):
+    done = run(["standalone", "--data-dir", standalone.data, "--listen", "127.0.0.1:0"], within_s=30, cwd=folder)
+    assert done.returncode != 0
+    assert "another enginehouse standalone has the data directory" in done.stderr, done.stderr
+    assert "Hint:" in done.stderr and "ready:" not in done.stdout
+
+
+def test_a_port_that_is_in_use_is_named_in_a_clear_error(own_standalone):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        own_standalone.start(listen=f"127.0.0.1:{port}", wait=False)
+        assert own_standalone.program.wait(within_s=30) != 0
+        said = own_standalone.program.said()
+        assert f"127.0.0.1:{port}" in said and "in use" in said, said
+        assert "panicked" not in said and "backtrace" not in said.lower(), said
+    assert own_standalone.engines.strays() == []
+
+
+def test_an_address_that_is_not_loopback_is_refused_with_a_hint(folder):
+    done = run(["standalone", "--data-dir", folder / "data", "--listen", "0.0.0.0:0"], within_s=30, cwd=folder)
+    assert done.returncode != 0 and "loopback" in done.stderr and "Hint:" in done.stderr, done.stderr
