@@ -1,6 +1,5 @@
 """Outdated, adopted, replaced and drained engines, in a cluster."""
 
-import json
 import time
 
 from harness.clients import pyhive_session, rows
@@ -191,32 +190,3 @@ def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == third["engine"]
     wait_until(lambda: not is_alive(engine.pid), 10, "the first engine is gone")
-
-
-def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stays(cluster):
-    """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
-    control = Control(cluster.addresses["proxy-b"])
-    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
-        control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
-    for pool, units in (("rp_1", "'uc_1', 'uc_2'"), ("rp_2", "'uc_3'"), ("rp_3", "'uc_4'")):
-        control.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units})")
-    control.say("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_2') WAIT '2m'")
-    control.wait_ready("t_1", 3)
-    before = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
-    assert sorted(before) == ["uc_1", "uc_2", "uc_3"]
-    started = {it["unit"]: it["started_at"] for it in control.engines("t_1")}
-    (answer,) = control.say("ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_3') WAIT '2m'")
-    after_rows = control.wait_ready("t_1", 3)
-    after = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
-    assert sorted(after) == ["uc_1", "uc_2", "uc_4"]
-    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times stay"
-    now = {it["unit"]: it["started_at"] for it in after_rows}
-    assert (now["uc_1"], now["uc_2"]) == (started["uc_1"], started["uc_2"])
-    assert not is_alive(before["uc_3"][1][0], before["uc_3"][1][1])
-    (row,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
-    assert row["progress"] == "converged", json.dumps(row)
-    control.say("DROP TENANT t_1 WAIT '1m'")
-    for pool in ("rp_1", "rp_2", "rp_3"):
-        control.say(f"DROP RESOURCE POOL {pool}")
-    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
-        control.say(f"DROP RESOURCE UNIT {unit}")

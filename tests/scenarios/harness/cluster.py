@@ -31,6 +31,7 @@ class Cluster:
         secret_file.touch(mode=0o600)
         secret_file.write_text(self.secret + "\n")
         self.root = f"/scenarios/{uuid.uuid4().hex[:12]}"
+        self.discovery = f"discovery-{uuid.uuid4().hex[:12]}"
         self.samples = self.folder / "samples"
         self.samples.mkdir(exist_ok=True)
         self.settings = settings
@@ -50,7 +51,9 @@ class Cluster:
                 "connect": zookeeper.address(), "root": self.root, "session_timeout": f"{SESSION_TIMEOUT_S}s",
             },
             "database": {"url": self.database.url},
-            "proxy": {"listen": "127.0.0.1:0", "bind_deadline": "60s"},
+            "proxy": {
+                "listen": "127.0.0.1:0", "bind_deadline": "60s", "discovery_namespace": self.discovery,
+            },
             "master": {"candidate": candidate},
             "metadata_agent": {"listen": "127.0.0.1:0", "alter_wait": f"{ALTER_WAIT_S}s"},
             "orchestrator": {"state_dir": str(self.state_dir)},

@@ -1,0 +1,19 @@
+"""Hive JDBC's ZooKeeper mode: the real driver finds the proxies by itself."""
+
+from harness import zookeeper
+from harness.java import beeline_ok
+from harness.waiting import wait_until
+
+
+def test_beeline_finds_a_proxy_through_zookeeper_and_only_those_that_live(cluster):
+    namespace = cluster.discovery
+    children = wait_until(
+        lambda: (found := cluster.nodes.client.get_children(f"/{namespace}")) and len(found) == 2 and found, 20,
+        "both proxies are registered",
+    )
+    for name in ("proxy-a", "proxy-b"):
+        address = cluster.addresses[name]
+        assert any(it.startswith(f"serverUri={address};version=") and ";sequence=" in it for it in children), children
+    query = f";serviceDiscoveryMode=zooKeeper;zooKeeperNamespace={namespace}"
+    done = beeline_ok(zookeeper.address(), "SHOW TENANTS LIKE 'no-such-tenant'", query=query)
+    assert done.lines()[0].split("\t")[0] == "tenant", done.out

@@ -1,0 +1,124 @@
+"""The stories that the alter protocol was made for, with processes that really die."""
+
+import json
+import signal
+
+import pyhive.exc
+import pytest
+
+from harness.control import Control
+from harness.decisions import applied
+from harness.processes import is_alive
+from harness.waiting import wait_until
+
+# What the others say when a process of theirs was killed.
+KILLED = [r"lock", r"session", r"zookeeper", r"master", r"metadata agent", r"catalog"]
+
+
+def restart_armed(cluster, name, role, failpoint):
+    """Starts a process anew that kills itself at a failpoint; without one it is a usual one."""
+    program = cluster.programs[name]
+    if program.is_running():
+        program.stop()
+    program.env.pop("ENGINEHOUSE_FAILPOINTS", None)
+    if failpoint:
+        program.env["ENGINEHOUSE_FAILPOINTS"] = f"{failpoint}=kill"
+    program.start()
+    assert role in program.arguments
+
+
+def wait_killed(cluster, name, within_s=40):
+    program = cluster.programs[name]
+    wait_until(lambda: not program.is_running(), within_s, f"{name} kills itself")
+    assert program.process.returncode == -signal.SIGKILL
+
+
+def test_masters_die_one_after_the_other_and_the_third_finds_nothing_to_do(own_cluster):
+    cluster = own_cluster()
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, _, unit = control.make("three")
+    cluster.settled(control)
+    cluster.logs.allow(*KILLED)
+    # The first master dies after its first engine.
+    restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
+    (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
+    wait_killed(cluster, "proxy-a")
+    first = {it.name: it.process for it in cluster.engines.of(tenant)}
+    assert 1 <= len(first) <= 3
+    # The second one makes what is missing and dies before it has said so.
+    restart_armed(cluster, "proxy-a", "proxy", "master.tick.executed")
+    wait_killed(cluster, "proxy-a")
+    made = {it.name: it.process for it in cluster.engines.of(tenant)}
+    assert len(made) == 3 and first.items() <= made.items()
+    assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
+    # The third finds three engines, makes none, and takes the node away.
+    before = len(applied(cluster.logs))
+    restart_armed(cluster, "proxy-a", "proxy", None)
+    cluster.wait_ready("proxy-a")
+    cluster.settled(control)
+    assert [it for it in applied(cluster.logs)[before:] if it[0] in ("create permit", "create engine")] == []
+    assert len(control.wait_ready(tenant, 3)) == 3
+    assert {it.name: it.process for it in cluster.engines.of(tenant)} == made
+
+
+def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes(own_cluster):
+    cluster = own_cluster()
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit = control.make("between")
+    name = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(name).process
+    cluster.settled(control)
+    cluster.logs.allow(*KILLED)
+    for agent in ("agent-1", "agent-2"):
+        restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
+    wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")
+    before = cluster.database.rows("SELECT * FROM resource_unit")
+    # The proxy sends it to one agent and, when that dies, to the other one under the same id: both die.
+    with pytest.raises(pyhive.exc.Error) as error:
+        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+    for agent in ("agent-1", "agent-2"):
+        wait_killed(cluster, agent)
+    node = cluster.nodes.read("lock/alter")
+    assert node and unit in json.dumps(node), (node, error)
+    assert cluster.database.rows("SELECT * FROM resource_unit") == before
+    # Nobody can decide it: the node stays. With an agent there, the master settles it.
+    restart_armed(cluster, "agent-1", "metadata-agent", None)
+    cluster.wait_ready("agent-1")
+    wait_until(lambda: not cluster.nodes.exists("lock/alter"), 40, "the node goes")
+    (row,) = [it for it in control.alterations() if it["id"] == node["id"]]
+    assert row["outcome"] == "aborted", row
+    assert cluster.database.rows("SELECT * FROM resource_unit") == before
+    assert cluster.engines.one(name).process == engine
+    # And the way is free again.
+    control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
+    (ready,) = control.wait_ready(tenant)
+    assert ready["config"].startswith("1_1G")
+
+
+def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stays(cluster):
+    """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
+    control = Control(cluster.addresses["proxy-b"])
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
+    for pool, units in (("rp_1", "'uc_1', 'uc_2'"), ("rp_2", "'uc_3'"), ("rp_3", "'uc_4'")):
+        control.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units})")
+    control.say("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_2') WAIT '2m'")
+    control.wait_ready("t_1", 3)
+    before = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    assert sorted(before) == ["uc_1", "uc_2", "uc_3"]
+    started = {it["unit"]: it["started_at"] for it in control.engines("t_1")}
+    (answer,) = control.say("ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_3') WAIT '2m'")
+    after_rows = control.wait_ready("t_1", 3)
+    after = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    assert sorted(after) == ["uc_1", "uc_2", "uc_4"]
+    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times stay"
+    now = {it["unit"]: it["started_at"] for it in after_rows}
+    assert (now["uc_1"], now["uc_2"]) == (started["uc_1"], started["uc_2"])
+    assert not is_alive(before["uc_3"][1][0], before["uc_3"][1][1])
+    (row,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
+    assert row["progress"] == "converged", json.dumps(row)
+    control.say("DROP TENANT t_1 WAIT '1m'")
+    for pool in ("rp_1", "rp_2", "rp_3"):
+        control.say(f"DROP RESOURCE POOL {pool}")
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.say(f"DROP RESOURCE UNIT {unit}")
