@@ -64,6 +64,25 @@ pub fn code_lines(page: &str) -> Vec<&str> {
     lines
 }
 
+/// The fenced code blocks of a language, each as one text.
+pub fn blocks(page: &str, language: &str) -> Vec<String> {
+    let head = format!("```{language}");
+    let mut blocks = Vec::new();
+    let mut block: Option<String> = None;
+    for line in page.lines() {
+        match &mut block {
+            None if line.trim() == head => block = Some(String::new()),
+            None => {}
+            Some(_) if line.trim() == "```" => blocks.extend(block.take()),
+            Some(text) => {
+                text.push_str(line);
+                text.push('\n');
+            }
+        }
+    }
+    blocks
+}
+
 /// The page without its fenced code blocks.
 fn prose(page: &str) -> String {
     let mut inside = false;
@@ -128,5 +147,6 @@ mod tests {
         assert_eq!(links(PAGE), ["one.md#one", "two.md"]);
         assert_eq!(anchors(PAGE), ["one", "a-table", "code-more"]);
         assert_eq!(code_lines(PAGE), ["# no heading", "[no](link)"]);
+        assert_eq!(blocks("```a\n1\n2\n```\n```\n3\n```\n", "a"), ["1\n2\n"]);
     }
 }

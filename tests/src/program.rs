@@ -26,7 +26,7 @@ pub fn build() -> Result<PathBuf> {
     }
     let text = String::from_utf8_lossy(&built.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let executable = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last();
+    let executable = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
     executable.context("cargo names no program that it built")
 }
 

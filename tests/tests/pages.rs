@@ -85,7 +85,7 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
     let mut known = BTreeMap::new();
     for (section, keys) in &defaults {
         for (key, value) in keys.as_table().unwrap() {
-            known.insert(format!("{section}.{key}"), value.to_string().replace(" ", ""));
+            known.insert(format!("{section}.{key}"), value.to_string().replace(' ', ""));
         }
     }
     let mut told = BTreeMap::new();
@@ -97,6 +97,22 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
         }
     }
     assert_eq!(told, known, "the page (left) is not what the program says (right)");
+}
+
+#[test]
+fn the_configurations_on_the_pages_are_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut seen = 0;
+    for (path, text) in pages() {
+        for block in page::blocks(&text, "toml") {
+            seen += 1;
+            let file = folder.path().join(format!("{seen}.toml"));
+            std::fs::write(&file, &block).unwrap();
+            let checked = program::printed(&["config", "check", "--config", &file.to_string_lossy()]);
+            assert!(checked.is_ok(), "{path}: {:#}\n{block}", checked.unwrap_err());
+        }
+    }
+    assert!(seen > 0, "no page has a configuration");
 }
 
 #[test]

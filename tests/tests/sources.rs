@@ -94,6 +94,34 @@ fn nothing_is_left_to_do_later_or_switched_off() {
     }
 }
 
+/// The message of an error: lower case unless it begins with a keyword or a name that is filled in, no full stop.
+#[test]
+fn errors_of_users_begin_in_lower_case_and_have_no_full_stop() {
+    let mut seen = 0;
+    for (file, text) in sources().into_iter().filter(|(file, _)| file.path.contains("/src/")) {
+        for (at, call) in text.match_indices("UserError::new(") {
+            let Some(message) = first_literal(&text[at + call.len()..]) else { continue };
+            seen += 1;
+            let word = message.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
+            let is_keyword = word.chars().all(|c| c.is_uppercase() || c == '_');
+            let begins_well = is_keyword || !word.starts_with(char::is_uppercase);
+            assert!(begins_well, "{}: \"{message}\" begins in upper case", file.path);
+            assert!(!message.ends_with('.'), "{}: \"{message}\" ends with a full stop", file.path);
+        }
+    }
+    assert!(seen > 100, "only {seen} messages were found");
+}
+
+/// The first string of a call's arguments.
+fn first_literal(arguments: &str) -> Option<&str> {
+    let (before, rest) = arguments.split_once('"')?;
+    if before.contains(';') || before.contains(')') {
+        return None;
+    }
+    let end = rest.char_indices().find(|(at, c)| *c == '"' && !rest[..*at].ends_with('\\'))?.0;
+    Some(&rest[..end])
+}
+
 #[test]
 fn no_text_names_a_path_of_somebodys_machine() {
     // The beginnings of home and work folders; put together here, so that this file does not find itself.
