@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::repository::root;
 
 /// Names a program that is built already.
-const BUILT: &str = "ENGINEHOUSE_BIN";
+const BUILT: &str = "EH_PROGRAM";
 
 /// Builds the program, which costs nothing when it is up to date, and answers where it is. A program that the
 /// environment names is taken as it is.
