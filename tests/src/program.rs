@@ -1,21 +1,49 @@
 //! The program as it is built from this checkout.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::repository::root;
+use crate::repository::{files, root};
 
-/// Names a program that is built already.
-const BUILT: &str = "EH_PROGRAM";
+/// Names a program that is built already; the scenarios know it too.
+const BUILT: &str = "EH_TEST_BINARY";
 
-/// Builds the program, which costs nothing when it is up to date, and answers where it is. A program that the
-/// environment names is taken as it is.
-pub fn build() -> Result<PathBuf> {
+/// Where the program is, built from the sources as they are now.
+///
+/// A program that the environment names is taken as it is. One that stands beside this test and is younger than every
+/// source is taken too: cargo would say the same, but another selection of packages than the one that this test was
+/// built with may want other features, and compile much for nothing.
+pub fn path() -> Result<PathBuf> {
     if let Some(built) = std::env::var_os(BUILT) {
         return Ok(PathBuf::from(built));
     }
+    match beside() {
+        Some(program) if is_up_to_date(&program)? => Ok(program),
+        _ => build(),
+    }
+}
+
+/// `<target>/debug/enginehouse`, if this test is `<target>/debug/deps/<test>`.
+fn beside() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.parent()?.parent()?.join("enginehouse");
+    program.is_file().then_some(program)
+}
+
+fn is_up_to_date(program: &Path) -> Result<bool> {
+    let age = |path: &Path| Ok::<_, anyhow::Error>(std::fs::metadata(path)?.modified()?);
+    let built = age(program).context("the program's age can't be read")?;
+    for file in files()? {
+        let is_source = file.path.starts_with("crates/") || matches!(file.path.as_str(), "Cargo.toml" | "Cargo.lock");
+        if is_source && age(&root().join(&file.path)).with_context(|| format!("the age of {}", file.path))? > built {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn build() -> Result<PathBuf> {
     let built = Command::new(env!("CARGO"))
         .current_dir(root())
         .args(["build", "--package", "enginehouse", "--message-format", "json-render-diagnostics"])
@@ -32,7 +60,7 @@ pub fn build() -> Result<PathBuf> {
 
 /// Runs the program to its end, without any variable of ours in its environment.
 pub fn run(arguments: &[&str]) -> Result<Output> {
-    let mut command = Command::new(build()?);
+    let mut command = Command::new(path()?);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("ENGINEHOUSE_") {
             command.env_remove(name);
