@@ -9,10 +9,6 @@ from harness.decisions import applied, by_subject, different, explained
 from harness.waiting import stays, wait_until
 
 TICKS_S = 5
-MASTER_AWAY = [
-    # What proxies, masters and agents say while one of them was stopped for a while.
-    r"lock", r"session", r"zookeeper", r"master", r"deposed", r"epoch",
-]
 
 
 def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refused(cluster, cluster_tenant):
@@ -20,7 +16,6 @@ def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refuse
     tenant, pool, unit, user = cluster_tenant("stopped", options=", PROPERTIES ('app.token'='hidden')")
     old = control.start(tenant, pool, unit)
     cluster.settled(control)
-    cluster.logs.allow(*MASTER_AWAY)
     generation = cluster.database.rows(f"SELECT generation FROM resource_unit WHERE name = '{unit}'")[0][0]
     master = cluster.programs["proxy-a"]
     master.pause()
@@ -48,6 +43,8 @@ def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refuse
         # Everything else goes on: the old engine serves.
         with pyhive_session(control.address, user) as session:
             assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        # Stopped for longer than its session lives: it comes back as a deposed master and has to win again.
+        wait_until(lambda: not cluster.nodes.children("lock/master"), 30, "the stopped master's lock has expired")
     finally:
         master.resume()
     cluster.settled(control)
@@ -61,7 +58,6 @@ def test_while_somebody_else_holds_the_master_lock_nobody_acts(cluster, cluster_
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, _ = cluster_tenant("nobody_acts")
     cluster.settled(control)
-    cluster.logs.allow(*MASTER_AWAY)
     cluster.programs["proxy-a"].stop()
     lock = cluster.nodes.master_lock("a scenario")
     assert lock.acquire(timeout=30)
@@ -87,7 +83,6 @@ def test_a_freshly_started_master_makes_no_create_call_when_all_is_well(cluster,
     control.wait_ready(tenant, 2)
     cluster.settled(control)
     engines = {name: it.process for name, it in cluster.engines.all().items()}
-    cluster.logs.allow(*MASTER_AWAY)
     before = applied(cluster.logs)
     started = cluster.logs.count(r"engine started")
     cluster.restart("proxy-a")

@@ -1,8 +1,9 @@
 """Outdated, adopted, replaced and drained engines, in a cluster."""
 
+import re
 import time
 
-from harness.clients import pyhive_session, rows
+from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.processes import is_alive
 from harness.waiting import stays, wait_until
@@ -30,7 +31,6 @@ def test_an_engine_with_right_labels_that_this_master_never_made_is_adopted(own_
     cluster = own_cluster()
     control = Control(cluster.addresses["proxy-b"])
     made = tenant, pool, unit = control.make("adopted", users="'alice'")
-    cluster.logs.allow(r"lock", r"session", r"zookeeper", r"master")
     # This master dies as soon as it has made the engine: its uid is recorded nowhere.
     cluster.programs["proxy-a"].stop()
     cluster.programs["proxy-a"].env["ENGINEHOUSE_FAILPOINTS"] = "master.after.create_engine=kill"
@@ -54,7 +54,7 @@ def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
     tenant, pool, unit, user = cluster_tenant(tenant_name)
     old = control.start(tenant, pool, unit)
     before = cluster.engines.one(old).process
-    cluster.logs.allow(r"engine.* failed", r"the engine failed", r"not start", r"did not answer")
+    cluster.logs.allow(*(f'the engine failed reason=".*{re.escape(part)}' for part in parts))
     with pyhive_session(cluster.addresses["proxy-b"], user) as session:
         (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} {broken}")
         wait_until(
@@ -157,6 +157,28 @@ def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, cluster_t
         lambda: not cluster.nodes.exists(f"drains/{name}") and not cluster.nodes.exists(f"engines/{name}"), 20,
         "neither drain fact nor permit is left",
     )
+
+
+def test_a_session_with_state_of_its_own_stays_on_a_drained_engine_until_the_deadline(cluster, cluster_tenant):
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit, user = cluster_tenant("own_state")
+    name = control.start(tenant, pool, unit)
+    engine = cluster.engines.one(name)
+    with pyhive_session(cluster.addresses["proxy-b"], user) as own, pyhive_session(cluster.addresses["proxy-b"], user) as free:
+        rows(own, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
+        rows(free, "SELECT 1")
+        said = time.monotonic()
+        control.say(f"RESTART ENGINE {pool} '{name}' WITHIN '6s'")
+        wait_until(lambda: (it := control.engine(tenant, name)) and it["state"] == "draining", 20, "the old engine drains", 0.1)
+        # Its own state is on the old engine; a session without any moves and does not notice.
+        assert rows(own, "SELECT answer FROM mine") == [{"answer": 42}]
+        assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
+        assert engine.is_alive()
+        wait_until(lambda: not engine.is_alive(), 20, "the old engine exits at the deadline")
+        assert time.monotonic() - said > 5
+        refusal = refused(own, "SELECT answer FROM mine")
+        assert refusal.sqlstate == "08S01", refusal
+        assert rows(free, "SELECT 1 AS one") == [{"one": 1}]
 
 
 def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_tenant):

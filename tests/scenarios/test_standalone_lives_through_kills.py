@@ -34,7 +34,7 @@ def engine_of(session, installation):
 
 def test_each_engine_is_a_process_of_its_own_and_its_death_is_told_to_its_session_only(two_engines):
     installation, control, tenant, pool, unit, engines = two_engines
-    installation.logs.allow(r"an engine was lost", r"engine.* ended")
+    installation.logs.allow("an engine was lost while a statement was open there")
     running = installation.engines.all()
     assert sorted(running) == sorted(engines)
     assert len({it.pid for it in running.values()} | {installation.program.pid}) == 3
@@ -110,7 +110,6 @@ def test_ctrl_c_drains_and_leaves_nothing_running(two_engines):
     with pyhive_session(installation.address, "alice") as session:
         cursor = session.cursor()
         cursor.execute("SELECT count(*) FROM generate_series(1, 100000000000)", async_=True)
-        installation.logs.allow(r"an engine was lost", r"engine.* ended", "did not close in time")
         code, took = installation.stop(signal.SIGINT)
     assert code == 0
     assert took < ENDS_WITHIN_S + 5, took

@@ -103,7 +103,10 @@ class Fresh:
 def fresh():
     made = Fresh()
     yield made
-    made.close()
+    try:
+        made.installation.logs.check()
+    finally:
+        made.close()
 
 
 @pytest.mark.parametrize(("name", "statement"), SHOWN, ids=[name for name, _ in SHOWN])

@@ -49,7 +49,9 @@ class Standalone:
         """Ends everything that this started, whatever state it is in."""
         try:
             if self.program and self.program.is_running():
-                self.program.stop()
+                code, _ = self.program.stop()
+                left = self.engines.strays()
+                assert code == 0 and not left, f"{self.name} ended with {code} and left {left}"
         finally:
             self.engines.end_all()
             self.logs.close()
