@@ -1,0 +1,126 @@
+//! What must hold in every state, and in every quiescent one.
+
+use stateright::{Expectation, Property};
+
+use super::state::{Agent, Answer, Master, Progress, Row, State, Tick};
+use super::{Action, Alteration};
+
+/// More steps than any undisturbed tick has.
+const MOST_STEPS: usize = 40;
+
+pub(super) fn all(model: &Alteration) -> Vec<Property<Alteration>> {
+    let mut properties = each();
+    let looks_at = |name| model.only.is_none_or(|only| only == name);
+    properties.retain(|it| it.expectation != Expectation::Always || looks_at(it.name));
+    properties
+}
+
+fn each() -> Vec<Property<Alteration>> {
+    vec![
+        Property::always("no update is lost", no_update_is_lost),
+        Property::always("what a committed statement depends on is there", dependence_holds),
+        Property::always("at most one alteration is in flight", |_, state: &State| {
+            state.db.rows.iter().filter(|row| row.is_converging()).count() <= 1
+        }),
+        Property::always("none commits or converges without its node", none_without_node),
+        Property::always("an aborted one changes nothing, a repeated one changes once", |_, state: &State| {
+            (0..2).all(|id| {
+                let committed = u8::from(state.db.rows[id].is_committed());
+                state.past.applied[id] == committed
+            })
+        }),
+        Property::always("an answer is true for ever", answers_are_true),
+        Property::always("what is converged was made", converged_was_made),
+        Property::always("no write of a deposed master is accepted", |_, state: &State| !state.past.deposed_wrote),
+        Property::always("the node tells the object that was changed", |_, state: &State| {
+            !state.past.node_told_another_object
+        }),
+        Property::always("only a finished alteration loses its node to the master", |_, state: &State| {
+            !state.past.node_lost_early
+        }),
+        Property::always("at rest engines equal metadata, with no node and nothing converging", at_rest),
+        Property::sometimes("rest comes after both were answered", |model, state: &State| {
+            state.agents.iter().all(|agent| matches!(agent, Agent::Done(_))) && is_quiescent(model, state)
+        }),
+        Property::sometimes("rest comes after a commit", |model, state: &State| {
+            state.db.rows.iter().any(|row| row.is_committed()) && is_quiescent(model, state)
+        }),
+    ]
+}
+
+fn no_update_is_lost(model: &Alteration, state: &State) -> bool {
+    (0..2).all(|agent| {
+        let statement = model.workload.statement(agent);
+        let object = state.db.objects[statement.object];
+        !state.db.rows[statement.id].is_committed() || object.content & 1 << statement.id != 0
+    })
+}
+
+fn dependence_holds(model: &Alteration, state: &State) -> bool {
+    (0..2).all(|agent| {
+        let statement = model.workload.statement(agent);
+        !statement.refers || state.db.objects[1].content & 1 << statement.id == 0 || state.db.objects[0].exists
+    })
+}
+
+fn none_without_node(_: &Alteration, state: &State) -> bool {
+    let has_node = |id| state.node.is_some_and(|node| node.stands_for(id));
+    let converging_alone = (0..2).any(|id| state.db.rows[id].is_converging() && !has_node(id));
+    state.past.by_hand || !state.past.committed_without_node && !converging_alone
+}
+
+fn answers_are_true(model: &Alteration, state: &State) -> bool {
+    (0..2).all(|agent| {
+        let row = state.db.rows[model.workload.statement(agent).id];
+        match state.agents[agent] {
+            Agent::Done(Answer::Committed) => row.is_committed(),
+            // Whoever commits it later makes this answer a lie.
+            Agent::Done(Answer::Nothing) => !row.is_committed(),
+            _ => true,
+        }
+    })
+}
+
+fn converged_was_made(_: &Alteration, state: &State) -> bool {
+    state.db.rows.iter().all(|row| match row {
+        Row::Committed { slot, progress: Progress::Converged, .. } => *slot == 0 || state.past.made & 1 << slot != 0,
+        _ => true,
+    })
+}
+
+fn at_rest(model: &Alteration, state: &State) -> bool {
+    if !is_quiescent(model, state) {
+        return true;
+    }
+    let engines_equal_metadata = (0..2).all(|object| {
+        let slot = state.db.objects[object].slot;
+        state.pods[object] == if slot == 0 { 0 } else { 1 << slot }
+    });
+    engines_equal_metadata && state.node.is_none() && !state.db.rows.iter().any(|row| row.is_converging())
+}
+
+/// No step is enabled but faults, and an undisturbed tick changes nothing.
+fn is_quiescent(model: &Alteration, state: &State) -> bool {
+    let Master::Acting { epoch, tick: Tick::Idle } = state.master else { return false };
+    let busy = state.agents.iter().any(|agent| !matches!(agent, Agent::Done(_) | Agent::Dead));
+    if epoch != state.db.epoch || busy || state.late.is_some() || state.refusing {
+        return false;
+    }
+    if state.open.iter().any(Option::is_some) {
+        return false;
+    }
+    let mut after = state.clone();
+    for _ in 0..MOST_STEPS {
+        let mut actions: Vec<Action> = Vec::new();
+        Alteration::master_actions(&after, &mut actions);
+        // Time passes: an undecided alteration's grace is over when nothing else happens.
+        if !actions.into_iter().any(|action| model.apply(&mut after, action)) {
+            // Without a node, a master that looks only at nodes has nothing to do.
+            return model.without.level && state.node.is_none();
+        }
+        if matches!(after.master, Master::Acting { tick: Tick::Idle, .. }) {
+            return (after.db, after.node, after.pods) == (state.db, state.node, state.pods);
+        }
+    }
+    false
+}

@@ -1,0 +1,324 @@
+//! What the world of an alteration is made of.
+
+use std::fmt;
+
+/// What the two agents are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// Two ids, both of them ALTER of object 0: each adds something of its own.
+    SameObject,
+    /// Id 0 drops object 0; id 1 alters object 1 so that it refers to object 0.
+    Reference,
+    /// Two ids, two objects that have nothing to do with each other.
+    TwoObjects,
+    /// One id at both agents: a proxy that repeats a request, however late the first try is.
+    Repeated,
+}
+
+/// What a statement does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Statement {
+    pub id: usize,
+    pub object: usize,
+    pub drops: bool,
+    /// Depends on object 0.
+    pub refers: bool,
+}
+
+impl Workload {
+    pub(super) fn statement(self, agent: usize) -> Statement {
+        let statement = |id, object| Statement { id, object, drops: false, refers: false };
+        match (self, agent) {
+            (Self::Repeated, _) => statement(0, 0),
+            (Self::SameObject, _) => statement(agent, 0),
+            (Self::TwoObjects, _) => statement(agent, agent),
+            (Self::Reference, 0) => Statement { drops: true, ..statement(0, 0) },
+            (Self::Reference, _) => Statement { refers: true, ..statement(1, 1) },
+        }
+    }
+}
+
+/// How many faults of each kind may happen in one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Limits {
+    /// Agents whose process dies.
+    pub crashes: u8,
+    /// Agents whose session ends while the process lives.
+    pub agent_expiries: u8,
+    /// COMMITs whose answer is lost.
+    pub unknown_commits: u8,
+    /// Masters that lose the lock.
+    pub depositions: u8,
+    /// Deletions of the alter node, or of its child, by hand.
+    pub hand_deletions: u8,
+    /// Times in which the orchestrator refuses creates.
+    pub refusals: u8,
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "2 agents, 2 objects, agent crashes {}, agent expiries {}, unknown COMMITs {}, masters deposed {}, \
+             deletions by hand {}, times of refused creates {}",
+            self.crashes,
+            self.agent_expiries,
+            self.unknown_commits,
+            self.depositions,
+            self.hand_deletions,
+            self.refusals
+        )
+    }
+}
+
+/// The sentences of the design that are taken away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Without {
+    /// A transaction does not lock the catalog.
+    pub catalog_lock: bool,
+    /// The transaction does not read again what the statement depends on.
+    pub reread: bool,
+    /// A commit is not refused while another alteration is converging.
+    pub refusal_while_converging: bool,
+    /// The base generation is not compared.
+    pub base: bool,
+    /// `abort` writes its row whatever stands there.
+    pub abort_loses: bool,
+    /// The node of an undecided alteration is deleted where it would be aborted.
+    pub undecided_stays: bool,
+    /// Debris is left where it is.
+    pub debris_deleted: bool,
+    /// The alter node and its child are made in two calls.
+    pub atomic_node: bool,
+    /// Only the node's alteration is finished.
+    pub finish_without_node: bool,
+    /// The snapshot is read before everything else, the alteration's row after it.
+    pub order: bool,
+    /// An alteration is finished by a plan of any generation.
+    pub generation_rule: bool,
+    /// The epoch is checked in a statement of its own, before the write.
+    pub epoch_in_transaction: bool,
+    /// The alter node is deleted whoever's child it has.
+    pub node_by_child: bool,
+    /// *Nothing changed* is answered without an abort.
+    pub abort_before_answer: bool,
+    /// The master does not look at the outcome at all: engines equal what it read, so the node goes.
+    pub outcome: bool,
+    /// The master ticks only when it sees an alter node.
+    pub level: bool,
+}
+
+/// An object with its one slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Object {
+    pub exists: bool,
+    pub generation: u8,
+    /// A bit for each id that changed it.
+    pub content: u8,
+    /// The slot's incarnation; 0 when there is no slot.
+    pub slot: u8,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Progress {
+    Converging,
+    Converged,
+    Stalled,
+    Superseded,
+}
+
+/// The row of an alteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Row {
+    Undecided,
+    Aborted,
+    Committed { object: usize, generation: u8, slot: u8, progress: Progress },
+}
+
+impl Row {
+    pub fn is_converging(self) -> bool {
+        matches!(self, Self::Committed { progress: Progress::Converging, .. })
+    }
+
+    pub fn is_committed(self) -> bool {
+        matches!(self, Self::Committed { .. })
+    }
+
+    /// Whether the alteration may lose its node.
+    pub fn is_finished(self) -> bool {
+        self == Self::Aborted || self.is_committed() && !self.is_converging()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Database {
+    pub generation: u8,
+    pub epoch: u8,
+    pub objects: [Object; 2],
+    pub rows: [Row; 2],
+}
+
+/// The alter node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Node {
+    pub child: Option<usize>,
+    /// A second child, which only comes where the node is made in two calls.
+    pub second: Option<usize>,
+    /// The agent whose session the child names, while that session lives.
+    pub agent: Option<usize>,
+    /// The generation of the old object in it.
+    pub base: u8,
+}
+
+impl Node {
+    pub fn stands_for(self, id: usize) -> bool {
+        self.child == Some(id) || self.second == Some(id)
+    }
+
+    /// The first child whose alteration is not finished, else the last.
+    pub fn unsettled(self, rows: &[Row; 2]) -> Option<usize> {
+        self.child.filter(|id| !rows[*id].is_finished() || self.second.is_none()).or(self.second)
+    }
+}
+
+/// What a transaction is going to write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Work {
+    pub after: Object,
+    /// The generation that the object has in the database.
+    pub found: u8,
+    /// The generation that stands in the alter node.
+    pub in_node: u8,
+}
+
+/// What an agent told its client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Answer {
+    /// It took effect.
+    Committed,
+    /// Nothing changed.
+    Nothing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Agent {
+    Asked,
+    Checked { old: Object },
+    NodeHalf { old: Object },
+    Waiting,
+    NodeMade { old: Object, in_node: u8 },
+    Locked { old: Object, in_node: u8 },
+    Validated(Work),
+    Written(Work),
+    Sent(Work),
+    Settling,
+    Done(Answer),
+    Dead,
+}
+
+/// What the snapshot says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Snap {
+    pub generation: u8,
+    pub slots: [u8; 2],
+    pub rows: [Row; 2],
+}
+
+/// What a tick has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Seen {
+    pub node: Option<Node>,
+    /// Pods of each object: a bit for each incarnation.
+    pub pods: [u16; 2],
+    /// Read too early, in the variant that does so.
+    pub early: Option<Snap>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Plan {
+    pub generation: u8,
+    pub create: [u8; 2],
+    pub delete: [u16; 2],
+    pub finish: [Option<Progress>; 2],
+    /// The node that goes when all is done.
+    pub release: Option<Node>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Tick {
+    Idle,
+    Observed(Seen),
+    Aborting(Seen),
+    Deleting(Seen),
+    Settled(Seen),
+    Planned(Plan),
+}
+
+/// Whoever holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Master {
+    Nobody,
+    Won,
+    Read(u8),
+    Acting { epoch: u8, tick: Tick },
+}
+
+/// A call that a deposed master was making.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Call {
+    Raise(u8),
+    Abort(usize),
+    Create(usize, u8),
+    Delete(usize, u16),
+    Finish { id: usize, progress: Progress, generation: u8, epoch: u8 },
+}
+
+/// What a property needs to know of the past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
+pub(super) struct Past {
+    pub by_hand: bool,
+    pub committed_without_node: bool,
+    pub node_told_another_object: bool,
+    pub node_lost_early: bool,
+    pub deposed_wrote: bool,
+    /// How often each id changed an object.
+    pub applied: [u8; 2],
+    /// A bit for each incarnation that was ever made.
+    pub made: u16,
+}
+
+/// A state of the world.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct State {
+    pub(super) db: Database,
+    pub(super) node: Option<Node>,
+    pub(super) agents: [Agent; 2],
+    /// Transactions whose COMMIT was sent by somebody who does not listen any more.
+    pub(super) open: [Option<Work>; 2],
+    pub(super) pods: [u16; 2],
+    pub(super) master: Master,
+    pub(super) late: Option<Call>,
+    pub(super) refusing: bool,
+    pub(super) used: Limits,
+    pub(super) past: Past,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        let object = Object { exists: true, generation: 1, content: 0, slot: 1 };
+        Self {
+            db: Database { generation: 1, epoch: 0, objects: [object; 2], rows: [Row::Undecided; 2] },
+            node: None,
+            agents: [Agent::Asked; 2],
+            open: [None; 2],
+            pods: [1 << 1; 2],
+            master: Master::Nobody,
+            late: None,
+            refusing: false,
+            used: Limits::default(),
+            past: Past { made: 1 << 1, ..Past::default() },
+        }
+    }
+}

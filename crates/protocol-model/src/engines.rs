@@ -1,0 +1,307 @@
+//! Slots, permits and drains: from the rows of the desired state to the engines that run, and to their end.
+//!
+//! One (tenant, pool, unit) with two ordinals and a surge of one; every name that is issued, with its row, its nodes
+//! in ZooKeeper and its pod; the holder of the master's lock and the late calls of its predecessors. A request is one
+//! transaction behind the catalog's lock, so it happens at one moment (that the lock is needed, and that a repeated
+//! request takes effect once, is the other model's business). The orchestrator keeps no epoch here, as Kubernetes
+//! does not: a late create or delete arrives.
+//!
+//! The plan is that of `crates/planner`, written again in small; a tick reads orchestrator and ZooKeeper in either
+//! order, then the snapshot, and asks for missed uids at that moment.
+
+mod master;
+mod plan;
+mod pods;
+mod properties;
+mod state;
+
+use std::fmt;
+
+use stateright::{Model, Property};
+
+use state::Effect;
+pub use state::{Limits, Request, State, Without};
+
+/// The model: what runs at first, what is asked, what may go wrong, and what is left out of the protocol.
+#[derive(Debug, Clone)]
+pub struct Engines {
+    /// How many slots have a registered engine at first.
+    pub slots: usize,
+    /// What is asked: each once, in any order, at any time.
+    pub requests: Vec<Request>,
+    /// How many faults may happen.
+    pub limits: Limits,
+    /// The sentences that are taken away.
+    pub without: Without,
+    /// The one property that is looked at; `None` for all that are promised.
+    pub only: Option<&'static str>,
+}
+
+/// A step. The number is the engine's, in the order in which names were issued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Somebody says a statement.
+    Say(usize, Request),
+    /// Master: the lock is won.
+    Win,
+    /// Master: the epoch is read.
+    ReadEpoch,
+    /// Master: the epoch is raised.
+    RaiseEpoch,
+    /// Master: the orchestrator is asked for its list.
+    List,
+    /// Master: permits, registrations and facts are read.
+    Observe,
+    /// Master: the snapshot is read and the plan made; whether the grace of the drains is over.
+    Snapshot(bool),
+    /// Master: a permit is made.
+    CreatePermit(usize),
+    /// Master: a pod is made.
+    CreateEngine(usize),
+    /// Master: a uid is recorded in the database.
+    RecordUid(usize),
+    /// Master: a uid is written into its permit.
+    WritePermitUid(usize),
+    /// Master: the engine's slot gets a new incarnation.
+    DrawIncarnation(usize),
+    /// Master: an end is recorded.
+    RecordEnd(usize),
+    /// Master: a drain fact is written, permit and registration go.
+    Drain(usize),
+    /// Master, without the one multi only: permit and registration go.
+    Withdraw(usize),
+    /// Master: a permit is deleted.
+    DeletePermit(usize),
+    /// Master: a pod is deleted.
+    DeleteEngine(usize),
+    /// Master: a drain fact is removed.
+    RemoveFact(usize),
+    /// Engine: it has answered its warm-up.
+    WarmUp(usize),
+    /// Engine: it sees its permit and no fact.
+    Look(usize),
+    /// Engine: it registers.
+    Register(usize),
+    /// Engine: it sees its fact.
+    BeginDrain(usize),
+    /// Engine: nothing is left to finish, or its grace is over; it exits.
+    Drained(usize),
+    /// Engine: nobody has permitted it for one start deadline; it exits.
+    Unwanted(usize),
+    /// ZooKeeper: the session of an engine that is no more ends.
+    LiveExpires(usize),
+    /// A late call of a deposed master arrives.
+    LateCall,
+    /// Or never does.
+    LateCallLost,
+    /// Fault: an engine's session ends, the engine lives.
+    Expire(usize),
+    /// Fault: an engine ends by itself.
+    Die(usize),
+    /// Fault: a pod vanishes.
+    Vanish(usize),
+    /// Fault: somebody deletes a permit.
+    DeletePermitByHand(usize),
+    /// Fault: somebody changes a label.
+    Relabel(usize),
+    /// Fault: the master's session ends, or its process; whether the call that it was making is on its way.
+    Depose(bool),
+    /// Fault: ZooKeeper loses everything.
+    LoseZooKeeper,
+}
+
+impl Action {
+    /// One of each, for whoever compares names.
+    pub const EACH: &'static [Self] = &[
+        Self::Say(0, Request::Start),
+        Self::Say(0, Request::Stop(0)),
+        Self::Say(0, Request::Restart(0)),
+        Self::Say(0, Request::Force(0)),
+        Self::Say(0, Request::Alter),
+        Self::Say(0, Request::Drop),
+        Self::Win,
+        Self::ReadEpoch,
+        Self::RaiseEpoch,
+        Self::List,
+        Self::Observe,
+        Self::Snapshot(false),
+        Self::CreatePermit(0),
+        Self::CreateEngine(0),
+        Self::RecordUid(0),
+        Self::WritePermitUid(0),
+        Self::DrawIncarnation(0),
+        Self::RecordEnd(0),
+        Self::Drain(0),
+        Self::Withdraw(0),
+        Self::DeletePermit(0),
+        Self::DeleteEngine(0),
+        Self::RemoveFact(0),
+        Self::WarmUp(0),
+        Self::Look(0),
+        Self::Register(0),
+        Self::BeginDrain(0),
+        Self::Drained(0),
+        Self::Unwanted(0),
+        Self::LiveExpires(0),
+        Self::LateCall,
+        Self::LateCallLost,
+        Self::Expire(0),
+        Self::Die(0),
+        Self::Vanish(0),
+        Self::DeletePermitByHand(0),
+        Self::Relabel(0),
+        Self::Depose(false),
+        Self::LoseZooKeeper,
+    ];
+
+    fn of(effect: Effect, engine: usize) -> Self {
+        match effect {
+            Effect::CreatePermit { .. } => Self::CreatePermit(engine),
+            Effect::CreateEngine => Self::CreateEngine(engine),
+            Effect::RecordUid { .. } => Self::RecordUid(engine),
+            Effect::WritePermitUid { .. } => Self::WritePermitUid(engine),
+            Effect::DrawIncarnation { .. } => Self::DrawIncarnation(engine),
+            Effect::RecordEnd => Self::RecordEnd(engine),
+            Effect::Drain { .. } => Self::Drain(engine),
+            Effect::Withdraw { .. } => Self::Withdraw(engine),
+            Effect::DeletePermit { .. } => Self::DeletePermit(engine),
+            Effect::DeleteEngine { .. } => Self::DeleteEngine(engine),
+            Effect::RemoveFact => Self::RemoveFact(engine),
+        }
+    }
+
+    /// The failpoint that stands at the step's end, or the function that does it, or the fault.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Say(_, Request::Start) => "metadata::request::start",
+            Self::Say(_, Request::Stop(_)) => "metadata::request::stop",
+            Self::Say(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
+            Self::Say(_, Request::Alter | Request::Drop) => "metadata::commit::commit",
+            Self::Win => "master.lock.won",
+            Self::ReadEpoch => "master::term::raise_once",
+            Self::RaiseEpoch => "master.epoch.raised",
+            Self::List => "master::world::acting::engines",
+            Self::Observe => "master::world::acting::coordinated",
+            Self::Snapshot(_) => "master.tick.planned",
+            Self::CreatePermit(_) => "master.after.create_permit",
+            Self::CreateEngine(_) => "master.after.create_engine",
+            Self::RecordUid(_) => "master.after.record_uid",
+            Self::WritePermitUid(_) => "master.after.write_permit_uid",
+            Self::DrawIncarnation(_) => "master.after.draw_incarnation",
+            Self::RecordEnd(_) => "master.after.record_end",
+            Self::Drain(_) => "master.after.drain",
+            Self::Withdraw(_) => "without: permit and registration go in a call of their own",
+            Self::DeletePermit(_) => "master.after.delete_permit",
+            Self::DeleteEngine(_) => "master.after.delete_engine",
+            Self::RemoveFact(_) => "master.after.remove_fact",
+            Self::WarmUp(_) => "engine-agent::engine::warm_up::answered",
+            Self::Look(_) => "engine_agent.register.before",
+            Self::Register(_) => "engine_agent.register.done",
+            Self::BeginDrain(_) => "engine_agent.drain.begun",
+            Self::Drained(_) => "engine-agent::engine::drain::finished",
+            Self::Unwanted(_) => "engine-agent::engine::membership::verdict",
+            Self::LiveExpires(_) => "zookeeper: the session of an engine that is no more ends",
+            Self::LateCall => "late: the call of a deposed master arrives",
+            Self::LateCallLost => "late: the call of a deposed master never arrives",
+            Self::Expire(_) => "fault: the engine's session ends",
+            Self::Die(_) => "fault: the engine ends by itself",
+            Self::Vanish(_) => "fault: the pod vanishes",
+            Self::DeletePermitByHand(_) => "fault: somebody deletes the permit",
+            Self::Relabel(_) => "fault: somebody changes the engine's label",
+            Self::Depose(_) => "fault: the master's session ends",
+            Self::LoseZooKeeper => "fault: ZooKeeper loses everything",
+        }
+    }
+
+    fn engine(self) -> Option<usize> {
+        match self {
+            Self::CreatePermit(engine)
+            | Self::CreateEngine(engine)
+            | Self::RecordUid(engine)
+            | Self::WritePermitUid(engine)
+            | Self::DrawIncarnation(engine)
+            | Self::RecordEnd(engine)
+            | Self::Drain(engine)
+            | Self::Withdraw(engine)
+            | Self::DeletePermit(engine)
+            | Self::DeleteEngine(engine)
+            | Self::RemoveFact(engine)
+            | Self::WarmUp(engine)
+            | Self::Look(engine)
+            | Self::Register(engine)
+            | Self::BeginDrain(engine)
+            | Self::Drained(engine)
+            | Self::Unwanted(engine)
+            | Self::LiveExpires(engine)
+            | Self::Expire(engine)
+            | Self::Die(engine)
+            | Self::Vanish(engine)
+            | Self::DeletePermitByHand(engine)
+            | Self::Relabel(engine) => Some(engine),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())?;
+        match self {
+            Self::Say(_, request) => write!(f, " ({request:?})"),
+            Self::Snapshot(true) => f.write_str(" (the grace is over)"),
+            Self::Depose(true) => f.write_str(" (with a call on its way)"),
+            _ => self.engine().map_or(Ok(()), |engine| write!(f, " (engine {engine})")),
+        }
+    }
+}
+
+impl Model for Engines {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![State::with(self.slots)]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        Self::master_actions(state, actions);
+        Self::pod_actions(state, actions);
+        self.request_actions(state, actions);
+        self.fault_actions(state, actions);
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut next = state.clone();
+        self.apply(&mut next, action).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all(self)
+    }
+}
+
+impl Engines {
+    /// Does a step; false if it changes nothing now.
+    fn apply(&self, state: &mut State, action: Action) -> bool {
+        match action {
+            Action::Say(index, request) => Self::request(state, index, request),
+            Action::WarmUp(_)
+            | Action::Look(_)
+            | Action::Register(_)
+            | Action::BeginDrain(_)
+            | Action::Drained(_)
+            | Action::Unwanted(_)
+            | Action::LiveExpires(_) => self.pod(state, action),
+            Action::Expire(_)
+            | Action::Die(_)
+            | Action::Vanish(_)
+            | Action::DeletePermitByHand(_)
+            | Action::Relabel(_)
+            | Action::Depose(_)
+            | Action::LoseZooKeeper
+            | Action::LateCall
+            | Action::LateCallLost => self.fault(state, action),
+            _ => self.master(state, action),
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The holder of the lock: raise the epoch, then tick after tick: observe, snapshot, plan, execute under guards.
+
+use super::state::{Call, Decision, Effect, Engine, Live, Master, Phase, Pod, Seen, State, Tick};
+use super::{Action, Engines};
+
+/// Where a tick goes on.
+enum Next {
+    Goes(Tick),
+    /// The epoch is another's: raise it again, if the lock is still held.
+    Deposed,
+}
+
+impl Engines {
+    pub(super) fn master_actions(state: &State, actions: &mut Vec<Action>) {
+        match &state.master {
+            Master::Nobody => actions.push(Action::Win),
+            Master::Won => actions.push(Action::ReadEpoch),
+            Master::Read(_) => actions.push(Action::RaiseEpoch),
+            Master::Acting { tick, .. } => match tick {
+                Tick::Idle => actions.extend([Action::List, Action::Observe]),
+                Tick::Observing(seen) => actions.extend(match (&seen.pods, &seen.nodes) {
+                    (None, _) => vec![Action::List],
+                    (_, None) => vec![Action::Observe],
+                    _ => vec![Action::Snapshot(false), Action::Snapshot(true)],
+                }),
+                Tick::Planned { decisions, .. } => {
+                    actions.extend(decisions.first().map(|decision| Action::of(decision.effect, decision.engine)));
+                }
+            },
+        }
+    }
+
+    pub(super) fn master(&self, state: &mut State, action: Action) -> bool {
+        match (action, &state.master) {
+            (Action::Win, Master::Nobody) => state.master = Master::Won,
+            (Action::ReadEpoch, Master::Won) => state.master = Master::Read(state.epoch),
+            (Action::RaiseEpoch, Master::Read(read)) => {
+                let read = *read;
+                state.master = if state.epoch == read {
+                    state.epoch += 1;
+                    Master::Acting { epoch: state.epoch, tick: Tick::Idle }
+                } else {
+                    Master::Won
+                };
+            }
+            (_, Master::Acting { epoch, tick }) => {
+                let (epoch, tick) = (*epoch, tick.clone());
+                let Some(next) = self.tick(state, action, epoch, tick) else { return false };
+                state.master = match next {
+                    Next::Goes(tick) => Master::Acting { epoch, tick },
+                    Next::Deposed => Master::Won,
+                };
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The tick after the step; `None`: it is not this step's turn.
+    fn tick(&self, state: &mut State, action: Action, epoch: u8, tick: Tick) -> Option<Next> {
+        Some(Next::Goes(match (action, tick) {
+            (Action::List | Action::Observe, Tick::Idle) => {
+                let early = self.without.order.then(|| state.snapshot());
+                Tick::Observing(look(state, action, Seen { early, ..Seen::default() }))
+            }
+            (Action::List | Action::Observe, Tick::Observing(seen)) => Tick::Observing(look(state, action, seen)),
+            (Action::Snapshot(grace_over), Tick::Observing(seen)) => {
+                let nodes = seen.nodes.as_ref()?;
+                if grace_over && nodes.iter().all(|nodes| nodes.fact.is_none()) {
+                    return None;
+                }
+                if state.epoch != epoch {
+                    return Some(Next::Deposed);
+                }
+                let (generation, decisions) = self.plan(state, &seen, grace_over);
+                planned(generation, 0, decisions)
+            }
+            (_, Tick::Planned { generation, made, mut decisions }) => {
+                let decision = *decisions.first()?;
+                decisions.remove(0);
+                match self.effect(state, decision, (epoch, generation, made), true) {
+                    Done::Yes(made) => planned(generation, made, decisions),
+                    // The chain stops at its first failure and takes no other along.
+                    Done::Failed => {
+                        decisions.retain(|it| (it.stage, it.engine) != (decision.stage, decision.engine));
+                        planned(generation, 0, decisions)
+                    }
+                    Done::Deposed => return Some(Next::Deposed),
+                }
+            }
+            _ => return None,
+        }))
+    }
+
+    /// Carries out one decision under its guards. `holds`: by the master that holds the lock; else it is a late call,
+    /// and a multi is refused because it checks the lock.
+    pub(super) fn effect(
+        &self,
+        state: &mut State,
+        decision: Decision,
+        (epoch, generation, made): (u8, u8, u8),
+        holds: bool,
+    ) -> Done {
+        let engine = decision.engine;
+        let known = |uid: u8| if uid == 0 { made } else { uid };
+        match decision.effect {
+            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd if state.epoch != epoch => {
+                if holds || !self.without.epoch_in_transaction {
+                    return Done::Deposed;
+                }
+                state.past.deposed_wrote = true;
+            }
+            _ if !holds && !self.needs_no_lock(decision.effect) => return Done::Failed,
+            _ => {}
+        }
+        let it = &mut state.engines[engine];
+        match decision.effect {
+            Effect::CreatePermit { uid } => {
+                if it.nodes.permit.is_some() {
+                    return Done::Failed;
+                }
+                it.nodes.permit = Some(uid);
+            }
+            Effect::CreateEngine => return Done::Yes(create(state, engine, generation, holds)),
+            Effect::RecordUid { uid } => {
+                if it.record.uid != 0 && it.record.uid != known(uid) {
+                    return Done::Failed;
+                }
+                it.record.uid = known(uid);
+                it.was_recorded = true;
+            }
+            Effect::WritePermitUid { uid } => {
+                if it.nodes.permit.is_none() {
+                    return Done::Failed;
+                }
+                it.nodes.permit = Some(known(uid));
+            }
+            Effect::DrawIncarnation { observed } => return self.draw(state, engine, observed),
+            Effect::RecordEnd => it.record.ended = true,
+            Effect::Drain { .. } => return self.drain(state, decision),
+            Effect::Withdraw { live } | Effect::DeletePermit { live } => {
+                let goes = it.nodes.permit.is_some() && (it.nodes.live != Live::None) == live;
+                if !goes {
+                    return Done::Failed;
+                }
+                (it.nodes.permit, it.nodes.live) = (None, Live::None);
+            }
+            Effect::DeleteEngine { uid } => delete(state, engine, uid),
+            Effect::RemoveFact => {
+                if it.nodes.fact.take().is_none() {
+                    return Done::Failed;
+                }
+            }
+        }
+        Done::Yes(made)
+    }
+
+    fn draw(&self, state: &mut State, engine: usize, observed: u8) -> Done {
+        let slot = state.engines[engine].slot;
+        let Some(row) = state.slots[slot] else { return Done::Failed };
+        if row.incarnation != observed && !self.without.observed_incarnation {
+            return Done::Failed;
+        }
+        if self.without.names_once {
+            // The slot keeps its name: what was recorded of it is forgotten.
+            let it = &mut state.engines[engine];
+            it.record = Engine::issued(it.slot, it.incarnation).record;
+        } else {
+            state.issue(slot, false);
+        }
+        Done::Yes(0)
+    }
+
+    fn drain(&self, state: &mut State, decision: Decision) -> Done {
+        let Effect::Drain { uid, newer, permit, live } = decision.effect else { return Done::Failed };
+        let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.live != Live::None);
+        let it = &state.engines[decision.engine];
+        let as_seen = !permit || it.nodes.permit.is_some() && (it.nodes.live != Live::None) == live;
+        if it.nodes.fact.is_some()
+            || !(newer_there || self.without.newer_live)
+            || !(as_seen || self.without.as_seen || self.without.one_multi)
+        {
+            return Done::Failed;
+        }
+        note_drain(state, decision.engine, uid);
+        let it = &mut state.engines[decision.engine];
+        it.nodes.fact = Some(uid);
+        if let Some(pod) = it.pod.as_mut().filter(|pod| pod.uid == uid) {
+            pod.ordered = true;
+        }
+        if (permit || self.without.as_seen) && !self.without.one_multi {
+            (it.nodes.permit, it.nodes.live) = (None, Live::None);
+        }
+        Done::Yes(0)
+    }
+
+    /// Whether the effect is no multi, which would check the lock.
+    fn needs_no_lock(&self, effect: Effect) -> bool {
+        let outside = matches!(effect, Effect::CreateEngine | Effect::DeleteEngine { .. });
+        let database = matches!(effect, Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd);
+        outside || database || matches!(effect, Effect::Drain { .. }) && self.without.drain_lock
+    }
+
+    /// The call that the acting master is making, if it is one that can arrive without the lock.
+    pub(super) fn call(&self, state: &State) -> Option<Call> {
+        match &state.master {
+            Master::Read(read) => Some(Call::Raise(*read)),
+            Master::Acting { epoch, tick: Tick::Planned { generation, made, decisions } } => {
+                let decision = *decisions.first()?;
+                let call = Call::Effect { decision, epoch: *epoch, generation: *generation, made: *made };
+                self.needs_no_lock(decision.effect).then_some(call)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What became of a decision.
+pub(super) enum Done {
+    /// It took effect; the uid that the chain goes on with.
+    Yes(u8),
+    Failed,
+    Deposed,
+}
+
+fn planned(generation: u8, made: u8, decisions: Vec<Decision>) -> Tick {
+    if decisions.is_empty() { Tick::Idle } else { Tick::Planned { generation, made, decisions } }
+}
+
+fn look(state: &State, action: Action, mut seen: Seen) -> Seen {
+    match action {
+        Action::List => seen.pods = Some(state.engines.iter().map(|engine| engine.pod).collect()),
+        _ => seen.nodes = Some(state.engines.iter().map(|engine| engine.nodes).collect()),
+    }
+    seen
+}
+
+/// What is there under the name and runs is a success; what has ended gives way. Answers the uid.
+fn create(state: &mut State, engine: usize, generation: u8, holds: bool) -> u8 {
+    let it = &mut state.engines[engine];
+    if let Some(pod) = it.pod.filter(|pod| pod.is_alive()) {
+        return pod.uid;
+    }
+    state.past.name_made_again |= holds && it.was_recorded;
+    it.last_uid += 1;
+    let uid = it.last_uid;
+    let phase = Phase::Starting;
+    it.pod = Some(Pod { uid, phase, was_registered: false, generation, relabeled: false, ordered: false });
+    uid
+}
+
+fn delete(state: &mut State, engine: usize, uid: u8) {
+    let it = &mut state.engines[engine];
+    let Some(pod) = it.pod.filter(|pod| pod.uid == uid) else { return };
+    state.past.killed_without_fact |= pod.is_alive() && !pod.ordered;
+    it.pod = None;
+    if it.nodes.live == Live::Alive(uid) {
+        it.nodes.live = Live::Dead(uid);
+    }
+}
+
+/// Notes what must never happen: that an engine that serves is drained without somebody in its place, or one that is
+/// wanted.
+fn note_drain(state: &mut State, engine: usize, uid: u8) {
+    let it = &state.engines[engine];
+    let Some(pod) = it.pod.filter(|pod| pod.uid == uid && pod.is_alive() && it.record.uid == uid) else { return };
+    if it.record.condemned || pod.phase == Phase::Draining {
+        return;
+    }
+    let Some(slot) = state.slots[it.slot] else { return };
+    let replaced = state
+        .engines
+        .iter()
+        .any(|other| other.slot == it.slot && other.incarnation > it.incarnation && other.nodes.live != Live::None);
+    let present = slot.incarnation == it.incarnation;
+    state.past.drained_wanted |= present;
+    let unreplaced = !present && !slot.forced && !replaced;
+    state.past.drained_early |= unreplaced && it.nodes.live == Live::Alive(uid);
+    state.past.drained_in_absence |= unreplaced && pod.was_registered;
+}

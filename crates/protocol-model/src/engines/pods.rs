@@ -1,0 +1,219 @@
+//! The engine agents in their pods, what becomes of pods, and what people ask for.
+
+use super::state::{Call, Engine, Live, Master, Phase, Pod, Request, State};
+use super::{Action, Engines};
+
+impl Engines {
+    pub(super) fn pod_actions(state: &State, actions: &mut Vec<Action>) {
+        for (index, engine) in state.engines.iter().enumerate() {
+            if matches!(engine.nodes.live, Live::Dead(_)) {
+                actions.push(Action::LiveExpires(index));
+            }
+            let Some(pod) = engine.pod else { continue };
+            match pod.phase {
+                Phase::Starting => actions.push(Action::WarmUp(index)),
+                Phase::Warm => {
+                    actions.extend([Action::Look(index), Action::BeginDrain(index), Action::Unwanted(index)]);
+                }
+                Phase::Registering => actions.push(Action::Register(index)),
+                Phase::Draining => actions.push(Action::Drained(index)),
+                Phase::Ended => {}
+            }
+        }
+    }
+
+    pub(super) fn pod(&self, state: &mut State, action: Action) -> bool {
+        let Some(index) = action.engine() else { return false };
+        let engine = &mut state.engines[index];
+        if action == Action::LiveExpires(index) {
+            let dead = matches!(engine.nodes.live, Live::Dead(_));
+            engine.nodes.live = if dead { Live::None } else { engine.nodes.live };
+            return dead;
+        }
+        let Engine { nodes, pod: Some(pod), .. } = engine else { return false };
+        let ordered = nodes.fact == Some(pod.uid);
+        let admitted = nodes.permit.is_some_and(|uid| uid == pod.uid || self.without.permit_uid);
+        match (action, pod.phase) {
+            (Action::WarmUp(_), Phase::Starting) => pod.phase = Phase::Warm,
+            (Action::Look(_), Phase::Warm) => {
+                if ordered || !admitted || nodes.live != Live::None {
+                    return false;
+                }
+                pod.phase = Phase::Registering;
+            }
+            (Action::Register(_), Phase::Registering) => {
+                pod.phase = Phase::Warm;
+                if admitted && nodes.live == Live::None {
+                    nodes.live = Live::Alive(pod.uid);
+                    pod.was_registered = true;
+                }
+            }
+            (Action::BeginDrain(_), Phase::Warm) if ordered => pod.phase = Phase::Draining,
+            (Action::Drained(_), Phase::Draining) => end(engine),
+            (Action::Unwanted(_), Phase::Warm) => {
+                let permitted = nodes.permit.is_some_and(|uid| uid == pod.uid || uid == 0);
+                if pod.was_registered || permitted || ordered {
+                    return false;
+                }
+                end(engine);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    pub(super) fn request_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        for (index, request) in self.requests.iter().enumerate() {
+            if state.said & 1 << index == 0 {
+                actions.push(Action::Say(index, *request));
+            }
+        }
+    }
+
+    /// One transaction each, behind the catalog's lock: it happens at one moment.
+    pub(super) fn request(state: &mut State, index: usize, request: Request) -> bool {
+        state.said |= 1 << index;
+        match request {
+            Request::Start => {
+                let Some(free) = state.slots.iter().position(Option::is_none) else { return false };
+                state.issue(free, false);
+            }
+            Request::Stop(slot) => {
+                if state.slots[slot].take().is_none() {
+                    return false;
+                }
+                state.condemn(slot);
+            }
+            Request::Restart(slot) | Request::Force(slot) => {
+                if state.slots[slot].is_none() {
+                    return false;
+                }
+                let forced = matches!(request, Request::Force(_));
+                if forced {
+                    state.condemn(slot);
+                }
+                state.issue(slot, forced);
+            }
+            Request::Alter => {
+                for slot in 0..2 {
+                    if state.slots[slot].is_some() {
+                        state.issue(slot, false);
+                    }
+                }
+            }
+            Request::Drop => {
+                for slot in 0..2 {
+                    state.slots[slot] = None;
+                    state.condemn(slot);
+                }
+            }
+        }
+        true
+    }
+
+    pub(super) fn fault_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let (limits, used) = (self.limits, state.used);
+        for index in 0..state.engines.len() {
+            if used.expiries < limits.expiries {
+                actions.push(Action::Expire(index));
+            }
+            if used.deaths < limits.deaths {
+                actions.push(Action::Die(index));
+            }
+            if used.vanishings < limits.vanishings {
+                actions.push(Action::Vanish(index));
+            }
+            if used.hand_deletions < limits.hand_deletions {
+                actions.push(Action::DeletePermitByHand(index));
+            }
+            if used.relabelings < limits.relabelings {
+                actions.push(Action::Relabel(index));
+            }
+        }
+        if used.depositions < limits.depositions {
+            actions.extend([Action::Depose(false), Action::Depose(true)]);
+        }
+        if used.losses < limits.losses {
+            actions.push(Action::LoseZooKeeper);
+        }
+        if state.late.is_some() {
+            actions.extend([Action::LateCall, Action::LateCallLost]);
+        }
+    }
+
+    pub(super) fn fault(&self, state: &mut State, action: Action) -> bool {
+        match action {
+            Action::Expire(index) => {
+                state.used.expiries += 1;
+                let live = &mut state.engines[index].nodes.live;
+                if !matches!(live, Live::Alive(_)) {
+                    return false;
+                }
+                *live = Live::None;
+            }
+            Action::Die(index) => {
+                state.used.deaths += 1;
+                let engine = &mut state.engines[index];
+                if !engine.pod.is_some_and(Pod::is_alive) {
+                    return false;
+                }
+                end(engine);
+            }
+            Action::Vanish(index) => {
+                state.used.vanishings += 1;
+                let engine = &mut state.engines[index];
+                if engine.pod.is_none() {
+                    return false;
+                }
+                end(engine);
+                engine.pod = None;
+            }
+            Action::DeletePermitByHand(index) => {
+                state.used.hand_deletions += 1;
+                let nodes = &mut state.engines[index].nodes;
+                nodes.live = Live::None;
+                return nodes.permit.take().is_some();
+            }
+            Action::Relabel(index) => {
+                state.used.relabelings += 1;
+                let Some(pod) = &mut state.engines[index].pod else { return false };
+                return pod.is_alive() && !std::mem::replace(&mut pod.relabeled, true);
+            }
+            Action::LoseZooKeeper => {
+                state.used.losses += 1;
+                for engine in &mut state.engines {
+                    engine.nodes = Engine::issued(0, 0).nodes;
+                }
+                state.master = Master::Nobody;
+            }
+            Action::Depose(with_call) => {
+                state.used.depositions += 1;
+                let call = self.call(state);
+                if state.master == Master::Nobody || with_call && (call.is_none() || state.late.is_some()) {
+                    return false;
+                }
+                state.master = Master::Nobody;
+                state.late = if with_call { call } else { state.late };
+            }
+            Action::LateCallLost => return state.late.take().is_some(),
+            Action::LateCall => match state.late.take() {
+                Some(Call::Raise(read)) => state.epoch += u8::from(state.epoch == read),
+                Some(Call::Effect { decision, epoch, generation, made }) => {
+                    let _ = self.effect(state, decision, (epoch, generation, made), false);
+                }
+                None => return false,
+            },
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The process is over. Its registration stands until its session has ended.
+fn end(engine: &mut Engine) {
+    let Some(pod) = &mut engine.pod else { return };
+    pod.phase = Phase::Ended;
+    if engine.nodes.live == Live::Alive(pod.uid) {
+        engine.nodes.live = Live::Dead(pod.uid);
+    }
+}

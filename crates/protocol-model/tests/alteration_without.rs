@@ -1,0 +1,180 @@
+//! The alteration without one of its sentences: each time the search finds what then goes wrong, and prints the way.
+//!
+//! The limits are the smallest that show it, and within them everything holds as it is. `docs/model.md` has the
+//! table; a test compares it with the names here.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use protocol_model::alteration::{Alteration, Limits, Without, Workload};
+use protocol_model::search::{Found, search};
+
+const NONE: Limits =
+    Limits { crashes: 0, agent_expiries: 0, unknown_commits: 0, depositions: 0, hand_deletions: 0, refusals: 0 };
+const BY_HAND: Limits = Limits { hand_deletions: 1, ..NONE };
+const DEPOSED: Limits = Limits { depositions: 1, ..NONE };
+
+const LOST: &str = "no update is lost";
+const DEPENDENCE: &str = "what a committed statement depends on is there";
+const IN_FLIGHT: &str = "at most one alteration is in flight";
+const WITHOUT_NODE: &str = "none commits or converges without its node";
+const ABORTED: &str = "an aborted one changes nothing, a repeated one changes once";
+const ANSWER: &str = "an answer is true for ever";
+const MADE: &str = "what is converged was made";
+const DEPOSED_WRITE: &str = "no write of a deposed master is accepted";
+const NODE_TELLS: &str = "the node tells the object that was changed";
+const NODE_LOST: &str = "only a finished alteration loses its node to the master";
+const REST: &str = "at rest engines equal metadata, with no node and nothing converging";
+
+fn run(title: &str, workload: Workload, limits: Limits, without: Without, only: Option<&'static str>) -> Found {
+    search(title, &limits, &Alteration { workload, limits, without, only })
+}
+
+/// The property fails, after so many steps at least; as it is, the whole protocol holds within the same limits.
+#[track_caller]
+fn fails(title: &str, workload: Workload, limits: Limits, without: Without, property: &'static str, steps: usize) {
+    let found = run(title, workload, limits, without, Some(property));
+    assert_eq!(found.failed(), Some((property, steps)), "{title}");
+    let sound = run(&format!("{title}: as it is"), workload, limits, Without::default(), None);
+    assert!(sound.holds(), "{title}: as it is, {:?}", sound.failed());
+}
+
+fn without(take: impl FnOnce(&mut Without)) -> Without {
+    let mut without = Without::default();
+    take(&mut without);
+    without
+}
+
+#[test]
+fn without_the_catalog_lock_two_commits_do_not_see_each_other() {
+    let without = without(|it| it.catalog_lock = true);
+    fails("no catalog lock", Workload::Reference, BY_HAND, without, DEPENDENCE, 15);
+    fails("no catalog lock", Workload::TwoObjects, BY_HAND, without, IN_FLIGHT, 15);
+}
+
+#[test]
+fn without_reading_again_a_statement_depends_on_what_is_gone() {
+    fails("no reading again", Workload::Reference, NONE, without(|it| it.reread = true), DEPENDENCE, 26);
+}
+
+#[test]
+fn without_the_refusal_while_converging_two_are_in_flight() {
+    let without = without(|it| it.refusal_while_converging = true);
+    fails("no refusal while converging", Workload::SameObject, BY_HAND, without, IN_FLIGHT, 15);
+}
+
+#[test]
+fn without_the_base_generation_the_node_tells_another_object() {
+    fails("no base generation", Workload::SameObject, NONE, without(|it| it.base = true), NODE_TELLS, 27);
+}
+
+#[test]
+fn without_base_generation_and_reading_again_an_update_is_lost() {
+    let both = without(|it| (it.base, it.reread) = (true, true));
+    fails("neither base generation nor reading again", Workload::SameObject, NONE, both, LOST, 27);
+}
+
+/// What the mark at the base generation is about: reading again alone loses no update.
+#[test]
+fn without_the_base_generation_alone_no_update_is_lost() {
+    let limits = Limits { crashes: 1, unknown_commits: 1, ..DEPOSED };
+    let without = without(|it| it.base = true);
+    let found = run("no base generation, updates", Workload::SameObject, limits, without, Some(LOST));
+    assert!(found.holds(), "{:?}", found.failed());
+}
+
+#[test]
+fn an_abort_that_overwrites_a_commit_aborts_what_took_effect() {
+    fails("abort overwrites", Workload::SameObject, NONE, without(|it| it.abort_loses = true), ABORTED, 13);
+}
+
+#[test]
+fn an_undecided_alteration_whose_node_is_deleted_commits_without_it() {
+    let limits = Limits { agent_expiries: 1, ..NONE };
+    let without = without(|it| it.undecided_stays = true);
+    fails("undecided ones lose their node", Workload::SameObject, limits, without, WITHOUT_NODE, 13);
+}
+
+#[test]
+fn debris_that_is_left_stands_for_ever() {
+    fails("debris is left", Workload::SameObject, BY_HAND, without(|it| it.debris_deleted = true), REST, 17);
+}
+
+/// What stands in brackets beside the debris: two calls would do, since the second finds out that the first is gone.
+#[test]
+fn a_node_made_in_two_calls_breaks_nothing_here() {
+    let limits = Limits { crashes: 1, unknown_commits: 1, hand_deletions: 1, ..DEPOSED };
+    for workload in [Workload::SameObject, Workload::Reference, Workload::Repeated] {
+        let found = run("node in two calls", workload, limits, without(|it| it.atomic_node = true), None);
+        assert!(found.holds(), "{:?} {:?}", found.failed(), found.unreached);
+    }
+}
+
+#[test]
+fn a_row_that_is_finished_only_with_its_node_converges_for_ever() {
+    let without = without(|it| it.finish_without_node = true);
+    fails("finish only with the node", Workload::SameObject, BY_HAND, without, REST, 20);
+}
+
+#[test]
+fn without_order_and_generation_rule_what_was_never_made_is_converged() {
+    let both = without(|it| (it.order, it.generation_rule) = (true, true));
+    fails("neither order nor generation rule", Workload::SameObject, NONE, both, MADE, 14);
+}
+
+/// Each of the two alone suffices.
+#[test]
+fn without_the_order_the_generation_rule_suffices() {
+    let limits = Limits { crashes: 1, unknown_commits: 1, hand_deletions: 1, ..DEPOSED };
+    for workload in [Workload::SameObject, Workload::Reference] {
+        let found = run("no order", workload, limits, without(|it| it.order = true), None);
+        assert!(found.holds(), "{:?}", found.failed());
+    }
+}
+
+/// Each of the two alone suffices.
+#[test]
+fn without_the_generation_rule_the_order_suffices() {
+    let limits = Limits { crashes: 1, unknown_commits: 1, hand_deletions: 1, ..DEPOSED };
+    for workload in [Workload::SameObject, Workload::Reference] {
+        let found = run("no generation rule", workload, limits, without(|it| it.generation_rule = true), None);
+        assert!(found.holds(), "{:?}", found.failed());
+    }
+}
+
+#[test]
+fn an_epoch_checked_in_another_statement_lets_a_deposed_master_write() {
+    let without = without(|it| it.epoch_in_transaction = true);
+    fails("epoch in a statement of its own", Workload::SameObject, DEPOSED, without, DEPOSED_WRITE, 23);
+}
+
+#[test]
+fn a_node_deleted_by_its_path_alone_is_another_alterations() {
+    let without = without(|it| it.node_by_child = true);
+    fails("node deleted by path", Workload::SameObject, BY_HAND, without, NODE_LOST, 12);
+}
+
+#[test]
+fn nothing_changed_said_before_the_abort_is_not_true_for_ever() {
+    let limits = Limits { unknown_commits: 1, ..NONE };
+    let without = without(|it| it.abort_before_answer = true);
+    fails("no abort before the answer", Workload::SameObject, limits, without, ANSWER, 8);
+}
+
+/// The naive protocol: the master looks when it sees the node, and deletes it when engines equal what it read.
+#[test]
+fn the_naive_protocol_never_converges() {
+    let naive = without(|it| (it.outcome, it.level) = (true, true));
+    fails("naive", Workload::SameObject, NONE, naive, REST, 18);
+}
+
+#[test]
+fn the_naive_protocol_loses_an_update() {
+    let naive = without(|it| (it.outcome, it.level, it.base, it.reread) = (true, true, true, true));
+    fails("naive", Workload::SameObject, NONE, naive, LOST, 27);
+}
+
+#[test]
+fn the_naive_protocol_has_two_alterations_in_flight() {
+    let naive = without(|it| (it.outcome, it.level, it.refusal_while_converging) = (true, true, true));
+    fails("naive", Workload::SameObject, NONE, naive, IN_FLIGHT, 21);
+}
