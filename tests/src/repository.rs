@@ -17,8 +17,9 @@ pub struct File {
 
 /// The root of the checkout.
 pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_path_buf()
+    // Asked when it runs: two checkouts that share a target folder share this program too.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
 
 /// Every file that git tracks or would track, in order. Never empty.
