@@ -60,7 +60,7 @@ impl Election {
             }
         }
         model::failpoint!(failpoints::LOCK_WON);
-        tracing::info!(lock = lock.path, session = lock.session_id(), "master lock won");
+        tracing::info!(lock = lock.path, session = format_args!("{:#x}", lock.session_id()), "master lock won");
         Ok(lock)
     }
 
@@ -93,6 +93,12 @@ impl Election {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Who the candidate is, for people, whose node in the queue has this path; `None` if the node is gone.
+pub async fn candidate(session: &Session, path: &str) -> Result<Option<String>, Error> {
+    let read = session.get(path).await?;
+    Ok(read.map(|(data, _)| String::from_utf8_lossy(&data).into_owned()))
 }
 
 /// The lowest of the names that end in a sequence number.

@@ -23,6 +23,8 @@ pub(crate) struct Recollection {
     /// By uid, whether it was ever registered; only of those that were watched from their beginning or seen registered.
     was_ready: BTreeMap<String, bool>,
     troubles: BTreeMap<EngineName, (Trouble, Duration)>,
+    /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
+    addresses: BTreeMap<String, String>,
     reported: Option<BTreeMap<EngineName, ObservedEngine>>,
     unreadable: BTreeSet<String>,
     settled_from: Duration,
@@ -86,9 +88,10 @@ impl Recollection {
         let present: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
         self.troubles.retain(|engine, _| present.contains(engine));
         let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
-        let troubles = self.troubles.iter().map(|(engine, (trouble, at))| {
-            (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() })
-        });
+        let troubles = self
+            .troubles
+            .iter()
+            .map(|(engine, (trouble, at))| (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() }));
         let troubles = troubles.collect();
         let was_ready = |pod: &Pod| Pod { was_ready: self.was_ready.get(&pod.uid).copied(), ..pod.clone() };
         let pods: Vec<Pod> = pods.iter().map(was_ready).collect();
@@ -139,7 +142,8 @@ impl Recollection {
             let uid = content.and_then(|drain| drain.uid.clone());
             let mut quiet_ms = 0;
             if let Some(uid) = &uid {
-                let seen = pods.iter().any(|pod| pod.uid == *uid) || lives.iter().any(|it| it.uid.as_ref() == Some(uid));
+                let seen =
+                    pods.iter().any(|pod| pod.uid == *uid) || lives.iter().any(|it| it.uid.as_ref() == Some(uid));
                 if !seen {
                     let key = (node.engine.clone(), uid.clone());
                     let since = self.quiet.get(&key).copied().unwrap_or(now);
@@ -167,6 +171,20 @@ impl Recollection {
         self.was_ready.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
     }
 
+    /// Where the engines that live can be asked for their load.
+    pub fn reachable(&mut self, observed: &Observed) -> BTreeMap<EngineName, String> {
+        for live in observed.lives.iter().filter(|live| !live.address.is_empty()) {
+            if let Some(uid) = &live.uid {
+                self.addresses.insert(uid.clone(), live.address.clone());
+            }
+        }
+        let alive = |uid: &String| observed.pods.iter().any(|pod| pod.is_alive() && pod.uid == *uid);
+        self.addresses.retain(|uid, _| alive(uid));
+        let pods =
+            observed.pods.iter().filter_map(|pod| Some((pod.name.clone(), self.addresses.get(&pod.uid)?.clone())));
+        pods.collect()
+    }
+
     /// What SHOW is to know and does not yet: everything the first time, then what changed.
     pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
@@ -191,9 +209,5 @@ impl Recollection {
 }
 
 fn permit(node: &coordination::PermitNode) -> Permit {
-    Permit {
-        engine: node.engine.clone(),
-        uid: node.uid().map(str::to_owned),
-        readable: node.content.is_ok(),
-    }
+    Permit { engine: node.engine.clone(), uid: node.uid().map(str::to_owned), readable: node.content.is_ok() }
 }

@@ -1,7 +1,7 @@
 //! A term: from winning the lock to losing it. Raises the epoch, then ticks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
@@ -37,7 +37,7 @@ pub(crate) async fn serve(
     let loads = Loads::default();
     let (addresses, asked) = watch::channel(BTreeMap::new());
     // It holds the world, and with it the lock: it must not outlive the term, however that ends.
-    let polling = poll(Arc::clone(&world), settings.clone(), asked, Arc::clone(&loads));
+    let polling = poll(Arc::clone(&world), settings.clone(), asked, loads.clone());
     let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
     act(&*world, settings, state, Load { loads, addresses: &addresses }, stop).await
 }
@@ -56,7 +56,7 @@ async fn act(
     stop: &CancellationToken,
 ) -> String {
     let Some(epoch) = raise(world, settings, stop).await else { return "the lock is lost".to_owned() };
-    let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads, stop.clone());
+    let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads.clone(), stop.clone());
     let mut ticks = 0_u64;
     loop {
         if stop.is_cancelled() {
@@ -83,6 +83,7 @@ async fn act(
                 });
                 tokio::select! {
                     () = pause(world, settings, progress, due) => {}
+                    () = load.loads.changed() => {}
                     () = stop.cancelled() => {}
                 }
             }
@@ -180,16 +181,15 @@ async fn poll(
             })
             .collect();
         let answers: Vec<_> = stream::iter(asking).buffer_unordered(settings.parallelism.max(1)).collect().await;
-        {
-            let mut known = loads.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|engine, _| addresses.iter().any(|(it, _)| it == engine));
-            for (engine, answer) in answers {
-                match answer {
-                    Some(Ok(status)) => drop(known.insert(engine, status)),
-                    _ => drop(known.remove(&engine)),
-                }
+        let mut said = loads.said();
+        said.retain(|engine, _| addresses.iter().any(|(it, _)| it == engine));
+        for (engine, answer) in answers {
+            match answer {
+                Some(Ok(status)) => drop(said.insert(engine, status)),
+                _ => drop(said.remove(&engine)),
             }
         }
+        loads.say(said);
         // A new engine is asked soon, the others in their time.
         sleep(RETRY_PAUSE).await;
         let time = Duration::from_millis(settings.status_poll_ms.max(1));

@@ -14,6 +14,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::Report;
 use planner::{Desired, Observed, Plan, Pod, Status};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +26,35 @@ use crate::settle::{self, Settled};
 use crate::world::{Engines, Failure, FailureKind, World};
 
 /// What engine agents last said, shared with whoever asks them.
-pub(crate) type Loads = Arc<Mutex<BTreeMap<EngineName, Status>>>;
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Loads {
+    said: Arc<Mutex<BTreeMap<EngineName, Status>>>,
+    changed: Arc<Notify>,
+}
+
+impl Loads {
+    /// What is known now; who did not answer is missing.
+    pub fn said(&self) -> BTreeMap<EngineName, Status> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces what is known; wakes the master if that is something new.
+    pub fn say(&self, said: BTreeMap<EngineName, Status>) {
+        let mut known = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != said {
+            *known = said;
+            self.changed.notify_one();
+        }
+    }
+
+    /// Waits until something new was said.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+}
+
+/// How soon a tick follows one that saw an undecided alteration: its commit rings no bell that is sure to be heard.
+const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
 
 /// How a tick ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,8 +133,7 @@ impl Driver {
 
     async fn reconcile(&mut self, world: &dyn World) -> Result<Ticked, Failure> {
         let limit = self.settings.effect_deadline();
-        let (coordinated, engines) =
-            tokio::join!(bounded(limit, world.coordinated()), bounded(limit, world.engines()));
+        let (coordinated, engines) = tokio::join!(bounded(limit, world.coordinated()), bounded(limit, world.engines()));
         model::failpoint!(failpoints::OBSERVED);
         let coordinated = coordinated?;
         let settled = self.settle(world, &coordinated).await?;
@@ -124,10 +152,10 @@ impl Driver {
             Err(failure) => return self.only_report(world, format!("the orchestrator: {failure}")).await,
         };
         self.tell_unreadable(&engines);
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let loads = self.loads.said();
         let now = world.now();
         let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &snapshot);
-        self.addresses = reachable(&observed);
+        self.addresses = self.recollection.reachable(&observed);
         let desired = Desired {
             snapshot,
             cluster: self.settings.cluster.clone(),
@@ -164,8 +192,7 @@ impl Driver {
                 (question, answer)
             })
             .collect();
-        let answers: Vec<_> =
-            stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1)).collect().await;
+        let answers: Vec<_> = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1)).collect().await;
         let mut found: BTreeMap<String, Pod> = BTreeMap::new();
         for (question, answer) in answers {
             match answer {
@@ -193,6 +220,7 @@ impl Driver {
             return Err(failure);
         }
         self.release_node(world, &seen.coordinated, &executed).await?;
+        let undecided = matches!(settled, Settled::Stands(Some(_)));
         let waits_for = match settled {
             Settled::Stands(Some(what)) => Some(what),
             _ => plan.waits_for.clone(),
@@ -201,7 +229,10 @@ impl Driver {
         self.report(world, plan, waits_for, namespaces).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
-        let due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
+        let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
+        if undecided {
+            due = Some(due.map_or(UNDECIDED_PAUSE, |due| due.min(UNDECIDED_PAUSE)));
+        }
         Ok(Ticked::Done { progress: executed.applied > 0, due })
     }
 
@@ -303,12 +334,6 @@ impl Waiting {
 async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())));
     timeout(limit, call).await.unwrap_or_else(late)
-}
-
-fn reachable(observed: &Observed) -> BTreeMap<EngineName, String> {
-    let there = |live: &&planner::Live| observed.pods.iter().any(|pod| Some(&pod.uid) == live.uid.as_ref());
-    let lives = observed.lives.iter().filter(|live| !live.address.is_empty()).filter(there);
-    lives.map(|live| (live.engine.clone(), live.address.clone())).collect()
 }
 
 fn namespaces(pods: &[Pod]) -> Vec<String> {

@@ -243,8 +243,7 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
     let (slot, settings) = (&snapshot.slots[0], House::settings());
     let configuration =
         model::configuration::Configuration::of_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
-    let labels =
-        model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
+    let labels = model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
     house.memory.put(orchestrator::Observed {
         name: slot.engine(),
         uid: "made-by-hand".to_owned(),

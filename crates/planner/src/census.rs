@@ -127,10 +127,10 @@ fn place<'a>(engine: &mut Engine<'a>, pod: &'a Pod) {
         return;
     }
     engine.pod = Some(pod);
-    if engine.slot.is_none() {
-        if let Ok(labels) = EngineLabels::decode(&pod.labels) {
-            engine.slot = Some(labels.slot);
-            engine.incarnation = Some(labels.incarnation);
-        }
+    if engine.slot.is_none()
+        && let Ok(labels) = EngineLabels::decode(&pod.labels)
+    {
+        engine.slot = Some(labels.slot);
+        engine.incarnation = Some(labels.incarnation);
     }
 }

@@ -25,14 +25,7 @@ pub(crate) struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
-        Self {
-            desired,
-            observed,
-            chains: Vec::new(),
-            waits: Vec::new(),
-            reasons: BTreeMap::new(),
-            undone: Vec::new(),
-        }
+        Self { desired, observed, chains: Vec::new(), waits: Vec::new(), reasons: BTreeMap::new(), undone: Vec::new() }
     }
 
     /// Adds a chain, if it decides anything.

@@ -55,7 +55,7 @@ fn cut_off(mut rows: Vec<Row>) -> Vec<Row> {
 fn move_on(world: &mut World, until_ms: Option<i64>) -> bool {
     let starting = world.about_to_register();
     if !starting.is_empty() {
-        return starting.iter().fold(false, |any, engine| world.register(engine) || any);
+        return starting.iter().filter(|engine| world.register(engine)).count() > 0;
     }
     if world.exit_drained() > 0 {
         return true;

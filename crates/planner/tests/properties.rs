@@ -5,7 +5,7 @@
 
 mod play;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::catalog::Link;
 use model::change::Change;
@@ -13,6 +13,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::slot::SlotKey;
 use planner::{Action, Plan};
+use play::witness::{Witness, judge_surge};
 use play::{Play, Step};
 use proptest::prelude::*;
 
@@ -71,94 +72,6 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         3 => prop_oneof![Just(1_000_u64), Just(10_000), Just(60_000), Just(2_000_000)].prop_map(Move::Pass),
     ];
     proptest::collection::vec(one, 1..40)
-}
-
-/// What a run has to remember to see whether a plan may be.
-#[derive(Debug, Default)]
-struct Witness {
-    recorded: BTreeSet<EngineName>,
-    registered: BTreeSet<String>,
-}
-
-impl Witness {
-    fn look(&mut self, play: &Play) {
-        let with_uid = play.world.desired.snapshot.engines.iter().filter(|record| record.uid.is_some());
-        self.recorded.extend(with_uid.map(|record| record.name.clone()));
-        self.registered.extend(play.world.observed.lives.iter().filter_map(|live| live.uid.clone()));
-    }
-
-    /// Checks every decision of a plan against the world that it was made for.
-    fn judge(&self, play: &Play, plan: &Plan) {
-        let observed = &play.world.observed;
-        for decision in plan.decisions() {
-            let Some(engine) = &decision.engine else { continue };
-            match &decision.action {
-                Action::CreateEngine(_) => {
-                    assert!(!self.recorded.contains(engine), "{engine} is made a second time");
-                }
-                Action::DeleteEngine { uid, .. } => {
-                    let pod = observed.pods.iter().find(|pod| pod.uid == *uid).unwrap();
-                    let fact = observed.facts.iter().any(|fact| fact.uid.as_ref() == Some(uid));
-                    assert!(pod.phase == Phase::Ended || fact, "{engine} runs and is deleted without its fact");
-                    assert!(pod.phase != Phase::Terminating, "{engine} is deleted twice");
-                }
-                Action::Drain { uid, .. } => self.judge_drain(play, engine, uid),
-                _ => {}
-            }
-        }
-    }
-
-    /// An engine that ever served and whose slot lives on may only be drained when a newer one is registered.
-    fn judge_drain(&self, play: &Play, engine: &EngineName, uid: &str) {
-        let snapshot = &play.world.desired.snapshot;
-        let Some(record) = snapshot.engines.iter().find(|it| it.name == *engine && it.uid.as_deref() == Some(uid))
-        else {
-            return;
-        };
-        let Some(slot) = snapshot.slots.iter().find(|slot| slot.key == record.slot) else { return };
-        let there = play.world.observed.pods.iter().any(|pod| pod.uid == uid);
-        let served = self.registered.contains(uid);
-        if record.end_reason.is_some() || slot.forced || !served || !there {
-            return;
-        }
-        let newer_is_registered = snapshot.engines.iter().any(|other| {
-            let live = play.world.observed.lives.iter().find(|live| live.engine == other.name);
-            other.slot == record.slot
-                && other.incarnation > record.incarnation
-                && other.end_reason.is_none()
-                && live.is_some_and(|live| live.uid.is_some() && live.uid == other.uid)
-        });
-        assert!(newer_is_registered, "{engine} is drained before its replacement is registered");
-    }
-}
-
-/// At most `surge` slots of a link have an engine that serves in place of one that was begun and is not ready.
-fn judge_surge(play: &Play, before: &Play) {
-    let slots_in_replacement = |play: &Play| {
-        let mut counts: BTreeMap<Link, u32> = BTreeMap::new();
-        for slot in play.world.desired.snapshot.slots.iter().filter(|slot| !slot.forced) {
-            let present = slot.engine();
-            let begun = play.world.observed.permits.iter().any(|it| it.engine == present);
-            let ready = play.world.observed.lives.iter().any(|live| live.engine == present);
-            let serves = |name: &EngineName| {
-                play.world.observed.lives.iter().any(|live| live.engine == *name)
-                    && play.world.observed.facts.iter().all(|fact| fact.engine != *name)
-            };
-            let records = &play.world.desired.snapshot.engines;
-            let stand_in = records
-                .iter()
-                .any(|it| it.slot == slot.key && it.name != present && it.end_reason.is_none() && serves(&it.name));
-            if begun && !ready && stand_in {
-                *counts.entry(slot.key.link()).or_default() += 1;
-            }
-        }
-        counts
-    };
-    let (was, is) = (slots_in_replacement(before), slots_in_replacement(play));
-    for (link, count) in is {
-        let before = was.get(&link).copied().unwrap_or_default();
-        assert!(count <= play.world.desired.limits.surge.max(before), "{count} slots of {link:?} are replaced at once");
-    }
 }
 
 fn pick<T: Clone>(all: &[T], at: usize) -> Option<T> {
@@ -229,7 +142,8 @@ fn happen(play: &mut Play, witness: &mut Witness, what: &Move) {
         }
         Move::Nodes(pool, choice) => {
             let nodes = [format!("node-{pool}"), format!("node-{pool},spare-{pool}"), "any".to_owned()];
-            let change = play.change_to(Play::pool(POOLS[*pool], &[("nodes", nodes[*choice as usize].as_str())].into()));
+            let change =
+                play.change_to(Play::pool(POOLS[*pool], &[("nodes", nodes[*choice as usize].as_str())].into()));
             alter(play, &change);
         }
         Move::Pools(tenant, bits) => {
@@ -432,4 +346,65 @@ proptest! {
         }
         prop_assert_eq!(about(&play.world.plan(), "t_1"), about(&troubled.world.plan(), "t_1"));
     }
+}
+
+/// A world with one engine that serves and was superseded, and the witness of its life.
+fn superseded() -> (Play, Witness, EngineName) {
+    let mut play = prepared();
+    let mut witness = Witness::default();
+    play.settle(|play, _| witness.look(play));
+    let key = slots(&play)[0].clone();
+    let served = play.world.desired.snapshot.slots[0].engine();
+    play.restart(&key, false);
+    (play, witness, served)
+}
+
+fn plan_of(engine: &EngineName, action: Action) -> Plan {
+    let decision = planner::Decision { engine: Some(engine.clone()), slot: None, because: String::new(), action };
+    let chain = planner::Chain { stage: planner::Stage::Drain, decisions: vec![decision] };
+    Plan { chains: vec![chain], ..Plan::default() }
+}
+
+#[test]
+#[should_panic(expected = "before its replacement is registered")]
+fn the_witness_sees_a_stand_in_that_is_drained_too_early() {
+    let (play, witness, served) = superseded();
+    let uid = play.uid(&served);
+    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, newer: None };
+    witness.judge(&play, &plan_of(&served, drain));
+}
+
+#[test]
+#[should_panic(expected = "is deleted without its fact")]
+fn the_witness_sees_a_running_engine_that_is_deleted_without_its_fact() {
+    let (play, witness, served) = superseded();
+    let uid = play.uid(&served);
+    witness.judge(&play, &plan_of(&served, Action::DeleteEngine { uid, grace_ms: 0 }));
+}
+
+#[test]
+#[should_panic(expected = "is made a second time")]
+fn the_witness_sees_a_name_that_is_made_again() {
+    let (mut play, witness, served) = superseded();
+    let plan = play.world.plan();
+    let create = plan.decisions().find(|it| matches!(it.action, Action::CreateEngine(_))).unwrap();
+    witness.judge(&play, &plan_of(&served, create.action.clone()));
+}
+
+#[test]
+#[should_panic(expected = "are replaced at once")]
+fn the_judge_sees_more_replacements_than_surge_allows() {
+    let mut play = prepared();
+    play.settle(|_, _| {});
+    let change = play.change_to(Play::unit("uc_1", &[("min", "3")].into()));
+    alter(&mut play, &change);
+    play.settle(|_, _| {});
+    let before = play.clone();
+    let change = play.change_to(Play::unit("uc_1", &[("memory", "2G")].into()));
+    alter(&mut play, &change);
+    play.world.desired.limits.surge = 3;
+    let plan = play.world.plan();
+    play.world.apply(&plan);
+    play.world.desired.limits.surge = 1;
+    judge_surge(&play, &before);
 }

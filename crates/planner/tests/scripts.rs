@@ -11,8 +11,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use model::change::Change;
-use play::{Play, Step, slot_key};
 use planner::Plan;
+use play::{Play, Step, slot_key};
 
 fn options<'a>(words: &[&'a str]) -> BTreeMap<&'a str, &'a str> {
     words.iter().map(|word| word.split_once('=').unwrap_or_else(|| panic!("no = in {word}"))).collect()
@@ -119,8 +119,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
             }
         }
         ["refused", engine, failures, rest @ ..] => {
-            let trouble =
-                planner::Trouble { reason: rest.join(" "), failures: failures.parse().unwrap(), age_ms: 0 };
+            let trouble = planner::Trouble { reason: rest.join(" "), failures: failures.parse().unwrap(), age_ms: 0 };
             let engine = play.engine(engine);
             play.world.observed.troubles.insert(engine, trouble);
         }

@@ -96,7 +96,8 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
         }
         deposing.state().master.epoch = Epoch(9);
     };
-    let (reason, ()) = tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();
+    let (reason, ()) =
+        tokio::time::timeout(Duration::from_secs(10), futures::future::join(term, deposed)).await.unwrap();
     assert!(reason.contains("deposed"), "{reason}");
     let effects = fake.state().effects.len();
     tokio::time::sleep(Duration::from_millis(50)).await;

@@ -217,8 +217,7 @@ async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed(
     // A new master's first report is complete: what a metadata agent knows.
     fake.driver(1).tick(&*fake).await;
     let desired = fake.state().world.desired.clone();
-    let observed =
-        planner::Observed::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
+    let observed = planner::Observed::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
     let change = memory(2);
     let told = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
     let mut told: Vec<String> = told.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();

@@ -140,13 +140,16 @@ impl World for ActingWorld {
         let lock = self.lock()?;
         let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
         self.means.agents.registered(&seen.agents);
-        let there = |engine: &EngineName| seen.permits.iter().any(|it| it.engine == *engine && it.live.is_some());
+        let there = |engine: &EngineName| {
+            seen.permits.iter().any(|it| it.engine == *engine) || seen.drains.iter().any(|it| it.engine == *engine)
+        };
         self.means.statuses.only(there);
         Ok(seen)
     }
 
     async fn engines(&self) -> Result<Engines, Failure> {
-        let listing = self.means.orchestrator.list(&self.means.selector).await.map_err(|error| orchestration(&error))?;
+        let listing =
+            self.means.orchestrator.list(&self.means.selector).await.map_err(|error| orchestration(&error))?;
         Ok(Engines {
             pods: listing.engines.into_iter().map(pod).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),

@@ -30,7 +30,9 @@ impl ActingWorld {
         match &decision.action {
             Action::CreatePermit { uid } => self.create_permit(engine, decision.slot.as_ref(), uid.clone()).await,
             Action::CreateEngine(plan) => self.create_engine(engine, plan, ground).await,
-            Action::RecordUid { uid, config } => self.record_uid(engine, known(uid.as_deref(), ground)?, config, ground).await,
+            Action::RecordUid { uid, config } => {
+                self.record_uid(engine, known(uid.as_deref(), ground)?, config, ground).await
+            }
             Action::WritePermitUid { uid } => {
                 let uid = known(uid.as_deref(), ground)?;
                 done(permits::record_uid(&*self.lock()?, engine, uid).await)
@@ -43,8 +45,7 @@ impl ActingWorld {
                 Ok(Effect::Done)
             }
             Action::RecordEnd { reason, log_tail } => {
-                let ended =
-                    EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
+                let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
                 self.record(ground.epoch, Report { ended: vec![ended], ..Report::default() }).await?;
                 Ok(Effect::Done)
             }
@@ -70,8 +71,7 @@ impl ActingWorld {
         uid: Option<String>,
     ) -> Result<Effect, Failure> {
         let slot = slot.ok_or_else(|| unfit("no slot"))?;
-        let permit =
-            Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid };
+        let permit = Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid };
         done(permits::create(&*self.lock()?, engine, &permit).await)
     }
 
@@ -147,9 +147,7 @@ impl ActingWorld {
             Progress::Stalled => {
                 agents.call(|agent| async move { agent.stalled(epoch, id, after, reason).await }).await?
             }
-            Progress::Superseded => {
-                agents.call(|agent| async move { agent.superseded(epoch, id).await }).await?
-            }
+            Progress::Superseded => agents.call(|agent| async move { agent.superseded(epoch, id).await }).await?,
         };
         Ok(Effect::Progress(progress))
     }

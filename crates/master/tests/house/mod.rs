@@ -284,10 +284,7 @@ impl House {
     pub async fn stop(&self, engine: &EngineName) {
         let pool = PoolName::new("rp_1").unwrap();
         let grace = Duration::from_secs(5);
-        self.store
-            .stop(&StopRequest { request: self.request(), pool, engine: engine.clone(), grace })
-            .await
-            .unwrap();
+        self.store.stop(&StopRequest { request: self.request(), pool, engine: engine.clone(), grace }).await.unwrap();
     }
 
     pub async fn restart(&self, engine: &EngineName, force: bool) -> EngineName {

@@ -1,6 +1,8 @@
 //! A world to play in: what admins, engines and accidents can do to it. Used by the scripts and by the properties.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+pub mod witness;
+
 use std::collections::BTreeMap;
 
 use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};

@@ -1,0 +1,175 @@
+//! How the fake does what a master asks for.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::{AlterNode, Observation as Coordinated};
+use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::engine_name::EngineName;
+use model::error::ErrorKind;
+use model::number::Epoch;
+use model::observation::Report;
+use model::snapshot::{MasterRecord, Snapshot};
+use planner::{Action, Decision, Pod, Status};
+
+use super::{Fake, record};
+use crate::world::{Effect, Engines, Failure, Ground, World};
+
+#[async_trait]
+impl World for Fake {
+    fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    fn may_act(&self) -> bool {
+        self.state().may_act
+    }
+
+    fn is_over(&self) -> bool {
+        self.state().over
+    }
+
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn still_held(&self) -> Result<bool, Failure> {
+        Ok(self.state().held)
+    }
+
+    async fn master(&self) -> Result<MasterRecord, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(state.master.clone())
+    }
+
+    async fn raise_epoch(&self, read: Epoch) -> Result<MasterRecord, Failure> {
+        let mut state = self.state();
+        state.guard(read)?;
+        state.master.epoch = read.next();
+        Ok(state.master.clone())
+    }
+
+    async fn coordinated(&self) -> Result<Coordinated, Failure> {
+        let state = self.state();
+        Ok(Coordinated {
+            alter: state.alter.clone(),
+            agents: state.agents.clone(),
+            permits: state.permits(),
+            drains: state.drains(),
+        })
+    }
+
+    async fn engines(&self) -> Result<Engines, Failure> {
+        let state = self.state();
+        if !state.orchestrator {
+            return Err(Failure::Unknown("it does not answer".to_owned()));
+        }
+        let pods = state.world.observed.pods.iter().map(|pod| Pod { was_ready: None, ..pod.clone() }).collect();
+        Ok(Engines { pods, unreadable: Vec::new() })
+    }
+
+    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
+        let state = self.state();
+        if state.silent.contains(name) {
+            return Err(Failure::Unknown("it does not answer".to_owned()));
+        }
+        Ok(state.world.observed.pods.iter().find(|pod| pod.name == *name).cloned())
+    }
+
+    async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
+        let mut state = self.state();
+        state.reachable()?;
+        let known = state.records.get(id).cloned();
+        if let Some(late) = state.late.take() {
+            state.records.insert(late.id.clone(), late);
+        }
+        Ok(known)
+    }
+
+    async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
+        let mut state = self.state();
+        state.reachable()?;
+        if state.unsettled {
+            return Err(Failure::Unknown("a transaction holds the row".to_owned()));
+        }
+        state.aborts.push(abort.clone());
+        let aborted = record(abort.id.as_str(), ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() });
+        Ok(state.records.entry(abort.id.clone()).or_insert(aborted).clone())
+    }
+
+    async fn delete_alter_node(&self, seen: &AlterNode) -> Result<(), Failure> {
+        let mut state = self.state();
+        if state.alter.as_ref() != Some(seen) {
+            return Err(Failure::Moved("the node has changed".to_owned()));
+        }
+        for child in &seen.children {
+            let record = state.records.get(&child.id).unwrap_or_else(|| panic!("{} is undecided", child.id));
+            let finished = record.outcome == Outcome::Aborted || record.progress != Some(Progress::Converging);
+            assert!(finished, "the node of an alteration that converges is deleted");
+        }
+        state.alter = None;
+        state.effects.push("delete alter node".to_owned());
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let state = self.state();
+        state.reachable()?;
+        Ok(Snapshot { master: state.master.clone(), ..state.world.desired.snapshot.clone() })
+    }
+
+    async fn apply(&self, decision: &Decision, ground: &Ground<'_>) -> Result<Effect, Failure> {
+        let words = format!("{} {}", decision.words(), decision.engine.as_ref().map_or("", EngineName::as_str));
+        let hangs = self.state().hanging.iter().any(|part| words.contains(part.as_str()));
+        if hangs {
+            std::future::pending::<()>().await;
+        }
+        let mut state = self.state();
+        state.guard(ground.epoch)?;
+        assert!(state.may_act, "an effect of a master that may not act");
+        state.effects.push(words.clone());
+        if let Some((_, failure)) = state.failing.iter().find(|(part, _)| words.contains(part.as_str())) {
+            return Err(failure.clone());
+        }
+        let effect = match &decision.action {
+            Action::Finish { id, progress } => state.finish(decision, id, *progress),
+            Action::Drain { newer: Some(newer), .. }
+                if state.world.observed.lives.iter().all(|live| live.engine != *newer) =>
+            {
+                return Err(Failure::Moved(format!("{newer} is not registered")));
+            }
+            _ => {
+                let mut made = ground.made.map(str::to_owned);
+                let before = state.world.made;
+                state.world.apply_one(decision, &mut made);
+                match (&decision.action, made) {
+                    (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid, created: state.world.made > before },
+                    _ => Effect::Done,
+                }
+            }
+        };
+        if let Some(left) = &mut state.stop_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                state.may_act = false;
+                state.stop_after = None;
+            }
+        }
+        if state.losing.iter().any(|part| words.contains(part.as_str())) {
+            return Err(Failure::Unknown("the answer was lost".to_owned()));
+        }
+        Ok(effect)
+    }
+
+    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+        let mut state = self.state();
+        state.guard(epoch)?;
+        state.reports.push(report.clone());
+        Ok(())
+    }
+
+    async fn status(&self, _: &EngineName, _: &str) -> Result<Status, Failure> {
+        Err(Failure::Unavailable(ErrorKind::Unavailable.sqlstate().to_owned()))
+    }
+}
