@@ -68,6 +68,7 @@ impl Server {
         let places = Arc::new(Semaphore::new(self.limits.connections));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         let mut tasks = JoinSet::new();
+        let mut fails = false;
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => break,
@@ -78,9 +79,16 @@ impl Server {
                 accepted = self.listener.accept() => accepted,
             };
             let stream = match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, _)) => {
+                    fails = false;
+                    stream
+                }
                 Err(error) => {
-                    warn!(%error, "a connection could not be accepted");
+                    // Out of file descriptors, it fails until some are free: that is said once.
+                    if !fails {
+                        warn!(%error, "connections can't be accepted");
+                    }
+                    fails = true;
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }

@@ -28,6 +28,9 @@ pub const FETCH_ROWS: i64 = 1_000;
 /// The most rows that [`Session::run`] collects.
 pub const MAX_TABLE_ROWS: usize = 1_000_000;
 
+/// Room that a request needs besides its statement, in bytes.
+const AROUND_STATEMENT_BYTES: usize = 1_024;
+
 /// The pause between two polls: doubled from the first to the last, so that short statements feel short.
 const FIRST_POLL: Duration = Duration::from_millis(5);
 const LAST_POLL: Duration = Duration::from_millis(250);
@@ -103,6 +106,13 @@ impl Session {
 
     /// Begins a statement. It is accepted when this returns; whether it succeeds, [`Statement::wait`] says.
     pub async fn execute(&mut self, sql: &str) -> Result<Statement<'_>, ClientError> {
+        let limit = self.client.limits().frame_bytes.saturating_sub(AROUND_STATEMENT_BYTES);
+        if sql.len() > limit {
+            // A server would close the connection without being able to say why.
+            let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
+                .detail(format!("it has {} bytes and may have {limit}", sql.len()));
+            return Err(ClientError::Refused(error));
+        }
         let answer = self
             .client
             .execute_statement(&TExecuteStatementReq {
