@@ -30,7 +30,7 @@ pub enum Error {
     #[error("it is not known whether the change was committed: {0}")]
     OutcomeUnknown(String),
     /// A newer program has migrated the database.
-    #[error("the database has schema version {found}, this program knows up to {known}")]
+    #[error("the database has schema version {found}, this program knows up to {known}: run the program that is newer")]
     NewerSchema {
         /// The database's version.
         found: i64,

@@ -12,9 +12,9 @@ use std::time::Duration;
 use model::change::Rules;
 use model::clock::SharedClock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
-use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Executor as _, Pool, Row as _};
+use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Pool, Row as _};
 use tokio::sync::Mutex;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::{Backend, Mode, Settings};
 use crate::error::Error;
@@ -24,6 +24,8 @@ use crate::transaction::{Transaction, timed};
 
 /// How often a process looks whether another one has left the `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
+/// How long is asked why the database can't be opened.
+const REASON_DEADLINE: Duration = Duration::from_secs(3);
 /// The mode of files that only their owner may read.
 const OWNER_ONLY: u32 = 0o600;
 
@@ -48,15 +50,20 @@ impl Store {
     /// Opens the database. Refuses one that a newer program has migrated, and one that was not migrated yet.
     pub async fn open(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         let store = Self::connect(settings, rules, clock).await?;
-        migration::check(&store).await?;
-        Ok(store)
+        match migration::check(&store).await {
+            Ok(()) => Ok(store),
+            Err(error) => Err(store.why(error).await),
+        }
     }
 
     /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
     /// version. Repeating it, also at the same time, is harmless.
     pub async fn migrate(settings: &Settings) -> Result<i64, Error> {
         let store = Self::connect(settings, Rules::default(), model::clock::SystemClock::shared()).await?;
-        let version = migration::run(&store).await;
+        let version = match migration::run(&store).await {
+            Ok(version) => Ok(version),
+            Err(error) => Err(store.why(error).await),
+        };
         store.close().await;
         version
     }
@@ -88,6 +95,22 @@ impl Store {
         let settings = settings.clone();
         let inner = Inner { pool, backend, settings, rules, clock, writer, _file_lock: file_lock };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The pool tries until its time is over and then says only that it is; one more connection tells an operator why.
+    async fn why(&self, error: Error) -> Error {
+        if !matches!(error, Error::Unavailable(_)) {
+            return error;
+        }
+        let options = self.inner.pool.connect_options();
+        let asked = timeout(REASON_DEADLINE, async {
+            let mut connection = sqlx::AnyConnection::connect_with(&options).await?;
+            refuse_standby(&mut connection, self.inner.backend).await
+        });
+        match asked.await {
+            Ok(Err(reason)) => Error::Unavailable(reason.to_string()),
+            Ok(Ok(())) | Err(_) => error,
+        }
     }
 
     /// Closes all connections; what is under way ends first. Other clones can't be used any more.
