@@ -7,9 +7,13 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::sql::print::Format;
 
-/// A multi-tenant SQL-engine gateway and control plane.
+/// What `--help` begins with.
+const ABOUT: &str = "Enginehouse: a multi-tenant SQL-engine gateway and control plane.\n\nTo see it work: enginehouse \
+                     standalone --tour";
+
+/// The command line of the program.
 #[derive(Debug, Parser)]
-#[command(name = "enginehouse", version, about, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(name = "enginehouse", version, about = ABOUT, disable_help_subcommand = true, arg_required_else_help = true)]
 pub struct Arguments {
     /// Print the names of all failpoints of this build, one a line, and exit.
     #[arg(long)]
@@ -64,7 +68,7 @@ pub struct StandaloneArguments {
     #[arg(long, value_name = "DIR", default_value = "./enginehouse-data")]
     pub data_dir: PathBuf,
     /// Where clients connect.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10009")]
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10009", value_parser = loopback_or_address)]
     pub listen: SocketAddr,
     /// Play a tour of the whole loop, as a client, once everything runs.
     #[arg(long)]
@@ -77,32 +81,35 @@ pub struct StandaloneArguments {
     pub seed: Option<u64>,
 }
 
+/// An address; `localhost` is the loopback address and needs no name service.
+fn loopback_or_address(text: &str) -> Result<SocketAddr, String> {
+    let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
+    numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
+        "it is HOST:PORT with HOST a number such as 127.0.0.1 or [::1], or localhost; port 0 takes a free one"
+            .to_owned()
+    })
+}
+
 /// The SQL client.
 #[derive(Debug, Args)]
 pub struct SqlArguments {
     /// Where to connect: HOST:PORT or jdbc:hive2://HOST:PORT/…
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:10009")]
     pub url: String,
-    /// The user.
-    #[arg(short = 'u', long, value_name = "USER", default_value = "admin")]
-    pub user: String,
-    /// The password.
-    #[arg(
-        short = 'p',
-        long,
-        value_name = "PASSWORD",
-        env = "ENGINEHOUSE_PASSWORD",
-        hide_env_values = true,
-        default_value = ""
-    )]
-    pub password: String,
+    /// The user; otherwise the one that the URL names, or admin.
+    #[arg(short = 'u', long, value_name = "USER")]
+    pub user: Option<String>,
+    /// The password; on the command line everybody on this machine can read it, in the variable nobody can.
+    #[arg(short = 'p', long, value_name = "PASSWORD", env = "ENGINEHOUSE_PASSWORD", hide_env_values = true)]
+    pub password: Option<String>,
     /// A statement to run; may be given several times.
-    #[arg(short = 'e', long = "execute", value_name = "STATEMENT")]
+    // A statement may begin with a remark, `--`.
+    #[arg(short = 'e', long = "execute", value_name = "STATEMENT", allow_hyphen_values = true)]
     pub execute: Vec<String>,
     /// A file of statements to run; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// How results are printed.
-    #[arg(long, value_enum, default_value_t = Format::Table)]
+    #[arg(long, value_enum, default_value_t = Format::Table, overrides_with = "format")]
     pub format: Format,
 }

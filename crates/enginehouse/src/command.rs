@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use crate::cli::{Arguments, Command, ConfigCommand};
+use crate::open_files;
 
 /// How long the runtime waits for blocking work when the program ends.
 const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -28,6 +29,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         anyhow::bail!("say what to do: enginehouse --help lists the commands");
     };
     failpoints::arm_from_environment()?;
+    open_files::allow_all();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),

@@ -2,16 +2,23 @@
 //!
 //! Unknown keys are refused with their line and the valid keys, before a port is bound. An environment variable
 //! `ENGINEHOUSE_<SECTION>_<KEY>` overrides a key, such as `ENGINEHOUSE_DATABASE_URL`. Every key has a default,
-//! which fits one machine on which everything runs as its documentation says.
+//! which fits one machine on which everything runs with the ports of its documentation: ZooKeeper on 2181,
+//! PostgreSQL on 5432. What is secret (the password in `database.url`) is in no message.
 
+mod check;
+mod conceal;
 mod sections;
 mod span;
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
+use conceal::without_passwords;
+
+pub use conceal::without_password;
 pub use sections::{
     Access, Authentication, ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection,
     OrchestratorSection, ProxySection, ZookeeperSection,
@@ -57,7 +64,11 @@ impl Configuration {
         }
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("can't read the configuration {}", path.display()))?;
-        let overrides: Vec<(String, String)> = std::env::vars().collect();
+        let readable = |(variable, value): (OsString, OsString)| {
+            let variable = variable.into_string().ok().filter(|it| it.starts_with(ENVIRONMENT_PREFIX))?;
+            Some((variable, value.to_string_lossy().into_owned()))
+        };
+        let overrides: Vec<(String, String)> = std::env::vars_os().filter_map(readable).collect();
         let configuration = Self::parse(&text, &overrides).with_context(|| format!("in {}", path.display()))?;
         configuration.check().with_context(|| format!("in {}", path.display()))?;
         Ok(configuration)
@@ -65,39 +76,19 @@ impl Configuration {
 
     /// Reads a text; `environment` is what may override it.
     pub fn parse(text: &str, environment: &[(String, String)]) -> anyhow::Result<Self> {
-        let configuration: Self = toml::from_str(text)?;
-        let mut table: toml::Table = toml::from_str(text)?;
+        let configuration: Self = toml::from_str(text).map_err(|error| readable(text, &error))?;
+        let mut table: toml::Table = toml::from_str(text).map_err(|error| readable(text, &error))?;
         let known = toml::Table::try_from(Self::default())?;
-        let mut overridden = false;
+        let mut overridden = configuration;
         for (variable, value) in environment {
-            overridden |= override_key(&mut table, &known, variable, value)?;
+            if override_key(&mut table, &known, variable, value)? {
+                // One after another, so that the error names the variable.
+                overridden = table.clone().try_into().map_err(|error: toml::de::Error| {
+                    anyhow::anyhow!("environment variable {variable}: {}", without_passwords(error.message()))
+                })?;
+            }
         }
-        if !overridden {
-            return Ok(configuration);
-        }
-        table.try_into().context("after the environment's overrides")
-    }
-
-    /// Checks what no single value can say.
-    pub fn check(&self) -> anyhow::Result<()> {
-        if self.access.authentication == Authentication::None
-            && !self.access.insecure
-            && !self.proxy.listens_on_loopback()
-        {
-            bail!(
-                "authentication = \"none\" believes every name, so it is accepted on a loopback address only, and \
-                 proxy.listen is {}\nHint: listen on 127.0.0.1, or set access.insecure = true if this network is \
-                 trusted",
-                self.proxy.listen
-            );
-        }
-        if self.zookeeper.session_timeout.0.as_millis() < 500 {
-            bail!("zookeeper.session_timeout is below 500ms");
-        }
-        if self.metadata_agent.drain_grace.0 > self.metadata_agent.drain_grace_max.0 {
-            bail!("metadata_agent.drain_grace is above metadata_agent.drain_grace_max");
-        }
-        Ok(())
+        Ok(overridden)
     }
 }
 
@@ -110,9 +101,18 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     }
     let section = known.keys().filter(|section| rest.starts_with(&format!("{section}_"))).max_by_key(|it| it.len());
     let Some(section) = section else {
-        bail!("environment variable {variable} names no section of the configuration");
+        let sections = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        bail!(
+            "environment variable {variable} names no section of the configuration\nHint: {ENVIRONMENT_PREFIX}<SECTION>\
+             _<KEY> overrides a key; the sections are {sections}"
+        );
     };
     let key = &rest[section.len() + 1..];
+    let keys = known.get(section).and_then(toml::Value::as_table);
+    if keys.is_none_or(|keys| !keys.contains_key(key)) {
+        let keys = keys.map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>().join(", ")).unwrap_or_default();
+        bail!("environment variable {variable}: section {section} has no key {key}\nHint: its keys are {keys}");
+    }
     let entry = table.entry(section.clone()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
     let Some(entry) = entry.as_table_mut() else { bail!("section {section} is no table") };
     // A value that reads as TOML (a number, a list, a boolean) is taken as such, everything else as text.
@@ -125,23 +125,21 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     Ok(true)
 }
 
-/// A URL with its password replaced, for people to read.
-pub fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    let authority_end = rest.find('/').unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(authority_end);
-    match authority.rsplit_once('@') {
-        Some((login, host)) => {
-            let user = login.split_once(':').map_or(login, |(user, _)| user);
-            let mask = if login.contains(':') { ":******" } else { "" };
-            format!("{scheme}://{user}{mask}@{host}{path}")
+/// An error with the place, and without the line itself, in which a password may stand.
+fn readable(text: &str, error: &toml::de::Error) -> anyhow::Error {
+    let message = without_passwords(error.message());
+    match error.span().and_then(|span| text.get(..span.start)) {
+        Some(before) => {
+            let line = before.matches('\n').count() + 1;
+            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            anyhow::anyhow!("line {line}, column {column}: {message}")
         }
-        None => url.to_owned(),
+        None => anyhow::anyhow!("{message}"),
     }
 }
 
 /// Variables with our prefix that are no keys of the configuration.
-const NOT_OVERRIDES: [&str; 5] = ["log", "log_format", "failpoints", "history", "config"];
+const NOT_OVERRIDES: [&str; 6] = ["log", "log_format", "failpoints", "history", "config", "password"];
 
 #[cfg(test)]
 mod tests {
@@ -156,6 +154,14 @@ mod tests {
     }
 
     #[test]
+    fn an_error_in_the_line_of_the_database_does_not_show_its_password() {
+        for text in ["[database]\nurll = \"mysql://u:hidden@h/d\"\n", "\ndatabase = \"mysql://u:hidden@h/d\"\n"] {
+            let error = format!("{:#}", Configuration::parse(text, &[]).unwrap_err());
+            assert!(error.contains("line 2") && !error.contains("hidden"), "{error}");
+        }
+    }
+
+    #[test]
     fn the_environment_overrides_a_key_and_a_typo_in_it_is_refused() {
         let env = |name: &str, value: &str| vec![(name.to_owned(), value.to_owned())];
         let text = "[database]\nurl = \"sqlite:///tmp/x\"\n";
@@ -165,24 +171,14 @@ mod tests {
         assert!(!read.master.candidate);
         let read = Configuration::parse(text, &env("ENGINEHOUSE_METADATA_AGENT_ALTER_WAIT", "3s")).unwrap();
         assert_eq!(read.metadata_agent.alter_wait.0.as_secs(), 3);
-        assert!(Configuration::parse(text, &env("ENGINEHOUSE_DATABSE_URL", "x")).is_err());
-        assert!(Configuration::parse(text, &env("ENGINEHOUSE_DATABASE_URI", "x")).is_err());
-    }
-
-    #[test]
-    fn authentication_none_is_refused_off_the_loopback_unless_said_to_be_insecure() {
-        let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n";
-        let error = Configuration::parse(text, &[]).unwrap().check().unwrap_err().to_string();
-        assert!(error.contains("insecure = true"), "{error}");
-        Configuration::parse(&format!("{text}[access]\ninsecure = true\n"), &[]).unwrap().check().unwrap();
-    }
-
-    #[test]
-    fn a_password_in_a_url_is_never_shown() {
-        assert_eq!(without_password("postgres://u:p@h:1/db"), "postgres://u:******@h:1/db");
-        assert_eq!(without_password("postgres://u:p@x@h/db"), "postgres://u:******@h/db");
-        assert_eq!(without_password("postgres://u@h/db"), "postgres://u@h/db");
-        assert_eq!(without_password("sqlite:///tmp/a@b"), "sqlite:///tmp/a@b");
+        for (name, value, expected) in [
+            ("ENGINEHOUSE_DATABSE_URL", "x", "metadata_agent"),
+            ("ENGINEHOUSE_DATABASE_URI", "x", "its keys are url"),
+            ("ENGINEHOUSE_PROXY_MAX_CONNECTIONS", "x", "ENGINEHOUSE_PROXY_MAX_CONNECTIONS: invalid type"),
+        ] {
+            let error = format!("{:#}", Configuration::parse(text, &env(name, value)).unwrap_err());
+            assert!(error.contains(name) && error.contains(expected), "{error}");
+        }
     }
 
     #[test]

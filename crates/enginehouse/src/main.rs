@@ -7,6 +7,7 @@ mod cli;
 mod command;
 mod configuration;
 mod launch;
+mod open_files;
 mod roles;
 mod say;
 mod sql;

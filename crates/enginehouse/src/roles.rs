@@ -20,6 +20,7 @@ use proxy::Proxy;
 
 use crate::configuration::Configuration;
 use crate::launch::ProcessLauncher;
+use crate::open_files;
 
 /// The longest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
@@ -125,7 +126,15 @@ pub async fn proxy(
     clock: &SharedClock,
 ) -> anyhow::Result<Proxy> {
     let section = &configuration.proxy;
-    let wire = hs2::Limits { connections: section.max_connections, ..hs2::Limits::default() };
+    let connections = section.max_connections.min(open_files::connections());
+    if connections < section.max_connections {
+        tracing::warn!(
+            connections,
+            configured = section.max_connections,
+            "this process may open too few files for proxy.max_connections, and serves fewer; raise ulimit -n"
+        );
+    }
+    let wire = hs2::Limits { connections, ..hs2::Limits::default() };
     let settings = proxy::Settings {
         listen: section.listen,
         discovery: (!section.discovery_namespace.is_empty()).then(|| section.advertise.clone()),

@@ -1,51 +1,81 @@
 //! `enginehouse sql`: runs statements, or talks.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{ErrorKind, IsTerminal as _, Read as _};
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::cli::SqlArguments;
 use crate::sql::connection::Connection;
+use crate::sql::interrupt::Interrupts;
 use crate::sql::url::Target;
 use crate::sql::{repl, runner, script};
 
 /// The largest script that is read, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 64 << 20;
+/// Who connects when nobody is named.
+const DEFAULT_USER: &str = "admin";
 
 pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     let target = Target::parse(&arguments.url)?;
-    let mut connection = Connection::open(&target, &arguments.user, &arguments.password).await?;
+    let user = arguments.user.as_deref().or(target.user.as_deref()).unwrap_or(DEFAULT_USER);
+    let password = arguments.password.as_deref().or(target.password.as_deref()).unwrap_or_default();
     let scripted = !arguments.execute.is_empty() || arguments.file.is_some() || !std::io::stdin().is_terminal();
+    // Read before connecting: a script that can't be read opens no session.
+    let statements = if scripted { statements(&arguments)? } else { Vec::new() };
+    let mut connection = Connection::open(&target, user, password).await?;
+    connection.interrupts = Interrupts::listen()?;
     let outcome = if scripted {
-        let mut statements = Vec::new();
-        for text in &arguments.execute {
-            statements.extend(script::statements(text));
-        }
-        if arguments.execute.is_empty() || arguments.file.is_some() {
-            let text = read_script(arguments.file.as_deref())?;
-            statements.extend(script::statements(&text));
-        }
         runner::run_all(&mut connection, &statements, arguments.format).await
     } else {
-        repl::talk(&mut connection, arguments.format).await
+        let talk = repl::Talk { target: &target, user, password, format: arguments.format };
+        repl::talk(&mut connection, &talk).await
     };
     connection.close().await;
-    outcome
+    match outcome {
+        // Whoever read the result has seen enough (`… | head`): that needs no words.
+        Err(error) if is_broken_pipe(&error) => Ok(ExitCode::FAILURE),
+        outcome => outcome,
+    }
 }
 
-fn read_script(file: Option<&std::path::Path>) -> anyhow::Result<String> {
-    let mut text = String::new();
-    match file {
-        Some(path) if path.as_os_str() != "-" => {
-            let file = std::fs::File::open(path).with_context(|| format!("can't read {}", path.display()))?;
-            file.take(MAX_SCRIPT_BYTES)
-                .read_to_string(&mut text)
-                .with_context(|| format!("can't read {}", path.display()))?;
-        }
-        _ => {
-            std::io::stdin().take(MAX_SCRIPT_BYTES).read_to_string(&mut text).context("can't read standard input")?;
-        }
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
+}
+
+fn statements(arguments: &SqlArguments) -> anyhow::Result<Vec<script::ScriptStatement>> {
+    let mut statements = Vec::new();
+    for text in &arguments.execute {
+        statements.extend(script::statements(text));
     }
+    if arguments.execute.is_empty() || arguments.file.is_some() {
+        let text = read_script(arguments.file.as_deref())?;
+        statements.extend(script::statements(&text));
+    }
+    Ok(statements)
+}
+
+fn read_script(file: Option<&Path>) -> anyhow::Result<String> {
+    let (text, shown) = match file {
+        Some(path) if path.as_os_str() != "-" => {
+            let shown = path.display().to_string();
+            let file = std::fs::File::open(path).with_context(|| format!("can't read {shown}"))?;
+            (read_limited(file), shown)
+        }
+        _ => (read_limited(std::io::stdin()), "standard input".to_owned()),
+    };
+    let text = text.with_context(|| format!("can't read {shown}"))?;
+    if text.len() as u64 > MAX_SCRIPT_BYTES {
+        // Running a part of it would be worse than running nothing.
+        bail!("{shown} has more than {MAX_SCRIPT_BYTES} bytes: run it in parts");
+    }
+    // Some editors begin a file with a byte order mark.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
+    let mut text = String::new();
+    from.take(MAX_SCRIPT_BYTES + 1).read_to_string(&mut text)?;
     Ok(text)
 }

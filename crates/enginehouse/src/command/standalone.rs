@@ -127,7 +127,8 @@ fn configuration(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> C
     "standalone".clone_into(&mut configuration.cluster.name);
     configuration.zookeeper.connect = zookeeper.to_string();
     configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
-    configuration.database.url = format!("sqlite://{}?mode=rwc", data.database().display());
+    // Its name may have letters that mean something in a URL.
+    configuration.database.url = metadata::Settings::sqlite(&data.database()).url;
     configuration.proxy.listen = listen;
     configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     configuration.orchestrator.state_dir = data.engines();

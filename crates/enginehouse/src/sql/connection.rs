@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
-use hs2::{Auth, Client, ClientOptions, Session};
+use anyhow::{Context as _, bail};
+use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 
+use super::interrupt::Interrupts;
 use super::url::Target;
 
 /// How long closing may take.
@@ -14,28 +15,50 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 pub struct Connection {
     /// The session.
     pub session: Session,
+    /// Who may stop its statements.
+    pub interrupts: Interrupts,
     /// Where it is, for messages.
     pub address: String,
 }
 
 impl Connection {
-    /// Connects and opens a session.
+    /// Connects and opens a session. Nobody can interrupt its statements until the caller says who can.
     pub async fn open(target: &Target, user: &str, password: &str) -> anyhow::Result<Self> {
-        let auth = if target.plain_thrift { Auth::None } else { Auth::user(user, password) };
-        let options = ClientOptions::new(target.address.clone(), auth);
-        let client = Client::connect(&options)
-            .await
-            .map_err(|error| anyhow::anyhow!("{error}"))
-            .with_context(|| format!("can't reach a server at {}", target.address))?;
-        let session = Session::open_as(client, Some((user, password)), &target.configuration)
-            .await
-            .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
-            .context("the server refused the session")?;
-        Ok(Self { session, address: target.address.clone() })
+        let session = open_session(target, user, password).await?;
+        Ok(Self { session, interrupts: Interrupts::none(), address: target.address.clone() })
+    }
+
+    /// Whether the connection is of no more use.
+    pub fn is_broken(&mut self) -> bool {
+        self.session.client().is_broken()
+    }
+
+    /// Connects anew; settings of the old session are gone.
+    pub async fn reopen(&mut self, target: &Target, user: &str, password: &str) -> anyhow::Result<()> {
+        self.session = open_session(target, user, password).await?;
+        Ok(())
     }
 
     /// Closes session and connection; a server that does not answer is left.
     pub async fn close(self) {
         let _ = tokio::time::timeout(CLOSE_DEADLINE, self.session.close()).await;
     }
+}
+
+async fn open_session(target: &Target, user: &str, password: &str) -> anyhow::Result<Session> {
+    if user.is_empty() {
+        bail!("the name of the user is empty\nHint: -u USER says who connects");
+    }
+    let auth = if target.plain_thrift { Auth::None } else { Auth::user(user, password) };
+    let options = ClientOptions::new(target.address.clone(), auth);
+    let client = match Client::connect(&options).await {
+        Ok(client) => client,
+        Err(ClientError::Unauthenticated(text)) => bail!("{} refused user \"{user}\": {text}", target.address),
+        Err(error @ ClientError::Connect { .. }) => bail!("{error}"),
+        Err(error) => bail!("{} is no HiveServer2 that can be used: {error}", target.address),
+    };
+    Session::open_as(client, Some((user, password)), &target.configuration)
+        .await
+        .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
+        .context("the server refused the session")
 }

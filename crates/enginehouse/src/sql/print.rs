@@ -1,5 +1,7 @@
 //! Results as a table, as CSV or as JSON lines.
 
+use std::collections::HashSet;
+
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use hs2::{Column, SqlType, Value};
 
@@ -62,20 +64,42 @@ pub fn csv_line<'a>(cells: impl IntoIterator<Item = &'a str>) -> String {
     quoted.join(",")
 }
 
-/// One row of values as a line of CSV; NULL is empty.
+/// One row of values as a line of CSV; NULL is empty, and an empty text is `""`.
 pub fn csv_row(row: &[Value]) -> String {
-    let cells: Vec<String> =
-        row.iter().map(|value| if *value == Value::Null { String::new() } else { text(value) }).collect();
-    csv_line(cells.iter().map(String::as_str))
+    let cells = row.iter().map(|value| match value {
+        Value::Null => String::new(),
+        value => match text(value) {
+            empty if empty.is_empty() => "\"\"".to_owned(),
+            cell => csv_line([cell.as_str()]),
+        },
+    });
+    cells.collect::<Vec<_>>().join(",")
 }
 
-/// One row as a JSON object.
-pub fn json_row(columns: &[Column], row: &[Value]) -> String {
-    let mut object = serde_json::Map::new();
-    for (column, value) in columns.iter().zip(row) {
-        object.insert(column.name.clone(), json(value));
+/// The keys of a row's JSON object, quoted: the names of the columns, a repeated one with `_2`, `_3`, … behind it, so
+/// that no value hides another.
+pub fn json_keys(columns: &[Column]) -> Vec<String> {
+    let mut taken: HashSet<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let mut seen = HashSet::new();
+    let mut keys = Vec::new();
+    for column in columns {
+        let mut key = column.name.clone();
+        if !seen.insert(key.clone()) {
+            let mut number = 2_u32;
+            while !taken.insert(format!("{key}_{number}")) {
+                number += 1;
+            }
+            key = format!("{key}_{number}");
+        }
+        keys.push(serde_json::Value::from(key).to_string());
     }
-    serde_json::Value::Object(object).to_string()
+    keys
+}
+
+/// One row as a JSON object, in the order of the columns.
+pub fn json_row(keys: &[String], row: &[Value]) -> String {
+    let members: Vec<String> = keys.iter().zip(row).map(|(key, value)| format!("{key}:{}", json(value))).collect();
+    format!("{{{}}}", members.join(","))
 }
 
 fn json(value: &Value) -> serde_json::Value {
@@ -120,7 +144,9 @@ mod tests {
     #[test]
     fn csv_quotes_what_needs_it() {
         assert_eq!(csv_line(["a", "b,c", "d\"e", "f\ng"]), "a,\"b,c\",\"d\"\"e\",\"f\ng\"");
-        assert_eq!(csv_row(&[Value::Null, Value::I64(1), Value::Text("x".to_owned())]), ",1,x");
+        let texts = ["x", "", "a,b"].map(|it| Value::Text(it.to_owned()));
+        let [x, empty, comma] = texts;
+        assert_eq!(csv_row(&[Value::Null, Value::I64(1), x, empty, comma]), ",1,x,\"\",\"a,b\"");
     }
 
     #[test]
@@ -133,8 +159,9 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_types() {
-        let columns = [Column::new("a", SqlType::BigInt), Column::new("b", SqlType::String)];
-        assert_eq!(json_row(&columns, &[Value::I64(1), Value::Null]), r#"{"a":1,"b":null}"#);
+    fn json_keeps_types_and_the_order_of_columns_and_hides_none() {
+        let columns = ["b", "a", "b", "b_2", "b"].map(|name| Column::new(name, SqlType::BigInt));
+        let row = [Value::I64(1), Value::Null, Value::I64(3), Value::I64(4), Value::Text("x".to_owned())];
+        assert_eq!(json_row(&json_keys(&columns), &row), r#"{"b":1,"a":null,"b_3":3,"b_2":4,"b_4":"x"}"#);
     }
 }

@@ -9,16 +9,30 @@ use rustyline::error::ReadlineError;
 
 use super::connection::Connection;
 use super::print::Format;
+use super::url::Target;
 use super::{runner, script};
+use crate::say::{complain, say};
 
 const PROMPT: &str = "enginehouse> ";
 const CONTINUED: &str = "        ...> ";
 /// Statements that the history keeps.
 const HISTORY_ENTRIES: usize = 1_000;
 
+/// Who talks to whom.
+pub struct Talk<'a> {
+    /// Where to connect again when the connection was lost.
+    pub target: &'a Target,
+    /// Who connects.
+    pub user: &'a str,
+    /// The proof.
+    pub password: &'a str,
+    /// How results are printed.
+    pub format: Format,
+}
+
 /// Reads statements until the end of input, `exit` or `quit`.
-pub async fn talk(connection: &mut Connection, format: Format) -> anyhow::Result<ExitCode> {
-    println!("connected to {}. A statement ends with ; and exit leaves.", connection.address);
+pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Result<ExitCode> {
+    say(&format!("connected to {} as {}. A statement ends with ; and exit leaves.", connection.address, talk.user));
     let configuration = rustyline::Config::builder().max_history_size(HISTORY_ENTRIES)?.build();
     let mut editor = DefaultEditor::with_config(configuration).context("no terminal to read from")?;
     let history = history_file();
@@ -46,8 +60,8 @@ pub async fn talk(connection: &mut Connection, format: Format) -> anyhow::Result
         let (statements, rest) = script::split(&pending);
         for statement in &statements {
             let _ = editor.add_history_entry(format!("{};", statement.text));
-            if let Err(error) = runner::run(connection, &statement.text, format).await? {
-                eprintln!("{}", runner::shown(&error));
+            if !run(connection, &statement.text, talk).await? {
+                break;
             }
         }
         pending = if rest.trim().is_empty() { String::new() } else { rest };
@@ -56,6 +70,29 @@ pub async fn talk(connection: &mut Connection, format: Format) -> anyhow::Result
         let _ = editor.save_history(path);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs one statement; `false` when it failed, and those behind it on the same line are better left alone.
+async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow::Result<bool> {
+    connection.interrupts.clear();
+    let outcome = runner::run_captured(connection, text, talk.format).await?;
+    if connection.is_broken() {
+        match connection.reopen(talk.target, talk.user, talk.password).await {
+            Ok(()) => complain("the connection was lost; connected anew, with a new session"),
+            Err(error) => complain(&format!("the connection was lost, the next statement tries again: {error:#}")),
+        }
+    }
+    match outcome {
+        Ok(captured) if captured.is_result() => Ok(true),
+        Ok(_) => {
+            complain("ok");
+            Ok(true)
+        }
+        Err(error) => {
+            complain(&runner::shown(&error));
+            Ok(false)
+        }
+    }
 }
 
 /// `ENGINEHOUSE_HISTORY`, or a file in the home directory.

@@ -1,20 +1,24 @@
 //! Runs statements and prints what comes back: results to standard output, everything else to standard error.
 //!
 //! Results are printed as they come: CSV and JSON row by row, tables of one part after another, so that no result
-//! is too large. Ctrl-C cancels the statement that runs.
+//! is too large. Ctrl-C cancels the statement that runs, also while its result is printed, and ends a script.
 
 use std::io::Write as _;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use hs2::session::Progress;
 use hs2::{ClientError, Column, Statement, Value};
 use indicatif::{ProgressBar, ProgressStyle};
-use model::error::UserError;
+use model::error::{ErrorKind, UserError};
+use tokio::time::timeout;
 
 use super::connection::Connection;
+use super::interrupt::{self, Interrupts};
 use super::print::{self, Format};
 use super::script::ScriptStatement;
+use crate::say::complain;
 
 /// Rows that one fetch asks for, and that one part of a table has at most.
 const PART_ROWS: i64 = 1_000;
@@ -23,27 +27,45 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a statement runs before the spinner shows.
 const SPINNER_AFTER: Duration = Duration::from_millis(400);
+/// How long a fetch may go on after Ctrl-C before the connection is given up with it.
+const FETCH_AFTER_INTERRUPT: Duration = Duration::from_secs(1);
+/// Letters of a statement that an error quotes.
+const QUOTED_CHARS: usize = 80;
 
-/// Runs all statements; stops at the first error, with exit status 1.
+/// Runs all statements; stops at the first error, with exit status 1, or at Ctrl-C.
 pub async fn run_all(
     connection: &mut Connection,
     statements: &[ScriptStatement],
     format: Format,
 ) -> anyhow::Result<ExitCode> {
     for statement in statements {
-        if let Err(error) = run(connection, &statement.text, format).await? {
-            eprintln!("{}", shown(&error));
-            return Ok(ExitCode::FAILURE);
+        if let Err(error) = run_captured(connection, &statement.text, format).await? {
+            complain(&shown(&error));
+            if statements.len() > 1 {
+                complain(&format!("  in line {}: {}", statement.line, quoted(&statement.text)));
+            }
+            let interrupted = connection.interrupts.is_wanted();
+            return Ok(if interrupted { ExitCode::from(interrupt::EXIT_STATUS) } else { ExitCode::FAILURE });
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The beginning of a statement, on one line.
+fn quoted(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(QUOTED_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
 /// An error as a person reads it.
 pub fn shown(error: &UserError) -> String {
     let text = error.text();
-    let (message, rest) = text.split_once('\n').unwrap_or((&text, ""));
-    let rest: String = rest.lines().flat_map(|line| ["\n  ", line]).collect();
+    let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
+        (message, rest.lines().map(|line| format!("\n  {line}")).collect())
+    });
     format!("error {}: {message}{rest}", error.sqlstate())
 }
 
@@ -55,6 +77,11 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// Whether there was a result at all.
+    pub fn is_result(&self) -> bool {
+        !self.columns.is_empty()
+    }
+
     /// The engine that the result names: the current one, or the only one.
     pub fn current_engine(&self) -> Option<String> {
         let at = |name: &str| self.columns.iter().position(|column| column.name == name);
@@ -73,38 +100,58 @@ impl Captured {
 /// Rows of one result that are remembered.
 const CAPTURED_ROWS: usize = 1_000;
 
-/// Runs one statement and prints its result. The inner error is the server's; the outer one is that nothing can be
-/// printed any more.
-pub async fn run(connection: &mut Connection, text: &str, format: Format) -> anyhow::Result<Result<(), UserError>> {
-    Ok(run_captured(connection, text, format).await?.map(|_| ()))
-}
-
-/// The same, and remembers the beginning of the result.
+/// Runs one statement, prints its result and remembers the beginning of it. The inner error is the server's; the
+/// outer one is that nothing can be printed any more.
 pub async fn run_captured(
     connection: &mut Connection,
     text: &str,
     format: Format,
 ) -> anyhow::Result<Result<Captured, UserError>> {
-    let mut statement = match connection.session.execute(text).await {
-        Ok(statement) => statement,
-        Err(error) => return Ok(Err(error.user_error())),
+    let Connection { session, interrupts, .. } = connection;
+    let mut statement = tokio::select! {
+        biased;
+        () = interrupts.next() => return Ok(Err(cancelled())),
+        begun = session.execute(text) => match begun {
+            Ok(statement) => statement,
+            Err(error) => return Ok(Err(error.user_error())),
+        },
     };
-    if let Err(error) = wait(&mut statement).await {
+    if let Err(error) = wait(&mut statement, interrupts).await {
         let error = error.user_error();
         let _ = statement.close().await;
         return Ok(Err(error));
     }
-    let printed =
-        if statement.has_result_set() { result(&mut statement, format).await? } else { Ok(Captured::default()) };
+    let printed = if statement.has_result_set() {
+        result(&mut statement, format, interrupts).await?
+    } else {
+        Ok(Captured::default())
+    };
     let closed = statement.close().await.map_err(|error| error.user_error());
     Ok(printed.and_then(|captured| closed.map(|()| captured)))
 }
 
+fn cancelled() -> UserError {
+    UserError::new(ErrorKind::Canceled, "the statement was cancelled")
+}
+
 /// Waits for the end, showing the operation's log. Ctrl-C cancels.
-async fn wait(statement: &mut Statement<'_>) -> Result<(), ClientError> {
+async fn wait(statement: &mut Statement<'_>, interrupts: &Interrupts) -> Result<(), ClientError> {
+    let mut spinner: Option<ProgressBar> = None;
+    let ended = watch(statement, interrupts, &mut spinner).await;
+    if let Some(bar) = spinner {
+        bar.finish_and_clear();
+    }
+    ended
+}
+
+async fn watch(
+    statement: &mut Statement<'_>,
+    interrupts: &Interrupts,
+    spinner: &mut Option<ProgressBar>,
+) -> Result<(), ClientError> {
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
-    let mut spinner: Option<ProgressBar> = None;
+    let mut is_cancelled = false;
     loop {
         let progress = statement.poll().await;
         if began.elapsed() > SPINNER_AFTER || spinner.is_some() {
@@ -112,28 +159,24 @@ async fn wait(statement: &mut Statement<'_>) -> Result<(), ClientError> {
             bar.tick();
             // A server without operation logs is no reason to fail.
             for line in statement.logs().await.unwrap_or_default() {
-                bar.suspend(|| eprintln!("  {line}"));
+                bar.suspend(|| complain(&format!("  {line}")));
             }
         }
-        match progress {
-            Ok(Progress::Finished) => break,
-            Ok(Progress::Running) => {}
-            Err(error) => {
-                clear(spinner);
-                return Err(error);
-            }
+        match progress? {
+            // It was faster than the wish to end it; whoever said so wants no result.
+            Progress::Finished if is_cancelled => return Err(ClientError::Refused(cancelled())),
+            Progress::Finished => return Ok(()),
+            Progress::Running => {}
         }
-        let interrupted = tokio::select! {
-            () = tokio::time::sleep(pause) => false,
-            _ = tokio::signal::ctrl_c() => true,
-        };
-        if interrupted {
-            statement.cancel().await?;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = interrupts.next(), if !is_cancelled => {
+                is_cancelled = true;
+                statement.cancel().await?;
+            }
         }
         pause = (pause * 2).min(LAST_PAUSE);
     }
-    clear(spinner);
-    Ok(())
 }
 
 fn new_spinner() -> ProgressBar {
@@ -142,13 +185,27 @@ fn new_spinner() -> ProgressBar {
     ProgressBar::new_spinner().with_style(style)
 }
 
-fn clear(spinner: Option<ProgressBar>) {
-    if let Some(bar) = spinner {
-        bar.finish_and_clear();
+/// The next rows. Ctrl-C cancels: a fetch that does not end soon after it is given up with its connection.
+async fn fetch(statement: &mut Statement<'_>, interrupts: &Interrupts) -> Result<Vec<Vec<Value>>, UserError> {
+    let given_up = {
+        let mut fetching = pin!(statement.fetch(PART_ROWS));
+        tokio::select! {
+            biased;
+            () = interrupts.next() => timeout(FETCH_AFTER_INTERRUPT, fetching).await.is_err(),
+            rows = &mut fetching => return rows.map_err(|error| error.user_error()),
+        }
+    };
+    if !given_up {
+        let _ = statement.cancel().await;
     }
+    Err(cancelled())
 }
 
-async fn result(statement: &mut Statement<'_>, format: Format) -> anyhow::Result<Result<Captured, UserError>> {
+async fn result(
+    statement: &mut Statement<'_>,
+    format: Format,
+    interrupts: &Interrupts,
+) -> anyhow::Result<Result<Captured, UserError>> {
     let columns: Vec<Column> = match statement.columns().await {
         Ok(columns) => columns,
         Err(error) => return Ok(Err(error.user_error())),
@@ -157,12 +214,13 @@ async fn result(statement: &mut Statement<'_>, format: Format) -> anyhow::Result
     if format == Format::Csv {
         writeln!(out, "{}", print::csv_line(columns.iter().map(|column| column.name.as_str())))?;
     }
-    let mut parts = 0_usize;
+    let keys = print::json_keys(&columns);
+    let (mut parts, mut count) = (0_usize, 0_usize);
     let mut captured = Captured { columns: columns.clone(), rows: Vec::new() };
     loop {
-        let rows: Vec<Vec<Value>> = match statement.fetch(PART_ROWS).await {
+        let rows = match fetch(statement, interrupts).await {
             Ok(rows) => rows,
-            Err(error) => return Ok(Err(error.user_error())),
+            Err(error) => return Ok(Err(error)),
         };
         let is_end = rows.is_empty();
         match format {
@@ -175,16 +233,20 @@ async fn result(statement: &mut Statement<'_>, format: Format) -> anyhow::Result
             }
             Format::Json => {
                 for row in &rows {
-                    writeln!(out, "{}", print::json_row(&columns, row))?;
+                    writeln!(out, "{}", print::json_row(&keys, row))?;
                 }
             }
         }
         if is_end {
             break;
         }
+        count += rows.len();
+        parts += 1;
         let room = CAPTURED_ROWS.saturating_sub(captured.rows.len());
         captured.rows.extend(rows.into_iter().take(room));
-        parts += 1;
+    }
+    if format == Format::Table && parts > 1 {
+        writeln!(out, "{count} rows in {parts} parts")?;
     }
     out.flush()?;
     Ok(Ok(captured))

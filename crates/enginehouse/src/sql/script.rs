@@ -10,6 +10,8 @@ pub struct ScriptStatement {
     pub remarks: Vec<String>,
     /// Its text, without the `;`.
     pub text: String,
+    /// The line of the script on which it begins, from 1.
+    pub line: usize,
 }
 
 /// Where the splitter is.
@@ -24,7 +26,7 @@ enum Place {
 /// The statements of a script and what is left behind the last `;`.
 pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
     let mut statements = Vec::new();
-    let mut start = 0;
+    let (mut start, mut line) = (0, 1);
     let mut place = Place::Plain;
     let mut chars = script.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -38,7 +40,7 @@ pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
                     place = Place::BlockComment;
                 }
                 (';', _) => {
-                    push(&mut statements, &script[start..at]);
+                    line += push(&mut statements, &script[start..at], line);
                     start = at + 1;
                 }
                 _ => {}
@@ -62,11 +64,13 @@ pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
 /// All statements of a script, the last one without `;` included.
 pub fn statements(script: &str) -> Vec<ScriptStatement> {
     let (mut statements, rest) = split(script);
-    push(&mut statements, &rest);
+    let lines_before = script[..script.len() - rest.len()].matches('\n').count();
+    push(&mut statements, &rest, lines_before + 1);
     statements
 }
 
-fn push(statements: &mut Vec<ScriptStatement>, piece: &str) {
+/// Adds the statement of a piece that begins on this line, if there is one; answers how many lines the piece ends.
+fn push(statements: &mut Vec<ScriptStatement>, piece: &str, first_line: usize) -> usize {
     let mut remarks = Vec::new();
     let mut rest = piece.trim_start();
     while let Some(comment) = rest.strip_prefix("--") {
@@ -76,8 +80,10 @@ fn push(statements: &mut Vec<ScriptStatement>, piece: &str) {
     }
     let text = rest.trim_end();
     if !text.is_empty() {
-        statements.push(ScriptStatement { remarks, text: text.to_owned() });
+        let line = first_line + piece[..piece.len() - rest.len()].matches('\n').count();
+        statements.push(ScriptStatement { remarks, text: text.to_owned(), line });
     }
+    piece.matches('\n').count()
 }
 
 #[cfg(test)]
@@ -103,5 +109,11 @@ mod tests {
         let all = statements("-- one\n-- two\nselect 1;\nselect 2;");
         assert_eq!(all[0].remarks, ["one", "two"]);
         assert!(all[1].remarks.is_empty());
+    }
+
+    #[test]
+    fn a_statement_knows_the_line_on_which_it_begins() {
+        let all = statements("a;\n\nb\n,c; d;-- x\n/* y */e\n;f");
+        assert_eq!(all.iter().map(|it| it.line).collect::<Vec<_>>(), [1, 3, 4, 5, 6]);
     }
 }

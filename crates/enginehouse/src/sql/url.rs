@@ -6,12 +6,16 @@ use anyhow::{Context as _, bail};
 const DEFAULT_PORT: u16 = 10_000;
 
 /// A server and what to tell it when the session opens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// `host:port`
     pub address: String,
     /// Without SASL (`;auth=noSasl`).
     pub plain_thrift: bool,
+    /// Who connects, if it says so.
+    pub user: Option<String>,
+    /// The proof, if it is in there.
+    pub password: Option<String>,
     /// Entries of the session's configuration, in the spelling of the JDBC driver.
     pub configuration: Vec<(String, String)>,
 }
@@ -24,19 +28,21 @@ impl Target {
             if text.contains("://") {
                 bail!("\"{text}\" is no address\nHint: write HOST:PORT or jdbc:hive2://HOST:PORT/");
             }
-            return Ok(Self { address: address(text)?, plain_thrift: false, configuration: Vec::new() });
+            return Ok(Self { address: address(text)?, ..Self::default() });
         };
         let (rest, variables) = rest.split_once('#').unwrap_or((rest, ""));
         let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut parts = path.split(';');
         let database = parts.next().unwrap_or_default();
-        let mut target = Self { address: address(host)?, plain_thrift: false, configuration: Vec::new() };
+        let mut target = Self { address: address(host)?, ..Self::default() };
         for option in parts.filter(|it| !it.is_empty()) {
             let (key, value) = pair(option)?;
             match key.to_ascii_lowercase().as_str() {
                 "auth" if value.eq_ignore_ascii_case("noSasl") => target.plain_thrift = true,
-                "auth" | "transportmode" | "user" | "password" | "ssl" => {
+                "user" => target.user = Some(value.to_owned()),
+                "password" => target.password = Some(value.to_owned()),
+                "auth" | "transportmode" | "ssl" | "servicediscoverymode" | "zookeepernamespace" => {
                     bail!("option \"{option}\" of the URL is not supported by this client")
                 }
                 _ => bail!("unknown option \"{key}\" in the URL\nHint: settings of the session stand behind ?"),
@@ -95,5 +101,7 @@ mod tests {
             [("use:database", "db"), ("set:hiveconf:a", "1"), ("set:hiveconf:b", "2"), ("set:hivevar:c", "3")];
         assert_eq!(target.configuration, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert!(Target::parse("jdbc:hive2://h:1/;transportMode=http").is_err());
+        let target = Target::parse("jdbc:hive2://h:1/;user=ann;password=a=b").unwrap();
+        assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("ann"), Some("a=b")));
     }
 }

@@ -1,0 +1,141 @@
+//! What no single value can say: ranges, and values that have to fit each other or another crate's reader.
+//!
+//! Everything that would otherwise be found only when a part starts, and that can be known without looking at the
+//! world, is found here, before a port is bound.
+
+use anyhow::bail;
+use coordination::Layout;
+
+use super::{Authentication, Configuration, Span};
+
+/// The shortest session that a ZooKeeper session can have, in milliseconds.
+const MIN_SESSION_MS: u128 = 500;
+
+impl Configuration {
+    /// Checks what no single value can say.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.check_access()?;
+        self.check_spans()?;
+        self.check_numbers()?;
+        self.check_zookeeper()?;
+        if let Err(error) = metadata::Settings::new(&self.database.url).backend() {
+            bail!("database.url: {}", error.user_error());
+        }
+        for (key, text) in
+            [("proxy.advertise", &self.proxy.advertise), ("metadata_agent.advertise", &self.metadata_agent.advertise)]
+        {
+            if text.chars().any(char::is_whitespace) {
+                bail!("{key} is \"{text}\", which is no HOST or HOST:PORT");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_access(&self) -> anyhow::Result<()> {
+        if self.access.authentication == Authentication::None
+            && !self.access.insecure
+            && !self.proxy.listens_on_loopback()
+        {
+            bail!(
+                "authentication = \"none\" believes every name, so it is accepted on a loopback address only, and \
+                 proxy.listen is {}\nHint: listen on 127.0.0.1, or set access.insecure = true if this network is \
+                 trusted",
+                self.proxy.listen
+            );
+        }
+        if self.access.admins.iter().any(String::is_empty) {
+            bail!("access.admins has an empty name");
+        }
+        Ok(())
+    }
+
+    fn check_spans(&self) -> anyhow::Result<()> {
+        let positive: [(&str, Span); 8] = [
+            ("proxy.snapshot_poll", self.proxy.snapshot_poll),
+            ("proxy.bind_deadline", self.proxy.bind_deadline),
+            ("master.tick_interval", self.master.tick_interval),
+            ("master.alter_grace", self.master.alter_grace),
+            ("master.status_poll", self.master.status_poll),
+            ("metadata_agent.alter_deadline", self.metadata_agent.alter_deadline),
+            ("metadata_agent.drain_grace_max", self.metadata_agent.drain_grace_max),
+            ("engines.start_deadline", self.engines.start_deadline),
+        ];
+        if let Some((key, _)) = positive.iter().find(|(_, span)| span.0.is_zero()) {
+            bail!("{key} is 0s and must be longer");
+        }
+        if self.metadata_agent.drain_grace.0 > self.metadata_agent.drain_grace_max.0 {
+            bail!("metadata_agent.drain_grace is above metadata_agent.drain_grace_max");
+        }
+        Ok(())
+    }
+
+    fn check_numbers(&self) -> anyhow::Result<()> {
+        let positive: [(&str, usize); 4] = [
+            ("proxy.max_connections", self.proxy.max_connections),
+            ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
+            ("orchestrator.max_engines", self.orchestrator.max_engines),
+            ("master.surge", self.master.surge as usize),
+        ];
+        match positive.iter().find(|(_, number)| *number == 0) {
+            Some((key, _)) => bail!("{key} is 0 and must be at least 1"),
+            None => Ok(()),
+        }
+    }
+
+    fn check_zookeeper(&self) -> anyhow::Result<()> {
+        let section = &self.zookeeper;
+        if section.session_timeout.0.as_millis() < MIN_SESSION_MS {
+            bail!("zookeeper.session_timeout is below {MIN_SESSION_MS}ms");
+        }
+        for server in section.connect.split(',') {
+            let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+            if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+                bail!(
+                    "zookeeper.connect has \"{server}\", which is not HOST:PORT\nHint: several servers are separated \
+                     by commas; the node below which everything stands is zookeeper.root"
+                );
+            }
+        }
+        let namespace = &self.proxy.discovery_namespace;
+        match Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str())) {
+            Ok(_) => Ok(()),
+            Err(error) => bail!("zookeeper.root or proxy.discovery_namespace: {}", error.text()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        Configuration::parse(text, &[]).unwrap().check().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_would_fail_later_is_refused_with_the_name_of_its_key() {
+        for (text, key) in [
+            ("[master]\ntick_interval = \"0s\"", "master.tick_interval"),
+            ("[master]\nsurge = 0", "master.surge"),
+            ("[zookeeper]\nsession_timeout = \"100ms\"", "zookeeper.session_timeout"),
+            ("[zookeeper]\nconnect = \"zk1\"", "zookeeper.connect"),
+            ("[zookeeper]\nconnect = \"zk1:2181/root\"", "zookeeper.connect"),
+            ("[zookeeper]\nroot = \"no-slash\"", "zookeeper.root"),
+            ("[database]\nurl = \"oracle://x\"", "database.url"),
+            ("[proxy]\nmax_connections = 0", "proxy.max_connections"),
+            ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
+            ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
+            ("[access]\nadmins = [\"\"]", "access.admins"),
+        ] {
+            assert!(refusal(text).contains(key), "{text}: {}", refusal(text));
+        }
+    }
+
+    #[test]
+    fn authentication_none_is_refused_off_the_loopback_unless_said_to_be_insecure() {
+        let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n";
+        assert!(refusal(text).contains("insecure = true"));
+        Configuration::parse(&format!("{text}[access]\ninsecure = true\n"), &[]).unwrap().check().unwrap();
+    }
+}

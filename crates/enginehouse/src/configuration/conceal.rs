@@ -1,0 +1,64 @@
+//! Keeps passwords in URLs from being printed: in the checked configuration, in errors, in logs.
+
+/// What stands in place of a password.
+const MASK: &str = "******";
+
+/// A URL with its password replaced, for people to read. What is not understood is hidden rather than shown.
+pub fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    // A file has no login, and its name may have any letters.
+    if scheme == "sqlite" {
+        return url.to_owned();
+    }
+    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+    // The last @, because a password may hold a / or an @ that somebody forgot to write as %2F or %40.
+    let shown = match rest.rsplit_once('@') {
+        Some((login, host)) => match login.split_once(':') {
+            Some((user, _)) => format!("{user}:{MASK}@{host}"),
+            None => rest.to_owned(),
+        },
+        None => rest.to_owned(),
+    };
+    let query = query.map(|query| {
+        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
+            Some((key, _)) if key.to_ascii_lowercase().contains("pass") => format!("{key}={MASK}"),
+            _ => pair.to_owned(),
+        });
+        format!("?{}", pairs.collect::<Vec<_>>().join("&"))
+    });
+    format!("{scheme}://{shown}{}", query.unwrap_or_default())
+}
+
+/// A message in which a URL may stand, between quotes or blanks, with the passwords of all of them replaced.
+pub fn without_passwords(message: &str) -> String {
+    let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'');
+    message
+        .split_inclusive(is_end)
+        .map(|word| {
+            let end = word.len() - word.chars().next_back().filter(|c| is_end(*c)).map_or(0, char::len_utf8);
+            format!("{}{}", without_password(&word[..end]), &word[end..])
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_a_url_is_never_shown() {
+        for (url, shown) in [
+            ("postgres://u:p@h:1/db", "postgres://u:******@h:1/db"),
+            ("postgres://u:p@x@h/db", "postgres://u:******@h/db"),
+            ("postgres://u:p/w@h/db", "postgres://u:******@h/db"),
+            ("postgres://u@h/db", "postgres://u@h/db"),
+            ("postgres://h/db?user=u&password=p&a=b", "postgres://h/db?user=u&password=******&a=b"),
+            ("sqlite:///tmp/a:b@c?mode=rwc", "sqlite:///tmp/a:b@c?mode=rwc"),
+            ("no url", "no url"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+        let message = "invalid type: string \"postgres://u:p@h/db\", expected a map";
+        assert_eq!(without_passwords(message), "invalid type: string \"postgres://u:******@h/db\", expected a map");
+    }
+}

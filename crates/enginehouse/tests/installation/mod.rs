@@ -1,0 +1,242 @@
+//! A running `enginehouse standalone` in a folder of its own, for tests: started, asked, and ended with everything that
+//! it started.
+//!
+//! What belongs to an installation is found by the folder in which a process works: nothing else on the machine is
+//! ever touched.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_enginehouse");
+/// How long anything here may take before the test fails.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+/// How long the end may take: engines finish for 10 s, then they are killed.
+pub const END_DEADLINE: Duration = Duration::from_secs(17);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What every test's statements begin with: one tenant with one engine.
+pub const ONE_ENGINE: [&str; 4] = [
+    "CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 4",
+    "CREATE RESOURCE POOL p UNIT_LIST ('u')",
+    "CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('ann')",
+    "START ENGINE t p u WAIT '1m'",
+];
+
+/// The program without anything that the environment could change in it.
+pub fn program() -> Command {
+    let mut command = Command::new(PROGRAM);
+    for (variable, _) in std::env::vars_os() {
+        if variable.to_string_lossy().starts_with("ENGINEHOUSE_") {
+            command.env_remove(variable);
+        }
+    }
+    command.stdin(Stdio::null()).env("HOME", "/nonexistent");
+    command
+}
+
+/// Runs to its end, and gives what it wrote.
+pub fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().unwrap()
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Sends a signal to exactly this process.
+pub fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(i32::try_from(pid).unwrap()) {
+        // It may have ended by itself.
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Waits until the question is answered with yes.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + DEADLINE;
+    while !is_so() {
+        assert!(Instant::now() < until, "not within {DEADLINE:?}: {what}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// Waits for a process that should end.
+pub fn ended(child: &mut Child, within: Duration) -> ExitStatus {
+    let until = Instant::now() + within;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if Instant::now() >= until {
+            let _ = child.kill();
+            panic!("process {} did not end within {within:?}", child.id());
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The live processes that work in a folder or below it, zombies not counted.
+pub fn processes_below(folder: &Path) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let works_there = std::fs::read_link(entry.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder));
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let is_zombie = stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'));
+        if works_there && !is_zombie {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// A `standalone` that runs, or has run: the folder stays until this goes.
+pub struct Installation {
+    folder: tempfile::TempDir,
+    data: PathBuf,
+    child: Option<Child>,
+    /// `host:port` of the proxy.
+    pub address: String,
+}
+
+impl Installation {
+    /// Starts in a new folder and waits until it serves.
+    pub fn start() -> Self {
+        Self::start_named("data")
+    }
+
+    /// The same with a folder of this name.
+    pub fn start_named(name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().canonicalize().unwrap().join(name);
+        let mut installation = Self { folder, data, child: None, address: String::new() };
+        installation.start_again();
+        installation
+    }
+
+    /// Starts with one tenant that has one engine.
+    pub fn with_an_engine() -> Self {
+        let installation = Self::start();
+        installation.say_all(&ONE_ENGINE);
+        installation
+    }
+
+    /// Starts once more on the same folder.
+    pub fn start_again(&mut self) {
+        assert!(self.child.is_none());
+        let mut child = self.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let ready = lines.next().map(Result::unwrap).unwrap_or_default();
+        self.child = Some(child);
+        let address = ready.strip_prefix("ready: jdbc:hive2://").and_then(|rest| rest.strip_suffix('/'));
+        self.address = address.unwrap_or_else(|| panic!("it said {ready:?}; {}", self.standard_error())).to_owned();
+        std::thread::spawn(move || lines.for_each(drop));
+    }
+
+    /// The command that runs `standalone` on the folder.
+    pub fn command(&self, more: &[&str]) -> Command {
+        let mut command = program();
+        command.args(["standalone", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&self.data).args(more);
+        command.stderr(File::options().create(true).append(true).open(self.folder.path().join("stderr")).unwrap());
+        command
+    }
+
+    pub fn data(&self) -> &Path {
+        &self.data
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// What it wrote to standard error.
+    pub fn standard_error(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("stderr")).unwrap_or_default()
+    }
+
+    /// Its own log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.data.join("enginehouse.log")).unwrap_or_default()
+    }
+
+    /// The lines of its log at WARN or ERROR.
+    pub fn complaints(&self) -> Vec<String> {
+        let is_complaint = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+        self.log().lines().filter(is_complaint).map(str::to_owned).collect()
+    }
+
+    /// The processes of its engines.
+    pub fn engines(&self) -> Vec<u32> {
+        processes_below(&self.data)
+    }
+
+    /// The SQL client, connected as admin.
+    pub fn sql(&self) -> Command {
+        let mut command = program();
+        command.args(["sql", "--url", &self.address, "--format", "csv"]);
+        command
+    }
+
+    /// Runs one statement as admin.
+    pub fn try_say(&self, statement: &str) -> Result<String, String> {
+        let output = self.sql().args(["-e", statement]).output().unwrap();
+        if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+    }
+
+    /// Runs one statement that must succeed; its result without the header line.
+    pub fn say(&self, statement: &str) -> String {
+        let result = self.try_say(statement).unwrap_or_else(|error| panic!("{statement}: {error}"));
+        result.split_once('\n').map(|(_, rows)| rows.trim_end().to_owned()).unwrap_or_default()
+    }
+
+    pub fn say_all(&self, statements: &[&str]) {
+        for statement in statements {
+            self.say(statement);
+        }
+    }
+
+    /// SIGKILL to `standalone` alone.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM, and what came of it.
+    pub fn stop(&mut self) -> ExitStatus {
+        let mut child = self.child.take().unwrap();
+        signal(child.id(), Signal::TERM);
+        ended(&mut child, END_DEADLINE)
+    }
+}
+
+impl Drop for Installation {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        for pid in self.engines() {
+            signal(pid, Signal::KILL);
+        }
+        if std::thread::panicking() {
+            eprintln!("the log of the installation:\n{}", self.log());
+        }
+    }
+}
+
+/// Reads everything that a pipe gives.
+pub fn read_all(pipe: Option<impl std::io::Read>) -> String {
+    let mut all = Vec::new();
+    pipe.unwrap().read_to_end(&mut all).unwrap();
+    text(&all)
+}

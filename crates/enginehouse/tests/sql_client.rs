@@ -1,0 +1,246 @@
+//! `enginehouse sql` as a person and as a script use it, against a real server.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod installation;
+
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use installation::{DEADLINE, Installation, PROGRAM, Signal, ended, eventually, program, read_all, signal, text};
+
+/// Runs with these arguments: exit status, standard output, standard error.
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The client with a URL.
+fn at(url: &str, more: &[&str]) -> (Option<i32>, String, String) {
+    run(program().args(["sql", "--format", "csv", "--url", url]).args(more))
+}
+
+#[test]
+fn results_come_in_every_format_with_nulls_and_any_letters() {
+    let server = Installation::with_an_engine();
+    let statement = "SELECT 2 AS b, CAST(NULL AS varchar) AS a, 'ü€中\t, \" x' AS c, '' AS d, 1.5e0 AS e, true AS f";
+    let print = |format: &str| {
+        let (status, out, error) = run(server.sql().args(["--format", format, "-e", statement]));
+        assert_eq!((status, &*error), (Some(0), ""), "{out}");
+        out
+    };
+    // The last --format counts.
+    assert_eq!(print("csv"), "b,a,c,d,e,f\n2,,\"ü€中\t, \"\" x\",\"\",1.5,true\n");
+    assert_eq!(print("json"), "{\"b\":2,\"a\":null,\"c\":\"ü€中\\t, \\\" x\",\"d\":\"\",\"e\":1.5,\"f\":true}\n");
+    let table = print("table");
+    assert!(
+        table.contains("│ b ┆ a    ┆ c") && table.contains("│ 2 ┆ NULL ┆ ü€中") && table.contains("1 row\n"),
+        "{table}"
+    );
+    assert_eq!(print("csv").lines().count(), 2);
+    let same = "SELECT x.v, y.v FROM (VALUES (1)) x(v), (VALUES (2)) y(v)";
+    let (_, out, _) = run(server.sql().args(["--format", "json", "-e", same]));
+    assert_eq!(out, "{\"v\":1,\"v_2\":2}\n");
+}
+
+#[test]
+fn statements_come_from_the_command_line_a_file_or_standard_input() {
+    let server = Installation::with_an_engine();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.sql");
+    std::fs::write(&file, "\u{feff}SELECT 1 AS a;\r\n-- a remark; with a semicolon\r\nSELECT ';' AS b\r\n").unwrap();
+    let (status, out, error) = run(server.sql().args(["-e", "SELECT 3 AS c; SELECT 4 AS d", "-f"]).arg(&file));
+    assert_eq!((status, &*out, &*error), (Some(0), "c\n3\nd\n4\na\n1\nb\n;\n", ""));
+    let mut child = server.sql().stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"SELECT 1 AS a;\nSELECT 2 AS b").unwrap();
+    assert!(ended(&mut child, DEADLINE).success());
+    assert_eq!(read_all(child.stdout.take()), "a\n1\nb\n2\n");
+    for nothing in ["", " ; ;; ", "-- only a remark"] {
+        assert_eq!(run(server.sql().args(["-e", nothing])), (Some(0), String::new(), String::new()), "{nothing:?}");
+    }
+}
+
+#[test]
+fn the_first_error_ends_a_script_and_says_where_it_is() {
+    let server = Installation::with_an_engine();
+    let script = "SELECT 1 AS a;\n\nSELECT nope\n  FROM nowhere;\nSELECT 3";
+    let (status, out, error) = run(server.sql().args(["-e", script]));
+    assert_eq!((status, &*out), (Some(1), "a\n1\n"));
+    assert!(error.starts_with("error 42P01: ") || error.starts_with("error 42703: "), "{error}");
+    assert!(error.contains("in line 3: SELECT nope FROM nowhere"), "{error}");
+    let (status, _, error) = run(server.sql().args(["-e", "SHOW RESOURCE POOL p FRO TENANT"]));
+    assert_eq!(status, Some(1));
+    assert!(error.starts_with("error 42601: ") && error.contains("FOR"), "{error}");
+    let (status, _, error) = run(server.sql().args(["-f", "/nowhere.sql"]));
+    assert!(status == Some(1) && error.contains("can't read /nowhere.sql"), "{error}");
+}
+
+#[test]
+fn a_url_of_the_driver_is_understood() {
+    let server = Installation::with_an_engine();
+    let here = &server.address;
+    let select = ["-e", "SELECT 1 AS a"];
+    let good = [
+        format!("jdbc:hive2://{here}/"),
+        format!("jdbc:hive2://{here}/;auth=noSasl"),
+        format!("jdbc:hive2://{here}/;user=ann;password=x"),
+        format!("jdbc:hive2://{here}/;auth=noSasl?enginehouse.tenant=t"),
+        format!("jdbc:hive2://{here}/default?enginehouse.tenant=t;enginehouse.pool=p#enginehouse.unit=u"),
+    ];
+    for url in good {
+        assert_eq!(at(&url, &select), (Some(0), "a\n1\n".to_owned(), String::new()), "{url}");
+    }
+    for (url, more, expected) in [
+        (format!("jdbc:hive2://{here}/?enginehouse.tenant=nope"), &select, "error 42704: tenant \"nope\""),
+        (format!("jdbc:hive2://{here}/nowhere"), &select, "error 3F000: "),
+        (format!("jdbc:hive2://{here}/;user=eve"), &select, "error 42501: user \"eve\" belongs to no tenant"),
+        (format!("jdbc:hive2://{here}/;user=eve?enginehouse.tenant=t"), &select, "error 42501: "),
+        (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "not supported by this client"),
+        (format!("http://{here}/"), &select, "no address"),
+        ("127.0.0.1:1".to_owned(), &select, "can't connect to 127.0.0.1:1"),
+    ] {
+        let (status, out, error) = at(&url, more);
+        assert_eq!((status, &*out), (Some(1), ""), "{url}");
+        assert!(error.contains(expected), "{url}: {error}");
+    }
+    let (status, _, error) = at(here, &["-u", "", "-e", "SELECT 1"]);
+    assert!(status == Some(1) && error.contains("name of the user is empty"), "{error}");
+}
+
+#[test]
+fn a_million_rows_pass_through_without_being_held() {
+    let server = Installation::with_an_engine();
+    let statement = "SELECT value AS n, 'row ' || value AS s FROM generate_series(1, 1000000)";
+    let mut child = server.sql().args(["-e", statement]).stdout(Stdio::piped()).spawn().unwrap();
+    let pids = [child.id(), server.pid()];
+    let (mut out, mut piece) = (child.stdout.take().unwrap(), vec![0_u8; 1 << 20]);
+    let (mut bytes, mut lines, mut largest_kib, mut last) = (0, 0, 0, Vec::new());
+    loop {
+        let read = out.read(&mut piece).unwrap();
+        if read == 0 {
+            break;
+        }
+        bytes += read;
+        lines += piece[..read].iter().filter(|byte| **byte == b'\n').count();
+        last = piece[..read].to_vec();
+        largest_kib = pids.iter().map(|pid| resident_kib(*pid)).max().unwrap().max(largest_kib);
+    }
+    assert!(ended(&mut child, DEADLINE).success());
+    assert_eq!(lines, 1_000_001);
+    assert!(text(&last).ends_with("1000000,row 1000000\n"), "{bytes} bytes");
+    println!("{bytes} bytes passed, the client and standalone held {largest_kib} KiB at most");
+    assert!(largest_kib > 1_000 && largest_kib < 150_000, "{largest_kib} KiB");
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+#[test]
+fn wide_values_arrive_whole() {
+    let server = Installation::with_an_engine();
+    let (status, out, error) =
+        run(server.sql().args(["-e", "SELECT repeat('é', 1000000) AS wide FROM generate_series(1, 5)"]));
+    assert_eq!((status, &*error), (Some(0), ""));
+    assert!(out.lines().skip(1).all(|line| line.len() == 2_000_000) && out.lines().count() == 6);
+    // A statement of a megabyte is a statement.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.sql");
+    let mut long = "SELECT length('".to_owned();
+    write!(long, "{}') AS l", "x".repeat(1 << 20)).unwrap();
+    std::fs::write(&file, long).unwrap();
+    assert_eq!(run(server.sql().arg("-f").arg(&file)), (Some(0), "l\n1048576\n".to_owned(), String::new()));
+}
+
+#[test]
+fn ctrl_c_cancels_the_statement_at_the_server_and_ends_the_script() {
+    let server = Installation::with_an_engine();
+    let endless = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+    let long = "SELECT value FROM generate_series(1, 1000000000)";
+    let engine = server.engines()[0];
+    for statement in [endless, long] {
+        let script = format!("{statement}; SELECT 'not reached'");
+        let mut child =
+            server.sql().args(["-e", &script]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let (mut kept, mut piece) = (Vec::new(), vec![0_u8; 1 << 16]);
+            while let Ok(read @ 1..) = out.read(&mut piece) {
+                kept = piece[..read].to_vec();
+            }
+            text(&kept)
+        });
+        std::thread::sleep(Duration::from_millis(1_500));
+        signal(child.id(), Signal::INT);
+        let status = ended(&mut child, Duration::from_secs(5));
+        let error = read_all(child.stderr.take());
+        assert_eq!(status.code(), Some(130), "{error}");
+        assert!(error.contains("error 57014: ") && error.contains("in line 1: SELECT"), "{error}");
+        assert!(!reader.join().unwrap().contains("not reached"));
+        eventually("the engine rests", || {
+            let before = cpu_ticks(engine);
+            std::thread::sleep(Duration::from_millis(300));
+            cpu_ticks(engine) - before <= 3
+        });
+    }
+    assert_eq!(server.say("SELECT 1"), "1");
+}
+
+/// User and system time of a process, in ticks of 10 ms.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_ends_the_client_without_words() {
+    let server = Installation::with_an_engine();
+    let long = "SELECT value FROM generate_series(1, 10000000)";
+    let mut child = server.sql().args(["-e", long]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = [0_u8; 5];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(ended(&mut child, DEADLINE).code(), Some(1));
+    let error = read_all(child.stderr.take());
+    assert!(!error.contains("panicked") && !error.contains("pipe"), "{error}");
+}
+
+#[test]
+fn talking_goes_on_after_errors_and_remembers_what_was_said() {
+    let server = Installation::with_an_engine();
+    let folder = tempfile::tempdir().unwrap();
+    let history = folder.path().join("history");
+    // script(1) gives the client a terminal.
+    let typed = "SELECT 20 +\n 22 AS sum;\nSELECT nope;\nSET a = 1;\nSELECT 'still', 'here';\nexit\n";
+    let mut command = Command::new("script");
+    let line = format!("{PROGRAM} sql --url {}", server.address);
+    command.args(["-qfec", &line, "/dev/null"]).env("ENGINEHOUSE_HISTORY", &history).env("TERM", "xterm");
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut piece = [0_u8; 4_096];
+        while let Ok(read @ 1..) = output.read(&mut piece) {
+            let _ = sender.send(text(&piece[..read]));
+        }
+    });
+    let mut shown = String::new();
+    let wait_for = |what: &str, shown: &mut String| {
+        while !shown.contains(what) {
+            let more = receiver.recv_timeout(DEADLINE);
+            *shown += &more.unwrap_or_else(|_| panic!("no {what:?} in {shown}"));
+        }
+    };
+    wait_for("enginehouse> ", &mut shown);
+    input.write_all(typed.as_bytes()).unwrap();
+    for expected in ["connected to", "...> ", "42", "error 42703", "still"] {
+        wait_for(expected, &mut shown);
+    }
+    assert!(ended(&mut child, DEADLINE).success(), "{shown}");
+    let history = std::fs::read_to_string(history).unwrap();
+    assert!(history.contains("SELECT nope;") && history.contains("SELECT 'still', 'here';"), "{history}");
+}

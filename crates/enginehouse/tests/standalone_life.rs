@@ -1,0 +1,196 @@
+//! `standalone` starts, ends and is killed, and never leaves anything behind that nobody wants.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod installation;
+
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::Duration;
+
+use installation::{
+    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal, text,
+};
+
+/// A statement that runs for longer than any test.
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+
+#[test]
+fn a_second_instance_is_refused_and_the_first_goes_on() {
+    let mut first = Installation::with_an_engine();
+    let engines = first.engines();
+    let output = first.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("another enginehouse standalone") && error.contains("--data-dir"), "{error}");
+    assert_eq!(first.say("SELECT 1"), "1");
+    assert_eq!(first.engines(), engines);
+    assert!(first.stop().success());
+    assert_eq!(first.engines(), Vec::<u32>::new());
+}
+
+#[test]
+fn a_folder_that_can_not_be_used_and_a_port_in_use_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let data = folder.path().join("data");
+    for (data, listen, expected) in [
+        (file.to_str().unwrap(), "127.0.0.1:0", "can't use the data directory"),
+        ("/proc/nowhere", "127.0.0.1:0", "can't use the data directory"),
+        (data.to_str().unwrap(), &*address, "in use"),
+    ] {
+        let output = program().args(["standalone", "--data-dir", data, "--listen", listen]).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains(expected) && !error.contains("panicked"), "{error}");
+    }
+    assert_eq!(processes_below(&folder.path().canonicalize().unwrap()), Vec::<u32>::new());
+}
+
+#[test]
+fn a_folder_may_have_any_name() {
+    let mut installation = Installation::start_named("a b?c%20d#é");
+    installation.say_all(&ONE_ENGINE);
+    assert_eq!(installation.say("SELECT 1"), "1");
+    assert!(installation.data().join("metadata.sqlite").exists());
+    assert!(installation.stop().success());
+}
+
+#[test]
+fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
+    // The moments are spread over the start and the tour; whatever is hit, the outcome is the same.
+    for (moment_ms, which) in [(5, Signal::TERM), (40, Signal::INT), (150, Signal::TERM), (700, Signal::INT)] {
+        let installation = Installation::start();
+        let data = installation.data().with_file_name("other");
+        let mut command = program();
+        command.args(["standalone", "--listen", "localhost:0", "--tour", "--data-dir"]).arg(&data);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(moment_ms));
+        signal(child.id(), which);
+        let status = ended(&mut child, END_DEADLINE);
+        let error = read_all(child.stderr.take());
+        // Before it could catch the signal, the signal ended it.
+        assert!(status.success() || status.code().is_none(), "after {moment_ms} ms: {status} {error}");
+        assert!(!error.contains("panicked") && !error.contains("ended early"), "after {moment_ms} ms: {error}");
+        assert_eq!(processes_below(&data), Vec::<u32>::new(), "after {moment_ms} ms");
+    }
+}
+
+#[test]
+fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
+    let installation = Installation::start();
+    let data = installation.data().with_file_name("other");
+    let mut command = program();
+    command.args(["standalone", "--listen", "localhost:0", "--tour", "--exit", "--seed", "7", "--data-dir"]).arg(&data);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop((child.stdout.take(), child.stderr.take()));
+    // The tour has no audience and ends; the end is an orderly one.
+    assert_eq!(ended(&mut child, installation::DEADLINE).code(), Some(1));
+    assert_eq!(processes_below(&data), Vec::<u32>::new());
+    let log = std::fs::read_to_string(data.join("enginehouse.log")).unwrap();
+    assert!(log.contains("it is shut down"), "{log}");
+}
+
+#[test]
+fn a_statement_that_runs_delays_the_end_by_its_grace_and_no_more() {
+    let mut installation = Installation::with_an_engine();
+    let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::piped()).spawn().unwrap();
+    eventually("the statement runs", || installation.say("SHOW ENGINES t").contains(",ready,"));
+    std::thread::sleep(Duration::from_millis(500));
+    let began = std::time::Instant::now();
+    assert!(installation.stop().success());
+    assert!(began.elapsed() > Duration::from_secs(8), "the statement was not given its time: {:?}", began.elapsed());
+    assert_eq!(installation.engines(), Vec::<u32>::new());
+    assert_eq!(ended(&mut client, END_DEADLINE).code(), Some(1));
+    let error = read_all(client.stderr.take());
+    assert!(error.contains("error 08S01") || error.contains("error 57014"), "{error}");
+}
+
+#[test]
+fn told_to_end_twice_it_goes_at_once_and_engines_follow() {
+    let mut installation = Installation::with_an_engine();
+    let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let pid = installation.pid();
+    signal(pid, Signal::INT);
+    eventually("it has begun to end", || installation.log().contains("engine told to end"));
+    signal(pid, Signal::INT);
+    let status = installation.stop();
+    assert_eq!(status.code(), Some(130));
+    ended(&mut client, END_DEADLINE);
+    eventually("its engines have gone", || installation.engines().is_empty());
+}
+
+#[test]
+fn killed_and_started_again_it_keeps_wanted_engines_and_ends_the_others() {
+    let mut installation = Installation::with_an_engine();
+    installation.say("START ENGINE t p u WAIT '1m'");
+    let [one, two] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
+    let name = |of: u32| {
+        let cwd = std::fs::read_link(format!("/proc/{of}/cwd")).unwrap();
+        let file = std::fs::read_to_string(cwd.join("engine.toml")).unwrap();
+        file.lines().find_map(|line| line.strip_prefix("name = \"")).unwrap().trim_end_matches('"').to_owned()
+    };
+    // The order to end is given and the master dies before it acts: stopped, it can't act any more.
+    installation.say(&format!("STOP ENGINE p '{}' FORCE", name(two)));
+    installation.kill();
+    installation.start_again();
+    eventually("only the wanted engine is left", || installation.engines() == [one]);
+    eventually("it is ready", || installation.say("SHOW ENGINES t").contains(",ready,"));
+    assert_eq!(installation.say("SELECT 1"), "1");
+    assert_eq!(installation.engines(), [one], "the wanted engine has its pid");
+    assert!(installation.stop().success());
+    assert_eq!(installation.engines(), Vec::<u32>::new());
+    // An engine that is wanted comes back without being asked for.
+    installation.start_again();
+    eventually("the engine is back", || installation.say("SHOW ENGINES t").contains(",ready,"));
+    assert!(installation.stop().success());
+}
+
+#[test]
+fn a_quiet_life_leaves_no_complaint_and_no_secret_in_any_log() {
+    let mut installation = Installation::with_an_engine();
+    installation.say("CREATE RESOURCE UNIT s PROPERTIES ('db.password'='hunter2')");
+    assert_eq!(installation.say("SELECT 1"), "1");
+    for statement in ["SHOW CREATE RESOURCE UNIT s", "DESCRIBE RESOURCE UNIT s", "SHOW ALTERATIONS"] {
+        let shown = installation.say(statement);
+        assert!(!shown.contains("hunter2") && shown.contains("******"), "{statement}: {shown}");
+    }
+    let secret = std::fs::read_to_string(installation.data().join("cluster.secret")).unwrap();
+    let mut secrets = vec!["hunter2".to_owned(), secret.trim().to_owned()];
+    let mut seen = String::new();
+    for pid in [installation.engines(), vec![installation.pid()]].concat() {
+        let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap();
+        if let Ok(file) = std::fs::read_to_string(cwd.join("engine.toml")) {
+            let values = file.lines().filter(|line| line.contains("key") || line.contains("password"));
+            secrets.extend(values.filter_map(|line| line.split('"').nth(1)).map(str::to_owned));
+            assert!(!file.contains(secret.trim()), "an engine has the cluster secret");
+        }
+        // What anybody on the machine can read of a process, and what only its owner can.
+        for readable in ["cmdline", "environ"] {
+            seen += &text(&std::fs::read(format!("/proc/{pid}/{readable}")).unwrap());
+        }
+    }
+    let log_files = files_below(installation.data());
+    assert!(installation.stop().success());
+    for path in log_files.iter().filter(|path| path.to_string_lossy().contains("log")) {
+        seen += &std::fs::read_to_string(path).unwrap_or_default();
+    }
+    assert!(seen.contains("proxy serves"), "no log was read");
+    assert!(secrets.len() >= 4, "the keys of the engine were not found");
+    for secret in secrets.iter().filter(|secret| secret.len() > 6) {
+        assert!(!seen.contains(secret.as_str()), "a secret is shown: {secret}");
+    }
+    assert_eq!(installation.complaints(), Vec::<String>::new());
+    assert_eq!(installation.standard_error(), "");
+}
+
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        if entry.path().is_dir() { found.extend(files_below(&entry.path())) } else { found.push(entry.path()) }
+    }
+    found
+}
