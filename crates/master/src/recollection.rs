@@ -108,13 +108,14 @@ impl Recollection {
     }
 
     fn lives(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod]) -> Vec<Live> {
+        let uids = uids(pods);
         let mut unclaimed = BTreeMap::new();
         let mut lives = Vec::new();
         for permit in &coordinated.permits {
             let Some(node) = &permit.live else { continue };
             let content = node.content.as_ref().ok();
             let uid = content.map(|live| live.uid.clone());
-            let claimed = uid.as_ref().is_some_and(|uid| pods.iter().any(|pod| pod.uid == *uid));
+            let claimed = uid.as_ref().is_some_and(|uid| uids.contains(uid.as_str()));
             let mut unclaimed_ms = 0;
             if !claimed {
                 let key = (permit.engine.clone(), uid.clone());
@@ -135,6 +136,8 @@ impl Recollection {
     }
 
     fn facts(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod], lives: &[Live]) -> Vec<Fact> {
+        let mut seen_uids = uids(pods);
+        seen_uids.extend(lives.iter().filter_map(|live| live.uid.as_deref()));
         let mut quiet = BTreeMap::new();
         let mut facts = Vec::new();
         for node in &coordinated.drains {
@@ -142,9 +145,7 @@ impl Recollection {
             let uid = content.and_then(|drain| drain.uid.clone());
             let mut quiet_ms = 0;
             if let Some(uid) = &uid {
-                let seen =
-                    pods.iter().any(|pod| pod.uid == *uid) || lives.iter().any(|it| it.uid.as_ref() == Some(uid));
-                if !seen {
+                if !seen_uids.contains(uid.as_str()) {
                     let key = (node.engine.clone(), uid.clone());
                     let since = self.quiet.get(&key).copied().unwrap_or(now);
                     quiet_ms = now.saturating_sub(since).as_millis() as u64;
@@ -168,7 +169,8 @@ impl Recollection {
         for uid in lives.iter().filter_map(|live| live.uid.as_ref()) {
             self.was_ready.insert(uid.clone(), true);
         }
-        self.was_ready.retain(|uid, _| pods.iter().any(|pod| pod.uid == *uid));
+        let uids = uids(pods);
+        self.was_ready.retain(|uid, _| uids.contains(uid.as_str()));
     }
 
     /// Where the engines that live can be asked for their load.
@@ -178,8 +180,9 @@ impl Recollection {
                 self.addresses.insert(uid.clone(), live.address.clone());
             }
         }
-        let alive = |uid: &String| observed.pods.iter().any(|pod| pod.is_alive() && pod.uid == *uid);
-        self.addresses.retain(|uid, _| alive(uid));
+        let alive: BTreeSet<&str> =
+            observed.pods.iter().filter(|pod| pod.is_alive()).map(|pod| pod.uid.as_str()).collect();
+        self.addresses.retain(|uid, _| alive.contains(uid.as_str()));
         let pods =
             observed.pods.iter().filter_map(|pod| Some((pod.name.clone(), self.addresses.get(&pod.uid)?.clone())));
         pods.collect()
@@ -195,7 +198,8 @@ impl Recollection {
             }
             Some(reported) => {
                 report.engines = rows.iter().filter(|row| reported.get(&row.name) != Some(row)).cloned().collect();
-                let gone = reported.keys().filter(|name| rows.iter().all(|row| row.name != **name));
+                let seen: BTreeSet<&EngineName> = rows.iter().map(|row| &row.name).collect();
+                let gone = reported.keys().filter(|name| !seen.contains(name));
                 report.gone = gone.cloned().collect();
             }
         }
@@ -210,4 +214,8 @@ impl Recollection {
 
 fn permit(node: &coordination::PermitNode) -> Permit {
     Permit { engine: node.engine.clone(), uid: node.uid().map(str::to_owned), readable: node.content.is_ok() }
+}
+
+fn uids(pods: &[Pod]) -> BTreeSet<&str> {
+    pods.iter().map(|pod| pod.uid.as_str()).collect()
 }
