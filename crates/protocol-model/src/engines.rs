@@ -76,6 +76,8 @@ pub enum Action {
     DeleteEngine(usize),
     /// Master: a drain fact is removed.
     RemoveFact(usize),
+    /// Master: the alteration is finished.
+    Finish,
     /// Engine: it has answered its warm-up.
     WarmUp(usize),
     /// Engine: it sees its permit and no fact.
@@ -118,6 +120,7 @@ impl Action {
         Self::Say(0, Request::Restart(0)),
         Self::Say(0, Request::Force(0)),
         Self::Say(0, Request::Alter),
+        Self::Say(0, Request::AlterBroken),
         Self::Say(0, Request::Drop),
         Self::Win,
         Self::ReadEpoch,
@@ -136,6 +139,7 @@ impl Action {
         Self::DeletePermit(0),
         Self::DeleteEngine(0),
         Self::RemoveFact(0),
+        Self::Finish,
         Self::WarmUp(0),
         Self::Look(0),
         Self::Register(0),
@@ -167,6 +171,7 @@ impl Action {
             Effect::DeletePermit { .. } => Self::DeletePermit(engine),
             Effect::DeleteEngine { .. } => Self::DeleteEngine(engine),
             Effect::RemoveFact => Self::RemoveFact(engine),
+            Effect::Finish => Self::Finish,
         }
     }
 
@@ -176,7 +181,7 @@ impl Action {
             Self::Say(_, Request::Start) => "metadata::request::start",
             Self::Say(_, Request::Stop(_)) => "metadata::request::stop",
             Self::Say(_, Request::Restart(_) | Request::Force(_)) => "metadata::request::restart",
-            Self::Say(_, Request::Alter | Request::Drop) => "metadata::commit::commit",
+            Self::Say(_, Request::Alter | Request::AlterBroken | Request::Drop) => "metadata::commit::commit",
             Self::Win => "master.lock.won",
             Self::ReadEpoch => "master::term::raise_once",
             Self::RaiseEpoch => "master.epoch.raised",
@@ -194,6 +199,7 @@ impl Action {
             Self::DeletePermit(_) => "master.after.delete_permit",
             Self::DeleteEngine(_) => "master.after.delete_engine",
             Self::RemoveFact(_) => "master.after.remove_fact",
+            Self::Finish => "master.after.finish",
             Self::WarmUp(_) => "engine-agent::engine::warm_up::answered",
             Self::Look(_) => "engine_agent.register.before",
             Self::Register(_) => "engine_agent.register.done",

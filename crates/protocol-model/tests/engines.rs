@@ -5,7 +5,7 @@
 use protocol_model::engines::{Engines, Limits, Request, Without};
 use protocol_model::search::search;
 
-use Request::{Alter, Drop, Force, Restart, Start, Stop};
+use Request::{Alter, AlterBroken, Drop, Force, Restart, Start, Stop};
 
 const NONE: Limits =
     Limits { depositions: 0, expiries: 0, deaths: 0, vanishings: 0, hand_deletions: 0, losses: 0, relabelings: 0 };
@@ -95,6 +95,14 @@ fn an_engine_that_is_starting_is_restarted() {
 #[test]
 fn two_slots_take_turns() {
     hold(2, &[Alter], &[NONE, SINGLE[0], SINGLE[4]]);
+}
+
+#[test]
+fn an_image_that_never_answers_ends_nothing_that_works_and_blocks_nobody() {
+    hold(1, &[AlterBroken], &SINGLE);
+    hold(2, &[AlterBroken], &[NONE, SINGLE[0]]);
+    hold(1, &[AlterBroken, Alter], &[NONE, SINGLE[0], SINGLE[1], SINGLE[4]]);
+    hold(1, &[AlterBroken, Stop(0)], &[NONE, SINGLE[0]]);
 }
 
 #[test]

@@ -9,7 +9,7 @@
 use protocol_model::engines::{Engines, Limits, Request, Without};
 use protocol_model::search::{Found, search};
 
-use Request::{Alter, Restart, Start, Stop};
+use Request::{Alter, AlterBroken, Drop, Restart, Start, Stop};
 
 const NONE: Limits =
     Limits { depositions: 0, expiries: 0, deaths: 0, vanishings: 0, hand_deletions: 0, losses: 0, relabelings: 0 };
@@ -21,6 +21,8 @@ const EARLY: &str = "a stand-in is never drained before its replacement is ready
 const KILLED: &str = "a running engine is deleted only after its drain fact";
 const DEPOSED_WRITE: &str = "no write of a deposed master is accepted";
 const NAME_AGAIN: &str = "an acting master never makes a name again";
+const CONVERGED: &str = "what is converged was made or told, or a stand-in serves";
+const REST: &str = "at rest engines equal metadata, with no fact and nothing left over";
 const RECORDED: &str = "who registers is the engine that is recorded";
 const ABSENCE: &str = "an engine that ever registered is never drained before its replacement is ready";
 
@@ -63,13 +65,13 @@ fn a_drain_that_does_not_check_the_newer_registration_leaves_nobody() {
 #[test]
 fn a_drain_that_deletes_what_it_did_not_see_ends_an_engine_that_serves() {
     let without = without(|it| it.as_seen = true);
-    fails("deleted whether seen or not", (0, &[Start, Restart(0)], NONE), without, EARLY, 19);
+    fails("deleted whether seen or not", (0, &[Start, Restart(0)], NONE), without, EARLY, 23);
 }
 
 #[test]
 fn a_drain_in_several_calls_ends_an_engine_that_serves() {
     let without = without(|it| it.one_multi = true);
-    fails("drain in several calls", (0, &[Start, Restart(0)], NONE), without, EARLY, 19);
+    fails("drain in several calls", (0, &[Start, Restart(0)], NONE), without, EARLY, 23);
 }
 
 #[test]
@@ -81,7 +83,7 @@ fn an_epoch_checked_in_another_statement_lets_a_deposed_master_draw() {
 #[test]
 fn absence_taken_for_an_end_drains_what_only_lost_its_session() {
     let without = without(|it| it.absence_ends_nothing = true);
-    fails("absence ends", (1, &[Restart(0)], EXPIRED), without, ABSENCE, 9);
+    fails("absence ends", (1, &[Restart(0)], EXPIRED), without, ABSENCE, 13);
 }
 
 #[test]
@@ -94,7 +96,7 @@ fn a_name_that_is_used_again_is_made_again() {
 #[test]
 fn a_registration_that_came_and_went_within_one_tick_is_drained() {
     let found = run("came and went", (0, &[Start, Restart(0)], EXPIRED), Without::default(), Some(ABSENCE));
-    assert_eq!(found.failed(), Some((ABSENCE, 20)));
+    assert_eq!(found.failed(), Some((ABSENCE, 24)));
     let found = run("came and never went", (0, &[Start, Restart(0)], DEPOSED), Without::default(), Some(ABSENCE));
     assert!(found.holds(), "{:?}", found.failed());
 }
@@ -116,6 +118,18 @@ fn without_order_newer_snapshots_and_observed_incarnations_nothing_is_found_here
             }
         }
     }
+}
+
+#[test]
+fn converged_that_waits_for_readiness_blocks_everybody() {
+    let without = without(|it| it.no_readiness = true);
+    fails("converged waits for readiness", (1, &[AlterBroken], NONE), without, REST, 11);
+}
+
+#[test]
+fn converged_said_too_early_is_said_of_what_was_never_told() {
+    let without = without(|it| it.converged_means = true);
+    fails("converged at once", (1, &[Drop], EXPIRED), without, CONVERGED, 10);
 }
 
 #[test]

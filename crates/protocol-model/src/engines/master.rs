@@ -104,7 +104,9 @@ impl Engines {
         let engine = decision.engine;
         let known = |uid: u8| if uid == 0 { made } else { uid };
         match decision.effect {
-            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd if state.epoch != epoch => {
+            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd | Effect::Finish
+                if state.epoch != epoch =>
+            {
                 if holds || !self.without.epoch_in_transaction {
                     return Done::Deposed;
                 }
@@ -112,6 +114,9 @@ impl Engines {
             }
             _ if !holds && !self.needs_no_lock(decision.effect) => return Done::Failed,
             _ => {}
+        }
+        if decision.effect == Effect::Finish {
+            return finish(state, generation);
         }
         let it = &mut state.engines[engine];
         match decision.effect {
@@ -136,6 +141,7 @@ impl Engines {
                 it.nodes.permit = Some(known(uid));
             }
             Effect::DrawIncarnation { observed } => return self.draw(state, engine, observed),
+            Effect::Finish => {}
             Effect::RecordEnd => it.record.ended = true,
             Effect::Drain { .. } => return self.drain(state, decision),
             Effect::Withdraw { live } | Effect::DeletePermit { live } => {
@@ -166,7 +172,9 @@ impl Engines {
             let it = &mut state.engines[engine];
             it.record = Engine::issued(it.slot, it.incarnation).record;
         } else {
-            state.issue(slot, false);
+            let broken =
+                state.engines.iter().any(|it| it.incarnation == row.incarnation && it.slot == slot && it.broken);
+            state.issue(slot, false, broken);
         }
         Done::Yes(0)
     }
@@ -197,7 +205,10 @@ impl Engines {
     /// Whether the effect is no multi, which would check the lock.
     fn needs_no_lock(&self, effect: Effect) -> bool {
         let outside = matches!(effect, Effect::CreateEngine | Effect::DeleteEngine { .. });
-        let database = matches!(effect, Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd);
+        let database = matches!(
+            effect,
+            Effect::RecordUid { .. } | Effect::DrawIncarnation { .. } | Effect::RecordEnd | Effect::Finish
+        );
         outside || database || matches!(effect, Effect::Drain { .. }) && self.without.drain_lock
     }
 
@@ -247,6 +258,30 @@ fn create(state: &mut State, engine: usize, generation: u8, holds: bool) -> u8 {
     let phase = Phase::Starting;
     it.pod = Some(Pod { uid, phase, was_registered: false, generation, relabeled: false, ordered: false });
     uid
+}
+
+/// The alteration is converged, by a plan whose generation is at least its own.
+fn finish(state: &mut State, generation: u8) -> Done {
+    let Some(row) = state.alteration.filter(|row| row.converging && row.generation <= generation) else {
+        return Done::Failed;
+    };
+    state.alteration = Some(super::state::Alteration { converging: false, ..row });
+    // Every slot that it reached was given its engine, or one that served before still stands for it.
+    let missing = (0..2).any(|slot| {
+        let Some(present) = state.slots[slot].filter(|it| it.incarnation <= row.generation) else { return false };
+        let stands = |it: &Engine| it.incarnation == present.incarnation || !it.record.condemned && !it.record.ended;
+        !state.engines.iter().any(|it| it.slot == slot && it.was_recorded && stands(it))
+    });
+    // And every engine that lost its wish by then was told; where a slot was made anew since, nobody waits for that.
+    let untold = state.engines.iter().any(|it| {
+        if state.slots[it.slot].is_some_and(|slot| slot.incarnation > row.generation) {
+            return false;
+        }
+        let runs = it.pod.is_some_and(|pod| pod.is_alive() && !pod.ordered && pod.uid == it.record.uid);
+        runs && it.condemned_at.is_some_and(|generation| generation <= row.generation)
+    });
+    state.past.converged_early |= missing || untold;
+    Done::Yes(0)
 }
 
 fn delete(state: &mut State, engine: usize, uid: u8) {

@@ -5,13 +5,14 @@
 //! does not occur here, because lists are not late.
 
 use super::Engines;
-use super::state::{Decision, Effect, Live, Nodes, Phase, Pod, Record, Seen, Slot, Snap, State};
+use super::state::{Decision, Effect, Engine, Live, Nodes, Phase, Pod, Record, Seen, Slot, Snap, State};
 
 const CREATE: u8 = 0;
 const KEEP: u8 = 1;
 const RENEW: u8 = 2;
 const DRAIN: u8 = 3;
 const CLEAR: u8 = 4;
+const FINISH: u8 = 5;
 
 /// One name with what is known of it.
 struct Known {
@@ -88,6 +89,11 @@ impl Engines {
             }
             push(CLEAR, settled_fact(it));
         }
+        let undone = (0..known.len()).any(|it| self.is_undone(&known, &standings, waiting, it, &snap));
+        let converging = snap.alteration.is_some_and(|it| it.converging && it.generation <= snap.generation);
+        if converging && (!undone || self.without.converged_means) {
+            decisions.push(Decision { stage: FINISH, engine: 0, effect: Effect::Finish });
+        }
         if self.without.fact_before_delete {
             for decision in &mut decisions {
                 if let Effect::Drain { uid, .. } = decision.effect {
@@ -105,16 +111,17 @@ impl Engines {
     /// Everything that is known of each name. Asks the orchestrator for the uids that are missed.
     fn take(&self, state: &State, seen: &Seen, snap: &Snap) -> Vec<Known> {
         let (Some(pods), Some(nodes)) = (&seen.pods, &seen.nodes) else { return Vec::new() };
-        let count = pods.len().min(nodes.len());
+        let count = pods.len().max(nodes.len()).max(snap.records.len());
         let known = (0..count).map(|it| {
             let engine = &state.engines[it];
-            // A name that was issued after the snapshot has no row there.
-            let record = snap.records.get(it).copied();
-            let mut pod = pods[it];
-            let row = record.unwrap_or(Record { uid: 0, condemned: false, ended: false });
-            let missed = |uid: u8| pods[it].is_none_or(|pod| pod.uid != uid);
+            // A name that was issued after the look has nothing there, one issued after the snapshot no row.
+            let unknown = Engine::issued(engine.slot, engine.incarnation);
+            let row = snap.records.get(it).copied().unwrap_or(unknown.record);
+            let nodes = nodes.get(it).copied().unwrap_or(unknown.nodes);
+            let mut pod = pods.get(it).copied().flatten();
+            let missed = |uid: u8| pod.is_none_or(|pod| pod.uid != uid);
             let recorded = (row.uid != 0 && !row.ended).then_some(row.uid).filter(|uid| missed(*uid));
-            let drained = nodes[it].fact.filter(|uid| missed(*uid));
+            let drained = nodes.fact.filter(|uid| missed(*uid));
             let asked = recorded.or(drained);
             let found = asked.and_then(|uid| engine.pod.filter(|pod| pod.uid == uid));
             pod = found.or(pod);
@@ -124,7 +131,7 @@ impl Engines {
                 slot: engine.slot,
                 incarnation: engine.incarnation,
                 record: row,
-                nodes: nodes[it],
+                nodes,
                 pod: pod.filter(|_| is_it),
                 stray: pod.filter(|_| !is_it),
                 vanished: asked.is_some() && found.is_none(),
@@ -160,6 +167,38 @@ impl Engines {
         });
         let newest = ready.max_by_key(|other| known[*other].incarnation);
         newest.map_or(Standing::StandIn, |newer| Standing::Condemned { newer: Some(newer) })
+    }
+
+    /// Whether the alteration still waits for this engine. Slots that were renewed after it belong to somebody else.
+    fn is_undone(
+        &self,
+        known: &[Known],
+        standings: &[Standing],
+        waiting: [bool; 2],
+        engine: usize,
+        snap: &Snap,
+    ) -> bool {
+        let it = &known[engine];
+        let newer = |slot: Slot| snap.alteration.is_some_and(|row| slot.incarnation > row.generation);
+        if snap.slots[it.slot].is_some_and(newer) {
+            return false;
+        }
+        let stray_runs = it.stray.is_some_and(|pod| pod.is_alive() && it.nodes.fact != Some(pod.uid));
+        let undone = match &standings[engine] {
+            Standing::Present(_) => match it.pod {
+                _ if it.record.condemned => true,
+                _ if it.record.ended => false,
+                None => it.record.uid == 0 && !waiting[it.slot],
+                Some(pod) if pod.is_alive() => {
+                    let late = self.without.no_readiness && !it.is_ready();
+                    it.record.uid == 0 || pod.relabeled || it.nodes.fact == Some(pod.uid) || late
+                }
+                Some(_) => false,
+            },
+            Standing::Condemned { .. } => it.alive().is_some_and(|pod| it.nodes.fact != Some(pod.uid)),
+            _ => false,
+        };
+        undone || stray_runs
     }
 
     fn present(&self, it: &Known, slot: Slot, waits: bool, push: &mut impl FnMut(u8, Vec<Effect>)) {

@@ -1,6 +1,6 @@
 //! The engine agents in their pods, what becomes of pods, and what people ask for.
 
-use super::state::{Call, Engine, Live, Master, Phase, Pod, Request, State};
+use super::state::{Alteration, Call, Engine, Live, Master, Phase, Pod, Request, State};
 use super::{Action, Engines};
 
 impl Engines {
@@ -30,11 +30,11 @@ impl Engines {
             engine.nodes.live = if dead { Live::None } else { engine.nodes.live };
             return dead;
         }
-        let Engine { nodes, pod: Some(pod), .. } = engine else { return false };
+        let Engine { nodes, pod: Some(pod), broken, .. } = engine else { return false };
         let ordered = nodes.fact == Some(pod.uid);
         let admitted = nodes.permit.is_some_and(|uid| uid == pod.uid || self.without.permit_uid);
         match (action, pod.phase) {
-            (Action::WarmUp(_), Phase::Starting) => pod.phase = Phase::Warm,
+            (Action::WarmUp(_), Phase::Starting) if !*broken => pod.phase = Phase::Warm,
             (Action::Look(_), Phase::Warm) => {
                 if ordered || !admitted || nodes.live != Live::None {
                     return false;
@@ -76,7 +76,7 @@ impl Engines {
         match request {
             Request::Start => {
                 let Some(free) = state.slots.iter().position(Option::is_none) else { return false };
-                state.issue(free, false);
+                state.issue(free, false, false);
             }
             Request::Stop(slot) => {
                 if state.slots[slot].take().is_none() {
@@ -92,20 +92,22 @@ impl Engines {
                 if forced {
                     state.condemn(slot);
                 }
-                state.issue(slot, forced);
+                state.issue(slot, forced, false);
             }
-            Request::Alter => {
+            Request::Alter | Request::AlterBroken | Request::Drop => {
+                // Refused: it waits, and is said again.
+                if state.alteration.is_some_and(|row| row.converging) {
+                    return false;
+                }
                 for slot in 0..2 {
-                    if state.slots[slot].is_some() {
-                        state.issue(slot, false);
+                    if request == Request::Drop {
+                        state.slots[slot] = None;
+                        state.condemn(slot);
+                    } else if state.slots[slot].is_some() {
+                        state.issue(slot, false, request == Request::AlterBroken);
                     }
                 }
-            }
-            Request::Drop => {
-                for slot in 0..2 {
-                    state.slots[slot] = None;
-                    state.condemn(slot);
-                }
+                state.alteration = Some(Alteration { generation: state.generation, converging: true });
             }
         }
         true

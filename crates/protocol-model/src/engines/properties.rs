@@ -31,6 +31,9 @@ fn promised() -> Vec<Property<Engines>> {
         Property::always("a running engine is deleted only after its drain fact", |_, state: &State| {
             !state.past.killed_without_fact
         }),
+        Property::always("what is converged was made or told, or a stand-in serves", |_, state: &State| {
+            !state.past.converged_early
+        }),
         Property::always("an acting master never makes a name again", |_, state: &State| !state.past.name_made_again),
         Property::always("no write of a deposed master is accepted", |_, state: &State| !state.past.deposed_wrote),
         Property::always("who registers is the engine that is recorded", registered_is_recorded),
@@ -55,8 +58,16 @@ fn at_rest(model: &Engines, state: &State) -> bool {
     let each = (0..state.engines.len()).all(|index| {
         let engine = &state.engines[index];
         let nodes = engine.nodes;
+        if serves_for_a_broken_one(state, index) {
+            return true;
+        }
         if !state.is_present(index) {
             return engine.pod.is_none() && nodes.permit.is_none() && nodes.fact.is_none() && nodes.live == Live::None;
+        }
+        if engine.broken {
+            // It waits for its turn, or has been made and never answers.
+            let stands = engine.pod.is_some_and(|pod| pod.phase == Phase::Starting && engine.record.uid == pod.uid);
+            return stands || engine.pod.is_none() && nodes.permit.is_none() && !engine.record.ended;
         }
         engine.pod.is_some_and(|pod| {
             let uid = pod.uid;
@@ -65,7 +76,20 @@ fn at_rest(model: &Engines, state: &State) -> bool {
         })
     });
     let slots = state.slots.iter().flatten().count();
-    each && (0..state.engines.len()).filter(|index| state.is_present(*index)).count() == slots
+    let converging = state.alteration.is_some_and(|row| row.converging);
+    each && !converging && (0..state.engines.len()).filter(|index| state.is_present(*index)).count() == slots
+}
+
+/// Whether the engine is the registered stand-in of a slot whose present engine never answers.
+fn serves_for_a_broken_one(state: &State, index: usize) -> bool {
+    let engine = &state.engines[index];
+    let broken = (0..state.engines.len()).any(|other| {
+        let present = &state.engines[other];
+        state.is_present(other) && present.broken && present.slot == engine.slot
+    });
+    let uid = engine.record.uid;
+    let registered = engine.nodes.live == Live::Alive(uid) && engine.nodes.permit == Some(uid);
+    broken && !engine.broken && registered && engine.nodes.fact.is_none()
 }
 
 /// No step is enabled but faults and requests, and an undisturbed tick changes nothing.
@@ -82,7 +106,8 @@ fn is_quiescent(model: &Engines, state: &State) -> bool {
     [false, true].into_iter().all(|grace_over| {
         let after = tick(model, state, grace_over);
         after.is_none_or(|after| {
-            (&after.engines, after.slots, after.generation) == (&state.engines, state.slots, state.generation)
+            (&after.engines, after.slots, after.alteration, after.generation)
+                == (&state.engines, state.slots, state.alteration, state.generation)
         })
     })
 }

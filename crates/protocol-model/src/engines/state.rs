@@ -15,6 +15,8 @@ pub enum Request {
     Force(usize),
     /// ALTER of the unit: every slot gets another configuration.
     Alter,
+    /// ALTER to a configuration whose engines never answer.
+    AlterBroken,
     /// DROP of the unit: every slot goes.
     Drop,
 }
@@ -71,6 +73,10 @@ pub struct Without {
     pub epoch_in_transaction: bool,
     /// The snapshot is read before everything else.
     pub order: bool,
+    /// A tick finishes the alteration although something is still to be done for it.
+    pub converged_means: bool,
+    /// *Converged* waits until engines are registered.
+    pub no_readiness: bool,
     /// Pods from a newer snapshot are not left alone.
     pub newer_left_alone: bool,
     /// A new incarnation is drawn whatever incarnation the slot has.
@@ -173,13 +179,27 @@ pub(super) struct Engine {
     pub last_uid: u8,
     /// Whether a uid was ever recorded for it.
     pub was_recorded: bool,
+    /// The catalog's generation when it lost its wish.
+    pub condemned_at: Option<u8>,
+    /// Its configuration is one that never answers its warm-up.
+    pub broken: bool,
 }
 
 impl Engine {
     pub fn issued(slot: usize, incarnation: u8) -> Self {
         let record = Record { uid: 0, condemned: false, ended: false };
         let nodes = Nodes { permit: None, live: Live::None, fact: None };
-        Self { slot, incarnation, record, nodes, pod: None, last_uid: 0, was_recorded: false }
+        Self {
+            slot,
+            incarnation,
+            record,
+            nodes,
+            pod: None,
+            last_uid: 0,
+            was_recorded: false,
+            condemned_at: None,
+            broken: false,
+        }
     }
 
     /// One that runs and is registered.
@@ -192,12 +212,21 @@ impl Engine {
     }
 }
 
+/// The row of the last alteration. One at a time: the next is refused while this one converges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Alteration {
+    /// The highest number that its transaction drew.
+    pub generation: u8,
+    pub converging: bool,
+}
+
 /// What the snapshot says.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Snap {
     pub generation: u8,
     pub slots: [Option<Slot>; 2],
     pub records: Vec<Record>,
+    pub alteration: Option<Alteration>,
 }
 
 /// What a tick has seen of each name.
@@ -244,6 +273,8 @@ pub(super) enum Effect {
         uid: u8,
     },
     RemoveFact,
+    /// The alteration is converged.
+    Finish,
 }
 
 /// An effect with the engine that it is about and the chain that it belongs to.
@@ -287,6 +318,7 @@ pub(super) struct Past {
     pub drained_in_absence: bool,
     pub drained_wanted: bool,
     pub killed_without_fact: bool,
+    pub converged_early: bool,
 }
 
 /// A state of the world.
@@ -296,6 +328,7 @@ pub struct State {
     pub(super) epoch: u8,
     pub(super) slots: [Option<Slot>; 2],
     pub(super) engines: Vec<Engine>,
+    pub(super) alteration: Option<Alteration>,
     pub(super) master: Master,
     pub(super) late: Option<Call>,
     /// A bit for each request that was said.
@@ -312,6 +345,7 @@ impl State {
             epoch: 0,
             slots: [None; 2],
             engines: Vec::new(),
+            alteration: None,
             master: Master::Nobody,
             late: None,
             said: 0,
@@ -327,19 +361,22 @@ impl State {
 
     pub(super) fn snapshot(&self) -> Snap {
         let records = self.engines.iter().map(|engine| engine.record).collect();
-        Snap { generation: self.generation, slots: self.slots, records }
+        let alteration = self.alteration;
+        Snap { generation: self.generation, slots: self.slots, records, alteration }
     }
 
     /// Draws a number from the catalog's counter and issues the slot's next name.
-    pub(super) fn issue(&mut self, slot: usize, forced: bool) {
+    pub(super) fn issue(&mut self, slot: usize, forced: bool, broken: bool) {
         self.generation += 1;
         self.slots[slot] = Some(Slot { incarnation: self.generation, forced });
-        self.engines.push(Engine::issued(slot, self.generation));
+        self.engines.push(Engine { broken, ..Engine::issued(slot, self.generation) });
     }
 
     pub(super) fn condemn(&mut self, slot: usize) {
+        self.generation += 1;
         for engine in self.engines.iter_mut().filter(|it| it.slot == slot && !it.record.ended) {
             engine.record.condemned = true;
+            engine.condemned_at.get_or_insert(self.generation);
         }
     }
 
