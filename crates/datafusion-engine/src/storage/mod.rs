@@ -8,5 +8,6 @@
 pub mod confined;
 pub mod locations;
 pub mod resources;
+mod scratch;
 
 pub use locations::Locations;

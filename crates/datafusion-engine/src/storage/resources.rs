@@ -4,9 +4,7 @@
 //! to the scratch folder; one that can't is refused with SQLSTATE 53200. Listings are not cached: another engine of the
 //! tenant, or a program beside it, may have added a file.
 
-use std::fs;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
@@ -16,6 +14,7 @@ use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 
 use super::Locations;
 use super::confined::ConfinedFiles;
+use super::scratch::Scratch;
 use crate::config::Config;
 use crate::error::EngineError;
 
@@ -40,23 +39,16 @@ const FAN_IN_MAX: usize = 256;
 pub struct Resources {
     /// Memory pool, disk manager and the confined file system, as DataFusion wants them.
     pub runtime: Arc<RuntimeEnv>,
-    spill_dir: PathBuf,
+    _scratch: Scratch,
 }
 
 impl Resources {
     /// Makes an empty scratch folder and the pool. What lay in the folder was a dead engine's of the same name.
     pub fn new(config: &Config, locations: &Arc<Locations>) -> Result<Self, EngineError> {
-        let spill_dir = config.scratch_dir.join(&config.engine).join("spill");
-        match fs::remove_dir_all(&spill_dir) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(EngineError::io(format!("empty {}", spill_dir.display()))(error));
-            }
-            _ => {}
-        }
-        fs::create_dir_all(&spill_dir).map_err(EngineError::io(format!("make {}", spill_dir.display())))?;
+        let scratch = Scratch::take(&config.scratch_dir, &config.engine)?;
         let pool = TrackConsumersPool::new(FairSpillPool::new(memory(config)), CONSUMERS_NAMED);
         let disk = DiskManagerBuilder::default()
-            .with_mode(DiskManagerMode::Directories(vec![spill_dir.clone()]))
+            .with_mode(DiskManagerMode::Directories(vec![scratch.spill_dir()]))
             .with_max_temp_directory_size(config.limits.spill_bytes)
             .with_max_spill_merge_fan_in(fan_in(config));
         let runtime = RuntimeEnvBuilder::new()
@@ -68,7 +60,7 @@ impl Resources {
             .build_arc()?;
         let files = ConfinedFiles::new(Arc::clone(locations));
         runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::new(files));
-        Ok(Self { runtime, spill_dir })
+        Ok(Self { runtime, _scratch: scratch })
     }
 
     /// What one sort keeps back for merging, so that a small pool is not used up before the first row.
@@ -85,12 +77,4 @@ fn fan_in(config: &Config) -> usize {
 
 fn memory(config: &Config) -> usize {
     usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
-}
-
-impl Drop for Resources {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.spill_dir) {
-            tracing::debug!(%error, dir = %self.spill_dir.display(), "scratch folder not removed");
-        }
-    }
 }
