@@ -144,13 +144,11 @@ impl Recollection {
             let content = node.content.as_ref().ok();
             let uid = content.and_then(|drain| drain.uid.clone());
             let mut quiet_ms = 0;
-            if let Some(uid) = &uid {
-                if !seen_uids.contains(uid.as_str()) {
-                    let key = (node.engine.clone(), uid.clone());
-                    let since = self.quiet.get(&key).copied().unwrap_or(now);
-                    quiet_ms = now.saturating_sub(since).as_millis() as u64;
-                    quiet.insert(key, since);
-                }
+            if let Some(uid) = uid.as_ref().filter(|uid| !seen_uids.contains(uid.as_str())) {
+                let key = (node.engine.clone(), uid.clone());
+                let since = self.quiet.get(&key).copied().unwrap_or(now);
+                quiet_ms = now.saturating_sub(since).as_millis() as u64;
+                quiet.insert(key, since);
             }
             facts.push(Fact {
                 engine: node.engine.clone(),
