@@ -138,6 +138,9 @@ pub async fn run(
             }
         }
     };
+    if !matches!(outcome, Ok(Ended::Drained)) {
+        cut.cancel();
+    }
     stop.cancel();
     // Closing the session takes `live` away at once: nobody is routed here while the process ends.
     supervisor.close().await;

@@ -11,7 +11,8 @@
 //! | `session::unbound` | GetInfo, USE and SET while no engine is bound |
 //! | `session::binding` | choose an engine, open its session, replay, hand over when it drains |
 //! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |
-//! | `session::operation` | everything that names an operation: status, results, cancel, close |
+//! | `session::absence` | why there is no engine: what is waited for, or what to say |
+//! | `session::operation`, `session::relayed`, `session::cancel` | everything that names an operation |
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
 //! to ZooKeeper for a session. Without ZooKeeper or metadata agents it goes on with what it last knew ([`catalog`],

@@ -1,8 +1,8 @@
 //! Which engine a session is bound to: registered, not draining, of its tenant, least loaded.
 //!
 //! What is known comes from the registry and may be old: an engine that drains refuses before it executes anything,
-//! one that is gone can't be connected to, and both are marked here and passed over. A mark on an engine that drains
-//! is for ever (an engine never comes back from a drain); one on an engine that can't be reached is for a moment.
+//! one that is gone can't be connected to, and both are marked here and passed over. No mark is for ever: an engine
+//! that still drains refuses again, which costs a round trip, and one that was only thought to is found again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,8 @@ use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE};
 
 /// How long an engine that could not be reached is passed over.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
+/// How long an engine that refused because it drains is passed over.
+const DRAINING_FOR: Duration = Duration::from_secs(60);
 /// How long an engine agent has to say what it does; after that only the proxy's own count is known.
 const STATUS_DEADLINE: Duration = Duration::from_millis(300);
 /// Engines that are asked for their load before one is chosen.
@@ -54,8 +56,8 @@ pub struct Route {
 struct Known {
     /// Sessions of this proxy by engine.
     sessions: HashMap<EngineName, usize>,
-    /// Engines that drain, by uid.
-    draining: HashMap<String, EngineName>,
+    /// Engines that drain, by uid, and until when that is believed.
+    draining: HashMap<String, Duration>,
     /// Engines that could not be reached, and until when that is believed.
     unreachable: HashMap<String, Duration>,
     /// What agents said of their load, and when.
@@ -166,10 +168,8 @@ impl Routes {
                 Ok(Ok(status)) => {
                     let load = u64::from(status.sessions) + u64::from(status.running);
                     known.load.insert(uid.clone(), (now, load));
-                    if status.draining
-                        && let Ok(engine) = EngineName::new(status.engine)
-                    {
-                        known.draining.insert(uid, engine);
+                    if status.draining {
+                        known.draining.insert(uid, now + DRAINING_FOR);
                     }
                 }
                 // Silent: the proxy's own count decides, and it is not asked again for one cache time.
@@ -200,9 +200,17 @@ impl Routes {
         Client::connect(&self.options(route, user)).await
     }
 
+    /// Whether the engine is known to drain: it takes nothing new from a session without state of its own.
+    pub fn is_draining(&self, route: &Route) -> bool {
+        let registered = self.view.snapshot();
+        lock(&self.known).draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
+            || registered.engines.get(&route.engine).is_some_and(|it| it.draining && it.live.uid == route.uid)
+    }
+
     /// The engine refused because it drains.
     pub fn mark_draining(&self, route: &Route) {
-        lock(&self.known).draining.insert(route.uid.clone(), route.engine.clone());
+        let until = self.clock.boottime() + DRAINING_FOR;
+        lock(&self.known).draining.insert(route.uid.clone(), until);
     }
 
     /// The engine could not be reached, or its connection broke.
@@ -214,10 +222,10 @@ impl Routes {
 
 fn forget(known: &mut Known, registered: &Registered, now: Duration) {
     known.unreachable.retain(|_, until| *until > now);
-    if known.draining.len() + known.load.len() > MAX_MARKS {
+    known.draining.retain(|_, until| *until > now);
+    if known.load.len() > MAX_MARKS {
         let there: std::collections::HashSet<&str> =
             registered.engines.values().map(|it| it.live.uid.as_str()).collect();
-        known.draining.retain(|uid, _| there.contains(uid.as_str()));
         known.load.retain(|uid, _| there.contains(uid.as_str()));
     }
 }

@@ -3,12 +3,15 @@
 //! A handle that leaves the proxy is the proxy's own, bound to the user and, in binary mode, to the connection that
 //! opened it; any other is answered with *no such session*, whether it exists or not.
 
+mod absence;
 pub(crate) mod binding;
+mod cancel;
 pub(crate) mod close;
 pub(crate) mod control;
 pub(crate) mod keys;
 pub(crate) mod open;
 pub(crate) mod operation;
+mod relayed;
 pub(crate) mod statement;
 pub(crate) mod unbound;
 
@@ -240,7 +243,7 @@ pub(crate) async fn serve(
         (Method::SetClientInfo, _) => unbound::set_client_info(connection, seqid).await,
         (Method::GetInfo, _) => unbound::get_info(gateway, connection, &entry, message).await,
         (Method::ExecuteStatement, _) => statement::execute(gateway, connection, &entry, message, &request).await,
-        (Method::CancelOperation, _) => operation::cancel(gateway, connection, &entry, named, seqid).await,
+        (Method::CancelOperation, _) => cancel::cancel(gateway, connection, &entry, named, seqid).await,
         (_, Scope::Operation) => operation::serve(gateway, connection, &entry, named, message, &request).await,
         (_, _) if method.makes_operation() => statement::metadata_call(gateway, connection, &entry, message).await,
         _ => {

@@ -27,7 +27,7 @@ const FETCH_ROWS: i16 = 0;
 
 /// Why a connection can't be used any longer.
 #[derive(Debug, thiserror::Error)]
-#[error("the proxy went away: {0}")]
+#[error("{0}")]
 pub(super) struct Gone(String);
 
 pub(super) async fn serve(relay: &Arc<Relay>, connection: &mut Connection, message: Message) -> Result<(), Gone> {
@@ -35,12 +35,20 @@ pub(super) async fn serve(relay: &Arc<Relay>, connection: &mut Connection, messa
     match served(relay, connection, method, &message).await {
         Ok(()) => Ok(()),
         Err(Failed::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
+        // The engine's session is of no use any longer. Whoever waits for this call is told why, and the end of the
+        // connection says that the session is over.
+        Err(Failed::Lost(error)) => {
+            send(connection, &encode_refusal(method, message.seqid(), &error)).await?;
+            Err(Gone(error.text()))
+        }
         Err(Failed::Gone(gone)) => Err(gone),
     }
 }
 
 enum Failed {
     Refused(UserError),
+    /// The engine, or the connection to it, is gone.
+    Lost(UserError),
     Gone(Gone),
 }
 
@@ -57,7 +65,7 @@ impl From<Gone> for Failed {
 }
 
 async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
-    connection.send(reply).await.map_err(|error| Gone(error.to_string()))
+    connection.send(reply).await.map_err(|error| Gone(format!("the proxy went away: {error}")))
 }
 
 /// The status call; nothing else beside `HiveServer2` is spoken here.
@@ -211,6 +219,15 @@ async fn on_session(
     })
     .await;
     drop(executing);
+    if let Err(RelayError::Broken) = outcome
+        && method.makes_operation()
+        && !entry.has_own_state()
+    {
+        // Found dead before anything was sent: another engine may have the call.
+        let error = UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" was lost", relay.settings.engine))
+            .detail("nothing of the statement was executed");
+        return Err(Failed::Lost(error));
+    }
     outcome.map(|_| ()).map_err(|error| failed(relay, error))
 }
 
@@ -273,9 +290,10 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
 
 fn failed(relay: &Relay, error: RelayError) -> Failed {
     if error.client_is_usable() {
-        return Failed::Refused(
-            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" does not answer", relay.settings.engine))
-                .detail(error.to_string()),
+        return Failed::Lost(
+            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" was lost", relay.settings.engine))
+                .detail(error.to_string())
+                .hint("the statement is not sent again, because it may have taken effect; look, then say it again"),
         );
     }
     Failed::Gone(Gone(error.to_string()))

@@ -82,9 +82,6 @@ impl Membership {
                     return Verdict::Drained;
                 }
                 Ok(Look::Registered) => {
-                    if !registered_before {
-                        info!(engine = %self.settings.engine, address = self.advertised(), "registered");
-                    }
                     registered_before = true;
                     alone_since = None;
                 }
@@ -157,6 +154,8 @@ impl Membership {
         match registry::register(session, &permit, &self.live()).await {
             Ok(()) => {
                 model::failpoint!(failpoints::REGISTERED);
+                let session = format!("{:#x}", session.id());
+                info!(engine = %self.settings.engine, address = self.advertised(), session, "registered");
                 Ok(Look::Registered)
             }
             Err(coordination::Error::StillHeld { .. }) => {

@@ -5,17 +5,16 @@
 //! is never sent again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::FutureExt as _;
 use hs2::scan::{self, HandleAt};
 use hs2::tcli::{TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TOpenSessionReq};
 use hs2::{Client, ClientError, Handle, protocol};
-use model::catalog::Link;
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
 use tracing::{debug, info, warn};
 
+use super::absence::why_none;
 use super::operation::Place;
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close};
@@ -145,13 +144,19 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
             .engines
             .get(&binding)
             .is_none_or(|it| it.client.is_broken() || it.client.closed().now_or_never().is_some());
-        if !closed {
-            return Ok(());
+        let drains =
+            session.engines.get(&binding).is_some_and(|it| !it.own_state && gateway.routes.is_draining(&it.route));
+        match (closed, drains) {
+            (false, false) => return Ok(()),
+            // It would refuse. What is open there stays open.
+            (false, true) => session.unbind(),
+            // It died between two statements: nothing was sent, so nothing is lost but state of the session's own.
+            (true, _) => {
+                let reason = why_lost(gateway, session, binding);
+                let error = session.lost_engine(binding, &reason);
+                debug!(%error, "an idle session's engine is gone");
+            }
         }
-        // It died between two statements: nothing was sent, so nothing is lost but state of the session's own.
-        let reason = why_lost(gateway, session, binding);
-        let error = session.lost_engine(binding, &reason);
-        debug!(%error, "an idle session's engine is gone");
     }
     if let Some(lost) = &session.lost {
         return Err(NotBound::Refused(lost.clone()));
@@ -171,6 +176,11 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
             }
             Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineDraining => {
                 gateway.routes.mark_draining(&route);
+            }
+            // Its engine has just died: nothing was executed.
+            Err(ClientError::Refused(error)) if error.kind == ErrorKind::ConnectionLost => {
+                debug!(engine = %route.engine, %error, "an engine was lost, another is chosen");
+                gateway.routes.mark_unreachable(&route);
             }
             Err(ClientError::Refused(error)) => return Err(NotBound::Refused(error)),
             Err(error) => {
@@ -331,66 +341,6 @@ fn drained(gateway: &Arc<Gateway>, session: &mut Session, binding: u64) -> Sent 
         UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" is being replaced"))
             .hint("say the statement again: nothing of it was executed"),
     )
-}
-
-/// Why no engine fits: one is on its way, or there is nothing to wait for.
-async fn why_none(gateway: &Arc<Gateway>, wanted: &Wanted) -> NotBound {
-    if let Some(reason) = on_its_way(&gateway.catalog.reading().snapshot, wanted) {
-        return NotBound::Wait(reason);
-    }
-    gateway.catalog.refresh().await;
-    let snapshot = gateway.catalog.reading().snapshot;
-    match on_its_way(&snapshot, wanted) {
-        Some(reason) => NotBound::Wait(reason),
-        None => NotBound::Refused(nothing_to_wait_for(&snapshot, wanted)),
-    }
-}
-
-fn fits(link: &Link, wanted: &Wanted) -> bool {
-    link.tenant == wanted.tenant
-        && wanted.pool.as_ref().is_none_or(|pool| link.pool == *pool)
-        && wanted.unit.as_ref().is_none_or(|unit| link.unit == *unit)
-}
-
-fn on_its_way(snapshot: &ProxySnapshot, wanted: &Wanted) -> Option<String> {
-    let slot = snapshot.slots.iter().find(|slot| fits(&slot.key.link(), wanted))?;
-    let name = slot.engine();
-    let observed = snapshot.observed.iter().find(|it| it.name == name);
-    let reason = observed.and_then(|it| it.reason.clone()).unwrap_or_else(|| {
-        observed.map_or_else(|| "it is not created yet".to_owned(), |it| format!("it is {}", it.phase))
-    });
-    Some(format!("waiting for engine \"{name}\": {reason}"))
-}
-
-fn nothing_to_wait_for(snapshot: &ProxySnapshot, wanted: &Wanted) -> UserError {
-    let links = snapshot.catalog.links();
-    let offered = links.iter().find(|link| fits(link, wanted));
-    let mut place = String::new();
-    if let Some(pool) = &wanted.pool {
-        place.push_str(&format!(" in resource pool \"{pool}\""));
-    }
-    if let Some(unit) = &wanted.unit {
-        place.push_str(&format!(" of resource unit \"{unit}\""));
-    }
-    let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{place}", wanted.tenant));
-    match offered {
-        Some(link) => error.hint(format!(
-            "START ENGINE {} {} {}",
-            ddl::quoted_name(link.tenant.as_str()),
-            ddl::quoted_name(link.pool.as_str()),
-            ddl::quoted_name(link.unit.as_str())
-        )),
-        None => error
-            .detail("the tenant uses no resource pool that offers a resource unit like that")
-            .hint(format!("an admin gives it one with ALTER TENANT {} RESOURCE_POOL_LIST (…)", wanted.tenant)),
-    }
-}
-
-/// The error of a statement that waited for an engine until its deadline.
-pub(super) fn waited_too_long(waited: Duration, reason: &str) -> UserError {
-    UserError::new(ErrorKind::Timeout, "no engine was ready in time")
-        .detail(format!("after {} s: {reason}", waited.as_secs()))
-        .hint("SHOW ENGINES says what each engine waits for")
 }
 
 fn why_lost(gateway: &Arc<Gateway>, session: &Session, binding: u64) -> String {

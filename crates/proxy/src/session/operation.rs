@@ -1,29 +1,27 @@
-//! Everything that names an operation: status, results, cancel, close.
+//! Everything that names an operation: status, results, close. Cancel has a file of its own, and so has what is
+//! relayed.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hs2::relay::{self, Decision, RelayError};
 use hs2::scan::Request;
 use hs2::tcli::{
-    TCancelOperationReq, TCancelOperationResp, TCloseOperationResp, TFetchResultsResp, TGetOperationStatusResp,
-    TGetResultSetMetadataResp, TOperationState, TOperationType,
+    TCloseOperationResp, TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp, TOperationState,
 };
-use hs2::{Client, Column, Connection, Handle, Message, Method, Value, rowset, schema, status};
+use hs2::{Column, Connection, Handle, Message, Method, Value, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
-use tracing::{debug, warn};
 
+use super::absence;
 use super::binding::{self, NotBound, Sent};
-use super::control::{self, ControlOperation};
+use super::control::ControlOperation;
+use super::relayed::{relay_control, relay_engine};
 use super::statement::EngineCall;
 use super::{Entry, Gone, Session, answer, refuse};
 use crate::Gateway;
-use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, MAX_LOG_LINES, POLL_STEP, SYNCHRONOUS_DEADLINE};
+use crate::settings::{MAX_LOG_LINES, POLL_STEP};
 
 /// `fetchType` of a fetch that asks for the operation's log.
-const FETCH_LOG: i16 = 1;
-/// How long a cancel on a side connection may take.
-const CANCEL_DEADLINE: Duration = Duration::from_secs(2);
+pub(super) const FETCH_LOG: i16 = 1;
 
 /// An operation of a client session.
 pub(crate) struct Operation {
@@ -187,7 +185,7 @@ async fn step(
                 }
                 return;
             }
-            binding::waited_too_long(waited, &reason)
+            absence::waited_too_long(waited, &reason)
         }
     };
     operation.place = Place::Failed(failed);
@@ -247,7 +245,12 @@ async fn answer_waiting(connection: &mut Connection, method: Method, seqid: i32)
     }
 }
 
-async fn answer_failed(connection: &mut Connection, method: Method, seqid: i32, error: &UserError) -> Result<(), Gone> {
+pub(super) async fn answer_failed(
+    connection: &mut Connection,
+    method: Method,
+    seqid: i32,
+    error: &UserError,
+) -> Result<(), Gone> {
     match method {
         Method::GetOperationStatus => {
             let mut response = state(TOperationState::ERROR_STATE);
@@ -259,7 +262,7 @@ async fn answer_failed(connection: &mut Connection, method: Method, seqid: i32, 
     }
 }
 
-fn state(operation_state: TOperationState) -> TGetOperationStatusResp {
+pub(super) fn state(operation_state: TOperationState) -> TGetOperationStatusResp {
     TGetOperationStatusResp {
         status: status::success(),
         operation_state: Some(operation_state),
@@ -275,226 +278,11 @@ fn state(operation_state: TOperationState) -> TGetOperationStatusResp {
     }
 }
 
-async fn closed(connection: &mut Connection, seqid: i32) -> Result<(), Gone> {
+pub(super) async fn closed(connection: &mut Connection, seqid: i32) -> Result<(), Gone> {
     answer(connection, Method::CloseOperation, seqid, &TCloseOperationResp { status: status::success() }).await
 }
 
 async fn not_supported(connection: &mut Connection, method: Method, seqid: i32) -> Result<(), Gone> {
     let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
     refuse(connection, method, seqid, &error).await
-}
-
-/// How long the backend has before its answer begins: a fetch may wait for rows.
-fn deadline_of(method: Method) -> Duration {
-    if method == Method::FetchResults { SYNCHRONOUS_DEADLINE } else { CALL_DEADLINE }
-}
-
-/// What a relay that failed means for whoever called it.
-enum Failed {
-    Backend(String),
-    Client(Gone),
-}
-
-async fn forward(
-    connection: &mut Connection,
-    message: &Message,
-    to: &mut Client,
-    deadline: Duration,
-) -> Result<(), Failed> {
-    match relay::exchange(connection, message, to, deadline, |_, _| Decision::Forward).await {
-        Ok(_) => Ok(()),
-        Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
-        Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
-            Err(Failed::Client(Gone::Client(error.to_string())))
-        }
-        Err(error) => Err(Failed::Backend(error.to_string())),
-    }
-}
-
-fn patched(mut message: Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
-    let unreadable = |error| UserError::internal(format!("the call can't be relayed: {error}"));
-    if let Some(at) = &request.handle {
-        at.patch(message.bytes_mut(), handle).map_err(unreadable)?;
-    }
-    Ok(message)
-}
-
-#[expect(clippy::too_many_arguments, reason = "all of it is one call's context")]
-async fn relay_engine(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    session: &mut Session,
-    binding: u64,
-    handle: &Handle,
-    message: Message,
-    request: &Request,
-    operation: &mut Operation,
-) -> Result<(), Gone> {
-    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
-    let message = match patched(message, request, handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
-    };
-    let relayed = match session.engines.get_mut(&binding) {
-        Some(bound) => forward(connection, &message, &mut bound.client, deadline_of(method)).await,
-        None => Err(Failed::Backend("its connection was closed".to_owned())),
-    };
-    match relayed {
-        Ok(()) => Ok(()),
-        Err(Failed::Client(gone)) => Err(gone),
-        Err(Failed::Backend(reason)) => {
-            if let Some(bound) = session.engines.get(&binding) {
-                gateway.routes.mark_unreachable(&bound.route);
-            }
-            let reason = binding::because(gateway, session, binding, reason);
-            let error = session.lost_engine(binding, &reason);
-            if method != Method::CloseOperation {
-                warn!(error = error.message, reason, "an engine was lost while a statement was open there");
-            }
-            let answered = answer_failed(connection, method, seqid, &error).await;
-            operation.place = Place::Failed(error);
-            answered
-        }
-    }
-}
-
-async fn relay_control(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    session: &mut Session,
-    operation: &mut ControlOperation,
-    message: Message,
-    request: &Request,
-) -> Result<(), Gone> {
-    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
-    let message = match patched(message, request, &operation.handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
-    };
-    let relayed = match &mut session.control {
-        Some(backend) if backend.number == operation.backend => {
-            forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await
-        }
-        _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
-    };
-    match relayed {
-        Ok(()) => {
-            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
-            return Ok(());
-        }
-        Err(Failed::Client(gone)) => return Err(gone),
-        Err(Failed::Backend(reason)) => debug!(reason, "a metadata agent was lost"),
-    }
-    if method == Method::CloseOperation {
-        return closed(connection, seqid).await;
-    }
-    if let Err(error) = control::again(gateway, session, operation).await {
-        return answer_failed(connection, method, seqid, &error).await;
-    }
-    if method == Method::GetOperationStatus {
-        let response = TGetOperationStatusResp { has_result_set: Some(true), ..state(TOperationState::RUNNING_STATE) };
-        return answer(connection, method, seqid, &response).await;
-    }
-    if let Err(error) = control::await_end(gateway, session, operation).await {
-        return answer_failed(connection, method, seqid, &error).await;
-    }
-    let message = match patched(message, request, &operation.handle) {
-        Ok(message) => message,
-        Err(error) => return refuse(connection, method, seqid, &error).await,
-    };
-    let Some(backend) = &mut session.control else {
-        return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
-    };
-    match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await {
-        Ok(()) => {
-            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
-            Ok(())
-        }
-        Err(Failed::Client(gone)) => Err(gone),
-        Err(Failed::Backend(reason)) => {
-            let error = UserError::new(ErrorKind::Unavailable, "the metadata agents are lost one after another")
-                .detail(reason)
-                .hint("SHOW ALTERATIONS tells what became of the statement");
-            answer_failed(connection, method, seqid, &error).await
-        }
-    }
-}
-
-/// Cancels on a connection of its own: the session's may be in the middle of a poll.
-pub(super) async fn cancel(
-    gateway: &Arc<Gateway>,
-    connection: &mut Connection,
-    entry: &Arc<Entry>,
-    named: Handle,
-    seqid: i32,
-) -> Result<(), Gone> {
-    let mut guard = match entry.state.try_lock() {
-        Ok(guard) => guard,
-        Err(_) => {
-            // Another call of the session waits for its engine, perhaps for the very statement that is to be
-            // cancelled: over HTTP calls come side by side.
-            if let Some((route, handle)) = entry.at_engine(&named) {
-                let outcome = cancel_aside(gateway, &route, &entry.user, &handle).await;
-                return canceled_or_not(connection, seqid, outcome).await;
-            }
-            entry.state.lock().await
-        }
-    };
-    let session = &mut *guard;
-    let canceled = UserError::new(ErrorKind::Canceled, "the statement was cancelled");
-    let Some(operation) = session.operations.get_mut(&named) else {
-        let error = UserError::new(ErrorKind::WrongState, "the operation does not exist");
-        return refuse(connection, Method::CancelOperation, seqid, &error).await;
-    };
-    let outcome = match &operation.place {
-        Place::Waiting(_) => {
-            operation.place = Place::Failed(canceled);
-            Ok(())
-        }
-        Place::Local(_) | Place::Failed(_) => Ok(()),
-        Place::Engine { binding, handle } => match session.engines.get(binding) {
-            Some(bound) => cancel_aside(gateway, &bound.route, &session.user, handle).await,
-            None => Ok(()),
-        },
-        Place::Control(control) => match &mut session.control {
-            Some(backend) if backend.number == control.backend => {
-                let operation_handle = control.handle.operation(TOperationType::EXECUTE_STATEMENT, true);
-                let request = TCancelOperationReq { operation_handle };
-                backend.client.cancel_operation(&request).await.map(|_| ()).map_err(Into::into)
-            }
-            _ => Ok(()),
-        },
-    };
-    canceled_or_not(connection, seqid, outcome).await
-}
-
-async fn canceled_or_not(connection: &mut Connection, seqid: i32, outcome: Result<(), UserError>) -> Result<(), Gone> {
-    match outcome {
-        Ok(()) => {
-            let response = TCancelOperationResp { status: status::success() };
-            answer(connection, Method::CancelOperation, seqid, &response).await
-        }
-        Err(error) => refuse(connection, Method::CancelOperation, seqid, &error).await,
-    }
-}
-
-async fn cancel_aside(
-    gateway: &Arc<Gateway>,
-    route: &crate::routes::Route,
-    user: &str,
-    handle: &Handle,
-) -> Result<(), UserError> {
-    let canceling = async {
-        let mut client = gateway.routes.connect(route, user).await?;
-        let operation_handle = handle.operation(TOperationType::EXECUTE_STATEMENT, true);
-        client.cancel_operation(&TCancelOperationReq { operation_handle }).await
-    };
-    match tokio::time::timeout(CANCEL_DEADLINE, canceling).await {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => Err(error.user_error()),
-        Err(_) => Err(UserError::new(
-            ErrorKind::Timeout,
-            format!("engine \"{}\" did not answer the cancel in time", route.engine),
-        )),
-    }
 }

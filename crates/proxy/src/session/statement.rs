@@ -10,6 +10,7 @@ use hs2::tcli::{TExecuteStatementResp, TOperationType};
 use hs2::{Connection, Handle, Message, Method, status};
 use model::error::{ErrorKind, UserError};
 
+use super::absence;
 use super::binding::{self, NotBound, Sent};
 use super::operation::{Operation, Place, Waiting};
 use super::{Entry, Gone, Session, answer, control, refuse, send, unbound};
@@ -123,7 +124,7 @@ async fn run(
             Err(NotBound::Wait(reason)) => {
                 let waited = gateway.clock.boottime().saturating_sub(since);
                 if waited >= gateway.settings.bind_deadline {
-                    return refuse(connection, method, seqid, &binding::waited_too_long(waited, &reason)).await;
+                    return refuse(connection, method, seqid, &absence::waited_too_long(waited, &reason)).await;
                 }
                 tokio::select! {
                     _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
@@ -160,7 +161,7 @@ async fn run(
 fn with_near_miss(error: UserError, text: Option<&str>) -> UserError {
     match text.and_then(ddl::near_miss) {
         Some(meant) => {
-            let hint = error.hint.clone().map_or_else(|| meant.clone(), |hint| format!("{meant}; or: {hint}"));
+            let hint = error.hint.clone().map_or_else(|| meant.clone(), |hint| format!("{meant} Or: {hint}"));
             error.hint(hint)
         }
         None => error,

@@ -13,6 +13,8 @@ pub(in crate::metadata) enum Freshness {
     Fresh,
     /// There was never a master.
     NoMaster,
+    /// The first master ever was elected that long ago and has not finished a tick.
+    Silent(Duration),
     /// The last tick is too long ago.
     Stale(Duration),
 }
@@ -22,8 +24,12 @@ impl Freshness {
         if master.epoch.get() == 0 {
             return Self::NoMaster;
         }
-        let age = Duration::from_millis(now_ms.saturating_sub(master.last_tick_ms).max(0).unsigned_abs());
-        if age > tick_interval * STALE_AFTER_TICKS { Self::Stale(age) } else { Self::Fresh }
+        let since = |ms: i64| Duration::from_millis(now_ms.saturating_sub(ms).max(0).unsigned_abs());
+        let limit = tick_interval * STALE_AFTER_TICKS;
+        match master.last_tick_ms {
+            0 => Some(since(master.since_ms)).filter(|age| *age > limit).map_or(Self::Fresh, Self::Silent),
+            last => Some(since(last)).filter(|age| *age > limit).map_or(Self::Fresh, Self::Stale),
+        }
     }
 
     /// What a reader has to know; `None` when all is fresh.
@@ -31,6 +37,9 @@ impl Freshness {
         match self {
             Self::Fresh => None,
             Self::NoMaster => Some("no master has been elected yet".to_owned()),
+            Self::Silent(age) => {
+                Some(format!("the master was elected {} s ago and has not finished a tick", age.as_secs()))
+            }
             Self::Stale(age) => Some(format!("stale: the master's last tick was {} s ago", age.as_secs())),
         }
     }
@@ -57,6 +66,9 @@ mod tests {
         master.epoch = Epoch(1);
         assert_eq!(Freshness::of(&master, 16_000, tick), Freshness::Fresh);
         assert_eq!(Freshness::of(&master, 16_001, tick), Freshness::Stale(Duration::from_millis(6_001)));
+        let first = MasterRecord { epoch: Epoch(1), since_ms: 10_000, ..MasterRecord::default() };
+        assert_eq!(Freshness::of(&first, 16_000, tick), Freshness::Fresh, "a master that begins");
+        assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(Duration::from_secs(7)));
         let stale = Freshness::Stale(Duration::from_secs(9));
         assert_eq!(
             stale.added_to(Some("image pull".to_owned())).as_deref(),

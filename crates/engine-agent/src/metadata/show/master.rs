@@ -1,4 +1,7 @@
-//! SHOW MASTER: who, since when, epoch, last tick, what it waits for.
+//! SHOW MASTER: who, since when, epoch, last tick, what it waits for, and its lock.
+//!
+//! The database knows the master by the path and the session of its lock; who that is for people stands in the lock's
+//! node, for as long as it is there.
 
 use hs2::SqlType;
 use model::clock::utc;
@@ -20,18 +23,37 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("epoch", SqlType::BigInt),
         ("last_tick", SqlType::String),
         ("waits_for", SqlType::String),
+        ("lock", SqlType::String),
     ]);
     if freshness == Freshness::NoMaster {
         context.log.line("no master has been elected yet");
         return Ok(answer);
     }
     answer.row(vec![
-        text(master.holder.clone()),
+        text(who(context, &master.holder).await),
         text(freshness.remark().unwrap_or_else(|| "acting".to_owned())),
         text(utc(master.since_ms)),
         number(master.epoch.get()),
         text(utc(master.last_tick_ms)),
         maybe(master.waits_for),
+        text(master.holder),
     ]);
     Ok(answer)
+}
+
+/// The candidate that holds the lock; the lock itself where that can't be read.
+async fn who(context: &Context, holder: &str) -> String {
+    let path = holder.split(' ').next().unwrap_or_default();
+    let read = match context.agent.supervisor.session() {
+        Ok(session) => coordination::election::candidate(&session, path).await,
+        Err(error) => Err(error),
+    };
+    match read {
+        Ok(Some(who)) if !who.is_empty() => who,
+        Ok(_) => holder.to_owned(),
+        Err(error) => {
+            context.log.line(format!("who the master is can't be read: {}", error.user("the master's lock").message));
+            holder.to_owned()
+        }
+    }
 }

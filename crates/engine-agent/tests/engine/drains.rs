@@ -1,0 +1,192 @@
+//! The drain: what is refused, what finishes, when it exits.
+
+use std::time::{Duration, Instant};
+
+use coordination::Lock;
+use engine_agent::engine::Ended;
+use hs2::session::Progress;
+use hs2::{ClientError, Session};
+use model::error::{ENGINE_DRAINING, ErrorKind};
+
+use crate::engines::Running;
+use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot};
+
+/// How soon an engine must have exited once nothing is left.
+const AT_ONCE: Duration = Duration::from_secs(2);
+/// Runs longer than any test.
+const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
+
+async fn ready(ground: &Ground, lock: &Lock) -> (Running, String) {
+    let engine = Running::start(ground, engine_name(1));
+    permit(lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let node = registered(lock, &engine.name).await;
+    (engine, node.ready().unwrap().content.clone().unwrap().address)
+}
+
+async fn begun(engine: &Running, address: &str) {
+    eventually("the drain", async || engine.status(address).await.draining.then_some(())).await;
+}
+
+fn draining(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(error)
+        if error.kind == ErrorKind::EngineDraining && error.sqlstate() == "08S01" && error.kind.error_code() == ENGINE_DRAINING)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_engine_exits_at_once() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    session.run("SELECT 1", WAIT).await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    let ended = engine.ended_within(AT_ONCE).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_fact_of_another_uid_is_no_order() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (engine, address) = ready(&ground, &lock).await;
+    let fact = coordination::Drain { uid: Some("another".to_owned()), grace_ms: 0, reason: String::new() };
+    coordination::drains::drain(&lock, &engine.name, None, None, &fact).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!engine.status(&address).await.draining);
+    assert!(engine.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let (mut busy, mut idle) = (engine.open(&address, "ann").await, engine.open(&address, "ann").await);
+    let mut statement = busy.execute("SELECT count(*) FROM generate_series(1, 150000000)").await.unwrap();
+    assert_eq!(statement.poll().await.unwrap(), Progress::Running);
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    begun(&engine, &address).await;
+
+    let executed = engine.datafusion.load().1;
+    let refused = idle.execute("SELECT 1").await.err().unwrap();
+    assert!(draining(&refused), "{refused}");
+    // State of one's own begins with the first such statement; this one comes too late for that.
+    let refused = idle.execute("CREATE TEMPORARY VIEW v AS SELECT 1").await.err().unwrap();
+    assert!(draining(&refused), "{refused}");
+    assert!(engine.datafusion.load().1 <= executed, "something was executed");
+    let refused = Session::open(engine.connect(&address, "bob").await, &[]).await.err().unwrap();
+    assert!(draining(&refused), "{refused}");
+
+    statement.wait(WAIT).await.unwrap();
+    assert!(engine.is_running(), "a result waits");
+    let rows = statement.fetch(100).await.unwrap();
+    assert_eq!(rows[0][0].to_string(), "150000000");
+    assert!(statement.fetch(100).await.unwrap().is_empty());
+    let ended = engine.ended_within(AT_ONCE).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_of_many_batches_stays_fetchable_to_its_end() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    let mut statement = session.execute("SELECT value FROM generate_series(1, 50000)").await.unwrap();
+    statement.wait(WAIT).await.unwrap();
+    let mut rows = statement.fetch(1_000).await.unwrap().len();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    begun(&engine, &address).await;
+    loop {
+        let batch = statement.fetch(5_000).await.unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        rows += batch.len();
+    }
+    assert_eq!(rows, 50_000);
+    let fetched = Instant::now();
+    assert!(matches!(engine.ended().await, Ok(Ended::Drained)));
+    assert!(fetched.elapsed() < AT_ONCE, "{:?}", fetched.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_with_state_goes_on_until_the_grace_is_over() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    session.run("CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer", WAIT).await.unwrap();
+    let grace = Duration::from_secs(3);
+    let ordered = Instant::now();
+    drain(&lock, &engine.name, &engine.uid, grace).await;
+    begun(&engine, &address).await;
+    assert_eq!(session.run("SELECT answer FROM mine", WAIT).await.unwrap().rows[0][0].to_string(), "42");
+    assert!(matches!(engine.ended().await, Ok(Ended::Drained)));
+    let took = ordered.elapsed();
+    assert!(took >= grace && took < grace + Duration::from_secs(3), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_with_state_that_closes_lets_the_engine_go() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    session.run("CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer", WAIT).await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    begun(&engine, &address).await;
+    session.close().await.unwrap();
+    assert!(matches!(engine.ended_within(AT_ONCE).await, Some(Ok(Ended::Drained))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn force_ends_what_runs() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    let mut statement = session.execute(FOR_EVER).await.unwrap();
+    let polling = async {
+        loop {
+            if let Err(error) = statement.poll().await {
+                return error;
+            }
+        }
+    };
+    drain(&lock, &engine.name, &engine.uid, Duration::ZERO).await;
+    let (ended, error) = tokio::join!(engine.ended_within(Duration::from_secs(5)), polling);
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+    assert!(!matches!(error, ClientError::Refused(_)), "the connection is cut: {error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_nobody_asks_about_does_not_keep_the_engine() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    // A statement without a result, begun and left alone.
+    let _statement = session.execute("CREATE SCHEMA left_alone").await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    let ended = engine.ended_within(Duration::from_secs(5)).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn told_to_terminate_it_leaves_the_registry_and_finishes_what_runs() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (mut engine, address) = ready(&ground, &lock).await;
+    let mut session = engine.open(&address, "ann").await;
+    let mut statement = session.execute("SELECT value FROM generate_series(1, 10)").await.unwrap();
+    statement.wait(WAIT).await.unwrap();
+    engine.terminate.cancel();
+    eventually("leaving the registry", async || {
+        crate::rig::permit_of(&lock, &engine.name).await?.live.is_none().then_some(())
+    })
+    .await;
+    assert_eq!(statement.fetch(100).await.unwrap().len(), 10);
+    assert!(statement.fetch(100).await.unwrap().is_empty());
+    assert!(matches!(engine.ended_within(AT_ONCE).await, Some(Ok(Ended::Drained))));
+}

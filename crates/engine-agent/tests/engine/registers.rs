@@ -1,0 +1,182 @@
+//! Warm-up, registration, who gets in, lost sessions.
+
+use std::time::Duration;
+
+use coordination::{EngineCredential, Identity, Session};
+use engine_agent::engine::{Ended, EngineAgentError};
+use hs2::ClientError;
+use model::credential::Purpose;
+
+use crate::engines::{DataFusion, Running};
+use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, permit_of, registered, slot};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_registers_only_below_a_permit_with_its_own_uid_and_answers_by_then() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, None).await;
+    eventually("the engine's start", async || engine.datafusion.is_started().then_some(())).await;
+    coordination::permits::record_uid(&lock, &engine.name, "of another pod").await.unwrap();
+    // The warm-up takes a moment and the wake-up comes at once: an agent that took this permit would be there by now.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+    coordination::permits::record_uid(&lock, &engine.name, &engine.uid).await.unwrap();
+    let node = registered(&lock, &engine.name).await;
+    let live = node.ready().unwrap().content.clone().unwrap();
+    assert_eq!((live.uid.as_str(), live.config.as_str()), (engine.uid.as_str(), "0123456789abcdef"));
+    let mut session = engine.open(&live.address, "ann").await;
+    assert_eq!(session.run("SELECT 7", WAIT).await.unwrap().rows[0][0].to_string(), "7");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let name = engine_name(1);
+    let deaf = DataFusion::new(&ground, &name).locked();
+    let mut engine = Running::start_with(&ground, name, deaf, Duration::from_secs(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let Err(EngineAgentError::Start(reason)) = engine.ended().await else { panic!("it must not start") };
+    assert!(reason.contains("within 1s") && reason.contains("engine agent only"), "{reason}");
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_permit_and_fact_it_goes_after_its_start_deadline() {
+    let ground = Ground::new().await;
+    let _lock = ground.master().await;
+    let name = engine_name(1);
+    let datafusion = DataFusion::new(&ground, &name);
+    let mut engine = Running::start_with(&ground, name, datafusion, Duration::from_secs(3));
+    let Ok(Ended::Unwanted(reason)) = engine.ended().await else { panic!("nobody wants it") };
+    assert_eq!(reason, "no permit appeared within 3s");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_in_without_the_key_of_this_engine() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let node = registered(&lock, &engine.name).await;
+    let address = node.ready().unwrap().content.clone().unwrap().address;
+    let other = ground.secret.derive(&Purpose::Engine(&engine_name(2)));
+    let backend = ground.secret.derive(&Purpose::EngineBackend(&engine.name));
+    let agent = ground.secret.derive(&Purpose::MetadataAgent);
+    for key in ["", "x", &other, &backend, &agent] {
+        let refused = engine.try_connect(&address, agent_api::SERVICE_PROXY, key, "ann").await;
+        assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "a wrong key gets in");
+    }
+    let refused = engine.try_connect(&address, "ann", engine.key(), "").await;
+    assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "only our roles get in");
+    // A master may ask how it is, and no more.
+    let master = engine.try_connect(&address, agent_api::SERVICE_MASTER, engine.key(), "ann").await.unwrap();
+    let Err(ClientError::Refused(error)) = hs2::Session::open(master, &[]).await else {
+        panic!("a master is no proxy")
+    };
+    assert_eq!(error.sqlstate(), "42501");
+    assert_eq!(engine.status(&address).await.uid, engine.uid);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let node = registered(&lock, &engine.name).await;
+    let live = node.ready().unwrap().clone();
+    let address = live.content.unwrap().address;
+    let mut session = engine.open(&address, "ann").await;
+    assert!(ground.zookeeper.faults().expire_session(live.session));
+    let again = eventually("another registration", async || {
+        let node = permit_of(&lock, &engine.name).await?;
+        node.ready().filter(|it| it.session != live.session).cloned()
+    })
+    .await;
+    assert_eq!(again.content.unwrap().address, address);
+    assert!(!engine.status(&address).await.draining);
+    assert_eq!(session.run("SELECT 7", WAIT).await.unwrap().rows.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_sessions_registration_is_waited_for() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let name = engine_name(1);
+    let identity = Identity::Engine(EngineCredential::derive(&ground.secret, &name));
+    let before = Session::connect(&ground.coordination(identity), &ground.clock).await.unwrap();
+    let uid = format!("uid-of-{name}");
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &name, Some(&uid)).await;
+    let seen = permit_of(&lock, &name).await.unwrap();
+    let live = coordination::Live {
+        address: "127.0.0.1:1".to_owned(),
+        capacity: 1,
+        config: String::new(),
+        version: String::new(),
+        uid,
+    };
+    coordination::registry::register(&before, &seen, &live).await.unwrap();
+    let engine = Running::start(&ground, name);
+    eventually("the engine's start", async || engine.datafusion.is_started().then_some(())).await;
+    ground.zookeeper.faults().expire_session(before.id());
+    let address = eventually("the registration", async || {
+        let node = permit_of(&lock, &engine.name).await?;
+        node.ready()?.content.clone().ok().map(|it| it.address).filter(|it| *it != "127.0.0.1:1")
+    })
+    .await;
+    assert_eq!(engine.status(&address).await.engine, engine.name.to_string());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_permit_it_goes_on_serving_and_takes_a_new_one() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    let slot = slot("t_1", "rp_1", "uc_1");
+    permit(&lock, &slot, &engine.name, Some(&engine.uid)).await;
+    let node = registered(&lock, &engine.name).await;
+    let address = node.ready().unwrap().content.clone().unwrap().address;
+    coordination::permits::delete(&lock, &node).await.unwrap();
+    assert!(!engine.status(&address).await.draining);
+    permit(&lock, &slot, &engine.name, Some(&engine.uid)).await;
+    registered(&lock, &engine.name).await;
+    // Once it drains it never registers again.
+    let mut held = engine.open(&address, "ann").await;
+    held.run("CREATE TEMPORARY VIEW v AS SELECT 1", WAIT).await.unwrap();
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    eventually("the drain", async || engine.status(&address).await.draining.then_some(())).await;
+    permit(&lock, &slot, &engine.name, Some(&engine.uid)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_end_of_the_engine_closes_its_session_and_is_told() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let mut engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    registered(&lock, &engine.name).await;
+    engine.datafusion.die("out of memory");
+    let Err(EngineAgentError::EngineEnded(reason)) = engine.ended().await else { panic!("the engine died") };
+    assert_eq!(reason, "out of memory");
+    // Not after a timeout: the session was closed.
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_the_orchestrator_has_forgotten_ends_at_once() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let mut engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let node = registered(&lock, &engine.name).await;
+    let address = node.ready().unwrap().content.clone().unwrap().address;
+    let mut session = engine.open(&address, "ann").await;
+    let _running = session.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
+    engine.forgotten.cancel();
+    let ended = engine.ended_within(Duration::from_secs(5)).await;
+    assert!(matches!(ended, Some(Ok(Ended::Unwanted(_)))), "{ended:?}");
+}

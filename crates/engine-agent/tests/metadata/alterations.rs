@@ -1,0 +1,228 @@
+//! The write path of an alteration: the node, the wait, the settling, the repeats.
+
+use std::time::Duration;
+
+use coordination::alter_node;
+use engine_agent::metadata::failpoints;
+use model::alteration::{Abort, ObjectKind, ObjectRef, Outcome, Progress};
+use model::change::Object;
+use model::number::Generation;
+
+use crate::agents::{column, id, must, say, say_as};
+use crate::bench::{Bench, Stop, alone, among_others};
+use crate::rig::{eventually, within};
+
+const SOON_MS: u64 = 30_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_node_stands_before_the_commit_with_the_old_object_and_no_secret() {
+    let _alone = alone().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    {
+        let _settling = bench.hand.keep_settling();
+        must(&mut admin, "ALTER RESOURCE UNIT uc_1 PROPERTIES ('a'='1', 'my.password'='hunter2')").await;
+        bench.settled().await;
+    }
+    let before = bench.store.catalog().await.unwrap();
+    let stop = Stop::at(failpoints::ALTER_NODE_MADE);
+    let saying = tokio::spawn(async move {
+        let sql = "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G', PROPERTIES ('my.password'='swordfish')";
+        let said = say_as(&mut admin, sql, "alter-1", SOON_MS).await;
+        (admin, said)
+    });
+    let session = bench.hand.lock.session();
+    let node = eventually("the node", async || alter_node::read(session).await.unwrap()).await;
+    let alteration = node.content.unwrap();
+    assert_eq!((alteration.id.as_str(), alteration.by.as_str()), ("alter-1", "admin"));
+    let text = serde_json::to_string(&alteration).unwrap();
+    assert!(!text.contains("hunter2") && !text.contains("swordfish") && text.contains("******"), "{text}");
+    let Some(Object::ResourceUnit { spec, .. }) = alteration.old else { panic!("the old object is missing: {text}") };
+    assert_eq!((spec.driver_memory.to_string().as_str(), spec.properties["a"].as_str()), ("1G", "1"));
+    assert_eq!(node.children[0].id.as_str(), "alter-1");
+    assert_eq!(bench.store.outcome(&id("alter-1")).await.unwrap(), None, "the database comes after the node");
+    assert_eq!(bench.store.catalog().await.unwrap(), before);
+
+    // It is undecided meanwhile, and SHOW says so.
+    let mut other = bench.session("admin").await;
+    let shown = must(&mut other, "SHOW ALTERATIONS").await;
+    assert_eq!(column(&shown, "id")[0], "alter-1");
+    assert_eq!(column(&shown, "outcome")[0], "undecided");
+    assert!(!column(&shown, "waits_for")[0].is_empty());
+
+    drop(stop);
+    let (mut admin, said) = within("the statement", saying).await.unwrap();
+    assert_eq!(column(&said.unwrap(), "state"), ["committed, converging"]);
+    let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
+    assert_eq!((spec.driver_memory.to_string().as_str(), spec.properties["my.password"].as_str()), ("2G", "swordfish"));
+    let shown = must(&mut admin, "SHOW ALTERATIONS LIMIT 1").await;
+    assert_eq!(column(&shown, "progress"), ["converging"]);
+    assert!(column(&shown, "statement")[0].contains("******"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_commit_after_somebody_elses_abort_is_refused() {
+    let _alone = alone().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let before = bench.store.catalog().await.unwrap().units;
+    let stop = Stop::at(failpoints::ALTER_NODE_MADE);
+    let saying = tokio::spawn(async move {
+        say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "alter-1", SOON_MS).await
+    });
+    eventually("the node", async || alter_node::read(bench.hand.lock.session()).await.unwrap()).await;
+    let abort = Abort {
+        id: id("alter-1"),
+        object: Some(ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() }),
+        base_generation: Generation(0),
+        statement: String::new(),
+        requested_by: "admin".to_owned(),
+        requested_at_ms: 0,
+        decided_by: "master 1".to_owned(),
+        reason: "its agent is silent".to_owned(),
+    };
+    assert_eq!(bench.store.abort(&abort).await.unwrap().outcome, Outcome::Aborted);
+    drop(stop);
+    let error = within("the statement", saying).await.unwrap().unwrap_err();
+    assert_eq!(error.sqlstate(), "40001");
+    assert!(error.text().contains("its agent is silent"), "{}", error.text());
+    assert_eq!(bench.store.catalog().await.unwrap().units, before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_alteration_waits_and_is_then_refused_with_who_what_and_since_when() {
+    let _gate = among_others().await;
+    let bench = Bench::with(|it| it.alter_wait = Duration::from_millis(300)).await;
+    let mut admin = bench.objects().await;
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'", "second", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "55P03");
+    let text = error.text();
+    for part in ["resource unit \"uc_1\"", "\"admin\"", "said at 20", "waited 300ms"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    let record = bench.store.outcome(&id("second")).await.unwrap().unwrap();
+    assert_eq!(record.outcome, Outcome::Aborted, "nobody is told that nothing changed before");
+    let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
+    assert_eq!(spec.driver_memory.to_string(), "2G");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_alteration_follows_as_soon_as_the_first_has_converged() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    let mut other = bench.session("admin").await;
+    let mut second = other.execute("ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await.unwrap();
+    let waits = eventually("the log", async || second.logs().await.unwrap().into_iter().next()).await;
+    assert!(waits.starts_with("waiting for the alteration of resource unit \"uc_1\" by \"admin\""), "{waits}");
+    assert!(bench.hand.settle().await);
+    second.collect(crate::rig::WAIT).await.unwrap();
+    let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
+    assert_eq!(spec.driver_memory.to_string(), "3G");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_wait_changes_nothing_for_good() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'").await;
+    let mut other = bench.session("admin").await;
+    let mut second = other.execute("ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await.unwrap();
+    eventually("the log", async || second.logs().await.unwrap().into_iter().next()).await;
+    second.cancel().await.unwrap();
+    let error = second.wait(crate::rig::WAIT).await.unwrap_err();
+    assert!(matches!(&error, hs2::ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
+    let records = bench.store.alterations(1).await.unwrap();
+    assert_eq!(records[0].outcome, Outcome::Aborted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_early_refusal_aborts_its_id_and_a_repeat_is_told_so() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let sql = "ALTER RESOURCE UNIT uc_9 DRIVER_MEMORY '2G'";
+    let error = say_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
+    assert_eq!((error.sqlstate(), error.message.as_str()), ("42704", "resource unit \"uc_9\" does not exist"));
+    let record = bench.store.outcome(&id("early")).await.unwrap().unwrap();
+    assert_eq!(record.outcome, Outcome::Aborted);
+    let _settling = bench.hand.keep_settling();
+    must(&mut admin, "CREATE RESOURCE UNIT uc_9").await;
+    let error = say_as(&mut admin, sql, "early", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "40001", "what was told stays true: {}", error.text());
+    let unit = bench.store.catalog().await.unwrap().units.into_iter().find(|(name, _)| name.as_str() == "uc_9");
+    assert_eq!(unit.unwrap().1.spec.driver_memory.to_string(), "1G");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeat_under_the_same_id_answers_what_the_first_one_did() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let _settling = bench.hand.keep_settling();
+    let sql = "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'";
+    let first = say_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '3G'").await;
+    let second = say_as(&mut admin, sql, "one", SOON_MS).await.unwrap();
+    assert_eq!(column(&first, "alteration"), column(&second, "alteration"));
+    assert!(column(&second, "state")[0].starts_with("committed"));
+    let spec = bench.store.catalog().await.unwrap().units.into_values().next().unwrap().spec;
+    assert_eq!(spec.driver_memory.to_string(), "3G", "a late repeat takes no effect");
+    // An id stands for one statement.
+    let error = say_as(&mut admin, "DROP TENANT t_1", "one", SOON_MS).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023", "{}", error.text());
+    assert_eq!(bench.store.catalog().await.unwrap().tenants.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn if_exists_notes_that_nothing_was_done_also_to_a_repeat() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let cases = [
+        ("CREATE TENANT IF NOT EXISTS t_1 USER_LIST ('eve')", "tenant \"t_1\" exists already"),
+        ("DROP RESOURCE POOL IF EXISTS rp_9", "resource pool \"rp_9\" does not exist"),
+        ("ALTER RESOURCE UNIT IF EXISTS uc_9 MAX_ENGINES 3", "resource unit \"uc_9\" does not exist"),
+    ];
+    for (at, (sql, note)) in cases.into_iter().enumerate() {
+        for _ in 0..2 {
+            let answer = say_as(&mut admin, sql, &format!("note-{at}"), SOON_MS).await.unwrap();
+            let state = column(&answer, "state").remove(0);
+            assert!(state.starts_with(note), "{sql}: {state}");
+        }
+        let record = bench.store.outcome(&id(&format!("note-{at}"))).await.unwrap().unwrap();
+        assert_eq!(record.progress, Some(Progress::Converged));
+        let node = alter_node::read(bench.hand.lock.session()).await.unwrap();
+        assert!(node.is_none(), "what changes nothing needs no node");
+    }
+    let error = say(&mut admin, "CREATE TENANT t_1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "42710");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_that_comes_after_its_deadline_is_refused() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 MAX_ENGINES 7", "late", 0).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "HYT00", "{}", error.text());
+    assert_eq!(bench.store.outcome(&id("late")).await.unwrap().unwrap().outcome, Outcome::Aborted);
+    let error = say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "late-start", 0).await.unwrap_err();
+    assert_eq!(error.sqlstate(), "HYT00", "{}", error.text());
+    assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_others_depend_on_is_not_dropped() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    for (sql, by) in [("DROP RESOURCE UNIT uc_1", "rp_1"), ("DROP RESOURCE POOL rp_1", "t_1")] {
+        let error = say(&mut admin, sql).await.unwrap_err();
+        assert_eq!(error.sqlstate(), "2BP01");
+        assert!(error.text().contains(by), "{}", error.text());
+    }
+}

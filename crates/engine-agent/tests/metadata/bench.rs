@@ -1,0 +1,86 @@
+//! One agent, ready to be spoken to.
+
+use engine_agent::metadata::{MetadataAgent, Settings};
+use hs2::Session;
+use metadata::Store;
+use model::failpoint::fail;
+use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::agents::{self, Hand, must};
+use crate::rig::{Ground, eventually};
+
+/// Failpoints are the process's: who sets one is alone.
+static FAILPOINTS: RwLock<()> = RwLock::const_new(());
+
+pub async fn among_others() -> RwLockReadGuard<'static, ()> {
+    FAILPOINTS.read().await
+}
+
+pub async fn alone() -> RwLockWriteGuard<'static, ()> {
+    FAILPOINTS.write().await
+}
+
+/// A failpoint at which everybody stops, until it is dropped.
+pub struct Stop(&'static str);
+
+impl Stop {
+    pub fn at(name: &'static str) -> Self {
+        fail::cfg(name, "pause").unwrap();
+        Self(name)
+    }
+}
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        fail::remove(self.0);
+    }
+}
+
+pub struct Bench {
+    pub ground: Ground,
+    pub store: Store,
+    pub hand: Hand,
+    pub agent: MetadataAgent,
+}
+
+impl Bench {
+    pub async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub async fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let ground = Ground::new().await;
+        let store = agents::store(&ground).await;
+        let lock = ground.master().await;
+        let mut settings = agents::settings(&ground);
+        change(&mut settings);
+        let agent = agents::agent(&ground, &lock, &store, settings).await;
+        let hand = Hand::of(lock, store.clone()).await;
+        Self { ground, store, hand, agent }
+    }
+
+    pub async fn session(&self, user: &str) -> Session {
+        agents::session(&self.ground, &self.agent, user).await
+    }
+
+    /// Waits until the last alteration has lost its node.
+    pub async fn settled(&self) {
+        eventually("the end of the last alteration", async || {
+            let node = coordination::alter_node::read(self.hand.lock.session()).await.unwrap();
+            node.is_none().then_some(())
+        })
+        .await;
+    }
+
+    /// Unit `uc_1` in pool `rp_1` in tenant `t_1` of ann.
+    pub async fn objects(&self) -> Session {
+        let mut admin = self.session("admin").await;
+        let settling = self.hand.keep_settling();
+        must(&mut admin, "CREATE RESOURCE UNIT uc_1 DRIVER_MEMORY '1G', MAX_ENGINES 2").await;
+        must(&mut admin, "CREATE RESOURCE POOL rp_1 UNIT_LIST ('uc_1')").await;
+        must(&mut admin, "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('ann')").await;
+        self.settled().await;
+        drop(settling);
+        admin
+    }
+}

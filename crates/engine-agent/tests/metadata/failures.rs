@@ -1,0 +1,80 @@
+//! A database that does not answer, a ZooKeeper that is away, callers who are nobody.
+
+use std::time::Duration;
+
+use hs2::{Auth, Client, ClientError, ClientOptions};
+use model::alteration::Outcome;
+use model::credential::Purpose;
+use sqlx::{Connection as _, Executor as _};
+
+use crate::agents::{id, say_as};
+use crate::bench::{Bench, among_others};
+use crate::rig::engine_name;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_transaction_fails_settles_before_it_answers() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let path = bench.ground.folder.path().join("metadata.db");
+    let url = format!("sqlite://{}", path.display());
+    let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let saying = tokio::spawn(async move {
+        say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "blocked", 30_000).await
+    });
+    // Longer than the lock's time-out: the commit has failed, and so has the first abort.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!saying.is_finished(), "nobody is told anything before the id is aborted");
+    other.execute("ROLLBACK").await.unwrap();
+    let error = saying.await.unwrap().unwrap_err();
+    assert_eq!(error.sqlstate(), "57P03", "{}", error.text());
+    assert_eq!(bench.store.outcome(&id("blocked")).await.unwrap().unwrap().outcome, Outcome::Aborted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_is_carried_out_once_the_database_answers_again() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let url = format!("sqlite://{}", bench.ground.folder.path().join("metadata.db").display());
+    let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
+    other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let saying = tokio::spawn(async move { say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await });
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    other.execute("ROLLBACK").await.unwrap();
+    saying.await.unwrap().unwrap();
+    assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_zookeeper_nothing_is_committed_and_requests_still_are() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    bench.ground.zookeeper.faults().outage(true);
+    let error = say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "dark", 30_000).await.unwrap_err();
+    assert!(["57P03", "08007"].contains(&error.sqlstate()), "{}", error.text());
+    assert_eq!(bench.store.outcome(&id("dark")).await.unwrap().unwrap().outcome, Outcome::Aborted);
+    say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await.unwrap();
+    bench.ground.zookeeper.faults().outage(false);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_gets_in_without_the_agents_key() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let secret = &bench.ground.secret;
+    let address = bench.agent.addr().to_string();
+    let right = secret.derive(&Purpose::MetadataAgent);
+    let engine = secret.derive(&Purpose::Engine(&engine_name(1)));
+    for (service, key) in [("proxy", ""), ("proxy", &*engine), ("admin", &*right), ("", &*right)] {
+        let auth = Auth::service(service, key, "admin");
+        let refused = Client::connect(&ClientOptions::new(address.clone(), auth)).await;
+        assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "{service} gets in");
+    }
+    // Plain Thrift names nobody that we could know.
+    let client = Client::connect(&ClientOptions::new(address, Auth::None)).await.unwrap();
+    let refused = hs2::Session::open_as(client, Some(("admin", "")), &[]).await.err().unwrap();
+    assert!(matches!(&refused, ClientError::Refused(error) if error.sqlstate() == "28000"), "{refused}");
+}

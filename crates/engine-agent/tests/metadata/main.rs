@@ -1,0 +1,15 @@
+//! The metadata agent over SQLite and an embedded ZooKeeper, with the tests as its proxy and its master.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+#[path = "../rig/agents.rs"]
+mod agents;
+#[path = "../rig/mod.rs"]
+mod rig;
+
+mod alterations;
+mod bench;
+mod failures;
+mod requests;
+mod rights;
+mod shows;

@@ -1,0 +1,69 @@
+//! Who may say what, and that refusals do not tell what exists.
+
+use crate::agents::{column, must, say};
+use crate::bench::{Bench, among_others};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_learns_nothing() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let mut eve = bench.session("eve").await;
+    // The same statement about what exists and about what doesn't: the same words.
+    for (there, not_there) in [
+        ("SHOW ENGINES t_1".to_owned(), "SHOW ENGINES t_9".to_owned()),
+        ("SHOW ENGINES POOL t_1 rp_1".to_owned(), "SHOW ENGINES POOL t_9 rp_1".to_owned()),
+        ("START ENGINE t_1 rp_1 uc_1".to_owned(), "START ENGINE t_9 rp_1 uc_1".to_owned()),
+        (format!("STOP ENGINE rp_1 '{engine}'"), "STOP ENGINE rp_1 'nothing'".to_owned()),
+        (format!("RESTART ENGINE rp_1 '{engine}'"), "RESTART ENGINE rp_1 'nothing'".to_owned()),
+        (format!("DESCRIBE ENGINE rp_1 '{engine}'"), "DESCRIBE ENGINE rp_1 'nothing'".to_owned()),
+        ("DESCRIBE TENANT t_1".to_owned(), "DESCRIBE TENANT t_9".to_owned()),
+        ("SHOW CREATE RESOURCE UNIT uc_1".to_owned(), "SHOW CREATE RESOURCE UNIT uc_9".to_owned()),
+        ("SHOW RESOURCE UNIT uc_1 FOR POOL".to_owned(), "SHOW RESOURCE UNIT uc_9 FOR POOL".to_owned()),
+        ("SHOW RESOURCE POOL rp_1 FOR TENANT".to_owned(), "SHOW RESOURCE POOL rp_9 FOR TENANT".to_owned()),
+        ("DROP TENANT t_1".to_owned(), "DROP TENANT t_9".to_owned()),
+        ("CREATE TENANT t_1".to_owned(), "CREATE TENANT t_9".to_owned()),
+        ("EXPLAIN DROP TENANT t_1".to_owned(), "EXPLAIN DROP TENANT t_9".to_owned()),
+    ] {
+        let words = |text: String| text.replace("t_9", "t_1").replace("nothing", &engine);
+        let (one, other) = (say(&mut eve, &there).await.unwrap_err(), say(&mut eve, &not_there).await.unwrap_err());
+        assert_eq!((one.sqlstate(), other.sqlstate()), ("42501", "42501"), "{there}");
+        assert_eq!(words(one.text()), words(other.text()), "{there}");
+    }
+    for sql in ["SHOW ALTERATIONS", "SHOW MASTER"] {
+        assert_eq!(say(&mut eve, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
+    }
+    for sql in ["SHOW TENANTS", "SHOW RESOURCE POOLS", "SHOW RESOURCE UNITS"] {
+        assert_eq!(must(&mut eve, sql).await.rows.len(), 0, "{sql}");
+    }
+    assert!(bench.store.alterations(100).await.unwrap().iter().all(|it| it.requested_by == "admin"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_the_tenant_may_manage_its_engines_and_nothing_else() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    {
+        let _settling = bench.hand.keep_settling();
+        must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('bob')").await;
+    }
+    let mut ann = bench.session("ann").await;
+    let engine = column(&must(&mut ann, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    assert_eq!(column(&must(&mut ann, "SHOW ENGINES t_1").await, "engine"), [engine.clone()]);
+    must(&mut ann, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;
+    assert_eq!(column(&must(&mut ann, "SHOW TENANTS").await, "tenant"), ["t_1"]);
+    assert_eq!(column(&must(&mut ann, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
+    for sql in [
+        "SHOW ENGINES t_2",
+        "START ENGINE t_2 rp_1 uc_1",
+        "ALTER TENANT t_1 USER_LIST ('ann', 'eve')",
+        "DROP TENANT t_1",
+    ] {
+        assert_eq!(say(&mut ann, sql).await.unwrap_err().sqlstate(), "42501", "{sql}");
+    }
+    must(&mut ann, &format!("STOP ENGINE rp_1 '{engine}'")).await;
+    let mut admin = bench.session("admin").await;
+    assert_eq!(column(&must(&mut admin, "SHOW TENANTS").await, "tenant"), ["t_1", "t_2"]);
+}

@@ -1,0 +1,162 @@
+//! SHOW, DESCRIBE, SHOW CREATE, EXPLAIN.
+
+use std::time::Duration;
+
+use model::engine_state::Phase;
+
+use crate::agents::{column, must, property, ready, say};
+use crate::bench::{Bench, among_others};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let first = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    let shown = must(&mut admin, "SHOW ENGINES t_1").await;
+    assert_eq!(column(&shown, "state"), ["pending"]);
+    assert_eq!(column(&shown, "reason"), ["the master has not looked at it yet"]);
+    assert_eq!(column(&shown, "current"), ["true"]);
+    bench.hand.seen(ready(&first, "127.0.0.1:7")).await;
+    let shown = must(&mut admin, "SHOW ENGINES UNIT t_1 rp_1 uc_1").await;
+    assert_eq!(column(&shown, "state"), ["ready"]);
+    assert_eq!(column(&shown, "address"), ["127.0.0.1:7"]);
+    assert_eq!((column(&shown, "sessions"), column(&shown, "running")), (vec!["2".to_owned()], vec!["1".to_owned()]));
+    assert_eq!(column(&shown, "started_at"), ["1970-01-01T00:00:01.000Z"]);
+    // Restarted: the old one stands in until the new one is ready.
+    let second = column(&must(&mut admin, &format!("RESTART ENGINE rp_1 '{first}'")).await, "engine").remove(0);
+    let mut pending = ready(&second, "");
+    pending.uid = None;
+    (pending.phase, pending.registered, pending.address) = (Phase::Pending, false, None);
+    (pending.sessions, pending.running, pending.started_at_ms) = (None, None, None);
+    pending.reason = Some("quota exceeded".to_owned());
+    bench.hand.seen(pending).await;
+    let shown = must(&mut admin, "SHOW ENGINES POOL t_1 rp_1").await;
+    assert_eq!(column(&shown, "engine"), [second.clone(), first.clone()]);
+    assert_eq!(column(&shown, "current"), ["true", "false"]);
+    assert_eq!(column(&shown, "state"), ["pending", "ready"]);
+    assert_eq!(column(&shown, "reason")[0], "quota exceeded");
+    assert_eq!(say(&mut admin, "SHOW ENGINES t_9").await.unwrap_err().sqlstate(), "42704");
+
+    let described = must(&mut admin, &format!("DESC ENGINE rp_1 '{first}'")).await;
+    for (name, value) in [
+        ("state", "ready"),
+        ("tenant", "t_1"),
+        ("current", "false"),
+        ("address", "127.0.0.1:7"),
+        ("node", "node-1"),
+        ("phase", "running"),
+        ("drains", "false"),
+        ("config", "1_1G_1_1G"),
+    ] {
+        assert_eq!(property(&described, name), value, "{name}");
+    }
+    let error = say(&mut admin, &format!("DESC ENGINE rp_2 '{first}'")).await.unwrap_err();
+    assert!(error.hint.unwrap().contains("rp_1"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stale_says_so() {
+    let _gate = among_others().await;
+    let bench = Bench::with(|it| it.tick_interval = Duration::from_millis(1)).await;
+    let mut admin = bench.objects().await;
+    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let reason = column(&must(&mut admin, "SHOW ENGINES t_1").await, "reason").remove(0);
+    assert!(reason.starts_with("stale: the master's last tick was"), "{reason}");
+    let master = must(&mut admin, "SHOW MASTER").await;
+    assert!(column(&master, "state")[0].starts_with("stale"), "{master:?}");
+    assert_eq!(column(&master, "epoch"), ["1"]);
+    assert_eq!(column(&master, "master"), ["the test"]);
+    assert_eq!(column(&master, "lock"), [bench.hand.lock.holder()]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn show_create_makes_the_same_object_again() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let settling = bench.hand.keep_settling();
+    must(
+        &mut admin,
+        "CREATE RESOURCE UNIT uc_2 ENGINE_TYPE 'spark', DRIVER_CPU '500m', DRIVER_MEMORY '1536M', EXECUTOR_CPU 2, \
+         EXECUTOR_MEMORY '2G', MIN_EXECUTORS 1, MAX_EXECUTORS 4, MAX_ENGINES 3, \
+         PROPERTIES ('spark.a'='it''s', 'b'='2'), COMMENT 'a ''comment'''",
+    )
+    .await;
+    must(
+        &mut admin,
+        "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2'), NAMESPACE 'n-1', NODE_LIST ('a', 'b'), IMAGE 'i:1'",
+    )
+    .await;
+    must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_2'), USER_LIST ('bob', 'eve')").await;
+    let mut prints = Vec::new();
+    for object in ["TENANT t_2", "RESOURCE POOL rp_2", "RESOURCE UNIT uc_2"] {
+        let print = column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement").remove(0);
+        ddl::parse(&print).unwrap();
+        prints.push((object, print));
+    }
+    for (object, _) in &prints {
+        must(&mut admin, &format!("DROP {object}")).await;
+    }
+    for (_, print) in prints.iter().rev() {
+        must(&mut admin, print).await;
+    }
+    for (object, print) in &prints {
+        assert_eq!(column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement"), [print.clone()]);
+    }
+    must(&mut admin, "ALTER RESOURCE UNIT uc_2 PROPERTIES ('api.token'='open sesame')").await;
+    for sql in
+        ["SHOW CREATE RESOURCE UNIT uc_2", "DESCRIBE RESOURCE UNIT uc_2", "SHOW RESOURCE UNITS", "SHOW ALTERATIONS"]
+    {
+        let shown = format!("{:?}", must(&mut admin, sql).await);
+        assert!(shown.contains("******") && !shown.contains("open sesame"), "{sql}: {shown}");
+    }
+    drop(settling);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_listed_described_and_looked_up_both_ways() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let _settling = bench.hand.keep_settling();
+    must(&mut admin, "CREATE RESOURCE UNIT other").await;
+    must(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_1', 'other')").await;
+    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNITS").await, "unit"), ["other", "uc_1"]);
+    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNITS LIKE 'uc%'").await, "unit"), ["uc_1"]);
+    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE UNIT uc_1 FOR POOL").await, "pool"), ["rp_1", "rp_2"]);
+    assert_eq!(column(&must(&mut admin, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);
+    let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_2").await;
+    assert_eq!((property(&pool, "units"), property(&pool, "nodes")), ("uc_1, other".to_owned(), "any".to_owned()));
+    assert_eq!(property(&must(&mut admin, "DESC TENANT t_1").await, "users"), "ann");
+    assert_eq!(property(&must(&mut admin, "DESC RESOURCE UNIT uc_1").await, "driver memory"), "1G");
+    let error = say(&mut admin, "SHOW RESOURCE UNIT uc_9 FOR POOL").await.unwrap_err();
+    assert_eq!(error.message, "resource unit \"uc_9\" does not exist");
+    let error = say(&mut admin, "SHOW RESOURCE POOL rp_1 FRO TENANT").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "42601");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn explain_lists_every_decision_and_changes_nothing() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let before = bench.store.snapshot().await.unwrap();
+    let explained = must(&mut admin, "EXPLAIN ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
+    let decisions = column(&explained, "decision");
+    let at = |wanted: &str| {
+        decisions.iter().position(|it| it == wanted).unwrap_or_else(|| panic!("{wanted}: {decisions:?}"))
+    };
+    assert!(at("create permit") < at("create engine"), "{decisions:?}");
+    let after = bench.store.snapshot().await.unwrap();
+    assert_eq!((after.catalog, after.slots), (before.catalog, before.slots));
+    let settling = bench.hand.keep_settling();
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 MIN_ENGINES 1").await;
+    drop(settling);
+    let name = bench.store.snapshot().await.unwrap().slots[0].engine().to_string();
+    assert_eq!(column(&explained, "engine")[at("create engine")], name, "the name that then comes");
+    let error = say(&mut admin, "EXPLAIN DROP RESOURCE UNIT uc_1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "2BP01");
+}

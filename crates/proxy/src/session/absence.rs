@@ -1,0 +1,72 @@
+//! Why a session has no engine: one is on its way, or nothing is to be waited for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::catalog::Link;
+use model::error::{ErrorKind, UserError};
+use model::snapshot::ProxySnapshot;
+
+use super::binding::NotBound;
+use crate::Gateway;
+use crate::routes::Wanted;
+
+/// Why no engine fits: one is on its way, or there is nothing to wait for.
+pub(super) async fn why_none(gateway: &Arc<Gateway>, wanted: &Wanted) -> NotBound {
+    if let Some(reason) = on_its_way(&gateway.catalog.reading().snapshot, wanted) {
+        return NotBound::Wait(reason);
+    }
+    gateway.catalog.refresh().await;
+    let snapshot = gateway.catalog.reading().snapshot;
+    match on_its_way(&snapshot, wanted) {
+        Some(reason) => NotBound::Wait(reason),
+        None => NotBound::Refused(nothing_to_wait_for(&snapshot, wanted)),
+    }
+}
+
+fn fits(link: &Link, wanted: &Wanted) -> bool {
+    link.tenant == wanted.tenant
+        && wanted.pool.as_ref().is_none_or(|pool| link.pool == *pool)
+        && wanted.unit.as_ref().is_none_or(|unit| link.unit == *unit)
+}
+
+fn on_its_way(snapshot: &ProxySnapshot, wanted: &Wanted) -> Option<String> {
+    let slot = snapshot.slots.iter().find(|slot| fits(&slot.key.link(), wanted))?;
+    let name = slot.engine();
+    let observed = snapshot.observed.iter().find(|it| it.name == name);
+    let reason = observed.and_then(|it| it.reason.clone()).unwrap_or_else(|| {
+        observed.map_or_else(|| "it is not created yet".to_owned(), |it| format!("it is {}", it.phase))
+    });
+    Some(format!("waiting for engine \"{name}\": {reason}"))
+}
+
+fn nothing_to_wait_for(snapshot: &ProxySnapshot, wanted: &Wanted) -> UserError {
+    let links = snapshot.catalog.links();
+    let offered = links.iter().find(|link| fits(link, wanted));
+    let mut place = String::new();
+    if let Some(pool) = &wanted.pool {
+        place.push_str(&format!(" in resource pool \"{pool}\""));
+    }
+    if let Some(unit) = &wanted.unit {
+        place.push_str(&format!(" of resource unit \"{unit}\""));
+    }
+    let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{place}", wanted.tenant));
+    match offered {
+        Some(link) => error.hint(format!(
+            "START ENGINE {} {} {}",
+            ddl::quoted_name(link.tenant.as_str()),
+            ddl::quoted_name(link.pool.as_str()),
+            ddl::quoted_name(link.unit.as_str())
+        )),
+        None => error
+            .detail("the tenant uses no resource pool that offers a resource unit like that")
+            .hint(format!("an admin gives it one with ALTER TENANT {} RESOURCE_POOL_LIST (…)", wanted.tenant)),
+    }
+}
+
+/// The error of a statement that waited for an engine until its deadline.
+pub(super) fn waited_too_long(waited: Duration, reason: &str) -> UserError {
+    UserError::new(ErrorKind::Timeout, "no engine was ready in time")
+        .detail(format!("after {} s: {reason}", waited.as_secs()))
+        .hint("SHOW ENGINES says what each engine waits for")
+}

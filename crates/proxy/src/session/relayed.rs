@@ -1,0 +1,158 @@
+//! Calls about an operation that is at an engine or at a metadata agent: relayed, and what it means when the other end
+//! is lost.
+//!
+//! An engine that is lost takes its operations along. A metadata agent that is lost is replaced: the statement is begun
+//! again, under its id, at another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hs2::relay::{self, Decision, RelayError};
+use hs2::scan::Request;
+use hs2::tcli::{TGetOperationStatusResp, TOperationState};
+use hs2::{Client, Connection, Handle, Message, Method};
+use model::error::{ErrorKind, UserError};
+use tracing::{debug, warn};
+
+use super::binding;
+use super::control::{self, ControlOperation};
+use super::operation::{FETCH_LOG, Operation, Place, answer_failed, closed, state};
+use super::{Gone, Session, answer, refuse};
+use crate::Gateway;
+use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
+
+/// How long the backend has before its answer begins: a fetch may wait for rows.
+fn deadline_of(method: Method) -> Duration {
+    if method == Method::FetchResults { SYNCHRONOUS_DEADLINE } else { CALL_DEADLINE }
+}
+
+/// What a relay that failed means for whoever called it.
+enum Failed {
+    Backend(String),
+    Client(Gone),
+}
+
+async fn forward(
+    connection: &mut Connection,
+    message: &Message,
+    to: &mut Client,
+    deadline: Duration,
+) -> Result<(), Failed> {
+    match relay::exchange(connection, message, to, deadline, |_, _| Decision::Forward).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
+        Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
+            Err(Failed::Client(Gone::Client(error.to_string())))
+        }
+        Err(error) => Err(Failed::Backend(error.to_string())),
+    }
+}
+
+fn patched(mut message: Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
+    let unreadable = |error| UserError::internal(format!("the call can't be relayed: {error}"));
+    if let Some(at) = &request.handle {
+        at.patch(message.bytes_mut(), handle).map_err(unreadable)?;
+    }
+    Ok(message)
+}
+
+#[expect(clippy::too_many_arguments, reason = "all of it is one call's context")]
+pub(super) async fn relay_engine(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    session: &mut Session,
+    binding: u64,
+    handle: &Handle,
+    message: Message,
+    request: &Request,
+    operation: &mut Operation,
+) -> Result<(), Gone> {
+    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
+    let message = match patched(message, request, handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let relayed = match session.engines.get_mut(&binding) {
+        Some(bound) => forward(connection, &message, &mut bound.client, deadline_of(method)).await,
+        None => Err(Failed::Backend("its connection was closed".to_owned())),
+    };
+    match relayed {
+        Ok(()) => Ok(()),
+        Err(Failed::Client(gone)) => Err(gone),
+        Err(Failed::Backend(reason)) => {
+            if let Some(bound) = session.engines.get(&binding) {
+                gateway.routes.mark_unreachable(&bound.route);
+            }
+            let reason = binding::because(gateway, session, binding, reason);
+            let error = session.lost_engine(binding, &reason);
+            if method != Method::CloseOperation {
+                warn!(error = error.message, reason, "an engine was lost while a statement was open there");
+            }
+            let answered = answer_failed(connection, method, seqid, &error).await;
+            operation.place = Place::Failed(error);
+            answered
+        }
+    }
+}
+
+pub(super) async fn relay_control(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    session: &mut Session,
+    operation: &mut ControlOperation,
+    message: Message,
+    request: &Request,
+) -> Result<(), Gone> {
+    let (Some(method), seqid) = (message.method(), message.seqid()) else { return Ok(()) };
+    let message = match patched(message, request, &operation.handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let relayed = match &mut session.control {
+        Some(backend) if backend.number == operation.backend => {
+            forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await
+        }
+        _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
+    };
+    match relayed {
+        Ok(()) => {
+            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
+            return Ok(());
+        }
+        Err(Failed::Client(gone)) => return Err(gone),
+        Err(Failed::Backend(reason)) => debug!(reason, "a metadata agent was lost"),
+    }
+    if method == Method::CloseOperation {
+        return closed(connection, seqid).await;
+    }
+    if let Err(error) = control::again(gateway, session, operation).await {
+        return answer_failed(connection, method, seqid, &error).await;
+    }
+    if method == Method::GetOperationStatus {
+        let response = TGetOperationStatusResp { has_result_set: Some(true), ..state(TOperationState::RUNNING_STATE) };
+        return answer(connection, method, seqid, &response).await;
+    }
+    if let Err(error) = control::await_end(gateway, session, operation).await {
+        return answer_failed(connection, method, seqid, &error).await;
+    }
+    let message = match patched(message, request, &operation.handle) {
+        Ok(message) => message,
+        Err(error) => return refuse(connection, method, seqid, &error).await,
+    };
+    let Some(backend) = &mut session.control else {
+        return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
+    };
+    match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await {
+        Ok(()) => {
+            operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
+            Ok(())
+        }
+        Err(Failed::Client(gone)) => Err(gone),
+        Err(Failed::Backend(reason)) => {
+            let error = UserError::new(ErrorKind::Unavailable, "the metadata agents are lost one after another")
+                .detail(reason)
+                .hint("SHOW ALTERATIONS tells what became of the statement");
+            answer_failed(connection, method, seqid, &error).await
+        }
+    }
+}

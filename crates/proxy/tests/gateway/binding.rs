@@ -1,0 +1,179 @@
+//! Which engine a session gets and when; what is said before; what goes through.
+
+use std::time::Duration;
+
+use hs2::message::encode_call;
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TGetInfoReq, TGetInfoType, TGetInfoValue};
+use hs2::{Client, Session};
+
+use crate::agents::{must, say};
+use crate::house::{House, sessions_of};
+use crate::rig::{WAIT, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_nothing_to_wait_for_the_hint_is_the_exact_start_engine() {
+    let house = House::new().await;
+    let _admin = house.objects().await;
+    let mut ann = house.session("ann").await;
+    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.message, "tenant \"t_1\" has no engine");
+    assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
+    let error = say(&mut ann, "SHOW ENGINE t_1").await.unwrap_err();
+    assert!(error.hint.as_deref().is_some_and(|it| it.contains("SHOW ENGINES")), "{}", error.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "USE default").await;
+    must(&mut ann, "SET datafusion.execution.batch_size=16").await;
+    must(&mut ann, "SET datafusion.execution.batch_size = 17").await;
+    let shown = must(&mut ann, "SET datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17");
+    let request = TGetInfoReq { session_handle: ann.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
+    let name = ann.client().get_info(&request).await.unwrap().info_value;
+    assert_eq!(name, TGetInfoValue::StringValue("Enginehouse".to_owned()));
+    assert_eq!(engine.datafusion.load().0, 0, "no engine was needed so far");
+    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17");
+    assert_eq!(engine.datafusion.load().0, 1);
+    let name = ann.client().get_info(&request).await.unwrap().info_value;
+    assert_eq!(name, TGetInfoValue::StringValue("Apache DataFusion".to_owned()), "bound, the engine answers");
+
+    // A name that the engine refuses is the error of the statement that bound; another USE mends it.
+    let mut bob = house.try_session("bob", &[("use:database", "nowhere")]).await.unwrap();
+    assert!(say(&mut bob, "SELECT 1").await.is_err());
+    must(&mut bob, "USE neither_here").await;
+    let error = say(&mut bob, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "3F000");
+    assert!(error.text().contains("USE neither_here"), "{}", error.text());
+    must(&mut bob, "USE default").await;
+    must(&mut bob, "SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_several_tenants_chooses_in_any_form() {
+    let (house, mut admin, _engine) = House::furnished().await;
+    {
+        let _settling = house.hand.keep_settling();
+        must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('bob')").await;
+    }
+    let error = eventually("the new catalog", async || {
+        let mut fresh = house.session("bob").await;
+        say(&mut fresh, "SELECT 1").await.err().filter(|it| it.message.contains("several tenants"))
+    })
+    .await;
+    assert!(error.detail.unwrap().contains("\"t_1\", \"t_2\""));
+    for key in ["enginehouse.tenant", "set:hiveconf:enginehouse.tenant", "set:hivevar:enginehouse.tenant"] {
+        let mut chosen = house.try_session("bob", &[(key, "t_1")]).await.unwrap();
+        must(&mut chosen, "SELECT 1").await;
+        let mut other = house.try_session("bob", &[(key, "t_2")]).await.unwrap();
+        assert_eq!(say(&mut other, "SELECT 1").await.unwrap_err().message, "tenant \"t_2\" has no engine");
+        // What was chosen can be changed.
+        must(&mut other, "SET enginehouse.tenant=t_1").await;
+        must(&mut other, "SELECT 1").await;
+    }
+    let mut elsewhere = house.try_session("ann", &[("enginehouse.pool", "rp_9")]).await.unwrap();
+    let error = say(&mut elsewhere, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.message, "tenant \"t_1\" has no engine in resource pool \"rp_9\"");
+    let mut stranger = house.try_session("ann", &[("enginehouse.tenant", "t_2")]).await.unwrap();
+    assert_eq!(say(&mut stranger, "SELECT 1").await.unwrap_err().sqlstate(), "42501");
+    let mut nobody = house.session("eve").await;
+    assert_eq!(say(&mut nobody, "SELECT 1").await.unwrap_err().sqlstate(), "42501");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_would_change_the_launch_or_the_user_never_goes_on() {
+    let (house, _admin, _engine) = House::furnished().await;
+    for key in ["set:env:PATH", "set:hiveconf:spark.jars", "enginehouse.tennant"] {
+        assert!(house.try_session("ann", &[(key, "x")]).await.is_err(), "{key}");
+    }
+    let mut ann = house.try_session("ann", &[("set:hiveconf:hive.server2.proxy.user", "ceo")]).await.unwrap();
+    must(&mut ann, "SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_statement_waits_for_an_engine_that_starts_and_its_log_tells_why() {
+    let house = House::new().await;
+    let mut admin = house.objects().await;
+    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let slot = house.store.snapshot().await.unwrap().slots.remove(0);
+    let mut ann = house.session("ann").await;
+    let mut statement = ann.execute("SELECT 42 AS answer").await.unwrap();
+    assert_eq!(statement.poll().await.unwrap(), hs2::session::Progress::Running);
+    let line = eventually("the log", async || statement.logs().await.unwrap().into_iter().next()).await;
+    assert_eq!(line, format!("waiting for engine \"{}\": it is not created yet", slot.engine()));
+    let launching = house.launch(&slot.key, slot.engine());
+    let (_engine, answer) = tokio::join!(launching, statement.collect(WAIT));
+    assert_eq!(answer.unwrap().rows[0][0].to_string(), "42");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiting_ends_at_its_deadline_with_the_reason() {
+    let house = House::with(1, |it| it.bind_deadline = Duration::from_secs(1)).await;
+    let mut admin = house.objects().await;
+    must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await;
+    let mut ann = house.session("ann").await;
+    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "HYT00");
+    assert!(error.text().contains("it is not created yet"), "{}", error.text());
+    // Cancelled, it waits no longer.
+    let mut statement = ann.execute("SELECT 1").await.unwrap();
+    statement.cancel().await.unwrap();
+    let error = statement.wait(WAIT).await.unwrap_err();
+    assert!(matches!(&error, hs2::ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
+}
+
+/// The reply to a fetch as it came over the wire.
+async fn raw_fetch(session: &mut Session, sql: &str) -> Vec<u8> {
+    let mut statement = session.execute(sql).await.unwrap();
+    statement.wait(WAIT).await.unwrap();
+    let request = TFetchResultsReq {
+        operation_handle: statement.handle().clone(),
+        orientation: TFetchOrientation::FETCH_NEXT,
+        max_rows: 10_000,
+        fetch_type: Some(0),
+    };
+    let call = encode_call("FetchResults", 77, &request).unwrap();
+    let client: &mut Client = session.client();
+    client.send(&call).await.unwrap();
+    client.receive(WAIT).await.unwrap().bytes().to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_and_results_go_through_byte_for_byte() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut through = house.session("ann").await;
+    let mut direct = engine.open(&house.address(&engine).await, "ann").await;
+    for sql in [
+        "SELECT value, value * 1.5 AS v, CASE WHEN value % 3 = 0 THEN NULL ELSE 'ä\u{1F600}' END AS t \r\n\t FROM generate_series(1, 10000) ORDER BY value",
+        "SELECT 'it''s -- no comment; /* nor this */' AS \"Ünïcode \"\"q\"\"\"",
+        "SELECT 1 WHERE false",
+    ] {
+        assert_eq!(raw_fetch(&mut through, sql).await, raw_fetch(&mut direct, sql).await, "{sql}");
+    }
+    let error = |session: Result<hs2::session::Table, model::error::UserError>| session.unwrap_err();
+    let sql = "SELECT * FROM nowhere";
+    assert_eq!(error(say(&mut through, sql).await), error(say(&mut direct, sql).await));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_go_to_the_engine_that_has_least_to_do_and_close_in_the_background() {
+    let (house, mut admin, one) = House::furnished().await;
+    let two = house.engine(&mut admin).await;
+    let mut sessions = Vec::new();
+    for _ in 0..6 {
+        let mut session = house.session("ann").await;
+        must(&mut session, "SELECT 1").await;
+        sessions.push(session);
+    }
+    assert_eq!((one.datafusion.load().0, two.datafusion.load().0), (3, 3));
+    let closed = sessions.pop().unwrap();
+    closed.close().await.unwrap();
+    eventually("one session less", async || (one.datafusion.load().0 + two.datafusion.load().0 == 5).then_some(()))
+        .await;
+    drop(sessions);
+    sessions_of(&one, 0).await;
+    sessions_of(&two, 0).await;
+}

@@ -1,0 +1,103 @@
+//! The hand-over from an engine that drains.
+
+use std::time::Duration;
+
+use engine_agent::engine::Ended;
+
+use crate::agents::{must, say};
+use crate::house::House;
+use crate::rig::{WAIT, drain, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_sees_nothing_of_a_drain() {
+    let (house, mut admin, mut old) = House::furnished().await;
+    let address = house.address(&old).await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "SET datafusion.execution.batch_size=17").await;
+    must(&mut ann, "SELECT 1").await;
+    let mut bob = house.session("bob").await;
+    // A result that waits keeps the old engine for as long as it is not read.
+    let mut reading = bob.execute("SELECT value FROM generate_series(1, 20000)").await.unwrap();
+    reading.wait(WAIT).await.unwrap();
+    let first = reading.fetch(100).await.unwrap().len();
+    let new = house.engine(&mut admin).await;
+    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
+
+    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17", "what was said is said again");
+    assert_eq!(new.datafusion.load().0, 1);
+    assert!(old.is_running());
+    let mut rows = first;
+    loop {
+        let batch = reading.fetch(5_000).await.unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        rows += batch.len();
+    }
+    assert_eq!(rows, 20_000);
+    let ended = old.ended_within(Duration::from_secs(2)).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+    // Its engine is gone, and nothing was lost with it.
+    reading.close().await.unwrap();
+    must(&mut bob, "SELECT 1").await;
+    assert_eq!(new.datafusion.load().0, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_sessions_move_while_they_work() {
+    let (house, mut admin, mut old) = House::furnished().await;
+    let new = house.engine(&mut admin).await;
+    let mut working = Vec::new();
+    for _ in 0..8 {
+        let mut session = house.session("ann").await;
+        must(&mut session, "SELECT 1").await;
+        working.push(tokio::spawn(async move {
+            for round in 0..30 {
+                let answer = must(&mut session, &format!("SELECT {round}")).await;
+                assert_eq!(answer.rows[0][0].to_string(), round.to_string());
+            }
+        }));
+    }
+    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    for session in working {
+        session.await.unwrap();
+    }
+    assert!(matches!(old.ended().await, Ok(Ended::Drained)));
+    assert!(new.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_with_state_stays_until_the_grace_is_over_and_is_then_told() {
+    let (house, mut admin, mut old) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer").await;
+    let _new = house.engine(&mut admin).await;
+    let address = house.address(&old).await;
+    drain(&house.hand.lock, &old.name, &old.uid, Duration::from_secs(3)).await;
+    eventually("the drain", async || old.status(&address).await.draining.then_some(())).await;
+    assert_eq!(must(&mut ann, "SELECT answer FROM mine").await.rows[0][0].to_string(), "42");
+    // It can't move to another tenant either.
+    assert_eq!(say(&mut ann, "SET enginehouse.tenant=t_1").await.unwrap_err().sqlstate(), "55000");
+    assert!(matches!(old.ended().await, Ok(Ended::Drained)));
+    for _ in 0..2 {
+        let error = say(&mut ann, "SELECT answer FROM mine").await.unwrap_err();
+        assert_eq!(error.sqlstate(), "08S01");
+        assert!(error.text().contains("state"), "{}", error.text());
+    }
+    // Control statements need no engine.
+    must(&mut ann, "SHOW ENGINES t_1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_another_engine_the_statement_waits_or_is_told_what_to_start() {
+    let (house, mut admin, mut old) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "SELECT 1").await;
+    must(&mut admin, &format!("STOP ENGINE rp_1 '{}'", old.name)).await;
+    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    assert!(matches!(old.ended().await, Ok(Ended::Drained)));
+    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.hint.as_deref(), Some("START ENGINE t_1 rp_1 uc_1"));
+}

@@ -1,0 +1,67 @@
+//! Whose handles count, and how many sessions a user may have.
+
+use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq};
+use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use model::error::ErrorKind;
+
+use crate::agents::must;
+use crate::house::House;
+
+fn is_unknown<T>(outcome: Result<T, ClientError>) -> bool {
+    matches!(outcome, Err(ClientError::Refused(error)) if error.kind == ErrorKind::WrongState)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handles_of_another_user_or_connection_do_not_exist() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    let session_handle = ann.handle().clone();
+    let statement = ann.execute("SELECT 1").await.unwrap();
+    let operation_handle = statement.handle().clone();
+    for user in ["ann", "bob", "admin"] {
+        let mut other = house.connect(user).await;
+        let request = TExecuteStatementReq {
+            session_handle: session_handle.clone(),
+            statement: "SELECT 1".to_owned(),
+            conf_overlay: None,
+            run_async: Some(true),
+            query_timeout: None,
+        };
+        assert!(is_unknown(other.execute_statement(&request).await), "{user}");
+        let request = TGetOperationStatusReq { operation_handle: operation_handle.clone(), get_progress_update: None };
+        assert!(is_unknown(other.get_operation_status(&request).await), "{user}");
+        let request = TCancelOperationReq { operation_handle: operation_handle.clone() };
+        assert!(is_unknown(other.cancel_operation(&request).await), "{user}");
+        let request = TCloseSessionReq { session_handle: session_handle.clone() };
+        assert!(is_unknown(other.close_session(&request).await), "{user}");
+    }
+    // No handle of the engine leaves the proxy.
+    let mut direct = engine.open(&house.address(&engine).await, "ann").await;
+    let request = TCloseSessionReq { session_handle };
+    assert!(is_unknown(direct.client().close_session(&request).await));
+    drop(statement);
+    must(&mut ann, "SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_has_so_many_sessions_and_no_more() {
+    let house = House::with(0, |it| it.limits.sessions_per_user = 2).await;
+    let one = house.session("ann").await;
+    let _two = house.session("ann").await;
+    let Err(ClientError::Refused(error)) = house.try_session("ann", &[]).await else { panic!("one too many") };
+    assert_eq!(error.sqlstate(), "54000");
+    let _bob = house.session("bob").await;
+    one.close().await.unwrap();
+    let _third = house.session("ann").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plain_thrift_is_believed_what_it_says_and_nobody_speaks_for_another() {
+    let (house, _admin, _engine) = House::furnished().await;
+    let address = house.proxy.addr().to_string();
+    let client = Client::connect(&ClientOptions::new(&*address, Auth::None)).await.unwrap();
+    let mut ann = Session::open_as(client, Some(("ann", "")), &[]).await.unwrap();
+    must(&mut ann, "SELECT 1").await;
+    let refused = Client::connect(&ClientOptions::new(&*address, Auth::service("ann", "", "admin"))).await;
+    assert!(matches!(refused, Err(ClientError::Unauthenticated(_))));
+}

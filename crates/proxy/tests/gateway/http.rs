@@ -1,0 +1,121 @@
+//! HTTP, as impyla speaks it: a new connection for each request.
+
+use hs2::message::{decode_reply, encode_call};
+use hs2::tcli::{
+    TCancelOperationReq, TCancelOperationResp, TCloseSessionReq, TCloseSessionResp, TExecuteStatementReq,
+    TExecuteStatementResp, TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TGetOperationStatusReq,
+    TGetOperationStatusResp, TOpenSessionReq, TOpenSessionResp, TOperationState, TSessionHandle,
+};
+use hs2::{protocol, rowset, status};
+use thrift::protocol::TSerializable;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::house::{House, sessions_of};
+use crate::rig::eventually;
+
+const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
+
+/// `user:x` in base 64.
+const ANN: &str = "YW5uOng=";
+const BOB: &str = "Ym9iOng=";
+
+async fn call<Q: TSerializable, A: TSerializable>(house: &House, who: &str, method: &str, request: &Q) -> A {
+    let body = encode_call(method, 1, request).unwrap();
+    let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
+    let head = format!(
+        "POST /cliservice HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {who}\r\nContent-Type: application/x-thrift\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    let mut reply = Vec::new();
+    crate::rig::within(method, stream.read_to_end(&mut reply)).await.unwrap();
+    let end = reply.windows(4).position(|it| it == b"\r\n\r\n").unwrap() + 4;
+    assert!(reply.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&reply[..end]));
+    decode_reply(&reply[end..]).unwrap()
+}
+
+async fn open(house: &House, who: &str) -> TSessionHandle {
+    let request = TOpenSessionReq {
+        client_protocol: protocol::NEWEST,
+        username: Some("root".to_owned()),
+        password: None,
+        configuration: None,
+    };
+    let answer: TOpenSessionResp = call(house, who, "OpenSession", &request).await;
+    status::check(&answer.status).unwrap();
+    answer.session_handle.unwrap()
+}
+
+fn statement(session: &TSessionHandle, sql: &str, run_async: bool) -> TExecuteStatementReq {
+    TExecuteStatementReq {
+        session_handle: session.clone(),
+        statement: sql.to_owned(),
+        conf_overlay: None,
+        run_async: Some(run_async),
+        query_timeout: None,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_lives_on_from_connection_to_connection() {
+    let (house, _admin, engine) = House::furnished().await;
+    let session = open(&house, ANN).await;
+    let answer: TExecuteStatementResp =
+        call(&house, ANN, "ExecuteStatement", &statement(&session, "SELECT 42", false)).await;
+    status::check(&answer.status).unwrap();
+    let operation_handle = answer.operation_handle.unwrap();
+    let request = TFetchResultsReq {
+        operation_handle: operation_handle.clone(),
+        orientation: TFetchOrientation::FETCH_NEXT,
+        max_rows: 10,
+        fetch_type: Some(0),
+    };
+    let stranger: TFetchResultsResp = call(&house, BOB, "FetchResults", &request).await;
+    assert!(status::check(&stranger.status).is_err(), "another user's result");
+    let answer: TFetchResultsResp = call(&house, ANN, "FetchResults", &request).await;
+    let rows = rowset::rows(&answer.results.unwrap()).unwrap();
+    assert_eq!(rows[0][0].to_string(), "42");
+    let answer: TExecuteStatementResp =
+        call(&house, ANN, "ExecuteStatement", &statement(&session, "SHOW ENGINES t_1", false)).await;
+    status::check(&answer.status).unwrap();
+    sessions_of(&engine, 1).await;
+    let closing = TCloseSessionReq { session_handle: session };
+    let answer: TCloseSessionResp = call(&house, ANN, "CloseSession", &closing).await;
+    status::check(&answer.status).unwrap();
+    sessions_of(&engine, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancel_does_not_wait_for_the_call_that_waits_for_the_statement() {
+    let (house, _admin, engine) = House::furnished().await;
+    let session = open(&house, ANN).await;
+    let answer: TExecuteStatementResp =
+        call(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
+    let operation_handle = answer.operation_handle.unwrap();
+    // The engine answers the fetch when it has rows, which is never.
+    let request = TFetchResultsReq {
+        operation_handle: operation_handle.clone(),
+        orientation: TFetchOrientation::FETCH_NEXT,
+        max_rows: 10,
+        fetch_type: Some(0),
+    };
+    let fetching = async {
+        let answer: TFetchResultsResp = call(&house, ANN, "FetchResults", &request).await;
+        status::check(&answer.status).unwrap_err()
+    };
+    let canceling = async {
+        eventually("a running statement", async || (engine.datafusion.load().1 == 1).then_some(())).await;
+        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        let request = TCancelOperationReq { operation_handle: operation_handle.clone() };
+        let answer: TCancelOperationResp = call(&house, ANN, "CancelOperation", &request).await;
+        status::check(&answer.status).unwrap();
+    };
+    let (error, ()) = tokio::join!(fetching, canceling);
+    assert_eq!(error.sqlstate(), "57014");
+    let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
+    let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &request).await;
+    assert_eq!(answer.operation_state, Some(TOperationState::CANCELED_STATE));
+}

@@ -1,0 +1,86 @@
+//! Engines that die, statements that are cancelled, clients that go, ZooKeeper that is away.
+
+use std::time::{Duration, Instant};
+
+use hs2::ClientError;
+
+use crate::agents::{must, say};
+use crate::house::{House, sessions_of};
+use crate::rig::{WAIT, eventually};
+
+const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_that_dies_fails_what_runs_there_and_nothing_else() {
+    let (house, mut admin, mut dies) = House::furnished().await;
+    let (mut running, mut idle, mut stateful) =
+        (house.session("ann").await, house.session("ann").await, house.session("bob").await);
+    must(&mut idle, "SELECT 1").await;
+    must(&mut stateful, "CREATE TEMPORARY VIEW mine AS SELECT 1").await;
+    let mut statement = running.execute(FOR_EVER).await.unwrap();
+    let lives = house.engine(&mut admin).await;
+    dies.datafusion.die("killed by the test");
+    let error = statement.wait(WAIT).await.unwrap_err();
+    let ClientError::Refused(error) = error else { panic!("{error}") };
+    assert_eq!(error.sqlstate(), "08S01");
+    assert!(error.text().contains(dies.name.as_str()), "{}", error.text());
+    drop(statement);
+    // What is said while its agent still closes may be lost with it; what is said after that is not.
+    assert!(dies.ended().await.is_err());
+    // Bound again at the next statement.
+    must(&mut idle, "SELECT 1").await;
+    must(&mut running, "SELECT 1").await;
+    assert_eq!(lives.datafusion.load().0, 2);
+    for _ in 0..2 {
+        let error = say(&mut stateful, "SELECT 1").await.unwrap_err();
+        assert_eq!(error.sqlstate(), "08S01");
+        assert!(error.text().contains("own state was lost"), "{}", error.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_running_statement_is_cancelled_at_once() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    let mut statement = ann.execute(FOR_EVER).await.unwrap();
+    assert_eq!(statement.poll().await.unwrap(), hs2::session::Progress::Running);
+    let asked = Instant::now();
+    statement.cancel().await.unwrap();
+    let error = statement.wait(WAIT).await.unwrap_err();
+    assert!(matches!(&error, ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
+    eventually("the engine's rest", async || (engine.datafusion.load().1 == 0).then_some(())).await;
+    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    statement.close().await.unwrap();
+    must(&mut ann, "SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_leaves_nothing_running() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    ann.execute(FOR_EVER).await.unwrap();
+    eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
+    drop(ann);
+    eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
+    let mut session = house.session("ann").await;
+    session.execute(FOR_EVER).await.unwrap();
+    session.close().await.unwrap();
+    eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_zookeeper_and_metadata_agents_sessions_go_on_and_new_ones_open() {
+    let (house, _admin, engine) = House::furnished().await;
+    let mut before = house.session("ann").await;
+    must(&mut before, "SELECT 1").await;
+    house.ground.zookeeper.faults().outage(true);
+    house.agents[0].1.cut();
+    must(&mut before, "SELECT 1").await;
+    let mut after = house.session("bob").await;
+    must(&mut after, "SELECT 1").await;
+    let error = say(&mut after, "SHOW ENGINES t_1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "57P03", "{}", error.text());
+    must(&mut after, "SELECT 2").await;
+    sessions_of(&engine, 2).await;
+    house.ground.zookeeper.faults().outage(false);
+}
