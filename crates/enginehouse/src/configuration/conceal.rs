@@ -32,13 +32,13 @@ pub fn without_password(url: &str) -> String {
 /// A message in which a URL may stand, between quotes or blanks, with the passwords of all of them replaced.
 pub fn without_passwords(message: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'');
-    message
-        .split_inclusive(is_end)
-        .map(|word| {
-            let end = word.len() - word.chars().next_back().filter(|c| is_end(*c)).map_or(0, char::len_utf8);
-            format!("{}{}", without_password(&word[..end]), &word[end..])
-        })
-        .collect()
+    let mut shown = String::with_capacity(message.len());
+    for word in message.split_inclusive(is_end) {
+        let end = word.len() - word.chars().next_back().filter(|c| is_end(*c)).map_or(0, char::len_utf8);
+        shown += &without_password(&word[..end]);
+        shown += &word[end..];
+    }
+    shown
 }
 
 #[cfg(test)]

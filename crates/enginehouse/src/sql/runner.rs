@@ -64,7 +64,7 @@ fn quoted(text: &str) -> String {
 pub fn shown(error: &UserError) -> String {
     let text = error.text();
     let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
-        (message, rest.lines().map(|line| format!("\n  {line}")).collect())
+        (message, rest.lines().flat_map(|line| ["\n  ", line]).collect::<String>())
     });
     format!("error {}: {message}{rest}", error.sqlstate())
 }

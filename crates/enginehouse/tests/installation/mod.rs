@@ -17,7 +17,7 @@ use rustix::process::{Pid, kill_process};
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_enginehouse");
 /// How long anything here may take before the test fails.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 /// How long the end may take: engines finish for 10 s, then they are killed.
 pub const END_DEADLINE: Duration = Duration::from_secs(17);
 const LOOK: Duration = Duration::from_millis(20);
