@@ -41,6 +41,19 @@ def masked_line(line, replacements):
     return line
 
 
+def first_column_of_width(text, width):
+    """A table whose first column is as wide as said: for what is wide by something that changes from run to run."""
+    lines = []
+    for line in text.splitlines(keepends=True):
+        end = re.search("[┬╪┆┴]", line)
+        if line[0] in "┌╞│└" and end:
+            cell = line[1:end.start()]
+            cell = cell.rstrip().ljust(width) if line[0] == "│" else cell[0] * width
+            line = line[0] + cell + line[end.start():]
+        lines.append(line)
+    return "".join(lines)
+
+
 def compare(name, text):
     """Compares with the golden file, or writes it when told to."""
     path = FOLDER / name

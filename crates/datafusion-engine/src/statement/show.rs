@@ -153,7 +153,8 @@ pub fn matches(pattern: Option<&str>, name: &str) -> bool {
     })
 }
 
-/// A JDBC pattern: `%` is any text, `_` any character, `\` makes the next one plain. Case does not count.
+/// A JDBC pattern: `%` is any text, `_` any character, `\` makes the next one plain. Case does not count. `.*`, which
+/// impyla sends because Hive reads patterns as regular expressions, is any text too: no name has both characters.
 pub fn matches_jdbc(pattern: Option<&str>, name: &str) -> bool {
     let Some(pattern) = pattern else { return true };
     // `*` is what some clients send for everything.
@@ -161,7 +162,7 @@ pub fn matches_jdbc(pattern: Option<&str>, name: &str) -> bool {
         return true;
     }
     let name: Vec<char> = name.to_lowercase().chars().collect();
-    let pattern: Vec<char> = pattern.to_lowercase().chars().collect();
+    let pattern: Vec<char> = pattern.to_lowercase().replace(".*", "%").chars().collect();
     matches_from(&pattern, &name, Some('_'))
 }
 
@@ -222,6 +223,9 @@ mod tests {
             ("%a%b%c", "xxaxxbxxcxx", false),
             ("rides", "ride", false),
             ("", "rides", true),
+            (".*", "rides", true),
+            ("ri.*", "rides", true),
+            ("x.*", "rides", false),
         ] {
             assert_eq!(matches_jdbc(Some(pattern), name), expected, "{pattern} {name}");
         }

@@ -43,6 +43,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     match ended {
         Ok(Ended::Drained) => {
             info!("drained");
+            leave(&inside, "drained");
             Ok(ExitCode::SUCCESS)
         }
         Ok(Ended::Unwanted(reason)) => {

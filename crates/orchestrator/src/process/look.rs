@@ -137,7 +137,10 @@ fn reason(
         (_, _, Some(exit)) => {
             let words = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)?;
             let words = words.map(|words| String::from_utf8_lossy(&words).trim().to_owned());
+            // An exit that was no failure adds nothing to what the program said of it.
+            let failed = exit.signal.is_some() || exit.code.is_some_and(|code| code != 0);
             Some(match words.filter(|words| !words.is_empty()) {
+                Some(words) if !failed => words,
                 Some(words) => format!("{words} ({})", exit.describe()),
                 None => exit.describe(),
             })
