@@ -57,8 +57,8 @@ def test_settings_that_choose_code_or_files_never_reach_a_launch(standalone, ten
     for key in ("spark.jars", "set:hiveconf:spark.plugins", "set:env:PATH"):
         with pytest.raises(Exception, match="42501|chooses code|environment"):
             open_pyhive(standalone.address, "alice", **{key: "x"}).close()
+    host, port = split(standalone.address)
+    connection = impyla.connect(host=host, port=port, auth_mechanism="PLAIN", user="alice", password="x")
     with pytest.raises(Error):
-        impyla.connect(
-            host=split(standalone.address)[0], port=split(standalone.address)[1], auth_mechanism="PLAIN", user="alice",
-            password="x",
-        ).cursor(configuration={"spark.driver.extraJavaOptions": "x"})
+        connection.cursor(configuration={"spark.driver.extraJavaOptions": "x"})
+    connection.close()

@@ -43,12 +43,13 @@ def impyla_session(address, user="admin", **settings):
     """A session of impyla in binary mode: a cursor, because a session is a cursor's there."""
     host, port = split(address)
     connection = impyla.connect(host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120)
-    cursor = connection.cursor(configuration=session_keys(settings))
     try:
+        cursor = connection.cursor(configuration=session_keys(settings))
         yield cursor
-    finally:
         with contextlib.suppress(Exception):
             cursor.close()
+    finally:
+        with contextlib.suppress(Exception):
             connection.close()
 
 
