@@ -45,7 +45,7 @@ use service::ControlService;
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 /// How often old rows are deleted.
-const HOUSEKEEPING_INTERVAL: Duration = Duration::from_secs(3600);
+const HOUSEKEEPING_INTERVAL: Duration = Duration::from_hours(1);
 
 /// A metadata agent that serves.
 pub struct MetadataAgent {

@@ -22,7 +22,7 @@ use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE};
 /// How long an engine that could not be reached is passed over.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
 /// How long an engine that refused because it drains is passed over.
-const DRAINING_FOR: Duration = Duration::from_secs(60);
+const DRAINING_FOR: Duration = Duration::from_mins(1);
 /// How long an engine agent has to say what it does; after that only the proxy's own count is known.
 const STATUS_DEADLINE: Duration = Duration::from_millis(300);
 /// Engines that are asked for their load before one is chosen.

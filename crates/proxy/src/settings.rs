@@ -57,21 +57,21 @@ pub const MAX_HANDOVERS: usize = 5;
 /// Connecting to an agent and opening a session there.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// One small call to an agent.
-pub const CALL_DEADLINE: Duration = Duration::from_secs(60);
+pub const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// A statement that the client waits for without polling.
-pub const SYNCHRONOUS_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+pub const SYNCHRONOUS_DEADLINE: Duration = Duration::from_hours(24);
 /// Closing an engine's session in the background: Spark can take 21 s.
 pub const BACKGROUND_CLOSE_DEADLINE: Duration = Duration::from_secs(30);
 /// One look at an operation that waits for its engine, before the client is told that it still runs.
 pub const POLL_STEP: Duration = Duration::from_millis(500);
 /// How long a metadata agent has to begin a control statement's transaction.
-pub const CONTROL_DEADLINE: Duration = Duration::from_secs(60);
+pub const CONTROL_DEADLINE: Duration = Duration::from_mins(1);
 /// One call about a control statement: agents answer at once and are asked again.
 pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// A session over HTTP that nobody has named for so long is closed: no connection ends with its client.
-pub const HTTP_SESSION_IDLE: Duration = Duration::from_secs(3600);
+pub const HTTP_SESSION_IDLE: Duration = Duration::from_hours(1);
 /// How often sessions are looked at for that.
-pub const IDLE_INTERVAL: Duration = Duration::from_secs(60);
+pub const IDLE_INTERVAL: Duration = Duration::from_mins(1);
 /// How long a control statement looks for a metadata agent that answers.
 pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
 

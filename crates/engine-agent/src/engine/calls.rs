@@ -228,7 +228,7 @@ async fn on_session(
             .detail("nothing of the statement was executed");
         return Err(Failed::Lost(error));
     }
-    outcome.map(|_| ()).map_err(|error| failed(relay, error))
+    outcome.map(|_| ()).map_err(|error| failed(relay, &error))
 }
 
 /// A call that names an operation: what its reply tells of the operation's end is noted on the way.
@@ -255,7 +255,7 @@ async fn on_operation(
     if method == Method::CloseOperation {
         relay.sessions.forget_operation(entry, &named);
     }
-    outcome.map(|_| ()).map_err(|error| failed(relay, error))
+    outcome.map(|_| ()).map_err(|error| failed(relay, &error))
 }
 
 fn note(entry: &Entry, named: &Handle, method: Method, asks_for_rows: bool, reply: &Reply, bytes: &[u8]) {
@@ -288,7 +288,7 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
     Message::new(bytes).map_err(unreadable)
 }
 
-fn failed(relay: &Relay, error: RelayError) -> Failed {
+fn failed(relay: &Relay, error: &RelayError) -> Failed {
     if error.client_is_usable() {
         return Failed::Lost(
             UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" was lost", relay.settings.engine))

@@ -45,9 +45,9 @@ pub const MAX_OPERATIONS: usize = 1_000;
 /// Connecting to the engine.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 /// One small call to the engine.
-pub const CALL_DEADLINE: Duration = Duration::from_secs(60);
+pub const CALL_DEADLINE: Duration = Duration::from_mins(1);
 /// A call that may run a whole statement.
-pub const STATEMENT_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+pub const STATEMENT_DEADLINE: Duration = Duration::from_hours(24);
 /// Cancelling and closing what a lost connection leaves behind.
 pub const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(30);
 /// How long a connection is still listened to when the engine is about to end.
@@ -61,6 +61,6 @@ pub const WARM_UP_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two warm-up queries that fail.
 pub const WARM_UP_PAUSE: Duration = Duration::from_millis(100);
 /// How long an idle agent without permit and fact goes on after it was registered once.
-pub const UNWANTED_AFTER: Duration = Duration::from_secs(3600);
+pub const UNWANTED_AFTER: Duration = Duration::from_hours(1);
 /// How often it looks at its permit and fact, whatever the watches say.
 pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);

@@ -20,7 +20,7 @@ use model::number::Generation;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::answer::{Answer, text};
-use super::context::Context;
+use super::context::{Context, canceled};
 use super::settings::{SETTLE_DEADLINE, SETTLE_POLL};
 use super::{failpoints, request, wait};
 
@@ -186,7 +186,7 @@ async fn wait_for_turn(context: &Context, session: &Session, object: &ObjectRef,
         absent = alter_node::wait_absent(session, left) => {
             absent.map(|_| ()).map_err(|error| Failed::Refused(error.user(&object.to_string())))
         }
-        () = context.cancelled.cancelled() => Err(Failed::Refused(context.canceled())),
+        () = context.cancelled.cancelled() => Err(Failed::Refused(canceled())),
     }
 }
 

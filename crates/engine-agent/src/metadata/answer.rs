@@ -11,7 +11,7 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) fn new(columns: &[(&str, SqlType)]) -> Self {
-        let columns = columns.iter().map(|(name, of)| Column::new(*name, of.clone())).collect();
+        let columns = columns.iter().map(|(name, of)| Column::new(*name, *of)).collect();
         Self { columns, rows: Vec::new() }
     }
 

@@ -86,8 +86,9 @@ impl Context {
     pub(super) fn require_tenant(&self, catalog: &Catalog, tenant: &TenantName) -> Result<(), UserError> {
         refusal::unless_allowed(catalog, &self.caller(), tenant)
     }
+}
 
-    pub(super) fn canceled(&self) -> UserError {
-        UserError::new(ErrorKind::Canceled, "the statement was cancelled")
-    }
+/// The error of a statement that its client cancelled.
+pub(super) fn canceled() -> UserError {
+    UserError::new(ErrorKind::Canceled, "the statement was cancelled")
 }

@@ -29,10 +29,10 @@ const REQUEST_ID: &str = "enginehouse.request.id";
 /// The overlay entry that carries the remaining time, in milliseconds.
 const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
 /// The longest remaining time that is believed.
-const MAX_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+const MAX_DEADLINE: Duration = Duration::from_hours(24);
 /// How long a statement that the client waits for may run.
-const SYNCHRONOUS_DEADLINE: Duration = Duration::from_secs(24 * 3600);
-/// How long ExecuteStatement waits for a statement that answers at once, to save the client a poll.
+const SYNCHRONOUS_DEADLINE: Duration = Duration::from_hours(24);
+/// How long `ExecuteStatement` waits for a statement that answers at once, to save the client a poll.
 const AT_ONCE: Duration = Duration::from_millis(50);
 const FETCH_LOG: i16 = 1;
 /// Rows that one fetch answers at most.

@@ -46,7 +46,7 @@ pub const MAX_LOG_LINES: usize = 1_000;
 /// How long a status call waits for the operation before it says that it still runs.
 pub const LONG_POLL: Duration = Duration::from_millis(500);
 /// How long a statement that names no deadline has before its transaction must have begun.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(60);
+pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 /// How often WAIT looks at the engines.
 pub const WAIT_POLL: Duration = Duration::from_millis(250);
 /// How often an agent that does not know what became of its transaction asks, and for how long.

@@ -11,7 +11,7 @@ use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::slot::{Slot, SlotKey};
 
-use super::context::Context;
+use super::context::{Context, canceled};
 use super::request::not_in_time;
 use super::settings::WAIT_POLL;
 
@@ -64,8 +64,8 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
         ObjectKind::ResourceUnit => key.unit.as_str() == object.name,
     };
     until(context, patience, "not all engines are ready", |overview| {
-        let slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
-        let waits = slots.filter_map(|slot| not_ready(overview, slot)).next();
+        let mut slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
+        let waits = slots.find_map(|slot| not_ready(overview, slot));
         waits.or_else(|| left_over(overview, reaches)).map_or(Look::Over, Look::NotYet)
     })
     .await
@@ -95,7 +95,7 @@ async fn until(
         tokio::select! {
             () = tokio::time::sleep(WAIT_POLL) => {}
             () = context.cancelled.cancelled() => {
-                return Err(context.canceled().detail("only the waiting was: what was said stands"));
+                return Err(canceled().detail("only the waiting was: what was said stands"));
             }
         }
     }

@@ -62,7 +62,7 @@ async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
     let lock = ground.master().await;
     let (mut engine, address) = ready(&ground, &lock).await;
     let (mut busy, mut idle) = (engine.open(&address, "ann").await, engine.open(&address, "ann").await);
-    let mut statement = busy.execute("SELECT count(*) FROM generate_series(1, 150000000)").await.unwrap();
+    let mut statement = busy.execute("SELECT count(*) FROM generate_series(1, 1000000000)").await.unwrap();
     assert_eq!(statement.poll().await.unwrap(), Progress::Running);
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     begun(&engine, &address).await;
@@ -80,7 +80,7 @@ async fn new_work_is_refused_before_anything_runs_and_what_runs_finishes() {
     statement.wait(WAIT).await.unwrap();
     assert!(engine.is_running(), "a result waits");
     let rows = statement.fetch(100).await.unwrap();
-    assert_eq!(rows[0][0].to_string(), "150000000");
+    assert_eq!(rows[0][0].to_string(), "1000000000");
     assert!(statement.fetch(100).await.unwrap().is_empty());
     let ended = engine.ended_within(AT_ONCE).await;
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");

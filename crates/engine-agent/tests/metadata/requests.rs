@@ -57,7 +57,7 @@ async fn restart_and_stop_know_older_names() {
     assert_ne!(old, new);
     assert_eq!(column(&restarted, "state"), ["restarting"]);
     let again = must(&mut admin, &format!("RESTART ENGINE rp_1 '{old}'")).await;
-    assert_eq!(column(&again, "engine"), [new.clone()], "it answers with the one in progress");
+    assert_eq!(column(&again, "engine"), [&*new], "it answers with the one in progress");
     let error = say(&mut admin, &format!("STOP ENGINE rp_1 '{old}'")).await.unwrap_err();
     assert!(error.hint.unwrap().contains(&new));
     let stopped = must(&mut admin, &format!("STOP ENGINE rp_1 '{new}' FORCE")).await;

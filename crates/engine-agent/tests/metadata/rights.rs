@@ -51,7 +51,7 @@ async fn a_user_of_the_tenant_may_manage_its_engines_and_nothing_else() {
     }
     let mut ann = bench.session("ann").await;
     let engine = column(&must(&mut ann, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
-    assert_eq!(column(&must(&mut ann, "SHOW ENGINES t_1").await, "engine"), [engine.clone()]);
+    assert_eq!(column(&must(&mut ann, "SHOW ENGINES t_1").await, "engine"), [&*engine]);
     must(&mut ann, &format!("DESCRIBE ENGINE rp_1 '{engine}'")).await;
     assert_eq!(column(&must(&mut ann, "SHOW TENANTS").await, "tenant"), ["t_1"]);
     assert_eq!(column(&must(&mut ann, "SHOW RESOURCE POOL rp_1 FOR TENANT").await, "tenant"), ["t_1"]);

@@ -104,7 +104,7 @@ async fn show_create_makes_the_same_object_again() {
         must(&mut admin, print).await;
     }
     for (object, print) in &prints {
-        assert_eq!(column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement"), [print.clone()]);
+        assert_eq!(column(&must(&mut admin, &format!("SHOW CREATE {object}")).await, "statement"), [&**print]);
     }
     must(&mut admin, "ALTER RESOURCE UNIT uc_2 PROPERTIES ('api.token'='open sesame')").await;
     for sql in

@@ -42,9 +42,9 @@ pub fn settings(ground: &Ground) -> Settings {
         rules: Rules::default(),
         plan_limits: planner::Limits::default(),
         alter_wait: Duration::from_secs(10),
-        drain_grace: Duration::from_secs(1800),
-        drain_grace_max: Duration::from_secs(24 * 3600),
-        tick_interval: Duration::from_secs(3600),
+        drain_grace: Duration::from_mins(30),
+        drain_grace_max: Duration::from_hours(24),
+        tick_interval: Duration::from_hours(1),
         limits: hs2::Limits::default(),
     }
 }

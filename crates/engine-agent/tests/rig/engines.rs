@@ -117,7 +117,7 @@ pub struct Running {
 impl Running {
     pub fn start(ground: &Ground, name: EngineName) -> Self {
         let datafusion = DataFusion::new(ground, &name);
-        Self::start_with(ground, name, datafusion, Duration::from_secs(60))
+        Self::start_with(ground, name, datafusion, Duration::from_mins(1))
     }
 
     pub fn start_with(ground: &Ground, name: EngineName, datafusion: DataFusion, start_deadline: Duration) -> Self {

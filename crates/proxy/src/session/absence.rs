@@ -1,5 +1,6 @@
 //! Why a session has no engine: one is on its way, or nothing is to be waited for.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,10 +46,10 @@ fn nothing_to_wait_for(snapshot: &ProxySnapshot, wanted: &Wanted) -> UserError {
     let offered = links.iter().find(|link| fits(link, wanted));
     let mut place = String::new();
     if let Some(pool) = &wanted.pool {
-        place.push_str(&format!(" in resource pool \"{pool}\""));
+        let _ = write!(place, " in resource pool \"{pool}\"");
     }
     if let Some(unit) = &wanted.unit {
-        place.push_str(&format!(" of resource unit \"{unit}\""));
+        let _ = write!(place, " of resource unit \"{unit}\"");
     }
     let error = UserError::new(ErrorKind::WrongState, format!("tenant \"{}\" has no engine{place}", wanted.tenant));
     match offered {

@@ -279,7 +279,7 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
     let message = match answered {
         Ok(message) => message,
         Err(reason) => {
-            let reason = because(gateway, session, binding, reason);
+            let reason = because(gateway, session, binding, &reason);
             if let Some(bound) = session.engines.get(&binding) {
                 gateway.routes.mark_unreachable(&bound.route);
             }
@@ -344,13 +344,13 @@ fn drained(gateway: &Arc<Gateway>, session: &mut Session, binding: u64) -> Sent 
 }
 
 fn why_lost(gateway: &Arc<Gateway>, session: &Session, binding: u64) -> String {
-    because(gateway, session, binding, "its connection was closed".to_owned())
+    because(gateway, session, binding, "its connection was closed")
 }
 
 /// Adds what the master last saw of the engine.
-pub(super) fn because(gateway: &Arc<Gateway>, session: &Session, binding: u64, reason: String) -> String {
+pub(super) fn because(gateway: &Arc<Gateway>, session: &Session, binding: u64, reason: &str) -> String {
     let engine = session.engines.get(&binding).map(|bound| &bound.route.engine);
     let snapshot = gateway.catalog.reading().snapshot;
     let observed = snapshot.observed.iter().find(|it| Some(&it.name) == engine).and_then(|it| it.reason.clone());
-    observed.map_or(reason.clone(), |seen| format!("{reason}; {seen}"))
+    observed.map_or_else(|| reason.to_owned(), |seen| format!("{reason}; {seen}"))
 }

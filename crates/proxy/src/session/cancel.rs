@@ -22,17 +22,16 @@ pub(super) async fn cancel(
     named: Handle,
     seqid: i32,
 ) -> Result<(), Gone> {
-    let mut guard = match entry.state.try_lock() {
-        Ok(guard) => guard,
-        Err(_) => {
-            // Another call of the session waits for its engine, perhaps for the very statement that is to be
-            // cancelled: over HTTP calls come side by side.
-            if let Some((route, handle)) = entry.at_engine(&named) {
-                let outcome = cancel_aside(gateway, &route, &entry.user, &handle).await;
-                return canceled_or_not(connection, seqid, outcome).await;
-            }
-            entry.state.lock().await
+    let mut guard = if let Ok(guard) = entry.state.try_lock() {
+        guard
+    } else {
+        // Another call of the session waits for its engine, perhaps for the very statement that is to be cancelled:
+        // over HTTP calls come side by side.
+        if let Some((route, handle)) = entry.at_engine(&named) {
+            let outcome = cancel_aside(gateway, &route, &entry.user, &handle).await;
+            return canceled_or_not(connection, seqid, outcome).await;
         }
+        entry.state.lock().await
     };
     let session = &mut *guard;
     let canceled = UserError::new(ErrorKind::Canceled, "the statement was cancelled");

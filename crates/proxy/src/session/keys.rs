@@ -58,7 +58,7 @@ const LAUNCH_KEYS: [&str; 10] = [
 ];
 
 impl SessionKeys {
-    /// Reads the configuration of an OpenSession.
+    /// Reads the configuration of an `OpenSession`.
     pub(crate) fn read(configuration: &BTreeMap<String, String>) -> Result<Self, UserError> {
         if configuration.len() > MAX_SESSION_KEYS {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")

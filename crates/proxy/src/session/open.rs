@@ -1,4 +1,4 @@
-//! OpenSession: a session of the proxy's own, at once and without an engine, so that a tenant that has no engine yet
+//! `OpenSession`: a session of the proxy's own, at once and without an engine, so that a tenant that has no engine yet
 //! can say START ENGINE.
 
 use std::collections::BTreeMap;

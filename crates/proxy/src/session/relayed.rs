@@ -83,7 +83,7 @@ pub(super) async fn relay_engine(
             if let Some(bound) = session.engines.get(&binding) {
                 gateway.routes.mark_unreachable(&bound.route);
             }
-            let reason = binding::because(gateway, session, binding, reason);
+            let reason = binding::because(gateway, session, binding, &reason);
             let error = session.lost_engine(binding, &reason);
             if method != Method::CloseOperation {
                 warn!(error = error.message, reason, "an engine was lost while a statement was open there");

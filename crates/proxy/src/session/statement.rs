@@ -1,4 +1,4 @@
-//! ExecuteStatement and the metadata calls: ours, answered here, or the engine's.
+//! `ExecuteStatement` and the metadata calls: ours, answered here, or the engine's.
 //!
 //! What is not ours goes on byte for byte: only the session's handle is patched in its place.
 
@@ -176,7 +176,7 @@ pub(super) fn keep(gateway: &Gateway, entry: &Entry, session: &mut Session, oper
     handle
 }
 
-/// Answers an ExecuteStatement with the proxy's own handle.
+/// Answers an `ExecuteStatement` with the proxy's own handle.
 pub(super) async fn accepted(
     connection: &mut Connection,
     seqid: i32,

@@ -1,4 +1,4 @@
-//! What the proxy answers itself: GetInfo, USE and SET while no engine is bound.
+//! What the proxy answers itself: `GetInfo`, USE and SET while no engine is bound.
 //!
 //! `PyHive` and impyla send USE while they connect. What was said is remembered and replayed when an engine is bound; a
 //! name that the engine then refuses is the error of the statement that bound.
@@ -43,17 +43,13 @@ pub(super) async fn get_info(
         | TGetInfoType::CLI_MAX_TABLE_NAME_LEN => Some(TGetInfoValue::LenValue(MAX_IDENTIFIER)),
         _ => None,
     };
-    match value {
-        Some(info_value) => {
-            let response = TGetInfoResp { status: status::success(), info_value };
-            answer(connection, Method::GetInfo, seqid, &response).await
-        }
-        None => {
-            let error = UserError::new(ErrorKind::NotSupported, "this kind of information is not known")
-                .detail(format!("info type {}", i32::from(&request.info_type)));
-            refuse(connection, Method::GetInfo, seqid, &error).await
-        }
+    if let Some(info_value) = value {
+        let response = TGetInfoResp { status: status::success(), info_value };
+        return answer(connection, Method::GetInfo, seqid, &response).await;
     }
+    let error = UserError::new(ErrorKind::NotSupported, "this kind of information is not known")
+        .detail(format!("info type {}", i32::from(&request.info_type)));
+    refuse(connection, Method::GetInfo, seqid, &error).await
 }
 
 /// The client's name is of no use to us; clients that tell it must not fail.

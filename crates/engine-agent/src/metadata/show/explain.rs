@@ -22,7 +22,7 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         snapshot: overview.snapshot,
         cluster: settings.cluster.clone(),
         defaults: settings.rules.defaults.clone(),
-        limits: settings.plan_limits.clone(),
+        limits: settings.plan_limits,
     };
     let mut answer = Answer::new(&[
         ("step", SqlType::BigInt),
