@@ -68,16 +68,24 @@ impl Witness {
     }
 }
 
+fn is_alive(phase: Phase) -> bool {
+    !matches!(phase, Phase::Terminating | Phase::Ended)
+}
+
 /// At most `surge` slots of a link have an engine that serves in place of one that was begun and is not ready.
 pub fn judge_surge(play: &Play, before: &Play) {
     let slots_in_replacement = |play: &Play| {
         let mut counts: BTreeMap<Link, u32> = BTreeMap::new();
         for slot in play.world.desired.snapshot.slots.iter().filter(|slot| !slot.forced) {
             let present = slot.engine();
-            let begun = play.world.observed.permits.iter().any(|it| it.engine == present);
+            // A deposed master's late create begins an engine too: the plan adopts it, whoever's turn it is.
+            let begun = play.world.observed.permits.iter().any(|it| it.engine == present)
+                || play.world.observed.pods.iter().any(|it| it.name == present && is_alive(it.phase));
             let ready = play.world.observed.lives.iter().any(|live| live.engine == present);
+            // A registration can stand for a while after its pod has vanished: such an engine stands in for nobody.
             let serves = |name: &EngineName| {
                 play.world.observed.lives.iter().any(|live| live.engine == *name)
+                    && play.world.observed.pods.iter().any(|pod| pod.name == *name && is_alive(pod.phase))
                     && play.world.observed.facts.iter().all(|fact| fact.engine != *name)
             };
             let records = &play.world.desired.snapshot.engines;
