@@ -30,7 +30,7 @@ def wait_killed(cluster, name, within_s=40):
     assert program.process.returncode == -signal.SIGKILL
 
 
-def test_masters_die_one_after_the_other_and_the_third_finds_nothing_to_do(own_cluster):
+def test_masters_die_one_after_the_other_and_the_next_makes_only_what_is_missing(own_cluster):
     cluster = own_cluster()
     control = Control(cluster.addresses["proxy-b"])
     tenant, _, unit = control.make("three")
@@ -41,20 +41,22 @@ def test_masters_die_one_after_the_other_and_the_third_finds_nothing_to_do(own_c
     wait_killed(cluster, "proxy-a")
     first = {it.name: it.process for it in cluster.engines.of(tenant)}
     assert 1 <= len(first) <= 3
-    # The second one makes what is missing and dies before it has said so.
-    restart_armed(cluster, "proxy-a", "proxy", "master.tick.executed")
+    # The second one makes what is missing and dies when only the alter node is left to delete.
+    restart_armed(cluster, "proxy-a", "proxy", "master.node.before")
     wait_killed(cluster, "proxy-a")
     made = {it.name: it.process for it in cluster.engines.of(tenant)}
-    assert len(made) == 3 and first.items() <= made.items()
+    assert first.items() <= made.items()
     assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
-    # The third finds three engines, makes none, and takes the node away.
+    # An engine that the first one was just starting when it died has to be made under another name, after its
+    # back-off. Nothing else is missing: the third makes no other, and takes the node away.
     before = len(applied(cluster.logs))
     restart_armed(cluster, "proxy-a", "proxy", None)
     cluster.wait_ready("proxy-a")
-    cluster.settled(control)
-    assert [it for it in applied(cluster.logs)[before:] if it[0] in ("create permit", "create engine")] == []
     assert len(control.wait_ready(tenant, 3)) == 3
-    assert {it.name: it.process for it in cluster.engines.of(tenant)} == made
+    cluster.settled(control)
+    created = [it for it in applied(cluster.logs)[before:] if it[0] == "create engine"]
+    assert len(created) == 3 - len(made), created
+    assert made.items() <= {it.name: it.process for it in cluster.engines.of(tenant)}.items()
 
 
 def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes(own_cluster):
