@@ -86,7 +86,9 @@ start_mariadb() {
 
 stop_servers() {
     local pid
-    for pid in "${server_pids[@]+"${server_pids[@]}"}"; do kill -INT "$pid" 2>/dev/null; done
+    # What a script starts in the background ignores SIGINT unless it handles it: so the Java and MariaDB servers end on
+    # SIGTERM, and PostgreSQL, which waits for its clients on SIGTERM, on SIGINT.
+    for pid in "${server_pids[@]+"${server_pids[@]}"}"; do kill -INT "$pid" 2>/dev/null; kill -TERM "$pid" 2>/dev/null; done
     for pid in "${server_pids[@]+"${server_pids[@]}"}"; do
         wait_for 10 process_gone "$pid" || kill -KILL "$pid" 2>/dev/null
         wait "$pid" 2>/dev/null
