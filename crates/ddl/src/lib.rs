@@ -1,7 +1,7 @@
 //! The control language: is a statement ours, what does it say, and how is it written down again.
 //!
 //! Control statements arrive as the text of a `HiveServer2` `ExecuteStatement`, mixed with the SQL of the engines. The
-//! first question, [`sniff`], looks at the head alone; what is not ours is never tokenised. What is ours is read by
+//! first question, [`sniff()`], looks at the head alone; what is not ours is never tokenised. What is ours is read by
 //! [`parse`], which is total: any text gives a [`Statement`] or a [`ParseError`] with its place, what was expected
 //! there, and a hint for near misses.
 //!

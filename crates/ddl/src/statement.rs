@@ -127,7 +127,7 @@ pub enum Statement {
 /// Reads a statement that is ours. One `;` may end it.
 ///
 /// Errors: 42601 with what was expected, 42602 for names, 22023 for values, 54000 for limits; each with its place.
-/// Text that isn't ours is a syntax error too: ask [`crate::sniff`] first.
+/// Text that isn't ours is a syntax error too: ask [`crate::sniff()`] first.
 pub fn parse(text: &str) -> Result<Statement, ParseError> {
     let Some((head, end)) = sniff_at(text) else { return Err(not_ours(text)) };
     let mut cursor = Cursor::new(text, end)?;

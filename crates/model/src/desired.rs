@@ -1,6 +1,6 @@
 //! Which slot rows follow from a catalog: the arithmetic of MIN and MAX.
 //!
-//! [`derive`] compares the rows that are there with a catalog and says which rows to delete, to add and to give a
+//! [`derive()`] compares the rows that are there with a catalog and says which rows to delete, to add and to give a
 //! new incarnation. It has no memory: applied to its own result it changes nothing. The metadata agent applies it in
 //! the transaction of an alteration; EXPLAIN applies it to a copy.
 

@@ -1,6 +1,6 @@
 //! The pure plan: from what should run and what runs, the decisions that bring the two together.
 //!
-//! [`plan`] has no IO and no clock: time comes with what it is given (the database's clock in the snapshot, ages in
+//! [`plan()`] has no IO and no clock: time comes with what it is given (the database's clock in the snapshot, ages in
 //! the observation). The master executes its decisions, EXPLAIN prints them, and both come from here, so what EXPLAIN
 //! says is what then happens.
 //!
