@@ -27,7 +27,7 @@ run_step() {
 cargo_tests() {
     local log=$work/$1.log
     shift
-    "$@" 2>&1 | tee "$log" | grep -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' | grep -vE '^ +(Running|Doc-tests|Compiling|Finished)'
+    "$@" 2>&1 | tee "$log" | grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' | grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
     local status=${PIPESTATUS[0]}
     local p f i
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
@@ -59,7 +59,7 @@ script_test() {
 pytest_tests() {
     local report=$work/pytest.xml
     "$venv/bin/python" -m pytest "$1" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
-        tee "$work/pytest.log" | grep -vE '^$'
+        tee "$work/pytest.log" | grep --line-buffered -vE '^$'
     local counts
     counts=$("$venv/bin/python" - "$report" <<'PY'
 import sys, xml.etree.ElementTree as tree
