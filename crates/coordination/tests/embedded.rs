@@ -50,8 +50,10 @@ async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_co
     within(lock.lost()).await;
     let refused = permits::create(&lock, &engine("e-2"), &suite::permit(None)).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Lost, "{refused}");
-    server.faults().outage(false);
+    // The engine's session has a connection of its own, and may see the outage later than the master's.
     let mut states = session.states();
+    within(states.wait_for(|state| *state != SessionState::Connected)).await.unwrap();
+    server.faults().outage(false);
     within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit.unwrap().ready().unwrap().session, session.id());
