@@ -95,6 +95,9 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
             break;
         }
         let result = if world.may_act() {
+            if let Some(point) = failpoints::before(&decision.action) {
+                model::failpoint!(point);
+            }
             timeout(limit, world.apply(decision, &ground))
                 .await
                 .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32()))))

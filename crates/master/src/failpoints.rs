@@ -22,6 +22,12 @@ pub const NODE_BEFORE: &str = "master.node.before";
 pub const NODE_DELETED: &str = "master.node.deleted";
 /// The report is written.
 pub const REPORTED: &str = "master.tick.reported";
+/// It may act, it has just looked; the call that makes a pod or process has not begun.
+pub const ENGINE_CREATE_CHECKED: &str = "master.before.create_engine";
+/// It may act, it has just looked; the call that deletes a pod or process has not begun.
+pub const ENGINE_DELETE_CHECKED: &str = "master.before.delete_engine";
+/// It may act, it has just looked; a decision that is a write of the database is not sent.
+pub const WRITE_CHECKED: &str = "master.before.write";
 /// A permit was made.
 pub const PERMIT_CREATED: &str = "master.after.create_permit";
 /// A pod or process was made.
@@ -58,6 +64,9 @@ pub const ALL: &[&str] = &[
     NODE_BEFORE,
     NODE_DELETED,
     REPORTED,
+    ENGINE_CREATE_CHECKED,
+    ENGINE_DELETE_CHECKED,
+    WRITE_CHECKED,
     PERMIT_CREATED,
     ENGINE_CREATED,
     UID_RECORDED,
@@ -70,6 +79,25 @@ pub const ALL: &[&str] = &[
     FACT_REMOVED,
     FINISHED,
 ];
+
+/// The point between the last look at whether the master may act and the call, for decisions that ZooKeeper does not
+/// guard: whoever stops there is deposed without noticing and still makes this one call.
+pub(crate) fn before(action: &planner::Action) -> Option<&'static str> {
+    use planner::Action;
+    match action {
+        Action::CreateEngine(_) => Some(ENGINE_CREATE_CHECKED),
+        Action::DeleteEngine { .. } => Some(ENGINE_DELETE_CHECKED),
+        Action::RecordUid { .. }
+        | Action::DrawIncarnation { .. }
+        | Action::RecordEnd { .. }
+        | Action::Finish { .. } => Some(WRITE_CHECKED),
+        Action::CreatePermit { .. }
+        | Action::WritePermitUid { .. }
+        | Action::Drain { .. }
+        | Action::DeletePermit
+        | Action::RemoveFact => None,
+    }
+}
 
 /// The point that is passed after a decision took effect.
 pub(crate) fn after(action: &planner::Action) -> &'static str {
