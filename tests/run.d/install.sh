@@ -4,7 +4,7 @@
 cache=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}
 venv=$cache/venv
 debian_packages=(openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler python3-venv)
-python_packages=(pyspark==3.5.9 pyhive==0.7.0 impyla==0.24.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 psutil==7.2.2)
+python_packages=(pyspark==3.5.9 pyhive==0.7.0 impyla==0.24.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 psutil==7.2.2 pg8000==1.31.6 pymysql==1.2.4)
 
 install_all() {
     install_debian_packages && install_python_packages

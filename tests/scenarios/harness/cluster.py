@@ -1,7 +1,9 @@
-"""The roles as separate processes: two metadata agents and two proxies, with the real ZooKeeper and PostgreSQL.
+"""The roles as separate processes: two metadata agents and two proxies, with a real ZooKeeper and database.
 
-Each cluster has a root of its own in ZooKeeper and a database of its own. Proxy `a` is a candidate for master, proxy
-`b` is not. All configuration is in the files that an operator would write.
+Each cluster has a root of its own in ZooKeeper and a database of its own: in PostgreSQL unless `database=` is another
+(harness.databases), in the shared ZooKeeper unless `ensemble=` is one of the test's own (harness.ensemble). Proxy `a`
+is a candidate for master, proxy `b` is not, unless `candidates=` says so. Any program can be started again, with
+failpoints armed in that one start. All configuration is in the files that an operator would write.
 """
 
 import pathlib
@@ -10,20 +12,25 @@ import signal
 import uuid
 
 from harness import zookeeper
+from harness.databases import PostgresDatabase
 from harness.engines import Engines
 from harness.logs import Logs
-from harness.postgres import Database
 from harness.processes import Program, run
 from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 4
 ALTER_WAIT_S = 3
+ROLES = {"agent-1": "metadata-agent", "agent-2": "metadata-agent", "proxy-a": "proxy", "proxy-b": "proxy"}
 
 
 class Cluster:
     """An installation of separate processes."""
 
-    def __init__(self, folder, **settings):
+    def __init__(
+        self, folder, database=None, ensemble=None, candidates=("proxy-a",), session_timeout_s=SESSION_TIMEOUT_S,
+        env=None, **settings,
+    ):
+        """`settings` are tables of the configuration file; `env` is the environment of every program."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.secret = secrets.token_hex(32)
@@ -35,7 +42,11 @@ class Cluster:
         self.samples = self.folder / "samples"
         self.samples.mkdir(exist_ok=True)
         self.settings = settings
-        self.database = Database()
+        self.candidates = set(candidates)
+        self.session_timeout_s = session_timeout_s
+        self.env = env or {}
+        self.database = database or PostgresDatabase()
+        self.connect = ensemble.connect if ensemble else zookeeper.address()
         self.state_dir = self.folder / "engines"
         self.engines = Engines(self.state_dir)
         self.logs = Logs(str(self.folder / "*.log"), str(self.state_dir / "engines/*/log"))
@@ -48,7 +59,8 @@ class Cluster:
         tables = {
             "cluster": {"name": "scenario", "secret_file": str(self.folder / "cluster.secret")},
             "zookeeper": {
-                "connect": zookeeper.address(), "root": self.root, "session_timeout": f"{SESSION_TIMEOUT_S}s",
+                "connect": self.connect, "root": self.root,
+                "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",
             },
             "database": {"url": self.database.url},
             "proxy": {
@@ -71,21 +83,27 @@ class Cluster:
         path.write_text(self.configuration(candidate))
         return path
 
-    def start(self):
-        done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder)
-        assert done.returncode == 0, done.stdout + done.stderr
-        for name in ("agent-1", "agent-2"):
-            self.start_program(name, "metadata-agent", wait=False)
-        self.start_program("proxy-a", "proxy", wait=False)
-        self.start_program("proxy-b", "proxy", candidate=False, wait=False)
-        for name in list(self.programs):
+    def start(self, failpoints=None):
+        """Migrates and starts all programs. `failpoints`: what is armed in which program's first start."""
+        self.migrate()
+        armed = failpoints or {}
+        for name in ROLES:
+            self.start_program(name, wait=False, failpoints=armed.get(name))
+        for name in ROLES:
             self.wait_ready(name)
-        self.nodes = zookeeper.Nodes(self.root, self.secret)
+        self.nodes = zookeeper.Nodes(self.root, self.secret, self.connect)
         return self
 
-    def start_program(self, name, role, candidate=True, wait=True):
+    def migrate(self):
+        done = run(["migrate", "--config", self.write("migrate")], cwd=self.folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def start_program(self, name, role=None, candidate=None, wait=True, failpoints=None):
+        """Starts a program (again). `failpoints` as in ENGINEHOUSE_FAILPOINTS, for this start only."""
+        candidate = name in self.candidates if candidate is None else candidate
         path = self.write(name, candidate)
-        self.programs[name] = Program(name, [role, "--config", path], self.folder).start()
+        env = self.env | ({"ENGINEHOUSE_FAILPOINTS": failpoints} if failpoints else {})
+        self.programs[name] = Program(name, [role or ROLES[name], "--config", path], self.folder, env).start()
         if wait:
             self.wait_ready(name)
 
@@ -93,9 +111,10 @@ class Cluster:
         ready = self.programs[name].wait_ready()
         self.addresses[name] = ready.removeprefix("jdbc:hive2://").rstrip("/")
 
-    def restart(self, name, role="proxy", number=signal.SIGINT, candidate=True):
+    def restart(self, name, role=None, number=signal.SIGINT, candidate=None, failpoints=None):
+        """Ends a program, whatever state it is in, and starts it again."""
         self.programs[name].stop(number)
-        self.start_program(name, role, candidate)
+        self.start_program(name, role, candidate, failpoints=failpoints)
 
     def wait_for_master(self, within_s=30):
         """Waits until a master acts: it holds the lock and has written its tick into the database."""
@@ -122,12 +141,13 @@ class Cluster:
             if self.nodes:
                 self.nodes.close()
             failures = []
-            for name in ("proxy-a", "proxy-b", "agent-1", "agent-2"):
-                if name in self.programs:
-                    try:
-                        self.programs[name].stop()
-                    except AssertionError as error:
-                        failures.append(str(error))
+            for program in [it for name, it in self.programs.items() if name.startswith("proxy")] + [
+                it for name, it in self.programs.items() if not name.startswith("proxy")
+            ]:
+                try:
+                    program.stop()
+                except AssertionError as error:
+                    failures.append(str(error))
             assert not failures, "\n".join(failures)
         finally:
             self.engines.end_all()

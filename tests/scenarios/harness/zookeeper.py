@@ -28,11 +28,11 @@ def derived(secret, word, name=""):
 class Nodes:
     """The nodes below one root, as the master may read them."""
 
-    def __init__(self, root, secret):
+    def __init__(self, root, secret, hosts=None):
         self.root = root
         key = derived(secret, "zookeeper-master")
         self.client = KazooClient(
-            hosts=address(), timeout=TIMEOUT_S, auth_data=[("digest", f"master:{key}")],
+            hosts=hosts or address(), timeout=TIMEOUT_S, auth_data=[("digest", f"master:{key}")],
             default_acl=[make_digest_acl("master", key, all=True)],
         )
         self.client.start(timeout=TIMEOUT_S)

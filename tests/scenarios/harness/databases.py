@@ -1,0 +1,282 @@
+"""Databases of a test's own, and database servers of its own that it may kill.
+
+`PostgresDatabase` and `MariadbDatabase` have the same methods, so a scenario takes either: `url`, `rows(sql)`,
+`close()`. By default they are made in the servers that `tests/run` started; with `server=` in one of the test's own.
+They are read through drivers of their own, never through the product.
+"""
+
+import glob
+import os
+import pathlib
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import urllib.parse
+import uuid
+
+import pg8000.native
+import pymysql
+
+from harness.ports import free_port
+from harness.waiting import wait_until
+
+CONNECT_WITHIN_S = 10
+START_WITHIN_S = 60
+STOP_WITHIN_S = 20
+
+
+def address_of(variable):
+    """The URL of a shared server; without it a scenario fails, it is never skipped."""
+    value = os.environ.get(variable)
+    assert value, f"{variable} is not set: run tests/run, which starts the servers"
+    return value
+
+
+def text(value):
+    """A value as text, so that no scenario depends on a driver's types; NULL is `None`."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode()
+    return None if value is None else str(value)
+
+
+class Database:
+    """A database that goes when it is closed. One connection, made when it is needed and again after it broke."""
+
+    def __init__(self, server_url):
+        self.server_url = server_url.rsplit("/", 1)[0]
+        self.name = f"eh_{uuid.uuid4().hex[:12]}"
+        self.url = f"{self.server_url}/{self.name}"
+        self.lock = threading.Lock()
+        self.connection = None
+        self.on_server(f"CREATE DATABASE {self.name}")
+
+    def rows(self, statement):
+        """The rows of a statement, each a list of texts. A connection that broke is made again once."""
+        with self.lock:
+            for last in (False, True):
+                if self.connection is None:
+                    self.connection = self.open(self.name)
+                try:
+                    return [[text(it) for it in row] for row in self.ask(self.connection, statement)]
+                except self.BROKEN:
+                    self.drop_connection()
+                    if last:
+                        raise
+        return []
+
+    def drop_connection(self):
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            try:
+                connection.close()
+            except Exception:  # noqa: BLE001: it is broken, whatever a driver says to that
+                pass
+
+    def on_server(self, statement):
+        connection = self.open(self.SYSTEM)
+        try:
+            self.ask(connection, statement)
+        finally:
+            connection.close()
+
+    def close(self):
+        with self.lock:
+            self.drop_connection()
+        self.on_server(self.DROP.format(self.name))
+
+
+class PostgresDatabase(Database):
+    """In PostgreSQL."""
+
+    kind = "postgres"
+    SYSTEM = "postgres"
+    DROP = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
+    BROKEN = (pg8000.native.InterfaceError, OSError)
+
+    def __init__(self, server=None):
+        super().__init__(server.url if server else address_of("EH_TEST_POSTGRES"))
+
+    def open(self, name):
+        parts = urllib.parse.urlsplit(self.server_url)
+        return pg8000.native.Connection(
+            parts.username, host=parts.hostname, port=parts.port, database=name, timeout=CONNECT_WITHIN_S,
+        )
+
+    def ask(self, connection, statement):
+        return connection.run(statement) or []
+
+
+class MariadbDatabase(Database):
+    """In MariaDB."""
+
+    kind = "mariadb"
+    SYSTEM = "mysql"
+    DROP = "DROP DATABASE IF EXISTS {}"
+    BROKEN = (pymysql.err.OperationalError, pymysql.err.InterfaceError, OSError)
+
+    def __init__(self, server=None):
+        super().__init__(server.url if server else address_of("EH_TEST_MARIADB"))
+
+    def open(self, name):
+        parts = urllib.parse.urlsplit(self.server_url)
+        return pymysql.connect(
+            host=parts.hostname, port=parts.port, user=parts.username, database=name, autocommit=True,
+            connect_timeout=CONNECT_WITHIN_S, read_timeout=30, write_timeout=30,
+        )
+
+    def ask(self, connection, statement):
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return cursor.fetchall() if cursor.description else []
+
+
+class SqliteDatabase:
+    """The file of a standalone, read beside it: SQLite lets others read while it has the file."""
+
+    kind = "sqlite"
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+
+    def rows(self, statement):
+        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
+        try:
+            return [[text(it) for it in row] for row in connection.execute(statement)]
+        finally:
+            connection.close()
+
+    def close(self):
+        pass
+
+
+class Server:
+    """A database server of a test's own: start, stop, kill -9, start again. Data goes when it is closed.
+
+    Its folder is not below the test's, which only its owner may enter: neither server runs as root.
+    """
+
+    def __init__(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"enginehouse-{self.kind}.", dir="/var/tmp"))
+        self.folder.chmod(0o755)
+        shutil.chown(self.folder, self.user)
+        self.port = free_port()
+        self.process = None
+        self.make()
+
+    def run(self, command):
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                list(map(str, self.command())), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )
+
+        def answers():
+            assert self.is_running(), f"{self.kind} ended:\n{(self.folder / 'log').read_text()[-3000:]}"
+            try:
+                self.connect().close()
+            except Exception:  # noqa: BLE001: not yet, in the words of one driver or the other
+                return False
+            return True
+
+        wait_until(answers, START_WITHIN_S, f"{self.kind} answers", 0.1)
+        return self
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def kill(self):
+        """kill -9 of the whole server, its processes included."""
+        if self.is_running():
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=10)
+
+    def pause(self):
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def stop(self):
+        if self.is_running():
+            self.resume()
+            self.process.send_signal(self.stop_signal)
+            try:
+                self.process.wait(timeout=STOP_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def restart(self):
+        self.stop()
+        return self.start()
+
+    def close(self):
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class PostgresServer(Server):
+    """PostgreSQL; `fsync` is on, because a test that kills it wants to see what was kept."""
+
+    kind = "postgres"
+    user = "postgres"
+    # SIGINT: ends sessions instead of waiting for them.
+    stop_signal = signal.SIGINT
+
+    @property
+    def url(self):
+        return f"postgres://postgres@127.0.0.1:{self.port}/postgres"
+
+    @staticmethod
+    def program(name):
+        as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--init-groups"] if os.getuid() == 0 else []
+        return [*as_user, max(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"))]
+
+    def make(self):
+        self.run([*self.program("initdb"), "-D", self.folder / "data", "-U", "postgres", "-A", "trust", "--no-sync"])
+
+    def command(self):
+        return [*self.program("postgres"), "-D", self.folder / "data", "-p", self.port, "-h", "127.0.0.1",
+                "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=32MB"]
+
+    def connect(self):
+        return pg8000.native.Connection("postgres", host="127.0.0.1", port=self.port, database="postgres", timeout=5)
+
+    def database(self):
+        return PostgresDatabase(self)
+
+
+class MariadbServer(Server):
+    """MariaDB."""
+
+    kind = "mariadb"
+    user = "mysql"
+    stop_signal = signal.SIGTERM
+
+    @property
+    def url(self):
+        return f"mysql://root@127.0.0.1:{self.port}/"
+
+    def make(self):
+        self.run(["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--user=mysql",
+                  "--auth-root-authentication-method=normal", "--skip-test-db"])
+
+    def command(self):
+        return ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={self.folder}/data", f"--port={self.port}",
+                "--bind-address=127.0.0.1", f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid",
+                "--max-connections=100"]
+
+    def connect(self):
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=5)
+
+    def database(self):
+        return MariadbDatabase(self)

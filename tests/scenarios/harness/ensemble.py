@@ -1,0 +1,162 @@
+"""A ZooKeeper of a test's own: one server or an ensemble of three, each a process that can be killed and started again.
+
+`tickTime` is 200 ms, so that sessions of half a second and more are possible. Data is in the test's folder; a member
+that is started again finds what it had.
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+
+from harness.ports import free_ports
+from harness.waiting import wait_until
+
+TICK_MS = 200
+MIN_SESSION_TIMEOUT_MS = 400
+MAX_SESSION_TIMEOUT_MS = 60_000
+HEAP = "192m"
+START_WITHIN_S = 60
+ANSWER_WITHIN_S = 2
+
+
+class Member:
+    """One server: a process, its folder and its client port."""
+
+    def __init__(self, number, port, folder):
+        self.number = number
+        self.port = port
+        self.folder = pathlib.Path(folder)
+        self.process = None
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def address(self):
+        return f"127.0.0.1:{self.port}"
+
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def start(self):
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                ["java", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
+                 f"-Dzookeeper.log.dir={self.folder}", "-cp", "/etc/zookeeper/conf:/usr/share/java/*",
+                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )
+        return self
+
+    def ask(self, word):
+        """The answer to a four-letter word; empty if there is none."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), ANSWER_WITHIN_S) as it:
+            it.settimeout(ANSWER_WITHIN_S)
+            it.sendall(word.encode())
+            answer = b""
+            while part := it.recv(65536):
+                answer += part
+            return answer.decode(errors="replace")
+        return ""
+
+    def mode(self):
+        """`standalone`, `leader` or `follower`; `None` while it serves nobody."""
+        for line in self.ask("srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ").strip()
+        return None
+
+    def wait_serving(self):
+        def serving():
+            assert self.is_running(), f"ZooKeeper {self.number} ended:\n{(self.folder / 'log').read_text()[-3000:]}"
+            return self.mode()
+
+        wait_until(serving, START_WITHIN_S, f"ZooKeeper {self.number} serves", 0.1)
+
+    def kill(self):
+        """kill -9."""
+        if self.is_running():
+            self.process.kill()
+        self.process.wait(timeout=10)
+
+    def pause(self):
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self):
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self):
+        if self.is_running():
+            self.resume()
+            self.process.terminate()
+            try:
+                self.process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class Ensemble:
+    """One server (`members=1`) or several that elect a leader. Anything else than 1 or 3 has no use here."""
+
+    def __init__(self, folder, members=1):
+        assert members in (1, 3), members
+        self.folder = pathlib.Path(folder)
+        ports = free_ports(3 * members)
+        self.members = []
+        peers = "".join(
+            f"server.{i + 1}=127.0.0.1:{ports[3 * i + 1]}:{ports[3 * i + 2]}\n" for i in range(members)
+        ) if members > 1 else ""
+        for i in range(members):
+            place = self.folder / f"zookeeper-{i + 1}"
+            (place / "data").mkdir(parents=True)
+            (place / "data" / "myid").write_text(f"{i + 1}\n")
+            (place / "zoo.cfg").write_text(
+                f"tickTime={TICK_MS}\ninitLimit=50\nsyncLimit=10\n"
+                f"minSessionTimeout={MIN_SESSION_TIMEOUT_MS}\nmaxSessionTimeout={MAX_SESSION_TIMEOUT_MS}\n"
+                f"dataDir={place}/data\nclientPort={ports[3 * i]}\nclientPortAddress=127.0.0.1\n"
+                "admin.enableServer=false\nmaxClientCnxns=0\n4lw.commands.whitelist=*\n" + peers
+            )
+            self.members.append(Member(i + 1, ports[3 * i], place))
+
+    @property
+    def connect(self):
+        """The connect string of all members."""
+        return ",".join(it.address for it in self.members)
+
+    def start(self):
+        """Starts every member that does not run, and waits until all of them serve."""
+        started = [it.start() for it in self.members if not it.is_running()]
+        for it in started:
+            it.wait_serving()
+        return self
+
+    def leader(self, within_s=START_WITHIN_S):
+        """The member that leads (the only one, if it is the only one)."""
+        def leads():
+            return next((it for it in self.members if it.is_running() and it.mode() in ("leader", "standalone")), None)
+
+        return wait_until(leads, within_s, "a ZooKeeper leads", 0.1)
+
+    def followers(self):
+        leader = self.leader()
+        return [it for it in self.members if it is not leader and it.is_running()]
+
+    def kill(self):
+        """kill -9 of all members at once."""
+        for it in self.members:
+            if it.is_running():
+                it.process.kill()
+        for it in self.members:
+            it.kill()
+
+    def close(self):
+        for it in self.members:
+            if it.is_running():
+                it.resume()
+                it.process.terminate()
+        for it in self.members:
+            it.stop()

@@ -1,0 +1,157 @@
+"""When an installation is at rest: what runs is what the catalog says, and nothing of the way there is left.
+
+Read from outside (SQL, ZooKeeper, the state directory, the processes of this machine), never from the product's SHOW,
+so that a wrong SHOW and a wrong master can't agree with each other. All of one look is compared; a look that falls in
+the middle of a change is wrong once and is repeated until the deadline.
+"""
+
+import json
+import pathlib
+import time
+
+import psutil
+
+REST_WITHIN_S = 45
+LOOK_EVERY_S = 0.15
+
+WANTED = (
+    "SELECT e.name, e.uid, s.tenant, s.pool, s.unit, s.ordinal, s.incarnation, e.config, e.end_reason "
+    "FROM slot s LEFT JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool AND e.unit = s.unit "
+    "AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation AND e.ended_at_ms IS NULL"
+)
+UNENDED = "SELECT name FROM engine WHERE ended_at_ms IS NULL"
+OPEN = "SELECT id, progress, reason FROM alteration WHERE progress IN ('converging', 'stalled')"
+
+
+def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
+    """Waits until the installation is at rest and answers its engines (name → uid); fails with every difference.
+
+    `cluster` has `database`, `engines` and `nodes`. Without `registry` ZooKeeper is not looked into, for an
+    installation whose own can't be reached from outside.
+    """
+    deadline = time.monotonic() + within_s
+    while True:
+        engines, differences = look(cluster, registry)
+        if not differences:
+            return engines
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not at rest within {within_s} s:\n" + "\n".join(f"  {it}" for it in differences))
+        time.sleep(LOOK_EVERY_S)
+
+
+def look(cluster, registry=True):
+    """One look: the wanted engines (name → uid), and what differs from rest, in words."""
+    wanted, different = wanted_engines(cluster.database)
+    running, more = running_engines(cluster.engines.state_dir)
+    different += more
+    for name in sorted(wanted.keys() - running.keys()):
+        different.append(f"engine {name} is wanted and does not run")
+    for name in sorted(running.keys() - wanted.keys()):
+        different.append(f"engine {name} runs (pid {running[name]['pid']}) and is not wanted")
+    for name in sorted(wanted.keys() & running.keys()):
+        for key in ("uid", "tenant", "pool", "unit", "ordinal", "incarnation", "config"):
+            want, have = wanted[name][key], running[name][key]
+            if not same(key, want, have):
+                different.append(f"engine {name} has {key} {have}, wanted is {want}")
+    if registry:
+        different += registrations(cluster.nodes, wanted)
+    return {name: it["uid"] for name, it in wanted.items()}, different
+
+
+def same(key, want, have):
+    # The label is the beginning of the hash that the database has in full.
+    return str(want).startswith(str(have)) if key == "config" else want == have
+
+
+def wanted_engines(database):
+    wanted, different = {}, []
+    for name, uid, tenant, pool, unit, ordinal, incarnation, config, end_reason in database.rows(WANTED):
+        slot = f"slot {tenant}/{pool}/{unit}/{ordinal} incarnation {incarnation}"
+        if name is None:
+            different.append(f"{slot} has no engine that has not ended")
+            continue
+        if uid is None:
+            different.append(f"{slot}: engine {name} has no uid")
+        if end_reason is not None:
+            different.append(f"{slot}: engine {name} is to end: {end_reason}")
+        wanted[name] = {
+            "uid": uid, "tenant": tenant, "pool": pool, "unit": unit, "ordinal": int(ordinal),
+            "incarnation": int(incarnation), "config": config,
+        }
+    for (name,) in database.rows(UNENDED):
+        if name not in wanted:
+            different.append(f"engine {name} of the database has not ended and no slot wants it")
+    for id_, progress, reason in database.rows(OPEN):
+        different.append(f"alteration {id_} is {progress}: {reason}")
+    return wanted, different
+
+
+def running_engines(state_dir):
+    """The engines whose process runs, from the state directory; what else is there is a difference."""
+    found, different, known = {}, [], set()
+    for folder in sorted((pathlib.Path(state_dir) / "engines").glob("*")):
+        try:
+            record = json.loads((folder / "engine.json").read_text())
+            pid = json.loads((folder / "process.json").read_text())["pid"]
+        except (OSError, json.JSONDecodeError) as error:
+            different.append(f"the directory of {folder.name} is being made or removed, or can't be read: {error}")
+            continue
+        if not runs(pid):
+            different.append(f"engine {folder.name} (pid {pid}) has ended and its directory is there")
+            continue
+        known.add(pid)
+        labels = record["labels"]
+        found[folder.name] = {
+            "pid": pid, "uid": record["uid"], "tenant": labels["tenant_name"], "pool": labels["pool_name"],
+            "unit": labels["unit_name"], "ordinal": int(labels["enginehouse.io/slot"]),
+            "incarnation": int(labels["enginehouse.io/incarnation"]), "config": labels["enginehouse.io/config"],
+        }
+    for pid, cwd in working_below(state_dir):
+        if pid not in known:
+            different.append(f"process {pid} works in {cwd} and is no engine of the state directory")
+    return found, different
+
+
+def runs(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def working_below(folder):
+    """(pid, working directory) of the processes below a folder; cheap, since it is asked again and again."""
+    folder = str(pathlib.Path(folder).resolve()) + "/"
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                cwd = str((entry / "cwd").readlink())
+            except OSError:
+                continue  # it has ended; a zombie has no working directory either
+            if cwd.startswith(folder):
+                found.append((int(entry.name), cwd))
+    return found
+
+
+def registrations(nodes, wanted):
+    different = []
+    permits = set(nodes.children("engines"))
+    for name in sorted(permits - wanted.keys()):
+        different.append(f"permit of {name}, which is not wanted")
+    for name in sorted(wanted.keys() - permits):
+        different.append(f"engine {name} has no permit")
+    for name in sorted(permits & wanted.keys()):
+        permit, live = nodes.read(f"engines/{name}"), nodes.read(f"engines/{name}/live")
+        uid = wanted[name]["uid"]
+        if permit is not None and permit.get("uid") != uid:
+            different.append(f"the permit of {name} is for uid {permit.get('uid')}, wanted is {uid}")
+        if live is None:
+            different.append(f"engine {name} is not registered")
+        elif live.get("uid") != uid:
+            different.append(f"engine {name} is registered with uid {live.get('uid')}, wanted is {uid}")
+    for name in nodes.children("drains"):
+        different.append(f"drain fact of {name}")
+    if nodes.exists("lock/alter"):
+        different.append(f"alter node {nodes.children('lock/alter')}")
+    return different
