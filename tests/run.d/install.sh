@@ -1,18 +1,24 @@
-# What the tests need: Debian packages (no service is started) and Python packages in an environment of their own.
-# Sourced by tests/run.
+# What the tests need: Debian packages (no service is started) and Python packages in an environment of their own. The quick
+# tier needs a small part of both, and no server. Sourced by tests/run.
 
 cache=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}
 venv=$cache/venv
-debian_packages=(openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler python3-venv)
-python_packages=(pyspark==3.5.9 pyhive==0.7.0 impyla==0.24.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 psutil==7.2.2 pg8000==1.31.6 pymysql==1.2.4)
+quick_debian_packages=(python3-venv)
+quick_python_packages=(pyhive==0.7.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 psutil==7.2.2 pg8000==1.31.6 pymysql==1.2.4 impyla==0.24.0)
+debian_packages=("${quick_debian_packages[@]}" openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler)
+python_packages=("${quick_python_packages[@]}" pyspark==3.5.9)
 
 install_all() {
-    install_debian_packages && install_python_packages
+    install_debian_packages "${debian_packages[@]}" && install_python_packages "${python_packages[@]}"
+}
+
+install_quick() {
+    install_debian_packages "${quick_debian_packages[@]}" && install_python_packages "${quick_python_packages[@]}"
 }
 
 install_debian_packages() {
     local missing=() package
-    for package in "${debian_packages[@]}"; do
+    for package in "$@"; do
         dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
     done
     [ ${#missing[@]} -eq 0 ] && { echo "Debian packages: all there"; return 0; }
@@ -33,18 +39,23 @@ install_debian_packages() {
     return "$status"
 }
 
+# The environment remembers what was installed into it; one that lacks something gets it, one with another version too.
 install_python_packages() {
-    local wanted="${python_packages[*]}"
-    if [ "$(cat "$venv/installed" 2>/dev/null)" = "$wanted" ]; then
+    local missing=() package
+    for package in "$@"; do
+        grep -qxF "$package" "$venv/installed" 2>/dev/null || missing+=("$package")
+    done
+    if [ ${#missing[@]} -eq 0 ]; then
         echo "Python packages: all there"
         return 0
     fi
-    echo "Python packages: installing $wanted"
-    rm -rf "$venv"
+    echo "Python packages: installing ${missing[*]}"
     mkdir -p "$cache"
-    python3 -m venv "$venv" &&
-        "$venv/bin/pip" install --quiet "${python_packages[@]}" >"$work/pip.log" 2>&1 &&
-        echo "$wanted" >"$venv/installed" && return 0
+    [ -x "$venv/bin/pip" ] || python3 -m venv --clear "$venv" || return 1
+    if "$venv/bin/pip" install --quiet "$@" >"$work/pip.log" 2>&1; then
+        printf '%s\n' "$@" >"$venv/installed"
+        return 0
+    fi
     tail -n 20 "$work/pip.log"
     return 1
 }

@@ -3,6 +3,7 @@
 passed=0 failed=0 skipped=0 ignored=0
 failures=()
 step_name="" step_began=0
+parts=() run_began=$(date +%s)
 
 step() {
     step_name=$1
@@ -12,7 +13,23 @@ step() {
 }
 
 step_end() {
-    echo "== $step_name: $(($(date +%s) - step_began)) s"
+    local took=$(($(date +%s) - step_began)) allowed
+    allowed=$(budget "$tier" "$step_name")
+    parts+=("$step_name|$took|$allowed")
+    echo "== $step_name: $took s${allowed:+ of $allowed s}"
+}
+
+# What each part took beside what it may take.
+print_parts() {
+    local part name took allowed
+    [ ${#parts[@]} -gt 0 ] || return 0
+    printf '%-26s %8s %8s\n' part took budget
+    for part in "${parts[@]}"; do
+        IFS='|' read -r name took allowed <<<"$part"
+        printf '%-26s %6s s %8s%s\n' "$name" "$took" "${allowed:+$allowed s}" \
+            "$([ -n "$allowed" ] && [ "$took" -gt "$allowed" ] && echo '  over its budget')"
+    done
+    printf '%-26s %6s s\n' "all of $tier" $(($(date +%s) - run_began))
 }
 
 # A step that must succeed for anything else to make sense.
@@ -55,10 +72,10 @@ script_test() {
     fi
 }
 
-# Runs the scenarios and counts what pytest's report says.
+# Runs scenarios, with what pytest is told besides, and counts what pytest's report says.
 pytest_tests() {
     local report=$work/pytest.xml
-    "$venv/bin/python" -m pytest "$1" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
+    "$venv/bin/python" -m pytest "$@" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
         tee "$work/pytest.log" | grep --line-buffered -vE '^$'
     local counts
     counts=$("$venv/bin/python" - "$report" <<'PY'
@@ -77,13 +94,17 @@ PY
     local p f s
     read -r p f s <<<"$counts"
     if [ "$((p + f + s))" -eq 0 ]; then f=1; failures+=("no scenario was run"); fi
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    # What a tier leaves out is said as well: nothing is skipped in silence.
+    local left
+    left=$(grep -oE '[0-9]+ deselected' "$work/pytest.log" | tail -n 1 | grep -oE '[0-9]+')
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s + ${left:-0}))
     while read -r name; do failures+=("$name"); done < <(grep -E '(FAILED|ERROR)' "$work/pytest.log" | grep -E '^tests/.*::' | awk '{print $1}' | sort -u)
 }
 
 # The closing line, and the exit status.
 total() {
     echo
+    print_parts
     for name in "${failures[@]+"${failures[@]}"}"; do echo "failed: $name"; done
     local status=0
     if [ "$failed" -ne 0 ] || [ "$passed" -eq 0 ]; then status=1; fi

@@ -24,6 +24,10 @@ from harness.standalone import Standalone
 SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 1_000_000))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "quick: needs no server; run by tests/run --quick, too")
+
+
 def pytest_report_header():
     return f"seed: {SEED} (EH_TEST_SEED={SEED} repeats it), binary: {BINARY}"
 

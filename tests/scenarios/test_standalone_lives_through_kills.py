@@ -10,6 +10,8 @@ from harness.control import Control
 from harness.processes import run
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.quick
+
 ENDS_WITHIN_S = 12
 
 

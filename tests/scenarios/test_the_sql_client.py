@@ -4,7 +4,11 @@ import csv
 import io
 import json
 
+import pytest
+
 from harness.processes import run
+
+pytestmark = pytest.mark.quick
 
 
 def sql(standalone, *arguments, **options):

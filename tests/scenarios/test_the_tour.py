@@ -8,6 +8,8 @@ import pytest
 from harness import rides
 from harness.processes import working_below
 
+pytestmark = pytest.mark.quick
+
 
 def table_after(text, words):
     """The rows of the first table after the words, as lists of cells, without the header."""

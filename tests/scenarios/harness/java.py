@@ -12,9 +12,15 @@ import subprocess
 import tempfile
 import threading
 
-import pyspark
 
-JARS = str(pathlib.Path(pyspark.__file__).parent / "jars" / "*")
+@functools.cache
+def jars():
+    """Where the jars are; asked late, because the quick tier imports this file and has no pyspark."""
+    import pyspark  # noqa: PLC0415
+
+    return str(pathlib.Path(pyspark.__file__).parent / "jars" / "*")
+
+
 # A small, quickly started virtual machine: these are clients of a few statements.
 JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 DRIVER_SOURCE = pathlib.Path(__file__).with_name("Jdbc.java")
@@ -35,7 +41,7 @@ class Output:
 
 def beeline_command(address, statements, user, query, output):
     url = f"jdbc:hive2://{address}/{query}"
-    command = [*JAVA, "-cp", JARS, "org.apache.hive.beeline.BeeLine", "-u", url, "-n", user]
+    command = [*JAVA, "-cp", jars(), "org.apache.hive.beeline.BeeLine", "-u", url, "-n", user]
     command += [f"--outputformat={output}", "--showHeader=true", "--silent=false"]
     for statement in statements:
         command += ["-e", statement]
@@ -74,7 +80,7 @@ def driver_classes():
     """Compiles the driver's program, once in a run."""
     folder = tempfile.mkdtemp(prefix="enginehouse-jdbc.")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    subprocess.run(["javac", "-d", folder, "-cp", JARS, str(DRIVER_SOURCE)], check=True, timeout=60)
+    subprocess.run(["javac", "-d", folder, "-cp", jars(), str(DRIVER_SOURCE)], check=True, timeout=60)
     return folder
 
 
@@ -91,7 +97,7 @@ class Jdbc:
 
     def __init__(self, address, user="admin", query=""):
         self.process = subprocess.Popen(
-            [*JAVA, "-cp", f"{driver_classes()}:{JARS}", "Jdbc", f"jdbc:hive2://{address}/{query}", user],
+            [*JAVA, "-cp", f"{driver_classes()}:{jars()}", "Jdbc", f"jdbc:hive2://{address}/{query}", user],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
             start_new_session=True,
         )

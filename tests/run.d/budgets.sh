@@ -1,0 +1,19 @@
+# How long each part of a tier may take on two cores, in seconds of wall clock. Sourced by tests/run.
+#
+# A budget fails nothing: machines differ. It is what the closing table compares with, so that a part that grows is seen
+# on the day that it grows. The sums are what each tier promises: 10 minutes of tests for --quick, 45 minutes from cold
+# for the whole. --long has no budget beyond the default tier's parts: it takes what its limits say.
+
+# budget TIER PART: prints its seconds, or nothing if there is none.
+budget() {
+    case "$1:$2" in
+        *:build) echo 900 ;;
+        *:install) echo 240 ;;
+        *:"rust, without servers") echo 300 ;;
+        quick:scenarios) echo 240 ;;
+        default:servers) echo 30 ;;
+        default:"rust, with real servers") echo 150 ;;
+        default:scripts) echo 60 ;;
+        default:scenarios) echo 1020 ;;
+    esac
+}
