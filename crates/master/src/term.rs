@@ -22,6 +22,9 @@ use crate::world::{Failure, World};
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 /// Between two tries to raise the epoch, and between two looks at a session that is away.
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
+/// How long what is being done may go on once the master is told to end. Its successor must not wait for an agent or
+/// an orchestrator that does not answer: what is broken off is refused where it lands, or seen by the next tick.
+const RESIGN_PATIENCE: Duration = Duration::from_millis(100);
 /// Engines that are asked for their load in one round at most; the others have their turn in the next ones.
 const MAX_POLLED: usize = 2_000;
 
@@ -39,7 +42,15 @@ pub(crate) async fn serve(
     // It holds the world, and with it the lock: it must not outlive the term, however that ends.
     let polling = poll(Arc::clone(&world), settings.clone(), asked, loads.clone());
     let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
-    act(&*world, settings, state, Load { loads, addresses: &addresses }, stop).await
+    let patience = async {
+        stop.cancelled().await;
+        sleep(RESIGN_PATIENCE).await;
+    };
+    tokio::select! {
+        biased;
+        reason = act(&*world, settings, state, Load { loads, addresses: &addresses }, stop) => reason,
+        () = patience => "it is shut down, what it waited for is broken off".to_owned(),
+    }
 }
 
 /// How the loads of engines are asked for and kept.

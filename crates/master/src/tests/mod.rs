@@ -3,5 +3,6 @@
 
 mod deposed;
 mod fake;
+mod resigning;
 mod settling;
 mod ticking;

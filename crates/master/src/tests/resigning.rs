@@ -1,0 +1,51 @@
+//! A master that is told to end: its successor waits for nothing that it waits for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::fake::{Fake, settings};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::term;
+use crate::world::World;
+
+/// Far longer than a test may take: whoever waits for it fails the test.
+const NEVER_MS: u64 = 600_000;
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Serves until `arrived`, is told to end, and answers why the term ended.
+async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
+    let settings = Settings { effect_deadline_ms: NEVER_MS, ..settings() };
+    let (sender, _state) = watch::channel(State::Candidate);
+    let stop = CancellationToken::new();
+    let world: Arc<dyn World> = Arc::clone(fake) as Arc<dyn World>;
+    let term = term::serve(world, &settings, &sender, &stop);
+    let ending = async {
+        while !arrived(fake) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+    };
+    timeout(WITHIN, futures::future::join(term, ending)).await.unwrap().0
+}
+
+#[tokio::test]
+async fn an_effect_that_never_answers_does_not_keep_the_lock() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().hanging = vec!["create engine".to_owned()];
+    let begun = |fake: &Fake| fake.state().effects.iter().any(|it| it.contains("create permit"));
+    let reason = resigned(&fake, begun).await;
+    assert!(reason.contains("broken off"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_master_that_waits_for_a_metadata_agent_ends_at_once() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().database = false;
+    let reason = resigned(&fake, |_| true).await;
+    assert!(fake.state().effects.is_empty(), "{reason}");
+}
