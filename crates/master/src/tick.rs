@@ -146,22 +146,21 @@ impl Driver {
             )));
         }
         model::failpoint!(failpoints::SNAPSHOT_READ);
-        // Without the list of engines nothing can be planned; the master still says that it lives, and why it waits.
-        let engines = match engines {
-            Ok(engines) => engines,
-            Err(failure) => return self.only_report(world, format!("the orchestrator: {failure}")).await,
-        };
-        self.tell_unreadable(&engines);
-        let loads = self.loads.said();
-        let now = world.now();
-        let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &snapshot);
-        self.addresses = self.recollection.reachable(&observed);
         let desired = Desired {
             snapshot,
             cluster: self.settings.cluster.clone(),
             defaults: self.settings.defaults.clone(),
             limits: self.settings.limits,
         };
+        let engines = match engines {
+            Ok(engines) => engines,
+            Err(failure) => return self.without_engines(world, &desired, &coordinated, &failure, settled).await,
+        };
+        self.tell_unreadable(&engines);
+        let loads = self.loads.said();
+        let now = world.now();
+        let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &desired.snapshot);
+        self.addresses = self.recollection.reachable(&observed);
         self.ask(world, &desired, &mut observed).await;
         let plan = planner::plan(&desired, &observed);
         model::failpoint!(failpoints::PLANNED);
@@ -285,11 +284,34 @@ impl Driver {
         Ok(())
     }
 
-    async fn only_report(&mut self, world: &dyn World, waits_for: String) -> Result<Ticked, Failure> {
-        self.waiting.waits(world.now(), &waits_for);
-        let report = Report { waits_for: Some(waits_for), ..Report::default() };
+    /// Without the list of engines none can be made or ended. The alteration on its way still comes to an end, and the
+    /// master says that it lives and why it waits.
+    async fn without_engines(
+        &mut self,
+        world: &dyn World,
+        desired: &Desired,
+        coordinated: &Coordinated,
+        failure: &Failure,
+        settled: Settled,
+    ) -> Result<Ticked, Failure> {
+        let reason = format!("the orchestrator: {failure}");
+        self.waiting.waits(world.now(), &reason);
+        let plan = planner::plan_without_engines(desired, &reason);
+        let terms = Terms { world, settings: &self.settings, halt: &self.halt };
+        let executed = execute::execute(terms, self.epoch, coordinated, &plan).await;
+        if let Some(failure) = executed.stop {
+            return Err(failure);
+        }
+        self.release_node(world, coordinated, &executed).await?;
+        let waits_for = match settled {
+            Settled::Stands(Some(what)) => what,
+            _ => plan.waits_for.unwrap_or(reason),
+        };
+        let report = Report { engines: plan.report, waits_for: Some(waits_for), ..Report::default() };
+        // What these rows say is not what the next list is compared with: it is reported as a whole.
+        self.recollection.reported(None);
         bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await?;
-        Ok(Ticked::Done { progress: false, due: None })
+        Ok(Ticked::Done { progress: executed.applied > 0, due: None })
     }
 
     fn tell_unreadable(&mut self, engines: &Engines) {

@@ -60,6 +60,11 @@ impl Error {
         Self::Refused { reason: reason.into() }
     }
 
+    /// The refusal at the limit of engines.
+    pub(crate) fn too_many(count: usize) -> Self {
+        Self::refused(format!("there are {count} engines already, which is the limit (orchestrator.max_engines)"))
+    }
+
     /// A failure that may pass.
     pub fn transient(reason: impl Into<String>) -> Self {
         Self::Transient { reason: reason.into() }

@@ -34,6 +34,7 @@ mod present;
 mod report;
 mod simulate;
 mod standing;
+mod without_engines;
 
 pub use backoff::back_off_ms;
 pub use decision::{Action, Chain, Decision, Launch, Progress, Row, Stage};
@@ -43,3 +44,4 @@ pub use limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, DELETE_AFTER_GRACE_MS, DEL
 pub use observed::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
 pub use plan::{Plan, Question, Wait, plan, questions};
 pub use simulate::World;
+pub use without_engines::plan_without_engines;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::fake::{Fake, memory};
+use model::alteration::Progress;
+
+use super::fake::{Fake, create, id, memory};
 use crate::tick::{Loads, Ticked};
 use crate::world::Failure;
 
@@ -131,15 +133,50 @@ async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_t
 }
 
 #[tokio::test]
-async fn without_the_orchestrator_nothing_is_planned_and_the_master_says_so() {
+async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().orchestrator = false;
     let mut driver = fake.driver(1);
+    driver.tick(&*fake).await;
+    let effects = fake.state().effects.clone();
+    assert!(effects.iter().all(|it| it.starts_with("finish alteration")), "{effects:?}");
     assert!(!done(&driver.tick(&*fake).await));
-    assert!(fake.state().effects.is_empty());
     assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
     fake.state().orchestrator = true;
     fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
+}
+
+#[tokio::test]
+async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_node_goes() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    fake.commit("a-1", &memory(2));
+    fake.make_node("a-1", 7);
+    fake.state().orchestrator = false;
+    driver.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converging));
+    let report = fake.state().reports.last().unwrap().clone();
+    assert_eq!(report.engines.len(), 1, "{report:?}");
+    assert!(report.engines[0].reason.as_ref().unwrap().contains("orchestrator") && !report.complete);
+    assert!(report.waits_for.unwrap().contains("a-1"));
+    fake.pass(Duration::from_secs(61));
+    driver.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Stalled));
+    assert!(fake.state().alter.is_none(), "the next alteration may come");
+    // What reaches no engine has nothing to wait for.
+    let unit = model::change::UnitPatch::default();
+    let another = model::change::ObjectPatch::ResourceUnit(model::UnitName::new("uc_2").unwrap(), unit);
+    fake.commit("a-2", &create(another));
+    driver.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-2")].progress, Some(Progress::Converged));
+    // It comes back: the stalled one is reached after all.
+    fake.state().orchestrator = true;
+    driver.tick(&*fake).await;
+    assert!(fake.state().reports.last().unwrap().complete, "what was said meanwhile is replaced");
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
     assert_eq!(fake.state().world.observed.lives.len(), 1);
 }
 

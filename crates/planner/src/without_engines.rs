@@ -1,0 +1,39 @@
+//! The plan of a master that gets no list of engines from its orchestrator.
+//!
+//! It makes and ends nothing, because it can't see what is there. Only alterations come to an end: one that reaches no
+//! slot and no engine is converged, and one that is past its deadline is stalled, so that an orchestrator that is away
+//! holds up nobody's next statement for longer than that. What is stalled here becomes converged in a later plan that
+//! sees engines. A stale snapshot does no harm: the database compares the plan's generation and its own clock.
+
+use model::slot::Slot;
+
+use crate::alteration;
+use crate::census;
+use crate::desired::Desired;
+use crate::draft::Draft;
+use crate::observed::Observed;
+use crate::plan::Plan;
+use crate::report;
+use crate::standing;
+
+/// What to do while the orchestrator does not tell which engines there are, and what to tell meanwhile. The report holds
+/// only engines that were never recorded as made: about the others nothing new is known.
+pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
+    let observed = Observed::default();
+    let mut draft = Draft::new(desired, &observed);
+    let snapshot = &desired.snapshot;
+    // Whatever an alteration reaches may be what it waits for.
+    let lives = snapshot.engines.iter().filter(|engine| engine.ended_at_ms.is_none()).map(|engine| &engine.slot);
+    let reached = snapshot.slots.iter().map(|slot| &slot.key).chain(lives);
+    draft.undone.extend(reached.map(|key| (key.clone(), reason.to_owned())));
+    draft.reasons.extend(snapshot.slots.iter().map(|slot: &Slot| (slot.engine(), reason.to_owned())));
+    let waits_for = alteration::plan(&mut draft);
+    let engines = census::take(desired, &observed);
+    let standings = standing::all(desired, &observed, &engines);
+    let mut report = report::rows(&observed, &engines, &standings, &draft.reasons);
+    report.retain(|row| {
+        let record = snapshot.engines.iter().find(|engine| engine.name == row.name);
+        record.is_none_or(|engine| engine.uid.is_none() && engine.ended_at_ms.is_none())
+    });
+    Plan { generation: snapshot.catalog.generation, chains: draft.chains, waits: Vec::new(), report, waits_for }
+}

@@ -1,0 +1,181 @@
+"""Alterations whose engines can't be made: released as stalled with the reason, and nobody else waits for them."""
+
+import re
+import signal
+
+import psutil
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.waiting import stays, wait_until
+
+DEADLINE_S = 3
+# The deadline counts in the database from the decision; then a tick must come, and SHOW be asked.
+STALLED_WITHIN_S = DEADLINE_S + 8
+# An engine that could not be made is tried again after a back-off: 3 s, 6 s, 12 s, 24 s.
+AFTER_ALL_WITHIN_S = 60
+NEVER_S = DEADLINE_S * 2
+
+
+class PlaceIsAFile:
+    """The directory of all engines is a file: they can't even be listed."""
+
+    settings = {}
+    reason = r"the orchestrator: .*/engines: Not a directory"
+    allowed = ["the master waits for long", "the keeper can't read the state directory"]
+
+    def __init__(self, cluster, name):
+        self.place = cluster.state_dir / "engines"
+        self.aside = cluster.state_dir / "engines-aside"
+
+    def put(self):
+        self.place.rename(self.aside)
+        self.place.write_text("this is no directory\n")
+
+    def take_away(self):
+        self.place.unlink()
+        self.aside.rename(self.place)
+
+
+class NameIsAFile:
+    """A file stands where this one engine's directory should be."""
+
+    settings = {}
+    reason = r"could not be created, failure \d+: .*can't be read"
+    allowed = ["decision failed decision=\"create engine\"", "an engine of the orchestrator can't be read"]
+
+    def __init__(self, cluster, name):
+        self.place = cluster.state_dir / "engines" / name
+
+    def put(self):
+        self.place.write_text("this is no engine\n")
+
+    def take_away(self):
+        self.place.unlink()
+
+
+class LimitIsReached:
+    """There are as many engines as `orchestrator.max_engines` permits."""
+
+    settings = {"orchestrator": {"max_engines": 1}}
+    reason = r"could not be created, failure \d+: .*there are 1 engines already.*orchestrator\.max_engines"
+    allowed = ["decision failed decision=\"create engine\""]
+
+    def __init__(self, cluster, name):
+        self.control = Control(cluster.addresses["proxy-b"])
+
+    def put(self):
+        """Nothing: the engine that serves is the one that is permitted."""
+
+    def take_away(self):
+        (engine,) = self.control.engines("serving")
+        self.control.stop("serving_p", engine["engine"])
+
+
+def progress_of(control, alteration):
+    (row,) = [it for it in control.alterations() if it["id"] == alteration]
+    return row
+
+
+def wait_progress(control, alteration, progress, within_s):
+    return wait_until(
+        lambda: (row := progress_of(control, alteration))["progress"] == progress and row, within_s,
+        f"alteration {alteration} is {progress}", 0.2,
+    )
+
+
+@pytest.mark.parametrize("obstacle", [PlaceIsAFile, NameIsAFile, LimitIsReached])
+def test_an_alteration_whose_engine_can_not_be_made_is_stalled_with_the_reason_and_others_go_on(own_cluster, obstacle):
+    cluster = own_cluster(metadata_agent={"alter_deadline": f"{DEADLINE_S}s"}, **obstacle.settings)
+    cluster.logs.allow(*obstacle.allowed)
+    control = Control(cluster.addresses["proxy-b"])
+    serving = control.make("serving", users="'alice'")
+    served = control.start(*serving)
+    tenant, _, unit = control.make("kept", users="'bob'")
+    change = f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1"
+    (name,) = {it["engine"] for it in control.say(f"EXPLAIN {change}") if it["engine"]}
+    process = cluster.engines.one(served).process
+    in_the_way = obstacle(cluster, name)
+    with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
+        rows(session, "SELECT 1")
+        in_the_way.put()
+        (first,) = control.say(change)
+        # Meanwhile: whoever has an engine works, in the open session and in new ones.
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        with pyhive_session(cluster.addresses["proxy-b"], "alice") as another:
+            assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
+        stalled = wait_progress(control, first["alteration"], "stalled", STALLED_WITHIN_S)
+        assert re.search(obstacle.reason, stalled["reason"]), stalled
+        assert "kept/kept_p/kept_u/0" in stalled["reason"], stalled
+        shown = control.engine(tenant, name)
+        assert shown["state"] == "pending" and re.search(obstacle.reason, shown["reason"]), shown
+        # Afterwards: the way is free. What reaches no engine converges, and the session never noticed.
+        wait_until(lambda: not cluster.nodes.exists("lock/alter"), 5, "the alter node is gone")
+        (other,) = control.say("CREATE RESOURCE UNIT another DRIVER_MEMORY '256M'")
+        wait_progress(control, other["alteration"], "converged", STALLED_WITHIN_S)
+        # A second alteration of the same object takes over from the first, and stalls in its turn.
+        (second,) = control.say(f"ALTER RESOURCE UNIT {unit} COMMENT 'again'")
+        assert progress_of(control, first["alteration"])["progress"] == "superseded"
+        again = wait_progress(control, second["alteration"], "stalled", STALLED_WITHIN_S)
+        assert re.search(obstacle.reason, again["reason"]), again
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
+        # The obstacle goes away: what was stalled is reached after all.
+        in_the_way.take_away()
+    reached = wait_progress(control, second["alteration"], "converged", AFTER_ALL_WITHIN_S)
+    assert reached["outcome"] == "committed", reached
+    assert progress_of(control, first["alteration"])["progress"] == "superseded"
+    (ready,) = control.wait_ready(tenant)
+    assert ready["engine"] == name, "it is the engine that was promised, made once"
+    if obstacle is not LimitIsReached:
+        assert cluster.engines.one(served).process == process, "the engine that served was not touched"
+    with pyhive_session(cluster.addresses["proxy-a"], "bob") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    cluster.settled(control)
+
+
+def test_engines_that_never_start_stall_nothing(own_cluster):
+    """One whose configuration its engine refuses, one of a type that can't be launched, one that hangs for ever."""
+    cluster = own_cluster(metadata_agent={"alter_deadline": f"{DEADLINE_S}s", "drain_grace": "1s"})
+    cluster.logs.allow("the engine failed reason=", "an engine agent did not answer")
+    control = Control(cluster.addresses["proxy-b"])
+    made = {}
+    for tenant, options in (
+        ("refuses", ", PROPERTIES ('datafusion.execution.batch_size'='many')"),
+        ("no_such_type", ", ENGINE_TYPE 'spark'"),
+        ("hangs", ""),
+    ):
+        made[tenant] = control.make(tenant, options=options)
+    hanging = None
+    for tenant, (_, _, unit) in made.items():
+        (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1")
+        if tenant == "hangs":
+            hanging = wait_until(lambda: cluster.engines.of("hangs"), 20, "the engine is made", 0.005)[0]
+            psutil.Process(hanging.pid).send_signal(signal.SIGSTOP)
+        made[tenant] = answer["alteration"]
+        wait_progress(control, answer["alteration"], "converged", STALLED_WITHIN_S)
+    # All three are long past the deadline, and none of them is ready or stalled.
+    def as_it_should_be():
+        states = {it["id"]: it["progress"] for it in control.alterations()}
+        shown = [control.engines(tenant) for tenant in made]
+        ready = [it for engines in shown for it in engines if it["state"] == "ready"]
+        return set(states.values()) == {"converged"} and not ready
+
+    stays(as_it_should_be, NEVER_S, "every alteration is converged, none of the three engines is ready", 0.3)
+    told = {tenant: " ".join(str(it["reason"]) for it in control.engines(tenant)) for tenant in made}
+    assert "datafusion.execution.batch_size" in told["refuses"], told
+    assert "spark" in told["no_such_type"], told
+    assert "is not registered yet" in told["hangs"], told
+    assert hanging.is_alive()
+    # Nobody waits for them: another tenant comes, changes and goes.
+    other = tenant, pool, unit = control.make("other", users="'alice'", options=", MIN_ENGINES 1")
+    control.wait_ready(tenant)
+    control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '256M' WAIT '1m'")
+    with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    control.drop(*other)
+    # One that hangs can be given up like any other: it is deleted when its grace is over.
+    control.say("ALTER RESOURCE UNIT hangs_u MIN_ENGINES 0")
+    control.say("DROP TENANT hangs WAIT '1m'")
+    wait_until(lambda: not hanging.is_alive(), 30, "the engine that hung is gone")
