@@ -1,7 +1,7 @@
 //! A client's connection, from its first byte on: whole messages in, whole replies out.
 //!
 //! The transport is found by the first byte: `0x01` SASL, `0x80` plain Thrift, a letter HTTP, `0x16` TLS, which is
-//! refused in its own words. Whoever holds a stale connection gets an error from its next call; nothing is resent.
+//! refused in its own words; any other first byte is answered with a line of text. Whoever holds a stale connection gets an error from its next call; nothing is resent.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,22 @@ use crate::error::WireError;
 use crate::http;
 use crate::limits::Limits;
 use crate::message::Message;
+use crate::refusal::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
 use crate::scan::{Progress, Walker};
-use crate::wire::Wire;
+use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// What a TLS client understands as *not here*: alert, fatal, `protocol_version`.
 const TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 0x46];
+
+/// What anybody else is told, who may be a person.
+const NOT_OURS: &[u8] = b"this port speaks HiveServer2: SASL PLAIN, plain Thrift, or HTTP\n";
+
+/// What a client missed that did not say who it is.
+pub(crate) const AUTHENTICATION: &str = "the limit for authentication";
+
+/// The length before a frame.
+const LENGTH_BYTES: usize = 4;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -57,6 +67,8 @@ pub struct Connection {
     principal: Option<Principal>,
     authenticator: Arc<dyn Authenticator>,
     limits: Arc<Limits>,
+    /// A message that was not taken, while something is left to do about it.
+    pub(crate) refused: Option<Box<Refused>>,
     /// Until when a client that has not said who it is may stay.
     unknown_until: Instant,
 }
@@ -70,16 +82,19 @@ impl Connection {
     ) -> Result<Self, HandshakeError> {
         let peer = wire.peer().map_err(WireError::from)?;
         let unknown_until = Instant::now() + limits.auth_deadline;
-        if !wire.fill().await? {
-            return Err(HandshakeError::GoneAway);
+        match timeout_at(unknown_until, wire.fill()).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return Err(HandshakeError::GoneAway),
+            Ok(Err(error)) => return Err(error.into()),
+            Err(_) => return Err(WireError::Stalled(AUTHENTICATION).into()),
         }
         let (framing, mechanism, principal) = match wire.pending.first() {
-            Some(&sasl::START) => match sasl::accept(&mut wire, peer, &*authenticator).await {
+            Some(&sasl::START) => match sasl::accept(&mut wire, peer, &*authenticator, unknown_until).await {
                 Ok(principal) => (Framing::Length(None), Mechanism::SaslPlain, Some(principal)),
                 Err(sasl::Failed::Wire(error)) => return Err(error.into()),
                 Err(sasl::Failed::GivenUp) => return Err(HandshakeError::GoneAway),
                 Err(sasl::Failed::Refused(error)) => {
-                    wire.part().await;
+                    wire.part(LINGER_BYTES, LINGER).await;
                     return Err(HandshakeError::Refused(error.message));
                 }
             },
@@ -87,13 +102,17 @@ impl Connection {
             Some(b'A'..=b'Z') => (Framing::Http(Box::default()), Mechanism::HttpBasic, None),
             Some(0x16) => {
                 wire.write(&TLS_ALERT, &[]).await?;
-                wire.part().await;
+                wire.part(LINGER_BYTES, LINGER).await;
                 return Err(HandshakeError::Refused("this listener does not speak TLS".to_owned()));
             }
-            _ => return Err(HandshakeError::Refused("the first byte belongs to no known transport".to_owned())),
+            _ => {
+                wire.write(NOT_OURS, &[]).await?;
+                wire.part(LINGER_BYTES, LINGER).await;
+                return Err(HandshakeError::Refused("the first byte belongs to no known transport".to_owned()));
+            }
         };
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, unknown_until })
+        Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, refused: None, unknown_until })
     }
 
     /// A number that no other connection of this process has.
@@ -141,11 +160,35 @@ impl Connection {
         }
         match timeout_at(self.unknown_until, self.next_message()).await {
             Ok(next) => next,
-            Err(_) => Err(WireError::Stalled("the limit for authentication")),
+            Err(_) => Err(WireError::Stalled(AUTHENTICATION)),
         }
     }
 
     async fn next_message(&mut self) -> Result<Option<Message>, WireError> {
+        loop {
+            if self.refused.is_some() {
+                self.finish_refusal().await?;
+            }
+            let error = match self.take_message().await {
+                Err(error @ (WireError::TooLong { .. } | WireError::Scan(_))) => error,
+                taken => return taken,
+            };
+            let length = match (&self.framing, &error) {
+                (Framing::Length(_), WireError::TooLong { bytes, .. }) if *bytes > MAX_ANNOUNCED_BYTES => {
+                    return Err(error);
+                }
+                (Framing::Length(_), WireError::TooLong { bytes, .. }) => {
+                    self.wire.discard(LENGTH_BYTES);
+                    Some(*bytes)
+                }
+                (Framing::Length(_), _) | (Framing::Http(_), WireError::Scan(_)) => Some(0),
+                (Framing::Walked(_) | Framing::Http(_), _) => None,
+            };
+            self.refused = Some(Box::new(Refused::new(error, length)));
+        }
+    }
+
+    async fn take_message(&mut self) -> Result<Option<Message>, WireError> {
         let limit = self.limits.frame_bytes;
         let bytes = match &mut self.framing {
             Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
@@ -182,8 +225,8 @@ impl Connection {
     }
 
     /// Closes it so that what was sent last still arrives.
-    pub async fn close(self) {
-        self.wire.part().await;
+    pub async fn close(mut self) {
+        self.wire.part(LINGER_BYTES, LINGER).await;
     }
 }
 

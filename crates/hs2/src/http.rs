@@ -11,7 +11,7 @@ use model::error::{ErrorKind, UserError};
 
 use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
 use crate::error::WireError;
-use crate::wire::Wire;
+use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// The longest request line with all headers.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -47,11 +47,13 @@ struct Refusal {
     status: &'static str,
     header: &'static str,
     text: String,
+    /// The request's length, if it is longer than the limit: the beginning of its body tells how to answer it in Thrift.
+    too_long: Option<usize>,
 }
 
 impl Refusal {
     fn new(status: &'static str, text: impl Into<String>) -> Self {
-        Self { status, header: "", text: text.into() }
+        Self { status, header: "", text: text.into(), too_long: None }
     }
 
     fn unauthorized(error: &UserError) -> Self {
@@ -62,13 +64,21 @@ impl Refusal {
             status: "401 Unauthorized",
             header: "WWW-Authenticate: Basic realm=\"enginehouse\"\r\n",
             text: error.text(),
+            too_long: None,
         }
+    }
+
+    fn too_long(limit: usize) -> Self {
+        let error = UserError::new(ErrorKind::ProgramLimit, "the request is too long")
+            .detail(format!("it may have {limit} bytes"))
+            .hint("send less at a time");
+        Self::new("413 Content Too Large", error.text())
     }
 }
 
 impl Exchange {
     /// The next request's principal and message; nothing when no more will come. What can't be served is answered
-    /// here, after which the connection ends.
+    /// here, after which the connection ends; only a body that is too long is left to be answered in Thrift.
     pub(crate) async fn next(
         &mut self,
         wire: &mut Wire,
@@ -88,15 +98,12 @@ impl Exchange {
                 };
                 match read {
                     Ok(ready) => self.ready = Some(ready),
-                    Err(refusal) => return refuse(wire, &refusal, true).await.map(|()| None),
+                    Err(refusal) => return self.refuse(wire, refusal, limit, peer, authenticator).await,
                 }
                 self.head = None;
             }
             let credentials = self.ready.as_ref().and_then(|(head, _)| head.credentials.as_ref());
-            let authenticated = match credentials {
-                Some(credentials) => authenticator.authenticate(peer, credentials).await,
-                None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
-            };
+            let authenticated = authenticate(credentials, peer, authenticator).await;
             let Some((head, body)) = self.ready.take() else { return Ok(None) };
             self.last = head.last;
             match authenticated {
@@ -107,6 +114,33 @@ impl Exchange {
                 return Ok(None);
             }
         }
+    }
+
+    /// The last answer of this connection. Whoever is known and sent too much is answered in Thrift by the caller.
+    async fn refuse(
+        &mut self,
+        wire: &mut Wire,
+        mut refusal: Refusal,
+        limit: usize,
+        peer: SocketAddr,
+        authenticator: &dyn Authenticator,
+    ) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
+        if let Some(bytes) = refusal.too_long {
+            let credentials = self.head.as_ref().and_then(|head| head.credentials.as_ref());
+            match authenticate(credentials, peer, authenticator).await {
+                Ok(_) => return Err(WireError::TooLong { bytes, limit }),
+                Err(error) => refusal = Refusal::unauthorized(&error),
+            }
+        }
+        self.last = true;
+        refuse(wire, &refusal, true).await?;
+        wire.part(LINGER_BYTES, LINGER).await;
+        Ok(None)
+    }
+
+    /// The next answer is the last.
+    pub(crate) fn end(&mut self) {
+        self.last = true;
     }
 
     /// Reads up to the empty line.
@@ -131,6 +165,7 @@ impl Exchange {
         let head = parse(&wire.pending[..end]);
         if let Ok(head) = &head {
             if head.expects_continue {
+                // Even if it is too long: there are clients that say so and then don't wait.
                 wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
             }
             wire.discard(end);
@@ -147,7 +182,7 @@ impl Exchange {
     ) -> Result<Result<Vec<u8>, Refusal>, WireError> {
         if let Some(length) = head.length {
             if length > limit {
-                return Ok(Err(too_long(limit)));
+                return Ok(Err(Refusal { too_long: Some(length), ..Refusal::too_long(limit) }));
             }
             wire.fill_to(length).await?;
             return Ok(Ok(wire.take(length)));
@@ -169,7 +204,7 @@ impl Exchange {
                 std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
             let Some(size) = size else { return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk"))) };
             if size > limit.saturating_sub(self.chunks.len()) {
-                return Ok(Err(too_long(limit)));
+                return Ok(Err(Refusal::too_long(limit)));
             }
             // The chunk is taken whole or not at all, so that the wait may be dropped and begun again.
             wire.fill_to(end + 2 + size + 2).await?;
@@ -189,12 +224,19 @@ impl Exchange {
     }
 }
 
-fn too_long(limit: usize) -> Refusal {
-    Refusal::new("413 Content Too Large", format!("a request may have {limit} bytes"))
+async fn authenticate(
+    credentials: Option<&Credentials>,
+    peer: SocketAddr,
+    authenticator: &dyn Authenticator,
+) -> Result<Principal, UserError> {
+    match credentials {
+        Some(credentials) => authenticator.authenticate(peer, credentials).await,
+        None => Err(UserError::new(ErrorKind::InvalidAuthorization, "the request has no Basic credentials")),
+    }
 }
 
 async fn refuse(wire: &Wire, refusal: &Refusal, last: bool) -> Result<(), WireError> {
-    let Refusal { status, header, text } = refusal;
+    let Refusal { status, header, text, .. } = refusal;
     let connection = if last { "Connection: close\r\n" } else { "" };
     let length = text.len() + 1;
     let answer = format!(
@@ -221,6 +263,7 @@ fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
             status: "405 Method Not Allowed",
             header: "Allow: POST\r\n",
             text: "this is a HiveServer2 listener: connect with a HiveServer2 client in HTTP mode".to_owned(),
+            too_long: None,
         });
     }
     let mut head = Head {

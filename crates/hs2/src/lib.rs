@@ -13,8 +13,8 @@
 //! | [`status`], [`protocol`], [`error`], [`limits`] | errors on the wire, versions, limits |
 //!
 //! Invariants: no length that a peer names is believed before it was compared with its limit and with the bytes that
-//! are there; a connection over which nobody speaks owns no buffer; every wait has a deadline, except the wait for a
-//! client's next call. Whoever holds a stale handle or a closed connection gets an error; nothing is ever resent here.
+//! are there; whoever is refused is told why in its own protocol, as far as it speaks one; a connection over which nobody
+//! speaks owns no buffer; every wait has a deadline, except the wait for a client's next call. Whoever holds a stale handle or a closed connection gets an error; nothing is ever resent here.
 
 pub mod answer;
 pub mod auth;
@@ -30,6 +30,7 @@ pub mod limits;
 pub mod message;
 pub mod method;
 pub mod protocol;
+mod refusal;
 pub mod relay;
 pub mod rowset;
 mod sasl;

@@ -21,8 +21,13 @@ pub const MAX_SASL_BYTES: usize = 64 * 1024;
 /// What a server, a client or a relay accepts.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// The longest request, in bytes.
+    /// The longest request, in bytes. A longer one is refused in its own protocol.
     pub frame_bytes: usize,
+    /// How much of a request that was refused is thrown away, so that the connection can go on behind it. After a still
+    /// longer one it ends.
+    pub refused_bytes: usize,
+    /// How long that may take.
+    pub refused_deadline: Duration,
     /// The longest reply, in bytes. A relay copies it piece by piece and never holds it whole.
     pub reply_bytes: usize,
     /// The longest reply that is held in memory: to decode it, or to replace a handle in it.
@@ -41,6 +46,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             frame_bytes: 16 << 20,
+            refused_bytes: 256 << 20,
+            refused_deadline: Duration::from_mins(1),
             reply_bytes: 256 << 20,
             held_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use model::error::{ErrorKind, UserError};
+use tokio::time::{Instant, timeout_at};
 
 use crate::auth::{Authenticator, Credentials, Mechanism, Principal};
 use crate::error::WireError;
@@ -38,13 +39,20 @@ impl From<WireError> for Failed {
     }
 }
 
-/// The server's side, from the client's first byte.
+/// The server's side, from the client's first byte; what has not ended at `until` is refused.
 pub(crate) async fn accept(
     wire: &mut Wire,
     peer: SocketAddr,
     authenticator: &dyn Authenticator,
+    until: Instant,
 ) -> Result<Principal, Failed> {
-    let outcome = negotiate(wire, peer, authenticator).await;
+    let outcome = match timeout_at(until, negotiate(wire, peer, authenticator)).await {
+        Ok(Err(Failed::Wire(error @ WireError::TooLong { .. }))) => {
+            Err(Failed::Refused(UserError::new(ErrorKind::ProgramLimit, error.to_string())))
+        }
+        Ok(outcome) => outcome,
+        Err(_) => Err(unfit("the SASL negotiation did not end in time")),
+    };
     match &outcome {
         Ok(_) => wire.write(&[COMPLETE, 0, 0, 0, 0], &[]).await?,
         Err(Failed::Refused(error)) => {

@@ -138,20 +138,15 @@ async fn serve_one<H: Handler>(
     }
 }
 
-/// The handshake, within its deadline.
+/// The handshake, which keeps its deadline itself.
 async fn admit(stream: TcpStream, authenticator: Arc<dyn Authenticator>, limits: Arc<Limits>) -> Option<Connection> {
-    let deadline = limits.auth_deadline;
     let wire = Wire::new(stream, limits.stall);
     let peer = wire.peer().ok();
-    match timeout(deadline, Connection::accept(wire, authenticator, limits)).await {
-        Ok(Ok(connection)) => Some(connection),
-        Ok(Err(HandshakeError::GoneAway)) => None,
-        Ok(Err(error)) => {
+    match Connection::accept(wire, authenticator, limits).await {
+        Ok(connection) => Some(connection),
+        Err(HandshakeError::GoneAway) => None,
+        Err(error) => {
             debug!(?peer, %error, "a client did not get in");
-            None
-        }
-        Err(_) => {
-            debug!(?peer, "a client did not authenticate in time");
             None
         }
     }

@@ -108,7 +108,7 @@ impl Session {
     pub async fn execute(&mut self, sql: &str) -> Result<Statement<'_>, ClientError> {
         let limit = self.client.limits().frame_bytes.saturating_sub(AROUND_STATEMENT_BYTES);
         if sql.len() > limit {
-            // A server would close the connection without being able to say why.
+            // A server would say the same, but only after all of it was sent.
             let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
                 .detail(format!("it has {} bytes and may have {limit}", sql.len()));
             return Err(ClientError::Refused(error));

@@ -22,9 +22,10 @@ pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
 /// How often a connection that has unread bytes is asked whether its peer is still there.
 const HANG_UP_POLL: Duration = Duration::from_millis(250);
 
-/// What is thrown away, at most, of a peer that was refused, so that the refusal reaches it.
-const LINGER_BYTES: usize = 256 * 1024;
-const LINGER: Duration = Duration::from_secs(1);
+/// What is thrown away, at most, of a peer that is left, so that the last words reach it.
+pub(crate) const LINGER_BYTES: usize = 256 * 1024;
+/// How long that may take, and how long a peer may be silent while it is waited for.
+pub(crate) const LINGER: Duration = Duration::from_secs(1);
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
@@ -196,24 +197,47 @@ impl Wire {
         self.stream.peek(&mut one).await
     }
 
-    /// Says that no more will come from here and waits a moment for the peer to read what did: a connection closed
-    /// with unread bytes in it is reset, and the peer would lose the last words.
-    pub(crate) async fn part(mut self) {
+    /// Throws the next `left` bytes away as they come, and counts them down. They must go on coming within the stall
+    /// limit.
+    pub(crate) async fn skip(&mut self, left: &mut usize) -> Result<(), WireError> {
+        while *left > 0 {
+            match timeout(self.stall, self.stream.readable()).await {
+                Ok(ready) => ready?,
+                Err(_) => return Err(WireError::Stalled("the limit for reading a message")),
+            }
+            match self.try_fill(*left) {
+                Ok(0) => return Err(WireError::ClosedInside),
+                Ok(length) => {
+                    *left -= length;
+                    self.pending = Vec::new();
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that no more will come from here and lets the peer read what did: a connection closed with unread bytes in
+    /// it is reset, and the peer would lose the last words. What the peer still sends is thrown away, at most `bytes`
+    /// and for `deadline`, until it closes or is silent for [`LINGER`].
+    pub(crate) async fn part(&mut self, bytes: usize, deadline: Duration) {
         use tokio::io::AsyncWriteExt;
         if self.stream.shutdown().await.is_err() {
             return;
         }
-        let _ = timeout(LINGER, async {
+        let _ = timeout(deadline, async {
             let mut seen = 0;
-            while seen < LINGER_BYTES {
-                self.pending.clear();
-                match self.fill().await {
-                    Ok(true) => seen += self.pending.len(),
+            while seen < bytes {
+                self.pending = Vec::new();
+                match timeout(LINGER, self.fill()).await {
+                    Ok(Ok(true)) => seen += self.pending.len(),
                     _ => return,
                 }
             }
         })
         .await;
+        self.pending = Vec::new();
     }
 }
 

@@ -47,6 +47,13 @@ except OperationalError as error:
     check("PyHive's sqlState", status.sqlState == "42P01")
     check("PyHive's message", status.errorMessage == 'table "x" does not exist\nDetail: there are 2 tables\nHint: SHOW TABLES')
     check("PyHive's infoMessages", status.infoMessages is None)
+try:
+    cursor.execute("x" * (17 << 20))
+    check("PyHive's long statement", False)
+except OperationalError as error:
+    status = error.args[0].status
+    check("PyHive's sqlState of a long statement", status.sqlState == "54000")
+    check("PyHive's message of it", status.errorMessage.startswith("the request ExecuteStatement is too long"))
 cursor.execute("wait", async_=True)
 check("PyHive's state", cursor.poll().operationState == 1)
 check("PyHive's logs", cursor.fetch_logs() == ["line 0 of wait", "line 1 of wait", "line 2 of wait"])
@@ -78,6 +85,16 @@ for name, options in [
         check(f"impyla's error over {name}", False)
     except HiveServer2Error as error:
         check(f"impyla's message over {name}", 'table "x" does not exist' in str(error))
+    if name != "SASL":
+        # These end with the answer to what is too long.
+        lasts = dbapi.connect("127.0.0.1", port, user="alice", password="x", **options)
+    else:
+        lasts = connection
+    try:
+        lasts.cursor().execute("x" * (17 << 20))
+        check(f"impyla's long statement over {name}", False)
+    except HiveServer2Error as error:
+        check(f"impyla's long statement over {name}", "the request ExecuteStatement is too long" in str(error))
     cursor.execute("numbers 3")
     check(f"impyla's rows after an error over {name}", cursor.fetchall() == expected[:3])
     cursor.close()
@@ -97,7 +114,7 @@ async fn pyhive_and_impyla_are_served_over_every_transport() {
     let output = tokio::time::timeout(DEADLINE, script).await.expect("the script ends in time").unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{out}\n{err}");
-    assert_eq!(out.trim(), "18 checks", "{err}");
+    assert_eq!(out.trim(), "23 checks", "{err}");
     server.stop().await;
 }
 
