@@ -2,7 +2,7 @@
 
 mod config;
 mod engine_agent;
-mod failpoints;
+pub mod failpoints;
 mod metadata_agent;
 mod migrate;
 mod proxy;

@@ -139,7 +139,8 @@ fn readable(text: &str, error: &toml::de::Error) -> anyhow::Error {
 }
 
 /// Variables with our prefix that are no keys of the configuration.
-const NOT_OVERRIDES: [&str; 6] = ["log", "log_format", "failpoints", "history", "config", "password"];
+const NOT_OVERRIDES: [&str; 7] =
+    ["log", "log_format", "failpoints", "failpoints_folder", "history", "config", "password"];
 
 #[cfg(test)]
 mod tests {

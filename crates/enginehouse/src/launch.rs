@@ -16,6 +16,7 @@ use model::name::TenantName;
 use orchestrator::{LogPolicy, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
+use crate::command::failpoints;
 use crate::configuration::{EnginesSection, Span, ZookeeperSection};
 
 /// The name of the file in the engine's working directory.
@@ -74,6 +75,8 @@ pub struct ProcessLauncher {
     pub secret: ClusterSecret,
     /// Passed on to the engine: how it logs.
     pub log: Option<String>,
+    /// Passed on to the engine: the folder whose files arm its failpoints.
+    pub failpoints: Option<String>,
 }
 
 impl master::Launcher for ProcessLauncher {
@@ -103,6 +106,9 @@ impl master::Launcher for ProcessLauncher {
         let mut environment = BTreeMap::new();
         if let Some(log) = &self.log {
             environment.insert("ENGINEHOUSE_LOG".to_owned(), log.clone());
+        }
+        if let Some(folder) = &self.failpoints {
+            environment.insert(failpoints::FOLDER_VARIABLE.to_owned(), folder.clone());
         }
         Ok(Spec {
             name: launch.engine.clone(),

@@ -196,6 +196,7 @@ pub fn master(
         zookeeper: configuration.zookeeper.clone(),
         secret: secret.clone(),
         log: std::env::var("ENGINEHOUSE_LOG").ok(),
+        failpoints: crate::command::failpoints::folder(),
     };
     let parts = master::Parts {
         coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,

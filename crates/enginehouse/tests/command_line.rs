@@ -80,6 +80,15 @@ fn failpoints_are_listed_once_each_and_an_unknown_one_is_refused() {
 }
 
 #[test]
+fn a_folder_of_failpoints_must_be_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let output = program().env("ENGINEHOUSE_FAILPOINTS_FOLDER", &missing).args(["standalone"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is no folder"), "{}", text(&output.stderr));
+}
+
+#[test]
 fn an_engine_agent_that_no_master_started_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("engine.toml");

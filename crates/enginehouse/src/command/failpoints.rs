@@ -1,8 +1,14 @@
 //! Failpoints: their names, and what a test wants to happen at them.
 //!
 //! `ENGINEHOUSE_FAILPOINTS=name=kill;name=stop;name=sleep(500)` arms them: `kill` ends the process with SIGKILL, `stop`
-//! stops it with SIGSTOP, everything else is an action of crate `fail`. A release build has none, and refuses the
-//! variable.
+//! stops it with SIGSTOP, everything else is an action of crate `fail`.
+//!
+//! `ENGINEHOUSE_FAILPOINTS_FOLDER=/folder` arms them while the process runs, engines that it starts included: a file
+//! `/folder/name` with `kill`, `stop` or `hold` in it is claimed by the first process that passes the point, by renaming
+//! it to `name.<pid>`; so it happens once, and the file says to whom. `name@<pid>` is for one process only. A process
+//! that is held goes on when the claimed file is removed, and after [`HOLD_AT_MOST`] in any case.
+//!
+//! A release build has no failpoints, and refuses both variables.
 
 #[cfg(debug_assertions)]
 use crate::say::complain;
@@ -10,9 +16,21 @@ use crate::say::say;
 
 #[cfg(debug_assertions)]
 use rustix::process::{Signal, getpid, kill_process};
+#[cfg(debug_assertions)]
+use std::path::{Path, PathBuf};
+#[cfg(debug_assertions)]
+use std::time::{Duration, Instant};
 
 /// The variable that arms failpoints.
 const VARIABLE: &str = "ENGINEHOUSE_FAILPOINTS";
+/// The variable that names the folder whose files arm failpoints.
+pub const FOLDER_VARIABLE: &str = "ENGINEHOUSE_FAILPOINTS_FOLDER";
+/// How long a process is held whose test has forgotten it.
+#[cfg(debug_assertions)]
+const HOLD_AT_MOST: Duration = Duration::from_mins(1);
+/// How often a held process looks whether it may go on.
+#[cfg(debug_assertions)]
+const HOLD_LOOK: Duration = Duration::from_millis(5);
 
 /// The names of all failpoints of this build.
 fn all() -> Vec<&'static str> {
@@ -44,9 +62,20 @@ pub fn list() {
     }
 }
 
+/// The folder whose files arm failpoints, if the environment names one.
+pub fn folder() -> Option<String> {
+    std::env::var(FOLDER_VARIABLE).ok()
+}
+
 /// Arms what the environment names. A name that does not exist is refused: a test that waits for it would wait for
 /// ever.
 pub fn arm_from_environment() -> anyhow::Result<()> {
+    if let Some(folder) = folder() {
+        if !cfg!(debug_assertions) {
+            anyhow::bail!("{FOLDER_VARIABLE} is set, and this build has no failpoints");
+        }
+        follow(&folder)?;
+    }
     let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
     if !cfg!(debug_assertions) {
         anyhow::bail!("{VARIABLE} is set, and this build has no failpoints");
@@ -73,11 +102,55 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
         _ => return fail::cfg(name, action).map_err(refused),
     };
     let shown = name.to_owned();
-    fail::cfg_callback(name, move || {
-        complain(&format!("failpoint {shown} reached"));
-        let _ = kill_process(getpid(), signal);
-    })
-    .map_err(refused)
+    fail::cfg_callback(name, move || send_to_itself(&shown, signal)).map_err(refused)
+}
+
+#[cfg(debug_assertions)]
+fn send_to_itself(name: &str, signal: Signal) {
+    complain(&format!("failpoint {name} reached"));
+    let _ = kill_process(getpid(), signal);
+}
+
+/// Lets the folder's files say what happens at every point.
+#[cfg(debug_assertions)]
+fn follow(folder: &str) -> anyhow::Result<()> {
+    if !Path::new(folder).is_dir() {
+        anyhow::bail!("{FOLDER_VARIABLE}: {folder} is no folder");
+    }
+    for name in all() {
+        let folder = PathBuf::from(folder);
+        model::failpoint::fail::cfg_callback(name, move || as_its_file_says(&folder, name))
+            .map_err(|error| anyhow::anyhow!("{FOLDER_VARIABLE}: {name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Does what the point's file says, if there is one and no other process was faster.
+#[cfg(debug_assertions)]
+fn as_its_file_says(folder: &Path, name: &str) {
+    let pid = std::process::id();
+    let claimed = folder.join(format!("{name}.{pid}"));
+    let claims = |file: String| std::fs::rename(folder.join(file), &claimed).is_ok();
+    if !claims(format!("{name}@{pid}")) && !claims(name.to_owned()) {
+        return;
+    }
+    match std::fs::read_to_string(&claimed).unwrap_or_default().trim() {
+        "kill" => send_to_itself(name, Signal::KILL),
+        "stop" => send_to_itself(name, Signal::STOP),
+        "hold" => {
+            complain(&format!("failpoint {name} holds"));
+            let until = Instant::now() + HOLD_AT_MOST;
+            while claimed.exists() && Instant::now() < until {
+                std::thread::sleep(HOLD_LOOK);
+            }
+        }
+        other => complain(&format!("failpoint {name}: \"{other}\" is none of kill, stop, hold")),
+    }
+}
+
+#[cfg(not(debug_assertions))]
+fn follow(_folder: &str) -> anyhow::Result<()> {
+    Ok(())
 }
 
 #[cfg(not(debug_assertions))]
