@@ -21,9 +21,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hs2::message::{encode_refusal, encode_reply};
+use hs2::scan::Request;
 use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
 use model::error::{ErrorKind, UserError};
 use thrift::protocol::TSerializable;
+use tokio_util::sync::CancellationToken;
 
 use crate::Gateway;
 use crate::routes::Route;
@@ -64,6 +66,8 @@ pub(crate) struct Entry {
     /// Operations at engines, for a cancel that must not wait for the session's other calls.
     at_engine: Mutex<HashMap<Handle, (Route, Handle)>>,
     pub(crate) state: tokio::sync::Mutex<Session>,
+    /// Cancelled when the session is closed: a call of another connection (over HTTP) must not hold it up.
+    pub(crate) closed: CancellationToken,
 }
 
 impl Entry {
@@ -147,6 +151,7 @@ impl Sessions {
             used_at_ms: AtomicU64::new(now.as_millis() as u64),
             at_engine: Mutex::default(),
             state: tokio::sync::Mutex::new(session),
+            closed: CancellationToken::new(),
         };
         table.sessions.insert(handle, Arc::new(entry));
         Ok(handle)
@@ -238,14 +243,35 @@ pub(crate) async fn serve(
             .hint("open a new session");
         return refuse(connection, method, seqid, &error).await;
     };
+    if method == Method::CloseSession {
+        return close::close(gateway, connection, &entry, seqid).await;
+    }
+    let ended = entry.closed.clone();
+    tokio::select! {
+        served = serve_in(gateway, connection, &entry, named, method, message, &request) => served,
+        // Its statement is cancelled with the connection to the engine.
+        () = ended.cancelled() => Err(Gone::Client("its session was closed by another call".to_owned())),
+    }
+}
+
+/// Serves a call of an open session.
+async fn serve_in(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    named: Handle,
+    method: Method,
+    message: Message,
+    request: &Request,
+) -> Result<(), Gone> {
+    let seqid = message.seqid();
     match (method, method.scope()) {
-        (Method::CloseSession, _) => close::close(gateway, connection, &entry, seqid).await,
         (Method::SetClientInfo, _) => unbound::set_client_info(connection, seqid).await,
-        (Method::GetInfo, _) => unbound::get_info(gateway, connection, &entry, message).await,
-        (Method::ExecuteStatement, _) => statement::execute(gateway, connection, &entry, message, &request).await,
-        (Method::CancelOperation, _) => cancel::cancel(gateway, connection, &entry, named, seqid).await,
-        (_, Scope::Operation) => operation::serve(gateway, connection, &entry, named, message, &request).await,
-        (_, _) if method.makes_operation() => statement::metadata_call(gateway, connection, &entry, message).await,
+        (Method::GetInfo, _) => unbound::get_info(gateway, connection, entry, message).await,
+        (Method::ExecuteStatement, _) => statement::execute(gateway, connection, entry, message, request).await,
+        (Method::CancelOperation, _) => cancel::cancel(gateway, connection, entry, named, seqid).await,
+        (_, Scope::Operation) => operation::serve(gateway, connection, entry, named, message, request).await,
+        (_, _) if method.makes_operation() => statement::metadata_call(gateway, connection, entry, message).await,
         _ => {
             let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
             refuse(connection, method, seqid, &error).await

@@ -25,6 +25,9 @@ use crate::{Gateway, failpoints, rights};
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
 const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
 
+/// How much of an earlier statement an error shows.
+const MAX_SHOWN_CHARS: usize = 200;
+
 /// An engine's session that belongs to one client session.
 pub(crate) struct Bound {
     pub(crate) route: Route,
@@ -216,7 +219,7 @@ async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, Use
 /// Opens the engine's session and replays what was said before.
 async fn open(
     gateway: &Arc<Gateway>,
-    session: &Session,
+    session: &mut Session,
     route: Route,
     place: RoutePlace,
 ) -> Result<Bound, ClientError> {
@@ -235,21 +238,54 @@ async fn open(
     let Some(handle) = opened.session_handle else {
         return Err(ClientError::Refused(UserError::internal("the engine opened a session without a handle")));
     };
-    for said in &session.keys.remembered {
-        if let Err(error) = replay(&mut client, &handle, &said.text).await {
-            let _ = client.close_session(&TCloseSessionReq { session_handle: handle.clone() }).await;
-            return Err(match error {
-                ClientError::Refused(error) if error.kind != ErrorKind::EngineDraining => {
-                    ClientError::Refused(error.detail(format!("it was said before an engine was bound: {}", said.text)))
-                }
-                other => other,
-            });
-        }
+    for said in session.keys.remembered.clone() {
+        let Err(error) = replay(&mut client, &handle, &said.text).await else { continue };
+        let error = match error {
+            // Nobody was told that it succeeded, and it seems that it did not.
+            ClientError::Refused(error) if said.pending.is_some() && is_about_statement(&error) => {
+                debug!(%error, "what the session said last is refused again and not said any more");
+                continue;
+            }
+            ClientError::Refused(error) if is_about_statement(&error) => {
+                session.keys.forget_refused(&said);
+                ClientError::Refused(said_before(error, &said.text))
+            }
+            other => other,
+        };
+        let _ = client.close_session(&TCloseSessionReq { session_handle: handle.clone() }).await;
+        return Err(error);
     }
     let session = Handle::try_from(&handle).map_err(|error| {
         ClientError::Refused(UserError::internal(format!("the engine's session handle can't be one: {error}")))
     })?;
     Ok(Bound { route, client, session, own_state: false, _place: place })
+}
+
+/// Whether the engine refuses the statement itself, and would again.
+fn is_about_statement(error: &UserError) -> bool {
+    use ErrorKind as Kind;
+    let of_the_moment = matches!(
+        error.kind,
+        Kind::EngineDraining
+            | Kind::ConnectionLost
+            | Kind::Unavailable
+            | Kind::Timeout
+            | Kind::OutcomeUnknown
+            | Kind::ProgramLimit
+            | Kind::OutOfMemory
+            | Kind::DiskFull
+            | Kind::Io
+    );
+    !of_the_moment
+}
+
+/// The error of what was said before, told by the statement that bound.
+fn said_before(error: UserError, text: &str) -> UserError {
+    let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    let said = format!("the session said before: {shown}{more}");
+    let detail = error.detail.clone().map_or_else(|| said.clone(), |detail| format!("{detail}; {said}"));
+    error.detail(detail)
 }
 
 async fn replay(client: &mut Client, session: &hs2::tcli::TSessionHandle, text: &str) -> Result<(), ClientError> {
@@ -301,10 +337,17 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
     if !reply.succeeded() {
         return Sent::Answered(message.into_bytes());
     }
-    if let Some(text) = &call.text {
-        note_accepted(session, text);
+    let accepted = reply.handle.and_then(|at| at.read(message.bytes()).ok().map(|handle| (at, handle)));
+    match &call.text {
+        Some(text) => {
+            let pending = accepted.filter(|_| call.run_async).map(|(_, handle)| handle);
+            note_accepted(session, text, pending);
+        }
+        // What it is only the engine knows.
+        None if call.is_statement() => session.has_own_state(),
+        None => {}
     }
-    match reply.handle.and_then(|at| at.read(message.bytes()).ok().map(|handle| (at, handle))) {
+    match accepted {
         Some((handle_at, handle)) => Sent::Accepted { reply: message.into_bytes(), handle_at, binding, handle },
         None => Sent::Answered(message.into_bytes()),
     }

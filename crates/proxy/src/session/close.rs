@@ -48,6 +48,7 @@ pub(crate) async fn end_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
 
 fn end(gateway: &Arc<Gateway>, handle: &hs2::Handle) {
     let Some(entry) = gateway.sessions.remove(handle) else { return };
+    entry.closed.cancel();
     tokio::spawn(async move {
         let mut session = entry.state.lock().await;
         session.present = None;

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 
@@ -33,6 +34,8 @@ pub(crate) struct Remembered {
     pub(crate) subject: String,
     /// Its text, as it was sent.
     pub(crate) text: String,
+    /// The engine's handle while it is not known how the statement ended there.
+    pub(crate) pending: Option<Handle>,
 }
 
 /// The subject of USE.
@@ -104,19 +107,55 @@ impl SessionKeys {
         Ok(())
     }
 
-    /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved.
-    pub(crate) fn remember(&mut self, subject: String, text: String) -> Result<(), UserError> {
-        if subject == USE {
-            // What was said when the session was opened counts no longer.
-            self.forwarded.retain(|key, _| !key.eq_ignore_ascii_case(USE_DATABASE));
+    /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved. One
+    /// that an engine still works on (`pending`) does not replace what it would change before it has succeeded.
+    pub(crate) fn remember(&mut self, subject: String, text: String, pending: Option<Handle>) -> Result<(), UserError> {
+        if pending.is_none() {
+            self.replaced(&subject);
         }
-        self.remembered.retain(|it| it.subject != subject);
         if self.remembered.len() >= MAX_REMEMBERED {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("{MAX_REMEMBERED} are remembered already")));
         }
-        self.remembered.push(Remembered { subject, text });
+        self.remembered.push(Remembered { subject, text, pending });
         Ok(())
+    }
+
+    /// What SET shows of a key; our own are found in every spelling.
+    pub(crate) fn setting(&self, key: &str) -> Option<&str> {
+        let own = own_key(key).and_then(|own| self.settings.get(&format!("{OURS}{own}")));
+        own.or_else(|| self.settings.get(key)).map(String::as_str)
+    }
+
+    fn replaced(&mut self, subject: &str) {
+        if subject == USE {
+            // What was said when the session was opened counts no longer.
+            self.forwarded.retain(|key, _| !key.eq_ignore_ascii_case(USE_DATABASE));
+        }
+        self.remembered.retain(|it| it.subject != subject || it.pending.is_some());
+    }
+
+    /// An engine has told how a statement ended: one that succeeded counts from now on, one that failed never did.
+    /// The text of one that succeeded.
+    pub(crate) fn settle(&mut self, handle: &Handle, succeeded: bool) -> Option<String> {
+        let at = self.remembered.iter().position(|it| it.pending.as_ref() == Some(handle))?;
+        let mut told = self.remembered.remove(at);
+        if !succeeded {
+            return None;
+        }
+        self.replaced(&told.subject);
+        told.pending = None;
+        let text = told.text.clone();
+        self.remembered.push(told);
+        Some(text)
+    }
+
+    /// Forgets a SET that an engine refused, so that it is the error of one statement and not of all. A USE stays: the
+    /// next statement must not run in another database than the one that was asked for.
+    pub(crate) fn forget_refused(&mut self, refused: &Remembered) {
+        if refused.subject != USE {
+            self.remembered.retain(|it| it != refused);
+        }
     }
 }
 
@@ -194,9 +233,39 @@ mod tests {
     fn the_last_of_each_subject_is_remembered_in_order() {
         let mut keys = SessionKeys::default();
         for (subject, text) in [("use", "USE a"), ("k", "SET k=1"), ("use", "USE b")] {
-            keys.remember(subject.to_owned(), text.to_owned()).unwrap();
+            keys.remember(subject.to_owned(), text.to_owned(), None).unwrap();
         }
         let texts: Vec<&str> = keys.remembered.iter().map(|it| it.text.as_str()).collect();
         assert_eq!(texts, ["SET k=1", "USE b"]);
+    }
+
+    #[test]
+    fn what_an_engine_refused_in_the_end_replaces_nothing() {
+        let mut keys = read(&[("use:database", "a")]).unwrap();
+        let texts = |keys: &SessionKeys| keys.remembered.iter().map(|it| it.text.clone()).collect::<Vec<_>>();
+        let (bad, good) = (Handle::random(), Handle::random());
+        keys.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
+        keys.remember("k".to_owned(), "SET k=bad".to_owned(), Some(bad)).unwrap();
+        keys.remember(USE.to_owned(), "USE b".to_owned(), Some(good)).unwrap();
+        assert_eq!(texts(&keys), ["SET k=1", "SET k=bad", "USE b"]);
+        assert_eq!(keys.settle(&bad, false), None);
+        assert_eq!(texts(&keys), ["SET k=1", "USE b"]);
+        assert_eq!(keys.forwarded.len(), 1, "USE has not succeeded yet");
+        assert_eq!(keys.settle(&good, true).as_deref(), Some("USE b"));
+        assert_eq!(keys.settle(&good, true), None, "told once");
+        assert!(keys.forwarded.is_empty());
+        assert_eq!(texts(&keys), ["SET k=1", "USE b"]);
+    }
+
+    #[test]
+    fn a_set_that_is_refused_is_forgotten_and_a_use_is_not() {
+        let mut keys = SessionKeys::default();
+        keys.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
+        keys.remember(USE.to_owned(), "USE b".to_owned(), None).unwrap();
+        for refused in keys.remembered.clone() {
+            keys.forget_refused(&refused);
+        }
+        assert_eq!(keys.remembered.len(), 1);
+        assert_eq!(keys.remembered[0].subject, USE);
     }
 }

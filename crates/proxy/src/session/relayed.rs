@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::relay::{self, Decision, RelayError};
-use hs2::scan::Request;
+use hs2::scan::{Reply, Request};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
 use hs2::{Client, Connection, Handle, Message, Method};
 use model::error::{ErrorKind, UserError};
@@ -17,6 +17,7 @@ use tracing::{debug, warn};
 use super::binding;
 use super::control::{self, ControlOperation};
 use super::operation::{FETCH_LOG, Operation, Place, answer_failed, closed, state};
+use super::statement::note_ended;
 use super::{Gone, Session, answer, refuse};
 use crate::Gateway;
 use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
@@ -32,14 +33,35 @@ enum Failed {
     Client(Gone),
 }
 
+/// How an engine's answer says that the operation has ended: whether it succeeded.
+fn ended(method: Method, reply: &Reply) -> Option<bool> {
+    match method {
+        Method::GetOperationStatus => match reply.operation_state.map(TOperationState)? {
+            TOperationState::FINISHED_STATE => Some(true),
+            TOperationState::ERROR_STATE
+            | TOperationState::CANCELED_STATE
+            | TOperationState::CLOSED_STATE
+            | TOperationState::TIMEDOUT_STATE => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Relays a call; whether the operation that it is about has ended by that, and how.
 async fn forward(
     connection: &mut Connection,
     message: &Message,
     to: &mut Client,
     deadline: Duration,
-) -> Result<(), Failed> {
-    match relay::exchange(connection, message, to, deadline, |_, _| Decision::Forward).await {
-        Ok(_) => Ok(()),
+) -> Result<Option<bool>, Failed> {
+    let (method, mut told) = (message.method(), None);
+    let decide = |reply: &Reply, _: &[u8]| {
+        told = method.and_then(|method| ended(method, reply));
+        Decision::Forward
+    };
+    match relay::exchange(connection, message, to, deadline, decide).await {
+        Ok(_) => Ok(told),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
         Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
             Err(Failed::Client(Gone::Client(error.to_string())))
@@ -77,7 +99,12 @@ pub(super) async fn relay_engine(
         None => Err(Failed::Backend("its connection was closed".to_owned())),
     };
     match relayed {
-        Ok(()) => Ok(()),
+        Ok(told) => {
+            if let Some(succeeded) = told {
+                note_ended(session, handle, succeeded);
+            }
+            Ok(())
+        }
         Err(Failed::Client(gone)) => Err(gone),
         Err(Failed::Backend(reason)) => {
             if let Some(bound) = session.engines.get(&binding) {
@@ -115,7 +142,7 @@ pub(super) async fn relay_control(
         _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
     };
     match relayed {
-        Ok(()) => {
+        Ok(_) => {
             operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
             return Ok(());
         }
@@ -143,7 +170,7 @@ pub(super) async fn relay_control(
         return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
     };
     match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await {
-        Ok(()) => {
+        Ok(_) => {
             operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
             Ok(())
         }

@@ -31,6 +31,11 @@ impl EngineCall {
         self.message.method().unwrap_or(Method::ExecuteStatement)
     }
 
+    /// Whether it is a statement, and not a metadata call.
+    pub(super) fn is_statement(&self) -> bool {
+        self.method() == Method::ExecuteStatement
+    }
+
     /// How long the engine has to answer the call itself.
     pub(super) fn deadline(&self) -> std::time::Duration {
         if self.run_async { CALL_DEADLINE } else { SYNCHRONOUS_DEADLINE }
@@ -189,16 +194,31 @@ pub(super) async fn accepted(
 }
 
 /// What an engine's acceptance of a statement means for the session: state of its own begins, or there is something
-/// more to replay.
-pub(super) fn note_accepted(session: &mut Session, text: &str) {
+/// more to replay. `pending`: the engine still works on it, under this handle.
+pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<Handle>) {
     if let Some(said) = ddl::session_statement(text) {
-        if unbound::remember(session, text, &said).is_err() {
+        if unbound::remember(session, text, &said, pending).is_err() {
             session.has_own_state();
         }
-        if let SessionStatement::Set { key, value } = said {
-            session.keys.settings.insert(key.to_owned(), value.to_owned());
+        if pending.is_none() {
+            show_setting(session, &said);
         }
     } else if ddl::has_own_state(text) {
         session.has_own_state();
+    }
+}
+
+/// The engine has told how a statement ended. Only one that succeeded is said again to another engine.
+pub(super) fn note_ended(session: &mut Session, handle: &Handle, succeeded: bool) {
+    if let Some(text) = session.keys.settle(handle, succeeded)
+        && let Some(said) = ddl::session_statement(&text)
+    {
+        show_setting(session, &said);
+    }
+}
+
+fn show_setting(session: &mut Session, said: &SessionStatement<'_>) {
+    if let SessionStatement::Set { key, value } = said {
+        session.keys.settings.insert((*key).to_owned(), (*value).to_owned());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use ddl::SessionStatement;
 use hs2::tcli::{TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TSetClientInfoResp};
-use hs2::{Column, Connection, Message, Method, SqlType, Value, status};
+use hs2::{Column, Connection, Handle, Message, Method, SqlType, Value, status};
 use model::error::{ErrorKind, UserError};
 
 use super::operation::Local;
@@ -77,21 +77,22 @@ pub(super) fn answer_here(
         session.unbind();
         return Ok(Some(setting(key, value)));
     }
-    if session.present.is_some() || session.lost.is_some() {
+    let own = matches!(said, SessionStatement::ShowSetting { key } if keys::own_key(key).is_some());
+    if !own && (session.present.is_some() || session.lost.is_some()) {
         return Ok(None);
     }
     Ok(Some(match said {
         SessionStatement::Use { .. } => {
-            remember(session, text, said)?;
+            remember(session, text, said, None)?;
             Local::nothing()
         }
         SessionStatement::Set { key, value } => {
-            remember(session, text, said)?;
+            remember(session, text, said, None)?;
             session.keys.settings.insert((*key).to_owned(), (*value).to_owned());
             setting(key, value)
         }
         SessionStatement::ShowSetting { key } => {
-            let value = session.keys.settings.get(*key).map_or("<undefined>", String::as_str);
+            let value = session.keys.setting(key).unwrap_or("<undefined>");
             setting(key, value)
         }
         SessionStatement::ListSettings { .. } => {
@@ -101,14 +102,19 @@ pub(super) fn answer_here(
     }))
 }
 
-/// Keeps what an engine would have to be told again.
-pub(super) fn remember(session: &mut Session, text: &str, said: &SessionStatement<'_>) -> Result<(), UserError> {
+/// Keeps what an engine would have to be told again; `pending`: an engine still works on it.
+pub(super) fn remember(
+    session: &mut Session,
+    text: &str,
+    said: &SessionStatement<'_>,
+    pending: Option<Handle>,
+) -> Result<(), UserError> {
     let subject = match said {
         SessionStatement::Use { .. } => keys::USE.to_owned(),
         SessionStatement::Set { key, .. } => format!("set {key}"),
         SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
     };
-    session.keys.remember(subject, text.to_owned())
+    session.keys.remember(subject, text.to_owned(), pending)
 }
 
 fn pair_columns() -> Vec<Column> {

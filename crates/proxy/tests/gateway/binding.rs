@@ -53,6 +53,27 @@ async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_setting_that_the_engine_refuses_is_the_error_of_one_statement_and_not_of_all() {
+    let (house, _admin, _engine) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "SET datafusion.execution.batch_size=17").await;
+    must(&mut ann, "SET datafusion.no_such_thing=1").await;
+    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023");
+    assert!(error.text().contains("said before: SET datafusion.no_such_thing=1"), "{}", error.text());
+    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17", "what it did not refuse holds");
+    // Our own settings are told by us, bound or not, in every spelling.
+    must(&mut ann, "SET enginehouse.tenant=t_1").await;
+    for bound in [false, true] {
+        for key in ["enginehouse.tenant", "hiveconf:Enginehouse.Tenant"] {
+            assert_eq!(must(&mut ann, &format!("SET {key}")).await.rows[0][1].to_string(), "t_1", "{key} {bound}");
+        }
+        must(&mut ann, "SELECT 1").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_of_several_tenants_chooses_in_any_form() {
     let (house, mut admin, _engine) = House::furnished().await;
     {

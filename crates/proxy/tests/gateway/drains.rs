@@ -46,6 +46,36 @@ async fn a_client_sees_nothing_of_a_drain() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_old_engine_refused_is_not_said_to_the_new_one() {
+    let (house, mut admin, mut old) = House::furnished().await;
+    let mut ann = house.session("ann").await;
+    must(&mut ann, "SELECT 1").await;
+    // Each is accepted by the engine, which tells only later that it failed, or succeeded.
+    for (text, succeeds) in [
+        ("SET datafusion.execution.batch_size=17", true),
+        ("SET datafusion.execution.batch_size=many", false),
+        ("SET datafusion.no_such_thing=1", false),
+        ("USE nowhere", false),
+        ("SET said.by=ann", true),
+    ] {
+        assert_eq!(say(&mut ann, text).await.is_ok(), succeeds, "{text}");
+    }
+    // How these ended the client never asks.
+    for text in ["SET datafusion.no_such_thing_either=1", "SET said.to=bob"] {
+        ann.execute(text).await.unwrap().close().await.unwrap();
+    }
+    let new = house.engine(&mut admin).await;
+    drain(&house.hand.lock, &old.name, &old.uid, WAIT).await;
+    assert!(matches!(old.ended().await, Ok(Ended::Drained)));
+    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "17");
+    for (key, value) in [("said.by", "ann"), ("said.to", "bob")] {
+        assert_eq!(must(&mut ann, &format!("SET {key}")).await.rows[0][1].to_string(), value);
+    }
+    assert_eq!(new.datafusion.load().0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_sessions_move_while_they_work() {
     let (house, mut admin, mut old) = House::furnished().await;
     let new = house.engine(&mut admin).await;

@@ -119,3 +119,31 @@ async fn a_cancel_does_not_wait_for_the_call_that_waits_for_the_statement() {
     let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &request).await;
     assert_eq!(answer.operation_state, Some(TOperationState::CANCELED_STATE));
 }
+
+/// Sends a call and hangs up nowhere: the connection, with its answer still to come.
+async fn sent<Q: TSerializable>(house: &House, who: &str, method: &str, request: &Q) -> TcpStream {
+    let body = encode_call(method, 1, request).unwrap();
+    let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
+    let head = format!(
+        "POST /cliservice HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {who}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(&body).await.unwrap();
+    stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closing_a_session_cancels_what_another_connection_waits_for() {
+    let (house, _admin, engine) = House::furnished().await;
+    let session = open(&house, ANN).await;
+    let mut waiting = sent(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
+    eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
+    let answer: TCloseSessionResp =
+        call(&house, ANN, "CloseSession", &TCloseSessionReq { session_handle: session }).await;
+    status::check(&answer.status).unwrap();
+    eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
+    let mut rest = Vec::new();
+    crate::rig::within("the end of the connection", waiting.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.is_empty(), "{}", String::from_utf8_lossy(&rest));
+}
