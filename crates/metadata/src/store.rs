@@ -20,7 +20,7 @@ use crate::backend::{Backend, Mode, Settings};
 use crate::error::Error;
 use crate::migration;
 use crate::sql;
-use crate::transaction::{Transaction, timed};
+use crate::transaction::{Transaction, failed, timed};
 
 /// How often a process looks whether another one has left the `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
@@ -147,10 +147,8 @@ impl Store {
             }
             _ => None,
         };
-        let begun = timed(deadline, inner.pool.begin_with(inner.backend.begin_sql(mode))).await?;
-        let begun =
-            begun.map_err(|error| Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string())))?;
-        Ok(Transaction::new(begun, inner.backend, deadline, writer))
+        let connection = timed(deadline, inner.pool.acquire()).await?.map_err(failed)?;
+        Transaction::begin(connection, inner.backend.begin_sql(mode), inner.backend, deadline, writer).await
     }
 }
 

@@ -1,7 +1,9 @@
 //! One transaction with a deadline, and the statements of our text in it.
 //!
-//! A transaction that is dropped without [`Transaction::end`] is rolled back by the driver. Whatever fails before
-//! COMMIT is sent changed nothing; a COMMIT that fails is [`Error::OutcomeUnknown`], whatever it said.
+//! Whatever fails before COMMIT is sent changed nothing; a COMMIT that fails is [`Error::OutcomeUnknown`], whatever it
+//! said. A connection goes back to the pool only after the database has answered COMMIT or ROLLBACK on it. In every
+//! other case (no answer in time, a call that was dropped half way) it is closed, which rolls back: the pool would ask
+//! it whether it still lives and wait for that as long as TCP does, a quarter of an hour, with its place taken.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -9,7 +11,8 @@ use std::future::Future;
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
 use sqlx::any::{AnyArguments, AnyRow};
-use sqlx::{Any, Arguments as _, AssertSqlSafe};
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyConnection, Arguments as _, AssertSqlSafe, Executor as _};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, timeout_at};
 
@@ -69,21 +72,38 @@ pub(crate) struct CommitPoints {
 
 /// An open transaction.
 pub(crate) struct Transaction {
-    // Dropped before the guard: the next writer of an SQLite file begins after this one was told to roll back.
-    inner: sqlx::Transaction<'static, Any>,
+    /// `None` once it was given back to the pool. Dropped before the guard: the next writer of an `SQLite` file begins
+    /// after this one was told to roll back.
+    connection: Option<PoolConnection<Any>>,
     backend: Backend,
     deadline: Instant,
     _writer: Option<OwnedMutexGuard<()>>,
 }
 
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        // Taken out of the pool, which may open another one, and closed by being dropped.
+        drop(self.connection.take().map(PoolConnection::detach));
+    }
+}
+
 impl Transaction {
-    pub(crate) fn new(
-        inner: sqlx::Transaction<'static, Any>,
+    /// Begins a transaction on the connection, with the statement that this database begins one with.
+    pub(crate) async fn begin(
+        connection: PoolConnection<Any>,
+        begin: &'static str,
         backend: Backend,
         deadline: Instant,
         writer: Option<OwnedMutexGuard<()>>,
-    ) -> Self {
-        Self { inner, backend, deadline, _writer: writer }
+    ) -> Result<Self, Error> {
+        // Held from the first word on, so that a beginning that is dropped half way closes the connection.
+        let mut tx = Self { connection: Some(connection), backend, deadline, _writer: writer };
+        timed(deadline, tx.connection()?.execute(sqlx::raw_sql(begin))).await?.map_err(failed)?;
+        Ok(tx)
+    }
+
+    fn connection(&mut self) -> Result<&mut AnyConnection, Error> {
+        self.connection.as_deref_mut().ok_or_else(|| Error::Broken("the transaction has ended".to_owned()))
     }
 
     /// Runs a statement; answers how many rows it matched.
@@ -112,9 +132,7 @@ impl Transaction {
     pub(crate) async fn rows(&mut self, sql: &'static str, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
         let text = self.backend.rewrite(sql);
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
-        timed(self.deadline, query.fetch_all(&mut *self.inner))
-            .await?
-            .map_err(|error| Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string())))
+        timed(self.deadline, query.fetch_all(self.connection()?)).await?.map_err(failed)
     }
 
     /// Reads at most one row.
@@ -124,7 +142,7 @@ impl Transaction {
 
     async fn run(&mut self, text: Cow<'static, str>, args: Vec<Arg>) -> Result<Option<u64>, Error> {
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
-        match timed(self.deadline, query.execute(&mut *self.inner)).await? {
+        match timed(self.deadline, query.execute(self.connection()?)).await? {
             Ok(result) => Ok(Some(result.rows_affected())),
             Err(error) => Error::of_statement(&error).map_or(Ok(None), Err),
         }
@@ -152,19 +170,13 @@ impl Transaction {
     }
 
     /// Ends the transaction as its body said.
-    pub(crate) async fn end<T>(self, points: CommitPoints, result: Result<Done<T>, Error>) -> Result<T, Error> {
-        let deadline = self.deadline;
+    pub(crate) async fn end<T>(mut self, points: CommitPoints, result: Result<Done<T>, Error>) -> Result<T, Error> {
         match result {
             Ok(Done::Write(answer)) => {
                 failpoint!(points.before);
-                match timeout_at(deadline, self.inner.commit()).await {
-                    Ok(Ok(())) => {
-                        failpoint!(points.after);
-                        Ok(answer)
-                    }
-                    Ok(Err(error)) => Err(Error::OutcomeUnknown(error.to_string())),
-                    Err(_) => Err(Error::OutcomeUnknown("no answer to COMMIT before the deadline".to_owned())),
-                }
+                self.finish("COMMIT").await.map_err(Error::OutcomeUnknown)?;
+                failpoint!(points.after);
+                Ok(answer)
             }
             Ok(Done::Same(answer)) => {
                 self.roll_back().await;
@@ -178,19 +190,37 @@ impl Transaction {
     }
 
     /// Ends a transaction that only read.
-    pub(crate) async fn leave<T>(self, result: Result<T, Error>) -> Result<T, Error> {
+    pub(crate) async fn leave<T>(mut self, result: Result<T, Error>) -> Result<T, Error> {
         self.roll_back().await;
         result
     }
 
     /// Rolls back now, so that the next transaction needs not wait; what fails here ends with the connection.
-    async fn roll_back(self) {
-        match timeout_at(self.deadline, self.inner.rollback()).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "rollback failed, the connection ends"),
-            Err(_) => tracing::debug!("no answer to rollback, the connection ends"),
+    async fn roll_back(&mut self) {
+        if let Err(reason) = self.finish("ROLLBACK").await {
+            tracing::debug!(reason, "no rollback, the connection ends");
         }
     }
+
+    /// Says the last word, and gives the connection back to the pool if it was answered.
+    async fn finish(&mut self, word: &'static str) -> Result<(), String> {
+        let deadline = self.deadline;
+        let connection = self.connection().map_err(|error| error.to_string())?;
+        match timeout_at(deadline, connection.execute(sqlx::raw_sql(word))).await {
+            Ok(Ok(_)) => {
+                drop(self.connection.take());
+                Ok(())
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("no answer to {word} before the deadline")),
+        }
+    }
+}
+
+/// A statement that failed without being an insert whose key may be taken.
+#[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
+pub(crate) fn failed(error: sqlx::Error) -> Error {
+    Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
 }
 
 fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {

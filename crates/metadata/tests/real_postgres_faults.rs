@@ -76,6 +76,7 @@ async fn what_a_server_can_do_to_us() {
     a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench(&url, "cut").await).await;
     a_caller_that_is_gone_after_commit_finds_its_answer(bench(&url, "gone").await).await;
     a_server_that_is_gone_is_unavailable().await;
+    a_connection_that_falls_silent_gives_its_place_to_another(bench(&url, "silent").await).await;
 }
 
 async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
@@ -168,4 +169,89 @@ async fn a_server_that_is_gone_is_unavailable() {
     let error = Store::migrate(&settings).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unavailable, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(15));
+}
+
+/// The database has moved to another machine: who was connected hears nothing any more, not even that it is over. New
+/// connections are answered. The pool has one place only, so a call that goes on waiting would keep everybody out.
+async fn a_connection_that_falls_silent_gives_its_place_to_another(bench: Bench) {
+    let line = Line::to(&bench.settings.url).await;
+    let mut settings = bench.settings.clone();
+    settings.url = line.url.clone();
+    settings.connections = 1;
+    settings.call_deadline = Duration::from_secs(1);
+    settings.connect_deadline = Duration::from_secs(2);
+    let clock = bench.clock.clone();
+    for point in [failpoints::COMMIT_DECIDED, failpoints::COMMIT_BEFORE] {
+        let (arrivals, go_on) = stop_at(point);
+        let request = commit(
+            &format!("silent-{point}").replace('.', "-"),
+            create_unit("uc_1", 0, 1),
+            Some(Generation(0)),
+            bench.soon(),
+        );
+        let (settings, clock) = (settings.clone(), clock.clone());
+        // One store for the call that falls silent and for the one after it.
+        let agent = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
+                let error = store.commit(&request).await.unwrap_err();
+                let begun = Instant::now();
+                let after = store.catalog().await.map(|catalog| catalog.units.len());
+                (error, after, begun.elapsed())
+            })
+        });
+        wait_for(arrivals).await;
+        line.fall_silent();
+        fail::remove(point);
+        go_on.send(()).unwrap();
+        let (error, after, took) = tokio::task::spawn_blocking(move || agent.join().unwrap()).await.unwrap();
+        assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+        assert_eq!(after.unwrap(), 0, "{point}");
+        assert!(took < Duration::from_secs(1), "{point}: {took:?}");
+        line.speak();
+    }
+}
+
+/// A line to the server. What is connected falls silent when told to, and stays so; later connections are answered.
+struct Line {
+    url: String,
+    silent: tokio::sync::watch::Sender<u64>,
+}
+
+impl Line {
+    async fn to(url: &str) -> Self {
+        let (before, rest) = url.split_once('@').unwrap();
+        let (server, after) = rest.split_once('/').unwrap();
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{before}@{}/{after}", listener.local_addr().unwrap());
+        let (silent, silences) = tokio::sync::watch::channel(0);
+        let server = server.to_owned();
+        tokio::spawn(async move {
+            while let Ok((mut client, _)) = listener.accept().await {
+                let mut silences = silences.clone();
+                silences.mark_unchanged();
+                let mut server = tokio::net::TcpStream::connect(&server).await.unwrap();
+                tokio::spawn(async move {
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut client, &mut server) => return,
+                        _ = silences.changed() => {}
+                    }
+                    // Both ends stay open, and nothing is read from either.
+                    silences.mark_unchanged();
+                    let _ = silences.changed().await;
+                });
+            }
+        });
+        Self { url, silent }
+    }
+
+    fn fall_silent(&self) {
+        self.silent.send_modify(|count| *count += 1);
+    }
+
+    /// Ends what fell silent.
+    fn speak(&self) {
+        self.silent.send_modify(|count| *count += 1);
+    }
 }
