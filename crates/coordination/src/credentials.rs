@@ -212,6 +212,11 @@ impl Access {
         acl
     }
 
+    /// The mark that a first registration leaves: the same whether its engine or the master makes it.
+    pub(crate) fn answered(&self, engine: &EngineName) -> Vec<Acl> {
+        if self.own_engine.is_some() { self.live() } else { self.and_engine(engine, READ) }
+    }
+
     fn and_engine(&self, engine: &EngineName, permission: Permission) -> Vec<Acl> {
         let mut acl = self.acl(READ, READ);
         let derived = self.secret.as_ref().map(|secret| {
@@ -245,6 +250,9 @@ mod tests {
         }
         assert!(!format!("{credential:?}").contains(&credential.password));
         assert_eq!(Identity::Engine(credential.clone()).access().live().len(), 4);
+        let made_by_master = Identity::Master(secret.clone()).access().answered(&engine);
+        let made_by_engine = Identity::Engine(credential.clone()).access().answered(&engine);
+        assert_eq!(made_by_master, made_by_engine);
         assert_eq!(
             Identity::Master(secret).access().permit(&engine).last().unwrap().id(),
             digest("engine-e-1", &credential.password)

@@ -101,6 +101,10 @@ impl Layout {
         format!("{}/engines/{engine}/{LIVE}", self.root)
     }
 
+    pub(crate) fn answered(&self, engine: &EngineName) -> String {
+        format!("{}/engines/{engine}/{ANSWERED}", self.root)
+    }
+
     pub(crate) fn drains(&self) -> String {
         format!("{}/drains", self.root)
     }
@@ -120,6 +124,8 @@ impl Layout {
 
 /// The name of a registration below its permit.
 pub(crate) const LIVE: &str = "live";
+/// The name of the mark below a permit: somebody registered there once, or nobody can know.
+pub(crate) const ANSWERED: &str = "answered";
 
 fn checked(what: &str, path: &str) -> Result<String, UserError> {
     let level = |name: &str| {

@@ -4,6 +4,16 @@
 //! registers only below a permit with its own uid, so a permit without one admits nobody. Only the master writes
 //! them, always in a multi with the check of its lock; an engine may create children below its own, which is why a
 //! delete takes along whatever it saw there.
+//!
+//! What an engine that runs hostile code can do with that right: leave nodes behind, below its own permit. More of them
+//! than are read don't hold up the reading of the others, and one with children that only the engine may delete
+//! keeps nobody from draining it: its permit then stays, and admits nobody.
+//!
+//! Invariant: below a permit without the mark `answered` nobody has ever registered, and nobody ever registered below
+//! an earlier permit of its uid. The first registration leaves the mark in its own multi; a permit that is made for an
+//! engine that runs already has it from the beginning, because what stood below an earlier one may be lost. So a
+//! delete of what was seen without a mark is refused when somebody came, even if he has gone again: a caller with a
+//! stale reading ends nobody who served.
 
 use futures::stream::{self, StreamExt};
 use model::{EngineName, PoolName, TenantName, UnitName};
@@ -13,13 +23,15 @@ use crate::document;
 use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
-use crate::layout::LIVE;
+use crate::layout::{ANSWERED, LIVE};
 use crate::registry::{LiveNode, read_live};
 use crate::session::{MAX_IN_FLIGHT, Session};
 use crate::transaction::Transaction;
 
 /// The most foreign children of one permit that a delete takes along; the rest goes with the next one.
 const MAX_STRAYS: usize = 100;
+/// The most children of one permit that are read. With more it is *crowded*: what is registered is asked for by name.
+const MAX_BELOW: i32 = 1_000;
 
 /// What a permit says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,8 +59,12 @@ pub struct PermitNode {
     pub ctime_ms: i64,
     /// The registration below it.
     pub live: Option<LiveNode>,
-    /// Children that are no registration.
+    /// Whether the mark is below it: somebody registered there once, or that can't be known.
+    pub answered: bool,
+    /// Children that are neither registration nor mark; of a crowded permit none are known.
     pub strays: Vec<String>,
+    /// Whether there are more children than are read.
+    pub crowded: bool,
 }
 
 impl PermitNode {
@@ -65,12 +81,17 @@ impl PermitNode {
     }
 }
 
-/// Makes a permit; [`Error::NodeExists`] if there is one.
+/// Makes a permit; [`Error::NodeExists`] if there is one. With a uid it is for an engine that runs already, and gets
+/// the mark in the same multi.
 pub async fn create(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result<(), Error> {
     let (layout, access) = (lock.session().layout(), lock.session().access());
     let path = layout.permit(engine);
     let data = document::write(&path, permit)?;
-    Transaction::under(lock).create(path, data, access.permit(engine)).commit().await?;
+    let mut transaction = Transaction::under(lock).create(path, data, access.permit(engine));
+    if permit.uid.is_some() {
+        transaction = transaction.create(layout.answered(engine), Vec::new(), access.answered(engine));
+    }
+    transaction.commit().await?;
     model::failpoint!(failpoints::PERMIT_CREATED);
     Ok(())
 }
@@ -97,14 +118,19 @@ pub async fn record_uid(lock: &Lock, engine: &EngineName, uid: &str) -> Result<(
 
 /// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made. A
 /// permit with more foreign children than one multi takes stays until a later call has found the rest.
+/// [`Error::TooMany`]: it is crowded, and only an operator can help.
 pub async fn delete(lock: &Lock, seen: &PermitNode) -> Result<(), Error> {
+    if seen.crowded {
+        let path = lock.session().layout().permit(&seen.engine);
+        return Err(Error::TooMany { path, limit: MAX_BELOW as usize });
+    }
     delete_seen(Transaction::under(lock), lock.session(), seen).commit().await?;
     model::failpoint!(failpoints::PERMIT_DELETED);
     Ok(())
 }
 
-/// Adds to a transaction the deletion of a permit as it was seen. If a registration came or went since, the
-/// transaction fails as a whole.
+/// Adds to a transaction the deletion of a permit as it was seen. If a registration came or went since, or came and
+/// went for the first time, the transaction fails as a whole.
 pub(crate) fn delete_seen<'a>(
     mut transaction: Transaction<'a>,
     session: &Session,
@@ -114,10 +140,38 @@ pub(crate) fn delete_seen<'a>(
     if seen.live.is_some() {
         transaction = transaction.delete(session.layout().live(&seen.engine));
     }
+    if seen.answered {
+        transaction = transaction.delete(session.layout().answered(&seen.engine));
+    }
     for name in seen.strays.iter().take(MAX_STRAYS) {
         transaction = transaction.delete(format!("{path}/{name}"));
     }
     if seen.strays.len() > MAX_STRAYS { transaction } else { transaction.delete(path) }
+}
+
+/// Adds to a transaction that from now on nobody registers below the permit as it was seen: its deletion, or, with
+/// foreign children below it, that it names no uid any more. It fails as a whole in the same cases.
+pub(crate) fn withdraw_seen<'a>(
+    transaction: Transaction<'a>,
+    session: &Session,
+    seen: &PermitNode,
+) -> Result<Transaction<'a>, Error> {
+    if seen.strays.is_empty() && !seen.crowded {
+        return Ok(delete_seen(transaction, session, seen));
+    }
+    let (layout, access) = (session.layout(), session.access());
+    let path = layout.permit(&seen.engine);
+    let below = [(layout.live(&seen.engine), seen.live.is_some()), (layout.answered(&seen.engine), seen.answered)];
+    let transaction = below.into_iter().fold(transaction, |transaction, (path, was_there)| match was_there {
+        true => transaction.delete(path),
+        // There is no check that a node is absent; this is one.
+        false => transaction.create(path.clone(), Vec::new(), access.read_only()).delete(path),
+    });
+    let data = match &seen.content {
+        Ok(permit) => document::write(&path, &Permit { uid: None, ..permit.clone() })?,
+        Err(_) => Vec::new(),
+    };
+    Ok(transaction.set(path, data, seen.version))
 }
 
 /// All permits with what is registered below them, by name. Nodes whose names can't be engines are passed over: they
@@ -135,21 +189,31 @@ pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
 
 /// One permit with what is registered below it.
 pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<PermitNode>, Error> {
-    let path = session.layout().permit(engine);
+    let layout = session.layout();
+    let path = layout.permit(engine);
     let Some((data, stat)) = session.get(&path).await? else { return Ok(None) };
-    let live = if stat.num_children > 0 { read_live(session, engine).await? } else { None };
-    let strays = if stat.num_children > i32::from(live.is_some()) {
-        let names = session.children(&path).await?.map(|(names, _)| names).unwrap_or_default();
-        names.into_iter().filter(|name| name != LIVE).collect()
-    } else {
-        Vec::new()
-    };
+    let mut below = Vec::new();
+    let mut crowded = stat.num_children > MAX_BELOW;
+    if stat.num_children > 0 && !crowded {
+        match session.children(&path).await {
+            Ok(read) => below = read.map(|(names, _)| names).unwrap_or_default(),
+            // They have become so many since.
+            Err(Error::TooMany { .. }) => crowded = true,
+            Err(error) => return Err(error),
+        }
+    }
+    let has = |name: &str| crowded || below.iter().any(|it| it == name);
+    let live = if has(LIVE) { read_live(session, engine).await? } else { None };
+    let answered = has(ANSWERED) && (!crowded || session.stat(&layout.answered(engine)).await?.is_some());
+    below.retain(|name| name != LIVE && name != ANSWERED);
     Ok(Some(PermitNode {
         engine: engine.clone(),
         content: document::read(&data),
         version: stat.version,
         ctime_ms: stat.ctime,
         live,
-        strays,
+        answered,
+        strays: below,
+        crowded,
     }))
 }

@@ -1,7 +1,9 @@
 //! The registry from an engine's side: its permit, its drain fact, its registration.
 //!
 //! The registration is the ephemeral node `live` below the permit, written once. An engine registers in a multi with
-//! a check that its permit is as it read it, so the permit of another uid admits nobody. What an engine with a stale
+//! a check that its permit is as it read it, so the permit of another uid admits nobody. The same multi leaves the
+//! mark `answered`, which stays when the session ends: a registration that came and went is not mistaken for one that
+//! never was. What an engine with a stale
 //! reading may conclude is in `engines.md`: the fact is the only order to drain; a permit that vanished is a reason
 //! to look again.
 
@@ -68,18 +70,31 @@ pub async fn own(session: &Session, engine: &EngineName) -> Result<Standing, Err
 /// stands, ask again until it is gone. [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed, look at
 /// [`own`] again. [`Error::Refused`]: the permit is another uid's.
 pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Result<(), Error> {
-    let layout = session.layout();
+    let (layout, access) = (session.layout(), session.access());
     let (permit_path, path) = (layout.permit(&permit.engine), layout.live(&permit.engine));
+    let mark = layout.answered(&permit.engine);
     if permit.uid() != Some(live.uid.as_str()) {
         return Err(Error::Refused { path: permit_path, reason: "the permit is not for this uid".to_owned() });
     }
     let data = document::write(&path, live)?;
     model::failpoint!(failpoints::ENGINE_BEFORE_REGISTER);
-    let created = Transaction::new(session)
-        .check_version(permit_path, permit.version)
-        .create_ephemeral(path, data, session.access().live())
-        .commit()
-        .await;
+    let registers = |marked: bool| {
+        let (data, live) = (data.clone(), access.live());
+        let transaction = Transaction::new(session)
+            .check_version(permit_path.clone(), permit.version)
+            .create_ephemeral(path.clone(), data, live);
+        let transaction = if marked {
+            transaction.check(mark.clone())
+        } else {
+            transaction.create(mark.clone(), Vec::new(), access.answered(&permit.engine))
+        };
+        transaction.commit()
+    };
+    let created = match registers(permit.answered).await {
+        // It was left since the permit was read, by an earlier try of our own.
+        Err(Error::NodeExists { path }) if path == mark => registers(true).await,
+        other => other,
+    };
     match created {
         Err(Error::NodeExists { path }) => session.owned(path).await?,
         other => other?,

@@ -27,8 +27,8 @@ const STAGE_DEADLINES: u32 = 2;
 pub(crate) struct Executed {
     /// How many decisions took effect.
     pub applied: usize,
-    /// Pods that are there: name, uid, whether it was made now.
-    pub made: Vec<(EngineName, String, bool)>,
+    /// Engines whose pods are there.
+    pub made: Vec<EngineName>,
     /// Creates that failed: name and reason.
     pub not_made: Vec<(EngineName, String)>,
     /// Alterations that are no longer converging.
@@ -126,9 +126,7 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
 
 fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
     match (effect, &decision.action, &decision.engine) {
-        (Effect::Made { uid, created }, _, Some(engine)) => {
-            executed.made.push((engine.clone(), uid.clone(), *created));
-        }
+        (Effect::Made { .. }, _, Some(engine)) => executed.made.push(engine.clone()),
         (Effect::Progress(progress), Action::Finish { id, .. }, _) if *progress != Progress::Converging => {
             executed.finished.push(id.clone());
         }

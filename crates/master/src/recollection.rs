@@ -20,8 +20,6 @@ pub(crate) struct Recollection {
     alterations: BTreeMap<RequestId, Duration>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
-    /// By uid, whether it was ever registered; only of those that were watched from their beginning or seen registered.
-    was_ready: BTreeMap<String, bool>,
     troubles: BTreeMap<EngineName, (Trouble, Duration)>,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: BTreeMap<String, String>,
@@ -39,7 +37,6 @@ impl Recollection {
     /// The session was away: who is missing in the registry may only have been away with us.
     pub fn registry_shaken(&mut self, settled_from: Duration) {
         self.settled_from = settled_from;
-        self.was_ready.retain(|_, was_ready| *was_ready);
         self.quiet.clear();
         self.unclaimed.clear();
     }
@@ -48,11 +45,6 @@ impl Recollection {
     pub fn first_seen(&mut self, ids: &[RequestId], now: Duration) -> Duration {
         self.alterations.retain(|id, _| ids.contains(id));
         ids.iter().map(|id| *self.alterations.entry(id.clone()).or_insert(now)).min().unwrap_or(now)
-    }
-
-    /// A pod was made by this master: from now on it is known whether it was ever registered.
-    pub fn made(&mut self, uid: &str) {
-        self.was_ready.entry(uid.to_owned()).or_insert(false);
     }
 
     /// A create failed.
@@ -84,7 +76,6 @@ impl Recollection {
         snapshot: &Snapshot,
     ) -> Observed {
         let lives = self.lives(now, coordinated, pods);
-        self.learn_readiness(pods, &lives);
         let present: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
         self.troubles.retain(|engine, _| present.contains(engine));
         let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
@@ -93,13 +84,11 @@ impl Recollection {
             .iter()
             .map(|(engine, (trouble, at))| (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() }));
         let troubles = troubles.collect();
-        let was_ready = |pod: &Pod| Pod { was_ready: self.was_ready.get(&pod.uid).copied(), ..pod.clone() };
-        let pods: Vec<Pod> = pods.iter().map(was_ready).collect();
         Observed {
             permits: coordinated.permits.iter().map(permit).collect(),
-            facts: self.facts(now, coordinated, &pods, &lives),
+            facts: self.facts(now, coordinated, pods, &lives),
             lives,
-            pods,
+            pods: pods.to_vec(),
             vanished: BTreeSet::new(),
             troubles,
             status: status.clone(),
@@ -163,14 +152,6 @@ impl Recollection {
         facts
     }
 
-    fn learn_readiness(&mut self, pods: &[Pod], lives: &[Live]) {
-        for uid in lives.iter().filter_map(|live| live.uid.as_ref()) {
-            self.was_ready.insert(uid.clone(), true);
-        }
-        let uids = uids(pods);
-        self.was_ready.retain(|uid, _| uids.contains(uid.as_str()));
-    }
-
     /// Where the engines that live can be asked for their load.
     pub fn reachable(&mut self, observed: &Observed) -> BTreeMap<EngineName, String> {
         for live in observed.lives.iter().filter(|live| !live.address.is_empty()) {
@@ -211,7 +192,8 @@ impl Recollection {
 }
 
 fn permit(node: &coordination::PermitNode) -> Permit {
-    Permit { engine: node.engine.clone(), uid: node.uid().map(str::to_owned), readable: node.content.is_ok() }
+    let (engine, uid) = (node.engine.clone(), node.uid().map(str::to_owned));
+    Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered }
 }
 
 fn uids(pods: &[Pod]) -> BTreeSet<&str> {

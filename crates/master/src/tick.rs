@@ -236,11 +236,8 @@ impl Driver {
     }
 
     fn remember(&mut self, now: Duration, executed: &Executed) {
-        for (engine, uid, created) in &executed.made {
+        for engine in &executed.made {
             self.recollection.create_succeeded(engine);
-            if *created {
-                self.recollection.made(uid);
-            }
         }
         for (engine, reason) in &executed.not_made {
             self.recollection.create_failed(engine, reason.clone(), now);

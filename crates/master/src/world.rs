@@ -52,7 +52,7 @@ pub trait World: Send + Sync + 'static {
     /// Reads alter node, agents, permits, registrations and drains, after a sync.
     async fn coordinated(&self) -> Result<Coordinated, Failure>;
 
-    /// Lists the pods or processes of the installation. [`Pod::was_ready`] is the driver's to fill in.
+    /// Lists the pods or processes of the installation.
     async fn engines(&self) -> Result<Engines, Failure>;
 
     /// Asks the orchestrator for a name, not a cache.
@@ -111,8 +111,6 @@ pub enum Effect {
     Made {
         /// Its uid.
         uid: String,
-        /// Whether this call made it.
-        created: bool,
     },
     /// The alteration has this progress now.
     Progress(Progress),

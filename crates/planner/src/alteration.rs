@@ -5,11 +5,11 @@
 
 use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Progress as Stored};
 use model::number::Generation;
-use model::slot::{Slot, SlotKey};
+use model::slot::SlotKey;
 use model::snapshot::Snapshot;
 
 use crate::decision::{Action, Decision, Progress, Stage};
-use crate::draft::Draft;
+use crate::draft::{Draft, Undone};
 
 /// Plans the end of each alteration that is due, and says what the first of the others waits for.
 pub(crate) fn plan(draft: &mut Draft<'_>) -> Option<String> {
@@ -43,14 +43,14 @@ pub(crate) fn plan(draft: &mut Draft<'_>) -> Option<String> {
     waits_for
 }
 
-/// What the alteration still waits for: a slot that it reaches whose engine was not created and does not wait for its
-/// turn, or an engine that is still to be condemned. Slots that were renewed after it belong to somebody else.
+/// What the alteration still waits for: a present engine of a slot that it reaches which was not created and does not
+/// wait for its turn, or an engine that is still to be told to drain. An engine that was issued after it belongs to
+/// somebody else; one that was issued before and is condemned is waited for, even where a row was made at the same
+/// place since.
 fn missing(draft: &Draft<'_>, alteration: &AlterationRecord, object: &ObjectRef) -> Option<String> {
-    let newer = |key: &SlotKey| {
-        let slot: Option<&Slot> = draft.desired.snapshot.slots.iter().find(|slot| slot.key == *key);
-        slot.is_some_and(|slot| Generation(slot.incarnation.get()) > alteration.generation)
-    };
-    draft.undone.iter().find(|(key, _)| reaches(object, key) && !newer(key)).map(|(key, what)| format!("{key}: {what}"))
+    let older = |it: &&Undone| it.incarnation.is_none_or(|it| Generation(it.get()) <= alteration.generation);
+    let waits_for = draft.undone.iter().filter(|it| reaches(object, &it.slot)).find(older);
+    waits_for.map(|it| format!("{}: {}", it.slot, it.what))
 }
 
 /// Whether slots and engines of the key are the object's.

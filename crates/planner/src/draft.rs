@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::engine_name::EngineName;
+use model::number::Incarnation;
 use model::slot::SlotKey;
 
 use crate::census::Engine;
@@ -10,6 +11,16 @@ use crate::decision::{Action, Chain, Decision, Stage};
 use crate::desired::Desired;
 use crate::observed::Observed;
 use crate::plan::Wait;
+
+/// Something that is still to be done about an engine.
+pub(crate) struct Undone {
+    /// Its slot.
+    pub slot: SlotKey,
+    /// Its own incarnation, whatever incarnation the slot has by now.
+    pub incarnation: Option<Incarnation>,
+    /// What is missing.
+    pub what: String,
+}
 
 /// What has been decided so far.
 pub(crate) struct Draft<'a> {
@@ -19,8 +30,8 @@ pub(crate) struct Draft<'a> {
     pub waits: Vec<Wait>,
     /// Why each engine is not what it should be: SHOW's column *reason*.
     pub reasons: BTreeMap<EngineName, String>,
-    /// What keeps alterations from having converged: the slot and what is missing.
-    pub undone: Vec<(SlotKey, String)>,
+    /// What keeps alterations from having converged.
+    pub undone: Vec<Undone>,
 }
 
 impl<'a> Draft<'a> {
@@ -44,7 +55,7 @@ impl<'a> Draft<'a> {
     /// Says what alterations that reach the engine's slot wait for.
     pub fn undone(&mut self, engine: &Engine<'_>, what: String) {
         if let Some(slot) = &engine.slot {
-            self.undone.push((slot.clone(), what));
+            self.undone.push(Undone { slot: slot.clone(), incarnation: engine.incarnation, what });
         }
     }
 

@@ -56,8 +56,6 @@ pub struct Pod {
     pub started_at_ms: Option<i64>,
     /// The last lines of its log, when it failed.
     pub log_tail: Option<String>,
-    /// Whether it was ever registered; `None` when the observer has not watched it from its beginning.
-    pub was_ready: Option<bool>,
 }
 
 impl Pod {
@@ -76,6 +74,8 @@ pub struct Permit {
     pub uid: Option<String>,
     /// Whether the node's content makes sense.
     pub readable: bool,
+    /// Whether the mark stands below it: an engine registered there once, or nobody can know.
+    pub answered: bool,
 }
 
 /// A registration.
@@ -148,12 +148,14 @@ impl Observed {
                 reason: None,
                 started_at_ms: row.started_at_ms,
                 log_tail: row.log_tail.clone(),
-                was_ready: row.registered.then_some(true),
             };
             if row.draining {
                 observed.facts.push(reported_fact(row, &uid, snapshot));
             } else if pod.is_alive() {
-                observed.permits.push(Permit { engine: row.name.clone(), uid: Some(uid.clone()), readable: true });
+                // The mark is not part of the report either: an engine whose program runs is taken to have answered.
+                let answered = row.registered || row.phase > Phase::Starting;
+                let uid = Some(uid.clone());
+                observed.permits.push(Permit { engine: row.name.clone(), uid, readable: true, answered });
             }
             if row.registered {
                 observed.lives.push(Live {

@@ -77,7 +77,7 @@ pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
 /// What to do now. Applied to a world that already is as desired, it decides nothing.
 pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
     let engines = census::take(desired, observed);
-    let standings = standing::all(desired, observed, &engines);
+    let standings = standing::all(desired, &engines);
     let mut draft = Draft::new(desired, observed);
     plan_present(&mut draft, &engines, &standings);
     for (name, engine) in &engines {

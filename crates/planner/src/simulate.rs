@@ -65,7 +65,9 @@ impl World {
         let observed = &mut self.observed;
         match &decision.action {
             Action::CreatePermit { uid } => {
-                observed.permits.push(Permit { engine: engine.clone(), uid: uid.clone(), readable: true });
+                // For an engine that runs already the mark comes with the permit.
+                let (uid, answered) = (uid.clone(), uid.is_some());
+                observed.permits.push(Permit { engine: engine.clone(), uid, readable: true, answered });
             }
             Action::CreateEngine(launch) => *made = Some(self.create(engine, launch)),
             Action::RecordUid { uid, config } => {
@@ -136,7 +138,6 @@ impl World {
             reason: None,
             started_at_ms: Some(self.desired.snapshot.now_ms),
             log_tail: None,
-            was_ready: Some(false),
         });
         uid
     }
@@ -245,7 +246,7 @@ impl World {
         let found = self.observed.pods.iter_mut().find(|pod| pod.name == *engine && Some(&pod.uid) == uid.as_ref());
         let Some(pod) = found else { return false };
         pod.phase = Phase::Running;
-        pod.was_ready = Some(true);
+        self.observed.permits.iter_mut().filter(|it| it.engine == *engine).for_each(|permit| permit.answered = true);
         self.observed.lives.push(Live {
             engine: engine.clone(),
             uid,

@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::catalog::Link;
 use model::engine_name::EngineName;
-use model::engine_state::Phase;
 use model::labels::EngineLabels;
 use model::slot::{Slot, SlotKey};
 
 use crate::census::Engine;
 use crate::desired::Desired;
-use crate::observed::Observed;
 
 /// What an engine is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +37,6 @@ pub(crate) struct Sentence {
 /// The standing of every engine.
 pub(crate) fn all<'a>(
     desired: &'a Desired,
-    observed: &Observed,
     engines: &BTreeMap<EngineName, Engine<'a>>,
 ) -> BTreeMap<EngineName, Standing<'a>> {
     let slots = desired.slots();
@@ -49,7 +46,7 @@ pub(crate) fn all<'a>(
         .map(|(name, engine)| {
             let slot = engine.slot.as_ref().and_then(|key| slots.get(key).copied());
             let replacement = engine.slot.as_ref().and_then(|key| newest_ready.get(key)).copied();
-            (name.clone(), of(desired, observed, engine, slot, replacement))
+            (name.clone(), of(desired, engine, slot, replacement))
         })
         .collect()
 }
@@ -72,7 +69,6 @@ fn newest_ready<'e, 'a>(
 
 fn of<'a>(
     desired: &Desired,
-    observed: &Observed,
     engine: &Engine<'a>,
     slot: Option<&'a Slot>,
     replacement: Option<&Engine<'a>>,
@@ -101,7 +97,7 @@ fn of<'a>(
     if slot.forced {
         return condemned(desired, "it was superseded with FORCE", Some(record.end_grace_ms.unwrap_or(0)));
     }
-    if observed.registry_settled && never_ran(engine) {
+    if never_answered(engine) {
         return condemned(desired, "it was superseded before it ever answered", Some(0));
     }
     let newer = replacement.filter(|it| it.incarnation > engine.incarnation);
@@ -126,14 +122,11 @@ fn from_newer_snapshot(desired: &Desired, engine: &Engine<'_>) -> Option<String>
     Some(format!("it was made from generation {newer}, the snapshot is {generation}"))
 }
 
-/// Whether it is known that its warm-up was never answered. An engine that lost its registration did run.
-fn never_ran(engine: &Engine<'_>) -> bool {
-    let Some(pod) = engine.alive() else { return false };
-    match pod.was_ready {
-        _ if engine.live.is_some() => false,
-        Some(was_ready) => !was_ready,
-        None => pod.phase <= Phase::Starting,
-    }
+/// Whether it is known that it never registered: its permit is there, with nothing below it. An engine that lost its
+/// registration has left its mark; of one without a permit nobody knows. The drain deletes the permit as it was seen,
+/// so it is refused if somebody registered since, even if he is gone again.
+fn never_answered(engine: &Engine<'_>) -> bool {
+    engine.live.is_none() && engine.permit.is_some_and(|permit| !permit.answered)
 }
 
 /// The slots that have a stand-in, each with the name of its newest one.

@@ -10,7 +10,7 @@ use model::slot::Slot;
 use crate::alteration;
 use crate::census;
 use crate::desired::Desired;
-use crate::draft::Draft;
+use crate::draft::{Draft, Undone};
 use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::report;
@@ -23,13 +23,17 @@ pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
     let mut draft = Draft::new(desired, &observed);
     let snapshot = &desired.snapshot;
     // Whatever an alteration reaches may be what it waits for.
-    let lives = snapshot.engines.iter().filter(|engine| engine.ended_at_ms.is_none()).map(|engine| &engine.slot);
-    let reached = snapshot.slots.iter().map(|slot| &slot.key).chain(lives);
-    draft.undone.extend(reached.map(|key| (key.clone(), reason.to_owned())));
+    let lives = snapshot.engines.iter().filter(|engine| engine.ended_at_ms.is_none());
+    let lives = lives.map(|engine| (&engine.slot, engine.incarnation));
+    let reached = snapshot.slots.iter().map(|slot| (&slot.key, slot.incarnation)).chain(lives);
+    draft.undone.extend(reached.map(|(slot, incarnation)| {
+        let what = reason.to_owned();
+        Undone { slot: slot.clone(), incarnation: Some(incarnation), what }
+    }));
     draft.reasons.extend(snapshot.slots.iter().map(|slot: &Slot| (slot.engine(), reason.to_owned())));
     let waits_for = alteration::plan(&mut draft);
     let engines = census::take(desired, &observed);
-    let standings = standing::all(desired, &observed, &engines);
+    let standings = standing::all(desired, &engines);
     let mut report = report::rows(&observed, &engines, &standings, &draft.reasons);
     report.retain(|row| {
         let record = snapshot.engines.iter().find(|engine| engine.name == row.name);

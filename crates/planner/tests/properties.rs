@@ -234,7 +234,6 @@ fn late_create(play: &mut Play, at: usize) {
         reason: None,
         started_at_ms: None,
         log_tail: None,
-        was_ready: None,
     });
 }
 

@@ -172,7 +172,6 @@ fn late_create(play: &mut Play, engine: &model::EngineName) {
         reason: None,
         started_at_ms: None,
         log_tail: None,
-        was_ready: None,
     });
 }
 

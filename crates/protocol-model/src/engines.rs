@@ -110,6 +110,8 @@ pub enum Action {
     Depose(bool),
     /// Fault: ZooKeeper loses everything.
     LoseZooKeeper,
+    /// Fault, where the master looks only when it is woken: nothing wakes it.
+    MissWatch,
 }
 
 impl Action {
@@ -156,6 +158,7 @@ impl Action {
         Self::Relabel(0),
         Self::Depose(false),
         Self::LoseZooKeeper,
+        Self::MissWatch,
     ];
 
     fn of(effect: Effect, engine: usize) -> Self {
@@ -167,8 +170,8 @@ impl Action {
             Effect::DrawIncarnation { .. } => Self::DrawIncarnation(engine),
             Effect::RecordEnd => Self::RecordEnd(engine),
             Effect::Drain { .. } => Self::Drain(engine),
-            Effect::Withdraw { .. } => Self::Withdraw(engine),
-            Effect::DeletePermit { .. } => Self::DeletePermit(engine),
+            Effect::Withdraw(_) => Self::Withdraw(engine),
+            Effect::DeletePermit(_) => Self::DeletePermit(engine),
             Effect::DeleteEngine { .. } => Self::DeleteEngine(engine),
             Effect::RemoveFact => Self::RemoveFact(engine),
             Effect::Finish => Self::Finish,
@@ -216,6 +219,7 @@ impl Action {
             Self::Relabel(_) => "fault: somebody changes the engine's label",
             Self::Depose(_) => "fault: the master's session ends",
             Self::LoseZooKeeper => "fault: ZooKeeper loses everything",
+            Self::MissWatch => "fault: the event of a watch is lost",
         }
     }
 
@@ -278,7 +282,18 @@ impl Model for Engines {
 
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
-        self.apply(&mut next, action).then_some(next)
+        if !self.apply(&mut next, action) {
+            return None;
+        }
+        if self.without.timer {
+            next.woken = match action {
+                Action::MissWatch => false,
+                Action::List | Action::Observe if state.is_idle() => false,
+                Action::List | Action::Observe | Action::Snapshot(_) => state.woken,
+                _ => true,
+            };
+        }
+        Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
@@ -305,6 +320,7 @@ impl Engines {
             | Action::Relabel(_)
             | Action::Depose(_)
             | Action::LoseZooKeeper
+            | Action::MissWatch
             | Action::LateCall
             | Action::LateCallLost => self.fault(state, action),
             _ => self.master(state, action),

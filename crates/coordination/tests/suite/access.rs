@@ -36,6 +36,8 @@ pub async fn an_engine_registers_itself_and_may_do_nothing_else(world: World) {
     assert_eq!(own.list_children(&world.path("agents")).await.map(drop), no);
     assert_eq!(own.set_data(&world.path("engines/e-own"), b"x", None).await.map(drop), no);
     assert_eq!(own.delete(&world.path("engines/e-own/live"), None).await, no);
+    assert_eq!(own.delete(&world.path("engines/e-own/answered"), None).await, no);
+    assert_eq!(own.set_data(&world.path("engines/e-own/answered"), b"x", None).await.map(drop), no);
     assert_eq!(own.create(&world.path("engines/e-other/live"), b"", &anyone).await.map(drop), no);
     assert_eq!(own.create(&world.path("engines/e-new"), b"", &anyone).await.map(drop), no);
     assert_eq!(own.create(&world.path("drains/e-own"), b"", &anyone).await.map(drop), no);

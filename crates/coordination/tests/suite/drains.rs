@@ -40,6 +40,24 @@ pub async fn a_drain_fails_as_a_whole_when_the_registration_came_or_went(world: 
     drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap();
 }
 
+pub async fn a_registration_that_came_and_went_since_is_not_drained(world: World) {
+    let lock = world.lock().await;
+    let seen = world.made(&lock, "e-1", "uid-1").await;
+    let session = world.session(world.engine("e-1")).await;
+    registry::register(&session, &seen, &live("uid-1")).await.unwrap();
+    session.close().await;
+    let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
+    super::eventually("it is gone", || async { read().await.live.is_none() }).await;
+
+    let moved = Error::NotEmpty { path: world.path("engines/e-1") };
+    let drained = drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await;
+    assert_eq!(drained.unwrap_err(), moved, "there is as little below the permit as was seen, but for the mark");
+    assert_eq!(permits::delete(&lock, &seen).await.unwrap_err(), moved);
+    assert_eq!(drains::list(lock.session()).await.unwrap(), []);
+    drains::drain(&lock, &engine("e-1"), Some(&read().await), None, &fact("uid-1")).await.unwrap();
+    assert_eq!(permits::list(lock.session()).await.unwrap(), []);
+}
+
 pub async fn a_superseded_engine_drains_only_while_the_newer_is_registered(world: World) {
     let lock = world.lock().await;
     let _old = world.registered(&lock, "e-1", "uid-1").await;

@@ -76,11 +76,14 @@ cases![
     registrations::a_dead_sessions_registration_is_no_conflict_once_it_is_gone,
     registrations::a_permit_is_deleted_with_what_was_seen_and_nothing_else,
     registrations::a_uid_is_written_once_and_over_nothing_newer,
+    registrations::a_first_registration_leaves_a_mark_that_outlives_it,
+    registrations::a_permit_for_an_engine_that_runs_already_has_the_mark_at_once,
     registrations::an_engine_is_woken_by_its_permit_and_its_fact,
     registrations::jdbc_clients_find_a_proxy_without_a_password,
     drains::a_drain_takes_registration_and_permit_away_in_one_step,
     drains::a_drain_fails_as_a_whole_when_the_registration_came_or_went,
     drains::a_superseded_engine_drains_only_while_the_newer_is_registered,
+    drains::a_registration_that_came_and_went_since_is_not_drained,
     drains::a_fact_stands_until_the_master_removes_it,
     views::an_observation_holds_everything,
     views::every_change_wakes_the_master,
@@ -225,7 +228,14 @@ impl World {
         zk::Client::connector().with_session(session).connect(&self.servers).await
     }
 
-    /// A permit with a uid, as it is read back.
+    /// A permit as a new engine gets it: made first, its uid written later.
+    pub async fn made(&self, lock: &Lock, name: &str, uid: &str) -> PermitNode {
+        permits::create(lock, &engine(name), &permit(None)).await.unwrap();
+        permits::record_uid(lock, &engine(name), uid).await.unwrap();
+        permits::read(lock.session(), &engine(name)).await.unwrap().unwrap()
+    }
+
+    /// A permit with a uid, as an engine gets it that runs already; as it is read back.
     pub async fn permitted(&self, lock: &Lock, name: &str, uid: &str) -> PermitNode {
         permits::create(lock, &engine(name), &permit(Some(uid))).await.unwrap();
         permits::read(lock.session(), &engine(name)).await.unwrap().unwrap()

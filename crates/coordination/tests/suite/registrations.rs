@@ -100,6 +100,46 @@ pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: Worl
     assert_eq!(again.kind(), Kind::Conflict, "{again}");
 }
 
+pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
+    let lock = world.lock().await;
+    let made = world.made(&lock, "e-1", "uid-1").await;
+    assert!(!made.answered);
+    let first = world.session(world.engine("e-1")).await;
+    registry::register(&first, &made, &live("uid-1")).await.unwrap();
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    assert!(seen.answered && seen.live.is_some() && seen.strays.is_empty(), "{seen:?}");
+
+    world.expire(&first).await;
+    let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
+    eventually("the registration is gone", || async { read().await.live.is_none() }).await;
+    assert!(read().await.answered, "the mark stays");
+
+    // Whoever registers again may know of the mark, or have read the permit before it was left.
+    for permit in [read().await, made] {
+        let session = world.session(world.engine("e-1")).await;
+        registry::register(&session, &permit, &live("uid-1")).await.unwrap();
+        assert_eq!(read().await.live.unwrap().session, session.id());
+        session.close().await;
+        eventually("the registration is gone", || async { read().await.live.is_none() }).await;
+    }
+    assert!(read().await.answered);
+    permits::delete(&lock, &read().await).await.unwrap();
+    assert_eq!(permits::list(lock.session()).await.unwrap(), []);
+}
+
+pub async fn a_permit_for_an_engine_that_runs_already_has_the_mark_at_once(world: World) {
+    let lock = world.lock().await;
+    let permitted = world.permitted(&lock, "e-1", "uid-1").await;
+    assert!(permitted.answered && permitted.live.is_none(), "nobody knows what stood below an earlier permit");
+    let session = world.session(world.engine("e-1")).await;
+    let own = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    registry::register(&session, &own, &live("uid-1")).await.unwrap();
+    permits::delete(&lock, &permitted).await.unwrap_err();
+    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
+    permits::delete(&lock, &seen).await.unwrap();
+    assert_eq!(permits::list(lock.session()).await.unwrap(), []);
+}
+
 pub async fn a_uid_is_written_once_and_over_nothing_newer(world: World) {
     let lock = world.lock().await;
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();

@@ -14,7 +14,7 @@ use model::number::{Epoch, Generation};
 use model::observation::Report;
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
-use planner::{Decision, Desired, Observed};
+use planner::{Action, Decision, Desired, Observed};
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
@@ -46,6 +46,8 @@ pub struct State {
     pub aborts: Vec<Abort>,
     /// Effects whose words and engine contain this fail like that.
     pub failing: Vec<(String, Failure)>,
+    /// What happens right before the first effect whose words and engine are these.
+    pub before: Vec<(String, fn(&mut State, &EngineName))>,
     /// Effects that contain this never answer.
     pub hanging: Vec<String>,
     /// The effect takes place and its answer is lost.
@@ -95,6 +97,7 @@ impl Fake {
             reports: Vec::new(),
             aborts: Vec::new(),
             failing: Vec::new(),
+            before: Vec::new(),
             hanging: Vec::new(),
             losing: Vec::new(),
             stop_after: None,
@@ -249,6 +252,31 @@ impl State {
         if epoch == self.master.epoch { Ok(()) } else { Err(Failure::Deposed(self.master.holder.clone())) }
     }
 
+    /// What ZooKeeper refuses: a second fact of one name, a drain without the newer registration, and the deletion of a
+    /// permit below which is not what was seen.
+    fn moved(&self, decision: &Decision, seen: &coordination::Observation) -> Option<String> {
+        let engine = decision.engine.as_ref()?;
+        let withdraws = match &decision.action {
+            Action::Drain { newer, withdraw, .. } => {
+                if self.world.observed.facts.iter().any(|fact| fact.engine == *engine) {
+                    return Some(format!("{engine} has a drain fact"));
+                }
+                let registered = |name: &EngineName| self.world.observed.lives.iter().any(|live| live.engine == *name);
+                if let Some(newer) = newer.as_ref().filter(|newer| !registered(newer)) {
+                    return Some(format!("{newer} is not registered"));
+                }
+                *withdraw
+            }
+            Action::DeletePermit => true,
+            _ => false,
+        };
+        let below = |permits: &[PermitNode]| {
+            permits.iter().find(|it| it.engine == *engine).map(|it| (it.live.is_some(), it.answered))
+        };
+        let saw = below(&seen.permits).filter(|_| withdraws)?;
+        (below(&self.permits()) != Some(saw)).then(|| format!("below the permit of {engine} is not what was seen"))
+    }
+
     fn permits(&self) -> Vec<PermitNode> {
         let observed = &self.world.observed;
         let node = |permit: &planner::Permit| {
@@ -274,6 +302,7 @@ impl State {
                     session: 1,
                     ctime_ms: 0,
                 }),
+                answered: permit.answered,
                 strays: Vec::new(),
             }
         };

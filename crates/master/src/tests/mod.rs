@@ -3,6 +3,7 @@
 
 mod deposed;
 mod fake;
+mod moved;
 mod resigning;
 mod settling;
 mod ticking;

@@ -94,7 +94,7 @@ impl ActingWorld {
         let spec = launch::complete(&*self.means.launcher, &launch).map_err(|error| Failure::Refused(error.text()))?;
         let ensured =
             self.means.orchestrator.ensure(&spec, ground.epoch).await.map_err(|error| orchestration(&error))?;
-        Ok(Effect::Made { uid: ensured.uid, created: ensured.created })
+        Ok(Effect::Made { uid: ensured.uid })
     }
 
     /// The uid is recorded once: if another one is, the pod that was just made is not the engine.

@@ -17,6 +17,7 @@ impl Engines {
             Master::Won => actions.push(Action::ReadEpoch),
             Master::Read(_) => actions.push(Action::RaiseEpoch),
             Master::Acting { tick, .. } => match tick {
+                Tick::Idle if !state.woken => {}
                 Tick::Idle => actions.extend([Action::List, Action::Observe]),
                 Tick::Observing(seen) => actions.extend(match (&seen.pods, &seen.nodes) {
                     (None, _) => vec![Action::List],
@@ -125,6 +126,8 @@ impl Engines {
                     return Done::Failed;
                 }
                 it.nodes.permit = Some(uid);
+                // Of an engine that runs already nobody knows whether it registered below an earlier permit.
+                it.nodes.answered = uid != 0 && !self.without.mark;
             }
             Effect::CreateEngine => return Done::Yes(create(state, engine, generation, holds)),
             Effect::RecordUid { uid } => {
@@ -144,12 +147,11 @@ impl Engines {
             Effect::Finish => {}
             Effect::RecordEnd => it.record.ended = true,
             Effect::Drain { .. } => return self.drain(state, decision),
-            Effect::Withdraw { live } | Effect::DeletePermit { live } => {
-                let goes = it.nodes.permit.is_some() && (it.nodes.live != Live::None) == live;
-                if !goes {
+            Effect::Withdraw(below) | Effect::DeletePermit(below) => {
+                if it.nodes.permit.is_none() || it.nodes.below() != below {
                     return Done::Failed;
                 }
-                (it.nodes.permit, it.nodes.live) = (None, Live::None);
+                it.nodes.withdraw();
             }
             Effect::DeleteEngine { uid } => delete(state, engine, uid),
             Effect::RemoveFact => {
@@ -180,10 +182,10 @@ impl Engines {
     }
 
     fn drain(&self, state: &mut State, decision: Decision) -> Done {
-        let Effect::Drain { uid, newer, permit, live } = decision.effect else { return Done::Failed };
+        let Effect::Drain { uid, newer, permit } = decision.effect else { return Done::Failed };
         let newer_there = newer.is_none_or(|newer| state.engines[newer].nodes.live != Live::None);
         let it = &state.engines[decision.engine];
-        let as_seen = !permit || it.nodes.permit.is_some() && (it.nodes.live != Live::None) == live;
+        let as_seen = permit.is_none_or(|below| it.nodes.permit.is_some() && it.nodes.below() == below);
         if it.nodes.fact.is_some()
             || !(newer_there || self.without.newer_live)
             || !(as_seen || self.without.as_seen || self.without.one_multi)
@@ -196,8 +198,10 @@ impl Engines {
         if let Some(pod) = it.pod.as_mut().filter(|pod| pod.uid == uid) {
             pod.ordered = true;
         }
-        if (permit || self.without.as_seen) && !self.without.one_multi {
-            (it.nodes.permit, it.nodes.live) = (None, Live::None);
+        if (permit.is_some() || self.without.as_seen) && !self.without.one_multi {
+            let kept = it.nodes.permit.filter(|_| self.without.order_before_session);
+            it.nodes.withdraw();
+            it.nodes.permit = kept;
         }
         Done::Yes(0)
     }
@@ -272,11 +276,8 @@ fn finish(state: &mut State, generation: u8) -> Done {
         let stands = |it: &Engine| it.incarnation == present.incarnation || !it.record.condemned && !it.record.ended;
         !state.engines.iter().any(|it| it.slot == slot && it.was_recorded && stands(it))
     });
-    // And every engine that lost its wish by then was told; where a slot was made anew since, nobody waits for that.
+    // And every engine that lost its wish by then was told, whatever was made at its place since.
     let untold = state.engines.iter().any(|it| {
-        if state.slots[it.slot].is_some_and(|slot| slot.incarnation > row.generation) {
-            return false;
-        }
         let runs = it.pod.is_some_and(|pod| pod.is_alive() && !pod.ordered && pod.uid == it.record.uid);
         runs && it.condemned_at.is_some_and(|generation| generation <= row.generation)
     });

@@ -156,7 +156,12 @@ impl Engines {
             return condemned;
         }
         let Some(slot) = slot else { return condemned };
-        let never_ran = pod.phase == Phase::Starting && !it.has_live();
+        // Without a permit nobody knows: it may have registered below one that is lost.
+        let never_ran = if self.without.mark {
+            pod.phase == Phase::Starting && !it.has_live()
+        } else {
+            it.nodes.permit.is_some() && !it.nodes.answered && !it.has_live()
+        };
         let unregistered = self.without.absence_ends_nothing && !it.has_live();
         if slot.forced || never_ran || unregistered {
             return condemned;
@@ -169,7 +174,7 @@ impl Engines {
         newest.map_or(Standing::StandIn, |newer| Standing::Condemned { newer: Some(newer) })
     }
 
-    /// Whether the alteration still waits for this engine. Slots that were renewed after it belong to somebody else.
+    /// Whether the alteration still waits for this engine. One that was issued after it belongs to somebody else.
     fn is_undone(
         &self,
         known: &[Known],
@@ -179,8 +184,7 @@ impl Engines {
         snap: &Snap,
     ) -> bool {
         let it = &known[engine];
-        let newer = |slot: Slot| snap.alteration.is_some_and(|row| slot.incarnation > row.generation);
-        if snap.slots[it.slot].is_some_and(newer) {
+        if snap.alteration.is_some_and(|row| it.incarnation > row.generation) {
             return false;
         }
         let stray_runs = it.stray.is_some_and(|pod| pod.is_alive() && it.nodes.fact != Some(pod.uid));
@@ -284,16 +288,15 @@ fn end_pod(
     push: &mut impl FnMut(u8, Vec<Effect>),
 ) {
     let Some(fact) = it.nodes.fact else {
-        let permit = withdraw && it.nodes.permit.is_some();
-        let live = permit && it.has_live();
-        return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit, live }]);
+        let permit = (withdraw && it.nodes.permit.is_some()).then(|| it.nodes.below());
+        return push(DRAIN, vec![Effect::Drain { uid: pod.uid, newer, permit }]);
     };
     if fact != pod.uid {
         return;
     }
     let mut chain = Vec::new();
     if withdraw && it.nodes.permit.is_some() {
-        chain.push(Effect::DeletePermit { live: it.has_live() });
+        chain.push(Effect::DeletePermit(it.nodes.below()));
     }
     if grace_over {
         chain.push(Effect::DeleteEngine { uid: pod.uid });
@@ -304,8 +307,8 @@ fn end_pod(
 /// A drain without the one multi: first the fact, then registration and permit.
 fn in_calls_of_their_own(decision: Decision) -> Vec<Decision> {
     match decision.effect {
-        Effect::Drain { permit: true, live, .. } => {
-            vec![decision, Decision { effect: Effect::Withdraw { live }, ..decision }]
+        Effect::Drain { permit: Some(below), .. } => {
+            vec![decision, Decision { effect: Effect::Withdraw(below), ..decision }]
         }
         _ => vec![decision],
     }
@@ -330,14 +333,14 @@ fn over(it: &Known) -> Vec<Effect> {
 fn clear(it: &Known, pod: Pod) -> Vec<Effect> {
     let mut chain = vec![Effect::DeleteEngine { uid: pod.uid }];
     if it.nodes.permit.is_some() {
-        chain.push(Effect::DeletePermit { live: it.has_live() });
+        chain.push(Effect::DeletePermit(it.nodes.below()));
     }
     chain
 }
 
 fn withdraw_dead(it: &Known) -> Vec<Effect> {
     let alone = it.nodes.permit.is_some() && !it.has_live();
-    if alone { vec![Effect::DeletePermit { live: false }] } else { Vec::new() }
+    if alone { vec![Effect::DeletePermit(it.nodes.below())] } else { Vec::new() }
 }
 
 /// The drain fact of an engine that is gone.

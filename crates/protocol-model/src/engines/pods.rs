@@ -32,11 +32,12 @@ impl Engines {
         }
         let Engine { nodes, pod: Some(pod), broken, .. } = engine else { return false };
         let ordered = nodes.fact == Some(pod.uid);
+        let obeys = ordered || self.without.order_only && pod.was_registered && nodes.live == Live::None;
         let admitted = nodes.permit.is_some_and(|uid| uid == pod.uid || self.without.permit_uid);
         match (action, pod.phase) {
             (Action::WarmUp(_), Phase::Starting) if !*broken => pod.phase = Phase::Warm,
             (Action::Look(_), Phase::Warm) => {
-                if ordered || !admitted || nodes.live != Live::None {
+                if ordered && !self.without.order_before_session || !admitted || nodes.live != Live::None {
                     return false;
                 }
                 pod.phase = Phase::Registering;
@@ -45,10 +46,14 @@ impl Engines {
                 pod.phase = Phase::Warm;
                 if admitted && nodes.live == Live::None {
                     nodes.live = Live::Alive(pod.uid);
+                    nodes.answered = !self.without.mark;
                     pod.was_registered = true;
                 }
             }
-            (Action::BeginDrain(_), Phase::Warm) if ordered => pod.phase = Phase::Draining,
+            (Action::BeginDrain(_), Phase::Warm) if obeys => {
+                pod.phase = Phase::Draining;
+                state.past.drained_wanted |= !ordered && state.is_present(index);
+            }
             (Action::Drained(_), Phase::Draining) => end(engine),
             (Action::Unwanted(_), Phase::Warm) => {
                 let permitted = nodes.permit.is_some_and(|uid| uid == pod.uid || uid == 0);
@@ -138,6 +143,9 @@ impl Engines {
         if used.losses < limits.losses {
             actions.push(Action::LoseZooKeeper);
         }
+        if self.without.timer {
+            actions.push(Action::MissWatch);
+        }
         if state.late.is_some() {
             actions.extend([Action::LateCall, Action::LateCallLost]);
         }
@@ -173,8 +181,9 @@ impl Engines {
             Action::DeletePermitByHand(index) => {
                 state.used.hand_deletions += 1;
                 let nodes = &mut state.engines[index].nodes;
-                nodes.live = Live::None;
-                return nodes.permit.take().is_some();
+                let there = nodes.permit.is_some();
+                nodes.withdraw();
+                return there;
             }
             Action::Relabel(index) => {
                 state.used.relabelings += 1;
@@ -197,6 +206,7 @@ impl Engines {
                 state.master = Master::Nobody;
                 state.late = if with_call { call } else { state.late };
             }
+            Action::MissWatch => return std::mem::replace(&mut state.woken, false),
             Action::LateCallLost => return state.late.take().is_some(),
             Action::LateCall => match state.late.take() {
                 Some(Call::Raise(read)) => state.epoch += u8::from(state.epoch == read),

@@ -8,15 +8,8 @@ use super::{Action, Engines};
 /// More steps than any undisturbed tick has.
 const MOST_STEPS: usize = 80;
 
-/// What the protocol does not keep yet: a registration that came and went between a tick's look and its drain is
-/// not seen by the drain's multi.
-const ABSENCE: &str = "an engine that ever registered is never drained before its replacement is ready";
-
 pub(super) fn all(model: &Engines) -> Vec<Property<Engines>> {
     let mut properties = promised();
-    if model.only == Some(ABSENCE) {
-        properties.push(Property::always(ABSENCE, |_, state: &State| !state.past.drained_in_absence));
-    }
     let looks_at = |name| model.only.is_none_or(|only| only == name);
     properties.retain(|it| it.expectation != Expectation::Always || looks_at(it.name));
     properties
@@ -27,6 +20,11 @@ fn promised() -> Vec<Property<Engines>> {
         Property::always("a stand-in is never drained before its replacement is ready", |_, state: &State| {
             !state.past.drained_early
         }),
+        Property::always(
+            "an engine that ever registered is never drained before its replacement is ready",
+            |_, state: &State| !state.past.drained_in_absence,
+        ),
+        Property::always("who was told to drain is not registered", told_is_withdrawn),
         Property::always("an engine that is wanted is never drained", |_, state: &State| !state.past.drained_wanted),
         Property::always("a running engine is deleted only after its drain fact", |_, state: &State| {
             !state.past.killed_without_fact
@@ -47,6 +45,13 @@ fn promised() -> Vec<Property<Engines>> {
 fn registered_is_recorded(_: &Engines, state: &State) -> bool {
     state.engines.iter().all(|engine| match engine.nodes.live {
         Live::Alive(uid) => engine.record.uid == uid,
+        _ => true,
+    })
+}
+
+fn told_is_withdrawn(_: &Engines, state: &State) -> bool {
+    state.engines.iter().all(|engine| match engine.nodes.live {
+        Live::Alive(uid) => engine.nodes.fact != Some(uid),
         _ => true,
     })
 }

@@ -89,6 +89,14 @@ pub struct Without {
     pub fact_before_delete: bool,
     /// A permit admits whoever has its name.
     pub permit_uid: bool,
+    /// A registration leaves no mark: whether an engine ever answered is what the last look says.
+    pub mark: bool,
+    /// The drain leaves the permit, and the agent takes its missing registration for an expired session.
+    pub order_before_session: bool,
+    /// The agent takes its expired session for the order to drain.
+    pub order_only: bool,
+    /// The master looks when it is woken, and at no other time; what wakes it may be missed.
+    pub timer: bool,
 }
 
 /// A slot's row.
@@ -164,7 +172,28 @@ pub(super) struct Nodes {
     /// The uid in it is 0 until it is written.
     pub permit: Option<u8>,
     pub live: Live,
+    /// The mark below the permit: somebody registered there once, or that can't be known.
+    pub answered: bool,
     pub fact: Option<u8>,
+}
+
+impl Nodes {
+    /// What stands below the permit.
+    pub fn below(self) -> Below {
+        Below { live: self.live != Live::None, answered: self.answered }
+    }
+
+    /// Permit, registration and mark go.
+    pub fn withdraw(&mut self) {
+        (self.permit, self.live, self.answered) = (None, Live::None, false);
+    }
+}
+
+/// What was seen below a permit: it is deleted with exactly that, or not at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Below {
+    pub live: bool,
+    pub answered: bool,
 }
 
 /// Everything under one name.
@@ -188,7 +217,7 @@ pub(super) struct Engine {
 impl Engine {
     pub fn issued(slot: usize, incarnation: u8) -> Self {
         let record = Record { uid: 0, condemned: false, ended: false };
-        let nodes = Nodes { permit: None, live: Live::None, fact: None };
+        let nodes = Nodes { permit: None, live: Live::None, answered: false, fact: None };
         Self {
             slot,
             incarnation,
@@ -205,7 +234,7 @@ impl Engine {
     /// One that runs and is registered.
     pub fn running(slot: usize, incarnation: u8) -> Self {
         let record = Record { uid: 1, condemned: false, ended: false };
-        let nodes = Nodes { permit: Some(1), live: Live::Alive(1), fact: None };
+        let nodes = Nodes { permit: Some(1), live: Live::Alive(1), answered: true, fact: None };
         let phase = Phase::Warm;
         let pod = Pod { uid: 1, phase, was_registered: true, generation: 1, relabeled: false, ordered: false };
         Self { record, nodes, pod: Some(pod), last_uid: 1, was_recorded: true, ..Self::issued(slot, incarnation) }
@@ -259,16 +288,11 @@ pub(super) enum Effect {
     Drain {
         uid: u8,
         newer: Option<usize>,
-        permit: bool,
-        live: bool,
+        permit: Option<Below>,
     },
     /// What a drain in several calls has left to do.
-    Withdraw {
-        live: bool,
-    },
-    DeletePermit {
-        live: bool,
-    },
+    Withdraw(Below),
+    DeletePermit(Below),
     DeleteEngine {
         uid: u8,
     },
@@ -331,6 +355,8 @@ pub struct State {
     pub(super) alteration: Option<Alteration>,
     pub(super) master: Master,
     pub(super) late: Option<Call>,
+    /// Whether the master has a reason to look; always true where it looks by itself.
+    pub(super) woken: bool,
     /// A bit for each request that was said.
     pub(super) said: u8,
     pub(super) used: Limits,
@@ -348,6 +374,7 @@ impl State {
             alteration: None,
             master: Master::Nobody,
             late: None,
+            woken: true,
             said: 0,
             used: Limits::default(),
             past: Past::default(),
@@ -378,6 +405,11 @@ impl State {
             engine.record.condemned = true;
             engine.condemned_at.get_or_insert(self.generation);
         }
+    }
+
+    /// Whether the master is between two ticks.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self.master, Master::Acting { tick: Tick::Idle, .. })
     }
 
     /// Whether the engine is its slot's present one.

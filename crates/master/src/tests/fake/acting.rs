@@ -65,8 +65,7 @@ impl World for Fake {
         if !state.orchestrator {
             return Err(Failure::Unknown("it does not answer".to_owned()));
         }
-        let pods = state.world.observed.pods.iter().map(|pod| Pod { was_ready: None, ..pod.clone() }).collect();
-        Ok(Engines { pods, unreadable: Vec::new() })
+        Ok(Engines { pods: state.world.observed.pods.clone(), unreadable: Vec::new() })
     }
 
     async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
@@ -132,19 +131,20 @@ impl World for Fake {
         if let Some((_, failure)) = state.failing.iter().find(|(part, _)| words.contains(part.as_str())) {
             return Err(failure.clone());
         }
+        if let Some(at) = state.before.iter().position(|(effect, _)| *effect == words) {
+            let (_, happens) = state.before.remove(at);
+            happens(&mut state, decision.engine.as_ref().unwrap());
+        }
+        if let Some(why) = state.moved(decision, ground.seen) {
+            return Err(Failure::Moved(why));
+        }
         let effect = match &decision.action {
             Action::Finish { id, progress } => state.finish(decision, id, *progress),
-            Action::Drain { newer: Some(newer), .. }
-                if state.world.observed.lives.iter().all(|live| live.engine != *newer) =>
-            {
-                return Err(Failure::Moved(format!("{newer} is not registered")));
-            }
             _ => {
                 let mut made = ground.made.map(str::to_owned);
-                let before = state.world.made;
                 state.world.apply_one(decision, &mut made);
                 match (&decision.action, made) {
-                    (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid, created: state.world.made > before },
+                    (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid },
                     _ => Effect::Done,
                 }
             }
