@@ -28,6 +28,10 @@ pub const FOLDER_VARIABLE: &str = "ENGINEHOUSE_FAILPOINTS_FOLDER";
 /// How long a process is held whose test has forgotten it.
 #[cfg(debug_assertions)]
 const HOLD_AT_MOST: Duration = Duration::from_mins(1);
+/// How long a thread that has stopped its process waits for that to happen: another thread may be the one that takes
+/// the signal, and this one must not get a step further meanwhile.
+#[cfg(debug_assertions)]
+const STOP_TAKES: Duration = Duration::from_millis(100);
 /// How often a held process looks whether it may go on.
 #[cfg(debug_assertions)]
 const HOLD_LOOK: Duration = Duration::from_millis(5);
@@ -109,6 +113,7 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
 fn send_to_itself(name: &str, signal: Signal) {
     complain(&format!("failpoint {name} reached"));
     let _ = kill_process(getpid(), signal);
+    std::thread::sleep(STOP_TAKES);
 }
 
 /// Lets the folder's files say what happens at every point.
@@ -141,6 +146,7 @@ fn as_its_file_says(folder: &Path, name: &str) {
             complain(&format!("failpoint {name} holds"));
             let until = Instant::now() + HOLD_AT_MOST;
             while claimed.exists() && Instant::now() < until {
+                #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
                 std::thread::sleep(HOLD_LOOK);
             }
         }
