@@ -113,6 +113,7 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
 fn send_to_itself(name: &str, signal: Signal) {
     complain(&format!("failpoint {name} reached"));
     let _ = kill_process(getpid(), signal);
+    #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
     std::thread::sleep(STOP_TAKES);
 }
 
