@@ -12,7 +12,7 @@ use crate::document;
 use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
-use crate::permits::{PermitNode, delete_seen};
+use crate::permits::{PermitNode, withdraw_seen};
 use crate::session::{MAX_IN_FLIGHT, Session};
 use crate::transaction::Transaction;
 
@@ -61,7 +61,7 @@ pub async fn drain(
     }
     transaction = transaction.create(path, data, access.drain(engine));
     if let Some(seen) = seen {
-        transaction = delete_seen(transaction, lock.session(), seen);
+        transaction = withdraw_seen(transaction, lock.session(), seen)?;
     }
     model::failpoint!(failpoints::DRAIN_BEFORE);
     transaction.commit().await?;

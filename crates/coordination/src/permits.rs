@@ -6,8 +6,8 @@
 //! delete takes along whatever it saw there.
 //!
 //! What an engine that runs hostile code can do with that right: leave nodes behind, below its own permit. More of them
-//! than are read don't hold up the reading of the others, and one with children that only the engine may delete
-//! keeps nobody from draining it: its permit then stays, and admits nobody.
+//! than are read, or a registration that nobody else may read, don't hold up the reading of the others, and one with
+//! children that only the engine may delete keeps nobody from draining it: its permit then stays, and admits nobody.
 //!
 //! Invariant: below a permit without the mark `answered` nobody has ever registered, and nobody ever registered below
 //! an earlier permit of its uid. The first registration leaves the mark in its own multi; a permit that is made for an
@@ -118,11 +118,11 @@ pub async fn record_uid(lock: &Lock, engine: &EngineName, uid: &str) -> Result<(
 
 /// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made. A
 /// permit with more foreign children than one multi takes stays until a later call has found the rest.
-/// [`Error::TooMany`]: it is crowded, and only an operator can help.
+/// [`Error::Refused`]: it is crowded, and only an operator can help.
 pub async fn delete(lock: &Lock, seen: &PermitNode) -> Result<(), Error> {
     if seen.crowded {
         let path = lock.session().layout().permit(&seen.engine);
-        return Err(Error::TooMany { path, limit: MAX_BELOW as usize });
+        return Err(Error::Refused { path, reason: format!("it has more than {MAX_BELOW} children") });
     }
     delete_seen(Transaction::under(lock), lock.session(), seen).commit().await?;
     model::failpoint!(failpoints::PERMIT_DELETED);

@@ -10,6 +10,7 @@ pub mod alter;
 mod answers;
 mod drains;
 mod elections;
+mod hostile;
 mod registrations;
 mod relay;
 mod sessions;
@@ -85,6 +86,10 @@ cases![
     drains::a_superseded_engine_drains_only_while_the_newer_is_registered,
     drains::a_registration_that_came_and_went_since_is_not_drained,
     drains::a_fact_stands_until_the_master_removes_it,
+    hostile::a_crowd_below_one_permit_holds_up_the_reading_of_no_other,
+    hostile::a_registration_that_nobody_may_read_holds_up_the_reading_of_no_other,
+    hostile::children_that_only_the_engine_may_delete_keep_nobody_from_draining_it,
+    hostile::a_registration_that_came_or_went_since_keeps_a_crowded_drain_from_happening,
     views::an_observation_holds_everything,
     views::every_change_wakes_the_master,
     views::hundreds_of_engines_are_observed_and_watched,

@@ -303,6 +303,7 @@ impl State {
                     ctime_ms: 0,
                 }),
                 answered: permit.answered,
+                crowded: false,
                 strays: Vec::new(),
             }
         };
