@@ -1,6 +1,6 @@
 //! A plan while it is being made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::engine_name::EngineName;
 use model::number::Incarnation;
@@ -32,11 +32,21 @@ pub(crate) struct Draft<'a> {
     pub reasons: BTreeMap<EngineName, String>,
     /// What keeps alterations from having converged.
     pub undone: Vec<Undone>,
+    /// The names that this plan tells to drain: a name has one drain fact.
+    told: BTreeSet<EngineName>,
 }
 
 impl<'a> Draft<'a> {
     pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
-        Self { desired, observed, chains: Vec::new(), waits: Vec::new(), reasons: BTreeMap::new(), undone: Vec::new() }
+        Self {
+            desired,
+            observed,
+            chains: Vec::new(),
+            waits: Vec::new(),
+            reasons: BTreeMap::new(),
+            undone: Vec::new(),
+            told: BTreeSet::new(),
+        }
     }
 
     /// Adds a chain, if it decides anything.
@@ -44,6 +54,21 @@ impl<'a> Draft<'a> {
         if !decisions.is_empty() {
             self.chains.push(Chain { stage, decisions });
         }
+    }
+
+    /// Tells a pod or process of the engine's name to drain, unless another one of that name was told already; answers
+    /// whether it was told.
+    pub fn drain(&mut self, engine: &Engine<'_>, action: Action, because: &str) -> bool {
+        let first = self.told.insert(engine.name.clone());
+        if first {
+            self.push(Stage::Drain, vec![decide(engine, action, because)]);
+        }
+        first
+    }
+
+    /// Whether this plan tells somebody of that name to drain.
+    pub fn is_told(&self, engine: &Engine<'_>) -> bool {
+        self.told.contains(&engine.name)
     }
 
     /// Says why the engine is not what it should be.

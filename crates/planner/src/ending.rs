@@ -15,7 +15,8 @@ pub(crate) fn condemned(draft: &mut Draft<'_>, engine: &Engine<'_>, sentence: &S
     end_pod(draft, engine, pod, sentence, true);
 }
 
-/// Pods that bear the name of an engine and are not it.
+/// Pods that bear the name of an engine and are not it, one after the other: they are not registered, so whoever is comes
+/// first.
 pub(crate) fn strays(draft: &mut Draft<'_>, engine: &Engine<'_>) {
     let sentence = Sentence {
         because: "it bears the name of an engine of another uid".to_owned(),
@@ -42,24 +43,31 @@ fn end_pod(draft: &mut Draft<'_>, engine: &Engine<'_>, pod: &Pod, sentence: &Sen
             newer: sentence.newer.clone(),
         };
         draft.undone(engine, format!("engine {} is to drain: {}", engine.name, sentence.because));
+        if !draft.drain(engine, action, &sentence.because) {
+            return wait_for_another(draft, engine);
+        }
         draft.reasons.entry(engine.name.clone()).or_insert_with(|| sentence.because.clone());
-        return draft.push(Stage::Drain, vec![decide(engine, action, sentence.because.clone())]);
+        return;
     };
     if fact.uid.as_deref() != Some(&pod.uid) {
         draft.undone(engine, format!("engine {} is to drain: {}", engine.name, sentence.because));
-        return draft.wait(engine, "waits for the drain fact of another engine of its name to go".to_owned(), None);
+        return wait_for_another(draft, engine);
     }
-    let mut chain = Vec::new();
     if withdraw {
-        chain.extend(delete_permit(engine, "its engine drains"));
+        // In a chain of its own: what the engine left below its permit may keep that there, and must not keep it alive.
+        draft.push(Stage::Clear, delete_permit(engine, "its engine drains").into_iter().collect());
     }
     if fact.age_ms >= fact.grace_ms.saturating_add(DELETE_AFTER_GRACE_MS) {
         let action = Action::DeleteEngine { uid: pod.uid.clone(), grace_ms: DELETE_GRACE_MS };
-        chain.push(decide(engine, action, "its grace is over and it still runs"));
+        draft.push(Stage::Clear, vec![decide(engine, action, "its grace is over and it still runs")]);
     } else {
         draft.reasons.entry(engine.name.clone()).or_insert_with(|| fact.reason.clone());
     }
-    draft.push(Stage::Clear, chain);
+}
+
+/// A name has one drain fact: its pods are told one after the other.
+fn wait_for_another(draft: &mut Draft<'_>, engine: &Engine<'_>) {
+    draft.wait(engine, "waits for the drain fact of another engine of its name to go".to_owned(), None);
 }
 
 /// No slot's present engine, and nothing of it runs: what is left of it goes.
@@ -87,7 +95,8 @@ pub(crate) fn over(draft: &mut Draft<'_>, engine: &Engine<'_>) {
     draft.push(Stage::Clear, chain);
 }
 
-/// A registration whose uid no pod has had for longer than a dead session's could stand.
+/// A registration whose uid no pod has had for longer than a dead session's could stand. Where a pod of the name is told
+/// to drain by the same plan, the registration goes with that pod's permit.
 pub(crate) fn unclaimed_live(draft: &mut Draft<'_>, engine: &Engine<'_>) {
     let Some(live) = engine.live else { return };
     let claimed = engine.pods().any(|pod| live.uid.as_deref() == Some(&pod.uid));
@@ -95,16 +104,15 @@ pub(crate) fn unclaimed_live(draft: &mut Draft<'_>, engine: &Engine<'_>) {
         return;
     }
     let because = "it is registered and no pod or process of its uid exists";
-    let decision = match &live.uid {
+    match &live.uid {
         Some(uid) if engine.fact.is_none() => {
             let grace_ms = draft.desired.limits.grace_ms(engine.record.and_then(|it| it.end_grace_ms));
-            let action = Action::Drain { uid: uid.clone(), grace_ms, withdraw: true, newer: None };
-            decide(engine, action, because)
+            draft.drain(engine, Action::Drain { uid: uid.clone(), grace_ms, withdraw: true, newer: None }, because);
         }
+        _ if draft.is_told(engine) => {}
         // Unreadable, or under a fact that stands already: nothing can be said to it but that its permit is gone.
-        _ => decide(engine, Action::DeletePermit, because),
-    };
-    draft.push(Stage::Drain, vec![decision]);
+        _ => draft.push(Stage::Drain, vec![decide(engine, Action::DeletePermit, because)]),
+    }
 }
 
 /// The drain fact of an engine that is gone, or that nobody can read.

@@ -126,7 +126,7 @@ fn plan_other(draft: &mut Draft<'_>, engine: &Engine<'_>, standing: &Standing<'_
         Standing::Condemned(sentence) => ending::condemned(draft, engine, sentence),
         Standing::Over => ending::over(draft, engine),
     }
-    ending::strays(draft, engine);
     ending::unclaimed_live(draft, engine);
+    ending::strays(draft, engine);
     ending::settled_fact(draft, engine);
 }

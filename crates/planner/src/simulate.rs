@@ -94,8 +94,6 @@ impl World {
                 }
                 self.forget_ended();
             }
-            // One name has one fact: the multi fails as a whole, and a later plan repeats it.
-            Action::Drain { .. } if observed.facts.iter().any(|fact| fact.engine == *engine) => {}
             Action::Drain { uid, grace_ms, withdraw, .. } => {
                 observed.facts.push(Fact {
                     engine: engine.clone(),

@@ -242,7 +242,7 @@ fn tick(play: &mut Play, witness: &mut Witness, first: usize) {
     let plan = play.world.plan();
     witness.judge(play, &plan);
     play.apply_first(&plan, first);
-    judge_surge(play, &before);
+    judge_surge(witness, play, &before);
 }
 
 /// Pods that are being deleted by somebody go in the end.
@@ -274,8 +274,13 @@ fn assert_as_desired(play: &mut Play) {
     assert!(plan.chains.is_empty() && plan.waits.is_empty(), "a steady state plans nothing: {plan:#?}");
 }
 
+/// How many worlds each property is tried in; `PROPTEST_CASES` says otherwise.
+fn cases() -> u32 {
+    std::env::var_os("PROPTEST_CASES").map_or(400, |_| ProptestConfig::default().cases)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, max_shrink_iters: 20_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
     fn from_any_world_engines_become_equal_to_slots_and_no_rule_is_broken_on_the_way(moves in moves()) {
@@ -374,6 +379,18 @@ fn the_witness_sees_a_stand_in_that_is_drained_too_early() {
 }
 
 #[test]
+#[should_panic(expected = "is told to drain twice")]
+fn the_witness_sees_two_drains_of_one_name() {
+    let (mut play, witness, served) = superseded();
+    let uid = play.uid(&served);
+    play.stop(&slots(&play)[0].clone());
+    let drain = |uid: &str| Action::Drain { uid: uid.to_owned(), grace_ms: 0, withdraw: true, newer: None };
+    let mut plan = plan_of(&served, drain(&uid));
+    plan.chains.extend(plan_of(&served, drain("another")).chains);
+    witness.judge(&play, &plan);
+}
+
+#[test]
 #[should_panic(expected = "is deleted without its fact")]
 fn the_witness_sees_a_running_engine_that_is_deleted_without_its_fact() {
     let (play, witness, served) = superseded();
@@ -394,10 +411,11 @@ fn the_witness_sees_a_name_that_is_made_again() {
 #[should_panic(expected = "are replaced at once")]
 fn the_judge_sees_more_replacements_than_surge_allows() {
     let mut play = prepared();
+    let mut witness = Witness::default();
     play.settle(|_, _| {});
     let change = play.change_to(Play::unit("uc_1", &[("min", "3")].into()));
     alter(&mut play, &change);
-    play.settle(|_, _| {});
+    play.settle(|play, _| witness.look(play));
     let before = play.clone();
     let change = play.change_to(Play::unit("uc_1", &[("memory", "2G")].into()));
     alter(&mut play, &change);
@@ -405,5 +423,5 @@ fn the_judge_sees_more_replacements_than_surge_allows() {
     let plan = play.world.plan();
     play.world.apply(&plan);
     play.world.desired.limits.surge = 1;
-    judge_surge(&play, &before);
+    judge_surge(&witness, &play, &before);
 }
