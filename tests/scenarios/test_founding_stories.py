@@ -6,9 +6,12 @@ import signal
 import pyhive.exc
 import pytest
 
+from harness.clients import impyla_session, pyhive_session, rows
 from harness.control import Control
+from harness.databases import MariadbDatabase
 from harness.decisions import applied
 from harness.processes import is_alive
+from harness.rest import at_rest
 from harness.waiting import wait_until
 
 
@@ -94,6 +97,27 @@ def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
 
 
 def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stays(cluster):
+    a_tenant_changes_its_pools(cluster)
+
+
+def test_a_tenant_that_changes_its_pools_keeps_the_engines_that_stay_on_mariadb_too(own_cluster):
+    cluster = own_cluster(database=MariadbDatabase())
+    a_tenant_changes_its_pools(cluster)
+    # And a client's query, on an engine that the catalog in MariaDB asked for.
+    control = Control(cluster.addresses["proxy-a"])
+    made = control.make("asked", users="'alice'")
+    control.start(*made)
+    for address in (cluster.addresses["proxy-a"], cluster.addresses["proxy-b"]):
+        with pyhive_session(address, "alice") as session:
+            assert rows(session, "SELECT sum(value) AS s FROM generate_series(1, 100)") == [{"s": 5050}]
+        with impyla_session(address, "alice") as cursor:
+            cursor.execute("SELECT 'ünïcödé' AS text")
+            assert cursor.fetchall() == [("ünïcödé",)]
+    control.drop(*made)
+    at_rest(cluster)
+
+
+def a_tenant_changes_its_pools(cluster):
     """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
     control = Control(cluster.addresses["proxy-b"])
     for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
