@@ -47,6 +47,8 @@ class Cluster:
         self.env = env or {}
         self.database = database or PostgresDatabase()
         self.connect = ensemble.connect if ensemble else zookeeper.address()
+        # Where single programs reach ZooKeeper, by name: through a relay that can cut them off.
+        self.connect_of = {}
         self.state_dir = self.folder / "engines"
         self.engines = Engines(self.state_dir)
         self.logs = Logs(str(self.folder / "*.log"), str(self.state_dir / "engines/*/log"))
@@ -54,12 +56,12 @@ class Cluster:
         self.addresses = {}
         self.nodes = None
 
-    def configuration(self, candidate=True):
-        """The text of a configuration file. `settings` are tables that override the ones below."""
+    def configuration(self, candidate=True, name=None):
+        """The text of a program's configuration file. `settings` are tables that override the ones below."""
         tables = {
             "cluster": {"name": "scenario", "secret_file": str(self.folder / "cluster.secret")},
             "zookeeper": {
-                "connect": self.connect, "root": self.root,
+                "connect": self.connect_of.get(name, self.connect), "root": self.root,
                 "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",
             },
             "database": {"url": self.database.url},
@@ -80,7 +82,7 @@ class Cluster:
 
     def write(self, name, candidate=True):
         path = self.folder / f"{name}.toml"
-        path.write_text(self.configuration(candidate))
+        path.write_text(self.configuration(candidate, name))
         return path
 
     def start(self, failpoints=None):
