@@ -56,13 +56,33 @@ pub struct MetadataAgent {
     housekeeping: JoinHandle<()>,
 }
 
+/// A metadata agent's port, taken before its database is asked: a port in use is told at once. Nobody is served and
+/// nobody knows of it; who connects already waits.
+pub struct Listener {
+    server: Server,
+    address: SocketAddr,
+}
+
+impl Listener {
+    /// Takes the port.
+    pub async fn bind(listen: SocketAddr, limits: hs2::Limits) -> Result<Self, StartError> {
+        let listening = |error: std::io::Error| StartError::Listen { address: listen, reason: error.to_string() };
+        let server = Server::bind(listen, limits).await.map_err(listening)?;
+        let address = server.local_addr().map_err(listening)?;
+        Ok(Self { server, address })
+    }
+}
+
 impl MetadataAgent {
     /// Listens, registers, serves. ZooKeeper need not be there yet.
     pub async fn start(settings: Settings, store: Store, clock: SharedClock) -> Result<Self, StartError> {
-        let listening =
-            |error: std::io::Error| StartError::Listen { address: settings.listen, reason: error.to_string() };
-        let server = Server::bind(settings.listen, settings.limits.clone()).await.map_err(listening)?;
-        let address = server.local_addr().map_err(listening)?;
+        let listener = Listener::bind(settings.listen, settings.limits.clone()).await?;
+        Ok(Self::serve(listener, settings, store, clock))
+    }
+
+    /// Registers and serves on a port that was taken before.
+    pub fn serve(listener: Listener, settings: Settings, store: Store, clock: SharedClock) -> Self {
+        let Listener { server, address } = listener;
         let id = uuid::Uuid::new_v4().simple().to_string();
         let advertised = settings.advertise.clone().unwrap_or_else(|| address.to_string());
         let registration = Arc::new(Registration { id: id.clone(), address: advertised });
@@ -73,7 +93,7 @@ impl MetadataAgent {
         let serving = tokio::spawn(server.serve(service, stop.clone()));
         let housekeeping = tokio::spawn(keep_house(agent.store.clone(), stop.clone()));
         info!(%address, id = agent.id, "metadata agent serves");
-        Ok(Self { address, agent, stop, serving, housekeeping })
+        Self { address, agent, stop, serving, housekeeping }
     }
 
     /// Where it listens.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use coordination::{Identity, Layout};
-use engine_agent::metadata::MetadataAgent;
+use engine_agent::metadata::{Listener, MetadataAgent};
 use master::Master;
 use metadata::Store;
 use model::change::Rules;
@@ -91,8 +91,16 @@ fn rules(configuration: &Configuration) -> Rules {
     Rules { defaults: defaults(configuration), secret_keys: configuration.metadata_agent.secret_keys.clone() }
 }
 
-/// Starts a metadata agent.
-pub async fn metadata_agent(
+/// Takes the port of a metadata agent.
+pub async fn metadata_agent_port(configuration: &Configuration) -> anyhow::Result<Listener> {
+    Listener::bind(configuration.metadata_agent.listen, hs2::Limits::default())
+        .await
+        .map_err(|error| anyhow::anyhow!("the metadata agent did not start: {error}"))
+}
+
+/// Starts a metadata agent on its port.
+pub fn metadata_agent(
+    listener: Listener,
     configuration: &Configuration,
     secret: &ClusterSecret,
     store: Store,
@@ -114,9 +122,7 @@ pub async fn metadata_agent(
         tick_interval: configuration.master.tick_interval.0,
         limits: hs2::Limits::default(),
     };
-    MetadataAgent::start(settings, store, clock.clone())
-        .await
-        .map_err(|error| anyhow::anyhow!("the metadata agent did not start: {error}"))
+    Ok(MetadataAgent::serve(listener, settings, store, clock.clone()))
 }
 
 /// Starts a proxy.

@@ -1,5 +1,5 @@
 //! `standalone` starts, ends and is killed, and never leaves anything behind that nobody wants.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod installation;
 
@@ -143,7 +143,29 @@ fn killed_and_started_again_it_keeps_wanted_engines_and_ends_the_others() {
     assert_eq!(installation.engines(), [one], "the wanted engine has its pid");
     assert!(installation.stop().success());
     assert_eq!(installation.engines(), Vec::<u32>::new());
-    // An engine that is wanted comes back without being asked for.
+}
+
+#[test]
+fn what_was_stopped_has_not_failed_and_comes_back_at_once() {
+    let mut installation = Installation::with_an_engine();
+    for _ in 0..2 {
+        assert!(installation.stop().success());
+        assert_eq!(installation.engines(), Vec::<u32>::new());
+        let logged = installation.log().len();
+        installation.start_again();
+        // With a back-off it would be said here at every look for three seconds.
+        eventually("the engine is back", || {
+            let shown = installation.say("SHOW ENGINES t");
+            assert!(!shown.contains("failure") && !shown.contains("vanished"), "{shown}");
+            shown.contains(",ready,")
+        });
+        assert!(!installation.log()[logged..].contains("vanished"), "{}", installation.log());
+    }
+    assert_eq!(installation.complaints(), Vec::<String>::new());
+    // After a kill nobody has written anything down: it comes back all the same.
+    let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
+    installation.kill();
+    signal(engine, Signal::KILL);
     installation.start_again();
     eventually("the engine is back", || installation.say("SHOW ENGINES t").contains(",ready,"));
     assert!(installation.stop().success());

@@ -24,7 +24,9 @@ use crate::transaction::{Transaction, failed, timed};
 
 /// How often a process looks whether another one has left the `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
-/// How long is asked why the database can't be opened.
+/// How long a start waits before it tries again to connect.
+const CONNECT_POLL: Duration = Duration::from_millis(200);
+/// How long is asked why the database can't be used.
 const REASON_DEADLINE: Duration = Duration::from_secs(3);
 /// The mode of files that only their owner may read.
 const OWNER_ONLY: u32 = 0o600;
@@ -50,25 +52,22 @@ impl Store {
     /// Opens the database. Refuses one that a newer program has migrated, and one that was not migrated yet.
     pub async fn open(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         let store = Self::connect(settings, rules, clock).await?;
-        match migration::check(&store).await {
-            Ok(()) => Ok(store),
-            Err(error) => Err(store.why(error).await),
-        }
+        store.await_database().await?;
+        migration::check(&store).await?;
+        Ok(store)
     }
 
     /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
     /// version. Repeating it, also at the same time, is harmless.
     pub async fn migrate(settings: &Settings) -> Result<i64, Error> {
         let store = Self::connect(settings, Rules::default(), model::clock::SystemClock::shared()).await?;
-        let version = match migration::run(&store).await {
-            Ok(version) => Ok(version),
-            Err(error) => Err(store.why(error).await),
-        };
+        store.await_database().await?;
+        let version = migration::run(&store).await;
         store.close().await;
         version
     }
 
-    async fn connect(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
+    pub(crate) async fn connect(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         sqlx::any::install_default_drivers();
         let backend = settings.backend()?;
         let file_lock = match backend {
@@ -97,20 +96,49 @@ impl Store {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The pool tries until its time is over and then says only that it is; one more connection tells an operator why.
-    async fn why(&self, error: Error) -> Error {
+    /// Waits up to the connect deadline until the database takes a connection. The pool would try as long and then say
+    /// only that its time is over: here an operator is told why at once, and again when the reason changes.
+    pub(crate) async fn await_database(&self) -> Result<(), Error> {
+        let Inner { backend, settings, .. } = &*self.inner;
+        if *backend == Backend::Sqlite {
+            return Ok(());
+        }
+        let deadline = Instant::now() + settings.connect_deadline;
+        let mut told = None;
+        loop {
+            let reason = match timeout_at(deadline, self.connect_once()).await {
+                Ok(Ok(())) => return Ok(()),
+                Ok(Err(error)) => error.to_string(),
+                Err(_) => told.take().unwrap_or_else(|| "it does not answer".to_owned()),
+            };
+            if Instant::now() + CONNECT_POLL >= deadline {
+                return Err(Error::Unavailable(reason));
+            }
+            if told.as_ref() != Some(&reason) {
+                let waits_s = settings.connect_deadline.as_secs();
+                tracing::warn!(reason, waits_s, "the metadata database takes no connection yet");
+                told = Some(reason);
+            }
+            sleep(CONNECT_POLL).await;
+        }
+    }
+
+    /// What an error of the pool hides: one more connection tells why.
+    pub(crate) async fn why(&self, error: Error) -> Error {
         if !matches!(error, Error::Unavailable(_)) {
             return error;
         }
-        let options = self.inner.pool.connect_options();
-        let asked = timeout(REASON_DEADLINE, async {
-            let mut connection = sqlx::AnyConnection::connect_with(&options).await?;
-            refuse_standby(&mut connection, self.inner.backend).await
-        });
-        match asked.await {
+        match timeout(REASON_DEADLINE, self.connect_once()).await {
             Ok(Err(reason)) => Error::Unavailable(reason.to_string()),
             Ok(Ok(())) | Err(_) => error,
         }
+    }
+
+    /// A connection beside the pool, made and closed.
+    async fn connect_once(&self) -> Result<(), sqlx::Error> {
+        let mut connection = sqlx::AnyConnection::connect_with(&self.inner.pool.connect_options()).await?;
+        refuse_standby(&mut connection, self.inner.backend).await?;
+        connection.close().await
     }
 
     /// Closes all connections; what is under way ends first. Other clones can't be used any more.

@@ -21,8 +21,13 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     let secret = roles::read_secret(&configuration.cluster.secret_file)?;
     let stop = termination::requested()?;
     let clock = roles::clock();
-    let store = roles::open_store(&configuration, &clock).await?;
-    let agent = roles::metadata_agent(&configuration, &secret, store, &clock).await?;
+    // A port in use is told at once, whatever the database does.
+    let listener = roles::metadata_agent_port(&configuration).await?;
+    let store = tokio::select! {
+        store = roles::open_store(&configuration, &clock) => store?,
+        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
+    };
+    let agent = roles::metadata_agent(listener, &configuration, &secret, store, &clock)?;
     say(&format!("ready: {}", agent.addr()));
     stop.cancelled().await;
     info!("told to end");

@@ -5,6 +5,7 @@
 //! wanted, with their pids, and ends the others. Told to end, it drains its engines for at most [`DRAIN`].
 
 mod data_dir;
+mod ending;
 mod tour;
 
 use std::net::SocketAddr;
@@ -15,25 +16,19 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use engine_agent::metadata::MetadataAgent;
 use master::{Master, State};
+use metadata::Store;
 use model::clock::SharedClock;
-use model::labels;
-use model::number::Epoch;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Configuration, Span};
 use crate::say::{complain, say};
 use crate::{roles, telemetry, termination};
 use data_dir::DataDir;
+use ending::DRAIN;
 
-/// How long engines may finish their statements when everything ends.
-const DRAIN: Duration = Duration::from_secs(10);
-/// How long a killed engine may take to vanish.
-const REAP: Duration = Duration::from_secs(5);
-/// How often ending engines are looked at.
-const LOOK: Duration = Duration::from_millis(100);
 /// How long the parts may take until the master acts.
 const START_DEADLINE: Duration = Duration::from_mins(1);
 /// How long the embedded ZooKeeper waits for a silent process.
@@ -43,6 +38,7 @@ const SESSION_TIMEOUT: Span = Span::seconds(6);
 struct Parts {
     zookeeper: embedded_zookeeper::Server,
     agent: MetadataAgent,
+    store: Store,
     proxy: Proxy,
     master: Master,
     orchestrator: Arc<dyn Orchestrator>,
@@ -85,7 +81,7 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
         stop.cancelled().await;
     }
     say(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
-    end(parts).await;
+    ending::end(parts).await;
     say("ended, nothing is left running");
     Ok(code)
 }
@@ -102,14 +98,15 @@ async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyho
     configuration.check()?;
     roles::migrate(&configuration).await?;
     let store = roles::open_store(&configuration, clock).await?;
-    let agent = roles::metadata_agent(&configuration, &secret, store, clock).await?;
+    let listener = roles::metadata_agent_port(&configuration).await?;
+    let agent = roles::metadata_agent(listener, &configuration, &secret, store.clone(), clock)?;
     let orchestrator = roles::orchestrator(&configuration, clock)?;
     let proxy = roles::proxy(&configuration, &secret, clock).await?;
     let holder = roles::holder("standalone");
     let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
     wait_until_acting(&master).await?;
     info!("every role runs");
-    Ok(Parts { zookeeper, agent, proxy, master, orchestrator, cluster: configuration.cluster.name })
+    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, cluster: configuration.cluster.name })
 }
 
 async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
@@ -135,50 +132,6 @@ fn configuration(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> C
     configuration.engines.data_dir = data.engine_data();
     configuration.engines.allowed_locations = vec![data.samples()];
     configuration
-}
-
-/// Ends everything in the order in which nothing is lost: nobody decides any more, engines finish, then the rest.
-async fn end(parts: Parts) {
-    let epoch = match *parts.master.state().borrow() {
-        State::Acting { epoch, .. } => epoch,
-        _ => Epoch(0),
-    };
-    parts.master.shutdown().await;
-    end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
-    parts.proxy.shutdown().await;
-    parts.agent.shutdown().await;
-    parts.zookeeper.shutdown().await;
-}
-
-/// Tells every engine to finish and end, and waits until none is left: after the grace they are killed.
-async fn end_engines(orchestrator: &dyn Orchestrator, cluster: &str, epoch: Epoch) {
-    let selector = labels::selector(cluster);
-    let until = tokio::time::Instant::now() + DRAIN + REAP;
-    let mut told = std::collections::BTreeSet::new();
-    loop {
-        let engines = match orchestrator.list(&selector).await {
-            Ok(listing) => listing.engines,
-            Err(error) => {
-                warn!(%error, "the engines can't be listed");
-                Vec::new()
-            }
-        };
-        if engines.is_empty() {
-            return;
-        }
-        for engine in engines {
-            if told.insert(engine.uid.clone())
-                && let Err(error) = orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await
-            {
-                warn!(engine = %engine.name, %error, "an engine could not be told to end");
-            }
-        }
-        if tokio::time::Instant::now() >= until {
-            warn!("engines are left that did not end");
-            return;
-        }
-        tokio::time::sleep(LOOK).await;
-    }
 }
 
 fn how_to_connect(address: SocketAddr) -> String {

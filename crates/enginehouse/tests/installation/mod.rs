@@ -3,7 +3,7 @@
 //!
 //! What belongs to an installation is found by the folder in which a process works: nothing else on the machine is
 //! ever touched.
-#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, dead_code)]
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
@@ -123,6 +123,14 @@ impl Installation {
         installation
     }
 
+    /// Starts in a folder that is there.
+    pub fn start_in(folder: &Path) -> Self {
+        let data = folder.canonicalize().unwrap().join("data");
+        let mut installation = Self { folder: tempfile::tempdir().unwrap(), data, child: None, address: String::new() };
+        installation.start_again();
+        installation
+    }
+
     /// Starts with one tenant that has one engine.
     pub fn with_an_engine() -> Self {
         let installation = Self::start();
@@ -232,6 +240,21 @@ impl Drop for Installation {
             eprintln!("the log of the installation:\n{}", self.log());
         }
     }
+}
+
+/// What must be as before, whatever was done to an installation: its processes and its catalog.
+pub fn state(server: &Installation) -> (Vec<u32>, u32, String) {
+    let dump = [
+        "SHOW CREATE TENANT t",
+        "SHOW CREATE RESOURCE POOL p",
+        "SHOW CREATE RESOURCE UNIT u",
+        "SHOW TENANTS",
+        "SHOW RESOURCE POOLS",
+        "SHOW RESOURCE UNITS",
+        "SHOW ALTERATIONS LIMIT 100",
+    ];
+    let dump = dump.map(|statement| server.say(statement)).join("\n");
+    (server.engines(), server.pid(), dump)
 }
 
 /// Reads everything that a pipe gives.
