@@ -77,6 +77,9 @@ pub struct Limits {
     pub spill_bytes: u64,
     /// The longest text of a statement, in bytes.
     pub statement_bytes: usize,
+    /// The most bytes of text and binary values in one row: a row is fetched whole, and every relay must be able to carry
+    /// it.
+    pub row_bytes: usize,
 }
 
 impl Default for Limits {
@@ -90,6 +93,7 @@ impl Default for Limits {
             long_poll_ms: 5_000,
             spill_bytes: 100 << 30,
             statement_bytes: 16 << 20,
+            row_bytes: 200 << 20,
         }
     }
 }

@@ -35,7 +35,7 @@ use crate::execution::panic_text;
 use crate::failpoints;
 use crate::metadata_calls as metadata;
 use crate::operation::{LOG_LINES_MAX, Operation, Phase, canceled};
-use crate::rows::{row_set, types};
+use crate::rows::{bytes_of, row_set, types};
 use crate::session::Session;
 
 /// The answer to the question how many rows a driver should fetch at once.
@@ -293,6 +293,13 @@ impl Service for EngineService {
             }
             Err(panic) => return Err(EngineError::Panicked(panic_text(panic.as_ref())).into_user()),
         };
+        let (bytes, limit) = (bytes_of(&rows), self.0.config().limits.row_bytes);
+        let count: usize = fetched.batches.iter().map(RecordBatch::num_rows).sum();
+        if bytes > limit && count == 1 {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "a row is too long")
+                .detail(format!("row {} has {bytes} bytes and may have {limit}", fetched.start + 1))
+                .hint("select a part of the long value, as with substr"));
+        }
         self.0.operation(&operation.handle)?;
         Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))
     }

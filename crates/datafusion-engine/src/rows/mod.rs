@@ -73,6 +73,16 @@ pub fn row_set(schema: &SchemaRef, batches: &[RecordBatch], start: u64) -> Resul
     Ok(hs2::rowset::from_columns(start as i64, columns.collect::<Result<_, _>>()?))
 }
 
+/// How many bytes the texts and binaries of a row set have.
+pub fn bytes_of(rows: &TRowSet) -> usize {
+    let columns = rows.columns.iter().flatten().map(|column| match column {
+        TColumn::StringVal(texts) => texts.values.iter().map(String::len).sum(),
+        TColumn::BinaryVal(binaries) => binaries.values.iter().map(Vec::len).sum(),
+        _ => 0,
+    });
+    columns.sum()
+}
+
 fn column(data_type: &DataType, batches: &[RecordBatch], index: usize) -> Result<TColumn, ArrowError> {
     let arrays: Vec<&dyn Array> = batches.iter().map(|batch| batch.column(index).as_ref()).collect();
     let array = match arrays.as_slice() {

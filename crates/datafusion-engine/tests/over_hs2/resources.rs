@@ -97,6 +97,24 @@ async fn the_unit_says_how_many_threads_there_are_and_they_leave_the_protocol_al
 }
 
 #[tokio::test]
+async fn a_row_that_no_client_could_take_is_an_error_of_its_statement() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    config.limits.row_bytes = 1 << 20;
+    let engine = Running::of(config).await;
+    let mut session = engine.session().await;
+    assert_eq!(one(&mut session, "SELECT length(repeat('x', 2000000))").await, "2000000");
+    assert_eq!(one(&mut session, "SELECT repeat('x', 1048576)").await.len(), 1 << 20);
+    let (state, text) = refusal(&mut session, "SELECT repeat('x', 1048577)").await;
+    assert_eq!(state, "54000", "{text}");
+    assert!(text.contains("row 1 has 1048577 bytes and may have 1048576"), "{text}");
+    // Many shorter ones are fetched piece by piece.
+    let sql = "SELECT repeat('x', 500000) FROM generate_series(1, 40)";
+    assert_eq!(crate::ground::rows(&mut session, sql).await.len(), 40);
+    engine.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_dead_engine_left_in_its_scratch_folder_goes() {
     let ground = Ground::new();
     let left = ground.root().join("scratch/e-1/spill/left/behind");

@@ -11,7 +11,7 @@ use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseSessionResp, TFetchResultsResp, TOpenSessionReq, TOpenSessionResp,
     TOperationState, TOperationType,
 };
-use hs2::{Connection, Handle, Message, Method, Scope, rowset, status};
+use hs2::{Connection, Handle, Message, Method, Scope, WireError, rowset, status};
 use model::error::{ErrorKind, UserError};
 
 use super::failpoints;
@@ -289,6 +289,16 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
 }
 
 fn failed(relay: &Relay, error: &RelayError) -> Failed {
+    if let RelayError::Backend { source: WireError::TooLong { bytes, limit }, partly: false } = error {
+        return Failed::Lost(
+            UserError::new(
+                ErrorKind::ProgramLimit,
+                format!("an answer of engine \"{}\" is too long", relay.settings.engine),
+            )
+            .detail(format!("it has {bytes} bytes and may have {limit}"))
+            .hint("fetch fewer rows at a time, or select parts of long values"),
+        );
+    }
     if error.client_is_usable() {
         return Failed::Lost(
             UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" was lost", relay.settings.engine))
