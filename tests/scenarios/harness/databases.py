@@ -5,6 +5,7 @@
 They are read through drivers of their own, never through the product.
 """
 
+import contextlib
 import glob
 import os
 import pathlib
@@ -67,6 +68,11 @@ class Database:
                         raise
         return []
 
+    def disturb(self):
+        """Ends every other connection to this database, whatever it is in the middle of."""
+        for (id_,) in self.rows(self.OTHERS):
+            self.rows(self.END.format(id_))
+
     def drop_connection(self):
         connection, self.connection = self.connection, None
         if connection is not None:
@@ -94,6 +100,8 @@ class PostgresDatabase(Database):
     kind = "postgres"
     SYSTEM = "postgres"
     DROP = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
+    OTHERS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    END = "SELECT pg_terminate_backend({})"
     BROKEN = (pg8000.native.InterfaceError, OSError)
 
     def __init__(self, server=None):
@@ -115,6 +123,9 @@ class MariadbDatabase(Database):
     kind = "mariadb"
     SYSTEM = "mysql"
     DROP = "DROP DATABASE IF EXISTS {}"
+    OTHERS = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+    # The state of a connection may have changed since: one that is gone is as good.
+    END = "KILL {}"
     BROKEN = (pymysql.err.OperationalError, pymysql.err.InterfaceError, OSError)
 
     def __init__(self, server=None):
@@ -142,11 +153,18 @@ class SqliteDatabase:
         self.path = pathlib.Path(path)
 
     def rows(self, statement):
-        connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=10)
-        try:
+        with contextlib.closing(self.open()) as connection:
             return [[text(it) for it in row] for row in connection.execute(statement)]
-        finally:
-            connection.close()
+
+    def open(self):
+        # Never made by a reader: that would be another database than the one that is meant.
+        return sqlite3.connect(f"file:{self.path}?mode=rw", uri=True, timeout=10, isolation_level=None, check_same_thread=False)
+
+    def disturb(self):
+        """Holds the file's lock, so that no transaction can write; answers how to let it go."""
+        connection = self.open()
+        connection.execute("BEGIN IMMEDIATE")
+        return connection.close
 
     def close(self):
         pass

@@ -17,7 +17,12 @@ class Engine:
         self.name = self.folder.name
         self.file = self.folder / "engine.json"
         self.record = json.loads(self.file.read_text())
-        self.pid = json.loads((self.folder / "process.json").read_text())["pid"]
+        written = self.folder / "process.json"
+        if written.exists():
+            self.pid = json.loads(written.read_text())["pid"]
+        else:
+            # Who started it died before writing that down.
+            self.pid = next(it.pid for it in working_below(self.folder))
 
     @property
     def labels(self):
@@ -65,7 +70,7 @@ class Engines:
         for folder in sorted((self.state_dir / "engines").glob("*")):
             try:
                 engine = Engine(folder)
-            except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError):
+            except (FileNotFoundError, NotADirectoryError, json.JSONDecodeError, StopIteration):
                 continue  # being made or removed at this moment
             if engine.is_alive():
                 found[engine.name] = engine

@@ -89,10 +89,14 @@ def wanted_engines(database):
 def running_engines(state_dir):
     """The engines whose process runs, from the state directory; what else is there is a difference."""
     found, different, known = {}, [], set()
-    for folder in sorted((pathlib.Path(state_dir) / "engines").glob("*")):
+    processes = working_below(state_dir)
+    for folder in sorted((pathlib.Path(state_dir) / "engines").iterdir()):
+        if folder.name.startswith("."):
+            different.append(f"{folder.name} is left of an engine that was being made or removed")
+            continue
         try:
             record = json.loads((folder / "engine.json").read_text())
-            pid = json.loads((folder / "process.json").read_text())["pid"]
+            pid = pid_of(folder, processes)
         except (OSError, json.JSONDecodeError) as error:
             different.append(f"the directory of {folder.name} is being made or removed, or can't be read: {error}")
             continue
@@ -106,13 +110,24 @@ def running_engines(state_dir):
             "unit": labels["unit_name"], "ordinal": int(labels["enginehouse.io/slot"]),
             "incarnation": int(labels["enginehouse.io/incarnation"]), "config": labels["enginehouse.io/config"],
         }
-    for pid, cwd in working_below(state_dir):
+    for pid, cwd in processes:
         if pid not in known:
             different.append(f"process {pid} works in {cwd} and is no engine of the state directory")
     return found, different
 
 
+def pid_of(folder, processes):
+    """The engine's process: written down, or found by its folder if who started it died before writing."""
+    try:
+        return json.loads((folder / "process.json").read_text())["pid"]
+    except FileNotFoundError:
+        place = str(folder.resolve())
+        return next((pid for pid, cwd in processes if cwd.startswith(place + "/")), -1)
+
+
 def runs(pid):
+    if pid < 0:
+        return False
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

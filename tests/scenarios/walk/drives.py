@@ -1,0 +1,286 @@
+"""What drives a process to a point: statements, and deaths and pauses of other processes.
+
+A drive is a generator with two stops. Up to the first it prepares, with nothing armed. Between the two it drives: the
+point is hit at some moment after the first stop. It goes on after the second one when the installation is at rest
+again, and says whether what was said is wholly there or wholly not there.
+"""
+
+import json
+import os
+import signal
+import time
+
+from harness.waiting import wait_until
+
+
+def alter(lane, via="other"):
+    """ALTER of the unit: a new configuration, so the engine is replaced by a newer one and drained."""
+    memory = lane.next_memory()
+    yield
+    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    yield
+    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+
+
+def create(lane, via="other"):
+    """CREATE of a unit that nothing uses; no engine is concerned."""
+    name = lane.next_name("extra")
+    lane.expect_same_engines()
+    yield
+    said = lane.say(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'", via)
+    yield
+    there = lambda: lane.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1  # noqa: E731
+    lane.judge(said, there, gone=("42710",))
+
+
+def drop(lane, via="other"):
+    """DROP of a unit that nothing uses."""
+    name = lane.next_name("extra")
+    lane.done(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
+    lane.expect_same_engines()
+    yield
+    said = lane.say(f"DROP RESOURCE UNIT {name}", via)
+    yield
+    dropped = lambda: lane.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 0  # noqa: E731
+    lane.judge(said, dropped, gone=("42704",))
+
+
+def start(lane, via="other"):
+    """START ENGINE. Said again it starts another one: so what counts is a slot for each request that took effect."""
+    before, requests = lane.slots(), lane.requests()
+    yield
+    said = lane.say(f"START ENGINE {lane.tenant} {lane.pool} {lane.unit}", via)
+    yield
+    outcome = said.outcome()
+    started, new = lane.slots() - before, lane.requests() - requests
+    assert len(started) == len(new) <= 1, (outcome, started, new)
+    if outcome.kind == "acknowledged":
+        assert {outcome.rows[0]["engine"]} == {it[-1] for it in started}, (outcome, started)
+    elif outcome.kind == "refused":
+        assert not started, (outcome, started)
+    else:
+        said.again()
+        assert len(lane.slots() - before) == len(started) + 1
+    lane.stop_started()
+
+
+def stop(lane, via="other"):
+    """STOP ENGINE of one that was started."""
+    name = lane.start_another()
+    yield
+    said = lane.say(f"STOP ENGINE {lane.pool} '{name}'", via)
+    yield
+    lane.judge(said, lambda: name not in {it[-1] for it in lane.slots()})
+    lane.stop_started()
+
+
+def restart(lane, via="other"):
+    """RESTART ENGINE: the slot stays and gets another engine."""
+    (before,) = lane.slots()
+    yield
+    said = lane.say(f"RESTART ENGINE {lane.pool} '{before[-1]}'", via)
+    yield
+    lane.judge(said, lambda: before[-1] not in {it[-1] for it in lane.slots()})
+
+
+def query(lane, via="any"):
+    """A session of the tenant's user with one query."""
+    yield
+    said = lane.say("SELECT 1 AS one", via, user=lane.user)
+    yield
+    outcome = said.outcome()
+    assert outcome.kind == "lost" or outcome.rows == [{"one": 1}], outcome
+
+
+def view(lane, via="any"):
+    """CREATE VIEW in the tenant's catalog: a definition in a file, which is there as a whole or not at all."""
+    name = lane.next_name("view")
+    yield
+    said = lane.say(f"CREATE VIEW {name} AS SELECT 42 AS answer", via, user=lane.user)
+    yield
+    outcome = said.outcome()
+    seen = lane.query(f"SELECT answer FROM {name}")
+    if outcome.kind == "lost" and seen.kind == "refused":
+        assert seen.sqlstate == "42P01", seen
+        again = lane.query(f"CREATE VIEW {name} AS SELECT 42 AS answer")
+        assert again.kind == "acknowledged", again
+        seen = lane.query(f"SELECT answer FROM {name}")
+    assert outcome.kind in ("lost", "acknowledged") and seen.rows == [{"answer": 42}], (outcome, seen)
+
+
+def drop_schema(lane, via="any"):
+    """DROP SCHEMA … CASCADE in the tenant's catalog."""
+    name = lane.next_name("schema")
+    for statement in (f"CREATE SCHEMA {name}", f"CREATE VIEW {name}.v AS SELECT 1 AS one"):
+        made = lane.query(statement)
+        assert made.kind == "acknowledged", made
+    yield
+    said = lane.say(f"DROP SCHEMA {name} CASCADE", via, user=lane.user)
+    yield
+    outcome = said.outcome()
+    seen = lane.query(f"SELECT * FROM {name}.v")
+    if outcome.kind == "lost" and seen.kind == "acknowledged":
+        again = lane.query(f"DROP SCHEMA {name} CASCADE")
+        assert again.kind == "acknowledged", again
+        seen = lane.query(f"SELECT * FROM {name}.v")
+    assert outcome.kind in ("lost", "acknowledged") and seen.kind == "refused", (outcome, seen)
+    made = lane.query(f"CREATE SCHEMA {name}")
+    assert made.kind == "acknowledged", made
+
+
+def hand_over(lane, via="any"):
+    """A session without state of its own, bound to an engine that begins to drain, says its next statement."""
+    with lane.session() as stays, lane.session() as moves:
+        lane.on(stays, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
+        lane.on(moves, "SELECT 1 AS one")
+        yield
+        (slot,) = lane.slots()
+        lane.done(f"RESTART ENGINE {lane.pool} '{slot[-1]}' WITHIN '5s'")
+        lane.wait_draining(slot[-1])
+        said = lane.say_on(moves, "SELECT 1 AS one")
+        lane.wait_hit()
+        yield
+        outcome = said()
+        assert outcome.kind in ("acknowledged", "lost"), outcome
+
+
+def label(lane, via="other"):
+    """An operator changes an engine's label by hand: the slot gets a new incarnation."""
+    del via
+    (slot,) = lane.slots()
+    engine = lane.ground.engines.one(slot[-1])
+    yield
+    engine.set_label("enginehouse.io/config", "0123456789abcdef")
+    yield
+    assert slot[-1] not in {it[-1] for it in lane.slots()}
+
+
+def crash(lane, via="other"):
+    """kill -9 of an engine: its end is recorded, what is left of it goes, and its slot is filled again."""
+    del via
+    (slot,) = lane.slots()
+    engine = lane.ground.engines.one(slot[-1])
+    yield
+    engine.kill()
+    yield
+    assert slot[-1] not in {it[-1] for it in lane.slots()}
+
+
+def hang(lane, via="other"):
+    """An engine that does not answer any more is stopped with FORCE: it has to be told by its process's id."""
+    name = lane.start_another()
+    engine = lane.ground.engines.one(name)
+    os.kill(engine.pid, signal.SIGSTOP)
+    yield
+    said = lane.say(f"STOP ENGINE {lane.pool} '{name}' FORCE", via)
+    yield
+    lane.judge(said, lambda: name not in {it[-1] for it in lane.slots()})
+
+
+def shut_down(lane, via="other"):
+    """SIGTERM of a standalone, which ends its engines."""
+    del via
+    yield
+    os.kill(lane.ground.pid_of("standalone"), signal.SIGTERM)
+    yield
+
+
+def election(lane, via="other"):
+    """The master is told to end: another one is elected. A standalone is told to end and started again."""
+    del via
+    name = lane.ground.master()
+    lane.expect_same_engines(unless="standalone")
+    yield
+    lane.ground.stop(name)
+    lane.ground.start_again(name, wait=False)
+    yield
+
+
+def candidate(lane, via="other"):
+    """A proxy starts and stands for election."""
+    del via
+    name = lane.ground.other()
+    lane.expect_same_engines(unless="standalone")
+    lane.ground.stop(name)
+    yield
+    lane.ground.start_again(name, wait=False)
+    yield
+
+
+def agent_starts(lane, via="other"):
+    """A metadata agent starts."""
+    del via
+    name = lane.ground.program("agent")
+    lane.expect_same_engines(unless="standalone")
+    lane.ground.stop(name)
+    yield
+    lane.ground.start_again(name, wait=False)
+    yield
+
+
+def housekeeping(lane, via="other"):
+    """A metadata agent starts, and there are rows that nobody asks for any more."""
+    del via
+    name = lane.ground.program("agent")
+    lane.ground.stop(name)
+    lane.ground.database.rows(
+        "INSERT INTO request (id, statement, engine, requested_by, answer, done_at_ms) "
+        f"VALUES ('{lane.next_name('old')}', '', '', '', '{json.dumps({'effect': 'none'})}', 1)"
+    )
+    yield
+    lane.ground.start_again(name, wait=False)
+    yield
+    old = lambda: lane.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0  # noqa: E731
+    wait_until(old, 10, "the old rows are gone")
+
+
+def migrate(lane, via="other"):
+    """The schema is made in a database of its own, by the program that does that."""
+    del via
+    installation = lane.fresh_installation()
+    yield
+    installation.begin()
+    yield
+    installation.finish()
+
+
+def sleep(role):
+    """A process is stopped for longer than its session lives, and goes on."""
+
+    def drive(lane, via="other"):
+        del via
+        pid = lane.target
+        yield
+        os.kill(pid, signal.SIGSTOP)
+        # Not a wait for something: being away is what happens here.
+        time.sleep(lane.ground.session_timeout_s * 2)
+        os.kill(pid, signal.SIGCONT)
+        yield
+
+    drive.__doc__ = f"A {role} is stopped for longer than its session lives, and goes on."
+    drive.__name__ = "sleep"
+    return drive
+
+
+def agents_die(lane, via="other"):
+    """Every metadata agent dies between node and transaction, and so does the proxy, so that nobody says the
+    statement again under its id: the master has to settle the alteration."""
+    memory = lane.next_memory()
+    proxy = getattr(lane.ground, via)()
+    yield
+    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", proxy)
+    lane.kill_agents_at("agent.alter.node_made", proxy)
+    yield
+    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+
+
+def transaction_breaks(lane, via="other"):
+    """The database drops its connections while an alteration's transaction is open."""
+    memory = lane.next_memory()
+    yield
+    with lane.broken_transaction():
+        said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+        lane.break_it()
+        lane.wait_hit()
+    yield
+    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")

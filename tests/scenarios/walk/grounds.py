@@ -1,0 +1,268 @@
+"""What the walk walks on: a cluster of separate processes, or a standalone. Both are driven the same way.
+
+A ground knows its processes by pid, starts again what was killed, and says when it is at rest. Every other process
+must have gone on running: that one died is no reason for another to die.
+"""
+
+import signal
+
+from harness.cluster import Cluster
+from harness.databases import SqliteDatabase
+from harness.masters import Masters
+from harness.processes import Program, run
+from harness.rest import at_rest, runs
+from harness.standalone import Standalone
+from harness.waiting import wait_until
+from harness.zookeeper import Nodes
+
+from walk.points import Points
+
+DIES_WITHIN_S = 10
+SESSION_TIMEOUT_S = 1
+
+# Short times, so that waiting for them costs little; everything else is as an operator has it.
+TIMES = {
+    "proxy": {"snapshot_poll": "500ms", "bind_deadline": "40s", "load_cache_ms": 200},
+    "master": {"tick_interval": "500ms", "alter_grace": "6s", "status_poll": "500ms"},
+    "metadata_agent": {"alter_wait": "5s", "alter_deadline": "40s"},
+    "engines": {"start_deadline": "20s"},
+}
+
+
+class FreshSchema:
+    """A database of its own in which `enginehouse migrate` makes the schema."""
+
+    def __init__(self, ground, point):
+        self.ground = ground
+        self.database = type(ground.database)()
+        self.arguments = ["migrate", "--config", ground.cluster.write("migrate")]
+        self.env = ground.points.env | {"ENGINEHOUSE_DATABASE_URL": self.database.url}
+        self.program = Program(f"{point}.migrate", self.arguments, ground.cluster.folder, self.env)
+
+    def begin(self):
+        self.program.start()
+        self.ground.passing[self.program.pid] = ("migrate", self.program)
+
+    def finish(self):
+        try:
+            for _ in range(2):
+                done = run(self.arguments, env=self.env, cwd=self.ground.cluster.folder)
+                assert done.returncode == 0, done.stdout + done.stderr
+            assert self.database.rows("SELECT version FROM schema_version")[0][0] != "0"
+        finally:
+            self.database.close()
+
+
+class FreshStandalone:
+    """A standalone that starts on an empty folder."""
+
+    def __init__(self, ground, point):
+        self.ground = ground
+        self.installation = Standalone(ground.folder / point, name=point, env=ground.points.env)
+
+    def begin(self):
+        self.installation.start(wait=False)
+        self.ground.passing[self.installation.program.pid] = ("standalone", self.installation.program)
+
+    def finish(self):
+        self.installation.start()
+        self.installation.close()
+
+
+def killed(program):
+    """Waits for the end of a program that killed itself at a point; fails if it ended any other way."""
+    code = program.wait(DIES_WITHIN_S)
+    assert code == -signal.SIGKILL, f"{program.name} ended with {code}, not by SIGKILL"
+
+
+class ClusterGround:
+    """Two metadata agents, two proxies that are both candidates, engines."""
+
+    def __init__(self, folder, database, ensemble=None):
+        self.points = Points(folder / "points")
+        # Programs that are no part of the installation, by pid: their role, and they themselves.
+        self.passing = {}
+        self.kind = database.kind
+        self.session_timeout_s = SESSION_TIMEOUT_S
+        self.cluster = Cluster(
+            folder, database=database, ensemble=ensemble, candidates=("proxy-a", "proxy-b"),
+            session_timeout_s=SESSION_TIMEOUT_S, env=self.points.env, **TIMES,
+        )
+
+    def start(self):
+        self.cluster.start()
+        self.masters = Masters(self.cluster)
+        wait_until(self.masters.term, 30, "somebody is master")
+        return self
+
+    database = property(lambda self: self.cluster.database)
+    engines = property(lambda self: self.cluster.engines)
+    nodes = property(lambda self: self.cluster.nodes)
+    programs = property(lambda self: self.cluster.programs)
+    logs = property(lambda self: self.cluster.logs)
+
+    def master(self):
+        """The name of the proxy that is master."""
+
+        def of_the_term():
+            term = self.masters.term()
+            who = (self.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
+            return next((it for it, p in self.programs.items() if p.is_running() and who.endswith(f":{p.pid}")), None)
+
+        return wait_until(of_the_term, 20, "a running proxy is master")
+
+    def other(self):
+        """The name of the proxy that is not master."""
+        master = self.master()
+        return next(it for it in ("proxy-a", "proxy-b") if it != master)
+
+    def address(self, via):
+        """Where to connect: `any`, `master`, `other`, or a program's name."""
+        names = {"any": self.any_proxy, "master": self.master, "other": self.other}
+        return self.cluster.addresses[names[via]() if via in names else via]
+
+    def any_proxy(self):
+        return next(it for it in ("proxy-b", "proxy-a") if self.programs[it].is_running())
+
+    def program(self, role):
+        """The name of a program of a role; `agent` is the first metadata agent."""
+        return {"agent": "agent-1", "proxy": "proxy-b"}.get(role, role)
+
+    def pid_of(self, role):
+        if role in ("master", "other"):
+            return self.programs[getattr(self, role)()].pid
+        return self.programs[self.program(role)].pid
+
+    def role_of(self, pid):
+        if pid in self.passing:
+            return self.passing[pid][0]
+        for name, program in self.programs.items():
+            if program.pid == pid:
+                return name.split("-")[0]
+        return "engine"
+
+    def stop(self, name, number=signal.SIGTERM):
+        self.programs[name].stop(number)
+
+    def start_again(self, name, wait=True):
+        self.cluster.start_program(name, wait=wait)
+
+    def revive(self, pid):
+        """Starts the program again that had this pid, after it killed itself. An engine is the master's business."""
+        if pid in self.passing:
+            return killed(self.passing[pid][1])
+        name = next((it for it, program in self.programs.items() if program.pid == pid), None)
+        if name is None:
+            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+        killed(self.programs[name])
+        return self.start_again(name)
+
+    def all_run(self):
+        """Fails if a program does not run: nobody killed it. One that was just started is waited for."""
+        for name, program in self.programs.items():
+            assert program.is_running(), f"{name} ended with {program.process.returncode}: {program.said()[-2000:]}"
+            self.cluster.wait_ready(name)
+
+    def fresh(self, point):
+        return FreshSchema(self, point)
+
+    def proxies(self):
+        return [self.cluster.addresses["proxy-a"], self.cluster.addresses["proxy-b"]]
+
+    def at_rest(self, within_s=60):
+        return at_rest(self.cluster, within_s)
+
+    def close(self):
+        self.points.clear()
+        self.cluster.close()
+
+
+class StandaloneGround:
+    """Every role in one process, SQLite and the embedded ZooKeeper."""
+
+    kind = "sqlite"
+    session_timeout_s = 6
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.points = Points(folder / "points")
+        self.passing = {}
+        self.installation = Standalone(folder, env=self.points.env)
+        self.database = SqliteDatabase(self.installation.data / "metadata.sqlite")
+        self.nodes = None
+
+    def start(self):
+        self.start_again("standalone")
+        return self
+
+    engines = property(lambda self: self.installation.engines)
+    programs = property(lambda self: {"standalone": self.installation.program})
+    logs = property(lambda self: self.installation.logs)
+
+    def address(self, via):
+        del via
+        return self.installation.address
+
+    def master(self):
+        return "standalone"
+
+    other = master
+
+    def program(self, role):
+        del role
+        return "standalone"
+
+    def pid_of(self, role):
+        del role
+        return self.installation.program.pid
+
+    def role_of(self, pid):
+        if pid in self.passing:
+            return self.passing[pid][0]
+        return "standalone" if pid == self.installation.program.pid else "engine"
+
+    def stop(self, name, number=signal.SIGTERM):
+        del name
+        self.installation.program.stop(number)
+
+    def start_again(self, name, wait=True):
+        del name
+        self.installation.start(wait=wait)
+        if wait:
+            self.look_into_registry()
+
+    def fresh(self, point):
+        return FreshStandalone(self, point)
+
+    def look_into_registry(self):
+        """Connects to the embedded ZooKeeper, as the master may."""
+        if self.nodes is None:
+            port = int((self.installation.data / "zookeeper" / "zookeeper-port").read_text())
+            secret = (self.installation.data / "cluster.secret").read_text().strip()
+            self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
+
+    def revive(self, pid):
+        if pid in self.passing:
+            return killed(self.passing[pid][1])
+        if pid != self.installation.program.pid:
+            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+        killed(self.installation.program)
+        return self.start_again("standalone")
+
+    def all_run(self):
+        program = self.installation.program
+        assert program.is_running(), f"it ended with {program.process.returncode}: {program.said()[-2000:]}"
+        self.installation.address = program.wait_ready().removeprefix("jdbc:hive2://").rstrip("/")
+        self.look_into_registry()
+
+    def proxies(self):
+        return [self.installation.address]
+
+    def at_rest(self, within_s=60):
+        return at_rest(self, within_s)
+
+    def close(self):
+        self.points.clear()
+        if self.nodes:
+            self.nodes.close()
+        self.installation.close()

@@ -1,0 +1,253 @@
+"""One lane of the walk: an installation that is kept through many points, one after the other.
+
+For each point: at rest → the point is armed → it is driven → the process that was hit is dead, by SIGKILL, and no
+other one is → it is started again → at rest → what was said is wholly there or wholly not there. A lane that can't
+be brought back to rest gets a new installation, so that one defect is one failure.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+
+from harness.clients import open_pyhive, rows
+from harness.control import Control
+from harness.rest import runs
+from harness.waiting import wait_until
+
+from walk.said import Outcome, Said, say
+
+HIT_WITHIN_S = 30
+CLIENTS = 8
+LEAST_MEMORY_M = 512
+
+
+class Lane:
+    """An installation with one tenant, and the walk over it."""
+
+    def __init__(self, name, make_ground):
+        self.name = name
+        self.make_ground = make_ground
+        self.ground = None
+        self.count_of_names = 0
+        self.tenant, self.pool, self.unit, self.user = "walked", "walked_p", "walked_u", "alice"
+        self.clients = concurrent.futures.ThreadPoolExecutor(CLIENTS)
+
+    # The walk itself.
+
+    def walk(self, row):
+        """Walks one row; answers what was hit, in words."""
+        if self.ground is None:
+            self.open()
+        try:
+            return self._walk(row)
+        except BaseException:
+            # Whatever state it is in, the next point begins with another one.
+            self.close_ground()
+            raise
+
+    def _walk(self, row):
+        self.row, self.hit_pid, self.same_engines = row, None, None
+        if row.role == "engine" or row.drive.__name__ == "crash":
+            self.forget_failures()
+        self.target = row.target(self.ground) if row.target else None
+        drive = row.drive(self, row.via) if row.via else row.drive(self)
+        next(drive)
+        self.ground.points.arm(row.point, "kill", self.target)
+        next(drive, None)
+        pid = self.wait_hit()
+        role = self.ground.role_of(pid)
+        assert role in row.roles, f"{role} was hit, not {' or '.join(row.roles)}"
+        self.ground.revive(pid)
+        self.ground.all_run()
+        self.ground.at_rest()
+        next(drive, None)
+        self.ground.at_rest()
+        if self.same_engines is not None and self.same_engines != self.engine_pids():
+            raise AssertionError(f"engines were replaced for it: {self.same_engines} → {self.engine_pids()}")
+        self.serves()
+        self.ground.points.clear()
+        return f"{role} {pid}"
+
+    def wait_hit(self):
+        if self.hit_pid is None:
+            self.hit_pid = self.ground.points.wait_hit(self.row.point, HIT_WITHIN_S)
+        return self.hit_pid
+
+    # The installation.
+
+    def open(self):
+        self.ground = self.make_ground()
+        try:
+            self.ground.start()
+            control = Control(self.ground.address("any"))
+            control.make(self.tenant, self.unit, self.pool, options=", MIN_ENGINES 1", users=f"'{self.user}'")
+            self.ground.at_rest()
+        except BaseException:
+            self.close_ground()
+            raise
+
+    def close_ground(self):
+        ground, self.ground = self.ground, None
+        if ground is not None:
+            with contextlib.suppress(AssertionError):
+                ground.close()
+
+    def close(self):
+        self.close_ground()
+        self.clients.shutdown(wait=True, cancel_futures=True)
+
+    # What drives say.
+
+    def say(self, statement, via="any", user="admin"):
+        return Said(self.clients, self.ground, statement, via, user)
+
+    def done(self, statement):
+        """Says a statement that must succeed, in preparation."""
+        outcome = say(self.ground.address("any"), statement)
+        assert outcome.kind == "acknowledged", (statement, outcome)
+        return outcome.rows
+
+    def query(self, statement):
+        return say(self.ground.address("any"), statement, self.user)
+
+    def judge(self, said, there, gone=()):
+        """An acknowledged statement's effect is there, a refused one's is not, a lost one can be said again."""
+        outcome = said.outcome()
+        if outcome.kind == "acknowledged":
+            assert there(), f"acknowledged and not there: {said.statement}"
+        elif outcome.kind == "refused":
+            assert not there(), f"refused and there: {said.statement}: {outcome}"
+        else:
+            said.again(gone)
+            assert there(), f"said again and not there: {said.statement}"
+            self.ground.at_rest()
+
+    @contextlib.contextmanager
+    def session(self):
+        session = open_pyhive(self.ground.address("any"), self.user)
+        try:
+            yield session
+        finally:
+            # Its proxy may be dead.
+            with contextlib.suppress(Exception):
+                session.close()
+
+    def on(self, session, statement):
+        return rows(session, statement)
+
+    def say_on(self, session, statement):
+        """Says a statement in a session that is open; answers how to get its outcome."""
+        def run():
+            try:
+                return Outcome("acknowledged", rows(session, statement))
+            except Exception as error:  # noqa: BLE001: lost, in whatever words
+                return Outcome("lost", message=repr(error))
+
+        future = self.clients.submit(run)
+        return lambda: future.result(75)
+
+    # What the catalog says.
+
+    def next_name(self, word):
+        self.count_of_names += 1
+        return f"{word}_{self.count_of_names}"
+
+    def next_memory(self):
+        self.count_of_names += 1
+        return LEAST_MEMORY_M + self.count_of_names
+
+    def count(self, query):
+        return len(self.ground.database.rows(query))
+
+    def spec_of_unit(self):
+        ((spec,),) = self.ground.database.rows(f"SELECT spec FROM resource_unit WHERE name = '{self.unit}'")
+        return json.loads(spec)
+
+    def slots(self):
+        """The tenant's slots, each with the name of its engine."""
+        found = self.ground.database.rows(
+            "SELECT s.ordinal, s.incarnation, e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool "
+            "AND e.unit = s.unit AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation"
+        )
+        return {tuple(it) for it in found}
+
+    def requests(self):
+        return {it for (it,) in self.ground.database.rows("SELECT id FROM request WHERE statement LIKE 'START%'")}
+
+    def start_another(self):
+        """An engine beside the tenant's own, ready; answers its name."""
+        (started,) = self.done(f"START ENGINE {self.tenant} {self.pool} {self.unit} WAIT '1m'")
+        self.ground.at_rest()
+        return started["engine"]
+
+    def stop_started(self):
+        """Stops every engine that START started."""
+        for (name,) in self.ground.database.rows(
+            "SELECT e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool AND e.unit = s.unit "
+            "AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation WHERE s.origin = 'start'"
+        ):
+            self.done(f"STOP ENGINE {self.pool} '{name}' FORCE")
+        self.ground.at_rest()
+        assert len(self.slots()) == 1, self.slots()
+
+    def forget_failures(self):
+        """A slot whose engines died one after the other waits longer each time; an alteration begins anew."""
+        if any(int(it) for (it,) in self.ground.database.rows("SELECT failures FROM slot")):
+            self.done(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{self.next_memory()}M'")
+            self.ground.at_rest()
+
+    def wait_draining(self, name):
+        wait_until(lambda: self.ground.nodes.exists(f"drains/{name}"), 30, f"engine {name} is told to drain", 0.02)
+
+    def engine_pids(self):
+        return {name: it.process for name, it in self.ground.engines.all().items()}
+
+    def expect_same_engines(self, unless=None):
+        """What happens now is no reason to replace an engine; in a standalone it may be, if `unless` says so."""
+        if unless != self.ground.master():
+            self.same_engines = self.engine_pids()
+
+    def serves(self):
+        """A query is answered through every proxy."""
+        for address in self.ground.proxies():
+            outcome = say(address, "SELECT 1 AS one", self.user)
+            assert outcome.rows == [{"one": 1}], f"through {address}: {outcome}"
+
+    # Other deaths than the one at the point.
+
+    def kill_agents_at(self, point, proxy):
+        """Every metadata agent is killed at a point, one after the other, as the proxy goes from one to the next; and
+        the proxy, which would carry the statement to the agents that are then started."""
+        dead = []
+        for _ in range(2 if "agent-2" in self.ground.programs else 1):
+            self.ground.points.arm(point)
+            pid = self.ground.points.wait_hit(point, HIT_WITHIN_S)
+            wait_until(lambda pid=pid: not runs(pid), 10, f"process {pid} is dead")
+            dead.append(pid)
+            self.ground.points.let_go(point)
+        if self.ground.pid_of(proxy) not in dead:
+            dead.append(self.ground.pid_of(proxy))
+            self.ground.programs[proxy].kill()
+        for pid in dead:
+            self.ground.revive(pid)
+
+    @contextlib.contextmanager
+    def broken_transaction(self):
+        """What is needed to break a transaction that is open: a process that is held in the middle of it."""
+        self.held = "metadata.commit.validated" if self.ground.kind != "sqlite" else "agent.alter.node_made"
+        self.ground.points.arm(self.held, "hold")
+        self.blocker = None
+        try:
+            yield
+        finally:
+            if self.blocker:
+                self.blocker()
+
+    def break_it(self):
+        """Breaks the transaction of the process that is held, and lets it go on."""
+        self.ground.points.wait_hit(self.held, HIT_WITHIN_S)
+        self.blocker = self.ground.database.disturb()
+        self.ground.points.let_go(self.held)
+
+    def fresh_installation(self):
+        return self.ground.fresh(self.row.point)
