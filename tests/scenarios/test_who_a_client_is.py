@@ -6,7 +6,7 @@ from impala.error import Error
 from pyhive import hive
 from TCLIService import ttypes
 
-from harness.clients import open_pyhive, pyhive_session, refused, split
+from harness.clients import close_impyla, open_pyhive, pyhive_session, refused, split
 from harness.java import Jdbc
 
 
@@ -19,9 +19,11 @@ def test_plain_thrift_is_spoken_on_the_same_port(standalone, tenant):
     connection.close()
     connection = impyla.connect(host=host, port=port, auth_mechanism="NOSASL", timeout=60)
     cursor = connection.cursor(user="alice")
-    cursor.execute("SELECT 42")
-    assert cursor.fetchall() == [(42,)]
-    connection.close()
+    try:
+        cursor.execute("SELECT 42")
+        assert cursor.fetchall() == [(42,)]
+    finally:
+        close_impyla(connection, cursor)
     with Jdbc(standalone.address, "alice", ";auth=noSasl;user=alice") as jdbc:
         assert jdbc.rows("SELECT 42 AS answer") == [{"answer": "42"}]
 

@@ -43,14 +43,23 @@ def impyla_session(address, user="admin", **settings):
     """A session of impyla in binary mode: a cursor, because a session is a cursor's there."""
     host, port = split(address)
     connection = impyla.connect(host=host, port=port, auth_mechanism="PLAIN", user=user, password="x", timeout=120)
+    cursor = None
     try:
         cursor = connection.cursor(configuration=session_keys(settings))
         yield cursor
+    finally:
+        close_impyla(connection, cursor)
+
+
+def close_impyla(connection, cursor):
+    """Closes both for good: a cursor that was not closed, or could not be, would connect anew to close its session when
+    the interpreter ends, and complain that nobody is there."""
+    if cursor is not None:
         with contextlib.suppress(Exception):
             cursor.close()
-    finally:
-        with contextlib.suppress(Exception):
-            connection.close()
+        cursor._closed = True
+    with contextlib.suppress(Exception):
+        connection.close()
 
 
 def rows(connection, statement):
