@@ -12,6 +12,7 @@ use std::time::Duration;
 use model::change::Rules;
 use model::clock::SharedClock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
+use sqlx::pool::PoolConnection;
 use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Pool, Row as _};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -28,6 +29,11 @@ const LOCK_POLL: Duration = Duration::from_millis(50);
 const CONNECT_POLL: Duration = Duration::from_millis(200);
 /// How long is asked why the database can't be used.
 const REASON_DEADLINE: Duration = Duration::from_secs(3);
+/// How long a transaction waits for a connection before it asks whether the database can be reached at all: a restart is
+/// shorter and is waited for, and a master's call to a metadata agent waits longer, so that it hears the reason.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// What PostgreSQL answers while it starts or ends.
+const CANNOT_CONNECT_NOW: &str = "57P03";
 /// The mode of files that only their owner may read.
 const OWNER_ONLY: u32 = 0o600;
 
@@ -175,8 +181,39 @@ impl Store {
             }
             _ => None,
         };
-        let connection = timed(deadline, inner.pool.acquire()).await?.map_err(failed)?;
+        let connection = self.acquire(deadline).await?;
         Transaction::begin(connection, inner.backend.begin_sql(mode), inner.backend, deadline, writer).await
+    }
+
+    /// A connection of the pool. While the database refuses, the pool tries again and again and at last says only that
+    /// its time is over; the caller is told why, and soon.
+    async fn acquire(&self, deadline: Instant) -> Result<PoolConnection<Any>, Error> {
+        tokio::select! {
+            biased;
+            acquired = timed(deadline, self.inner.pool.acquire()) => acquired?.map_err(failed),
+            reason = self.is_refused() => Err(Error::Unavailable(reason)),
+        }
+    }
+
+    /// Ends only with the reason why the database can't be reached.
+    async fn is_refused(&self) -> String {
+        loop {
+            sleep(PATIENCE).await;
+            match timeout(REASON_DEADLINE, self.connect_once()).await {
+                Ok(Err(error)) if is_away(&error) => return error.to_string(),
+                Ok(_) | Err(_) => {}
+            }
+        }
+    }
+}
+
+/// Whether the database can't be reached now, in contrast to one that takes no more connections: a transaction can wait
+/// for one of those that are there.
+fn is_away(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) => true,
+        sqlx::Error::Database(error) => error.code().as_deref() == Some(CANNOT_CONNECT_NOW),
+        _ => false,
     }
 }
 
@@ -220,4 +257,26 @@ async fn refuse_standby(connection: &mut sqlx::AnyConnection, backend: Backend) 
         return Err(sqlx::Error::Configuration("this server is a standby: the primary is needed".into()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[tokio::test]
+    async fn a_database_that_refuses_is_named_long_before_the_pool_gives_up() {
+        // Bound and not listening: nobody else gets the port, and who connects is refused.
+        let port = tokio::net::TcpSocket::new_v4().unwrap();
+        port.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        for scheme in ["postgres", "mysql"] {
+            let url = format!("{scheme}://nobody@{}/nothing", port.local_addr().unwrap());
+            let clock = model::clock::SystemClock::shared();
+            let store = Store::connect(&Settings::new(url), Rules::default(), clock).await.unwrap();
+            let began = Instant::now();
+            let Err(Error::Unavailable(reason)) = store.begin(Mode::Write).await else { panic!("{scheme} answers") };
+            assert!(reason.contains("refused"), "{scheme}: {reason}");
+            assert!(began.elapsed() < store.inner.settings.connect_deadline / 2, "{scheme}: {:?}", began.elapsed());
+        }
+    }
 }
