@@ -10,6 +10,7 @@ import pathlib
 import time
 
 import psutil
+from kazoo.exceptions import KazooException
 
 REST_WITHIN_S = 45
 LOOK_EVERY_S = 0.15
@@ -54,7 +55,10 @@ def look(cluster, registry=True):
             if not same(key, want, have):
                 different.append(f"engine {name} has {key} {have}, wanted is {want}")
     if registry:
-        different += registrations(cluster.nodes, wanted)
+        try:
+            different += registrations(cluster.nodes, wanted)
+        except KazooException as error:
+            different.append(f"ZooKeeper can't be read: {error!r}")
     return {name: it["uid"] for name, it in wanted.items()}, different
 
 

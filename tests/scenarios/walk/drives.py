@@ -274,13 +274,23 @@ def agents_die(lane, via="other"):
     lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
 
 
+def agent_hangs(lane, via="other"):
+    """A metadata agent makes the node and then nothing for longer than `master.alter_grace`."""
+    memory = lane.next_memory()
+    lane.ground.points.arm("agent.alter.node_made", "hold")
+    yield
+    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    lane.wait_hit()
+    lane.ground.points.let_go("agent.alter.node_made")
+    yield
+    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+
+
 def transaction_breaks(lane, via="other"):
-    """The database drops its connections while an alteration's transaction is open."""
+    """The database drops its connections, or is locked, while an alteration's transaction is under way."""
     memory = lane.next_memory()
     yield
-    with lane.broken_transaction():
-        said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
-        lane.break_it()
-        lane.wait_hit()
+    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    lane.break_transaction()
     yield
     lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")

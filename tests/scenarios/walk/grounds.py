@@ -235,11 +235,12 @@ class StandaloneGround:
         return FreshStandalone(self, point)
 
     def look_into_registry(self):
-        """Connects to the embedded ZooKeeper, as the master may."""
-        if self.nodes is None:
-            port = int((self.installation.data / "zookeeper" / "zookeeper-port").read_text())
-            secret = (self.installation.data / "cluster.secret").read_text().strip()
-            self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
+        """Connects to the embedded ZooKeeper, as the master may. It knows no session from before its start."""
+        if self.nodes:
+            self.nodes.close()
+        port = int((self.installation.data / "zookeeper" / "zookeeper-port").read_text())
+        secret = (self.installation.data / "cluster.secret").read_text().strip()
+        self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
 
     def revive(self, pid):
         if pid in self.passing:

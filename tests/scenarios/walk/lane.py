@@ -16,7 +16,7 @@ from harness.waiting import wait_until
 
 from walk.said import Outcome, Said, say
 
-HIT_WITHIN_S = 30
+HIT_WITHIN_S = 50
 CLIENTS = 8
 LEAST_MEMORY_M = 512
 
@@ -231,23 +231,23 @@ class Lane:
         for pid in dead:
             self.ground.revive(pid)
 
-    @contextlib.contextmanager
-    def broken_transaction(self):
-        """What is needed to break a transaction that is open: a process that is held in the middle of it."""
-        self.held = "metadata.commit.validated" if self.ground.kind != "sqlite" else "agent.alter.node_made"
-        self.ground.points.arm(self.held, "hold")
-        self.blocker = None
+    def break_transaction(self):
+        """Breaks the transaction of an alteration, and lets its agent go on when it knows."""
+        points, abort = self.ground.points, "agent.alter.before_abort"
+        held = "metadata.commit.validated" if self.ground.kind != "sqlite" else "agent.alter.node_made"
+        points.arm(held, "hold")
+        if self.row.point != abort:
+            points.arm(abort, "hold")
+        points.wait_hit(held, HIT_WITHIN_S)
+        mend = self.ground.database.disturb()
         try:
-            yield
+            points.let_go(held)
+            points.wait_hit(abort, HIT_WITHIN_S)
         finally:
-            if self.blocker:
-                self.blocker()
-
-    def break_it(self):
-        """Breaks the transaction of the process that is held, and lets it go on."""
-        self.ground.points.wait_hit(self.held, HIT_WITHIN_S)
-        self.blocker = self.ground.database.disturb()
-        self.ground.points.let_go(self.held)
+            if mend:
+                mend()
+        if self.row.point != abort:
+            points.let_go(abort)
 
     def fresh_installation(self):
         return self.ground.fresh(self.row.point)

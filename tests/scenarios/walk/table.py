@@ -51,14 +51,18 @@ def row(point, role, drive, **more):
 
 ROWS = [
     # The longest first: the lanes then end together.
+    row("master.settle.abort", "proxy", d.agents_die, where="cluster"),
+    # The embedded ZooKeeper forgets an alter node with its process: there the agent must live on.
+    row("master.settle.abort", "proxy", d.agent_hangs, where="standalone"),
     row("orchestrator.delete.marked", "proxy", d.hang),
     row("orchestrator.delete.signalled", "proxy", d.hang),
-    row("agent.alter.aborted", "agent", d.transaction_breaks),
     row("agent.alter.before_abort", "agent", d.transaction_breaks),
-    row("metadata.abort.before_insert", "agent", d.agents_die),
-    row("metadata.abort.before_commit", "agent", d.agents_die),
-    row("metadata.abort.after_insert", "agent", d.agents_die),
-    row("master.settle.abort", "proxy", d.agents_die),
+    row("agent.alter.aborted", "agent", d.transaction_breaks),
+    row("metadata.abort.before_insert", "agent", d.transaction_breaks),
+    row("metadata.abort.before_commit", "agent", d.agents_die, where="cluster"),
+    row("metadata.abort.before_commit", "agent", d.transaction_breaks, where="standalone"),
+    row("metadata.abort.after_insert", "agent", d.agents_die, where="cluster"),
+    row("metadata.abort.after_insert", "agent", d.transaction_breaks, where="standalone"),
     row("coordination.session.expired", "proxy", d.sleep("master"), only="master", where="cluster"),
     row("coordination.session.expired", "agent", d.sleep("metadata agent"), only="agent", where="cluster"),
     row("coordination.session.expired", "engine", d.sleep("engine"), only="engine"),
