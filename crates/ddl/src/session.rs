@@ -74,6 +74,12 @@ pub fn session_statement(text: &str) -> Option<SessionStatement<'_>> {
     }
 }
 
+/// Whether the statement is USE or SET in any form: `SET TIME ZONE`, `SET x TO 1`, `USE CATALOG c` too. What such a
+/// statement sets has to be said again to another engine, because it is no state of the session's own.
+pub fn sets_session(text: &str) -> bool {
+    Scanner::new(text).any_keyword(&["SET", "USE"])
+}
+
 fn use_statement(mut scanner: Scanner<'_>) -> Option<SessionStatement<'_>> {
     let mut ahead = scanner;
     // `USE database` alone names a database called so.
@@ -200,6 +206,17 @@ mod tests {
         assert_eq!(session_statement("SET -v"), Some(SessionStatement::ListSettings { verbose: true }));
         for text in ["SET TIME ZONE 'UTC'", "SET VAR x = 1", "SETTLE x=1", "SET (a, b) = (1, 2)", "SET =x"] {
             assert_eq!(session_statement(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn whatever_begins_with_set_or_use_sets_the_session() {
+        for text in ["SET TIME ZONE 'UTC'", "-- c\nset x TO 1", "SET x=1", "USE CATALOG c", "use `x`", "SET"] {
+            assert!(sets_session(text), "{text}");
+            assert!(!has_own_state(text), "{text}");
+        }
+        for text in ["SETTLE", "SELECT 1", "USER x", "RESET x", ""] {
+            assert!(!sets_session(text), "{text}");
         }
     }
 }

@@ -54,12 +54,13 @@ pub(super) async fn alter(
         }
         None => progress(&committed.record),
     };
+    // Said again, what changes nothing waits for the engines all the same.
     let state = match wait {
-        Some(patience) if committed.note.is_none() => {
+        Some(patience) => {
             wait::object(context, &object, patience).await?;
-            "done".to_owned()
+            if committed.note.is_none() { "done".to_owned() } else { state }
         }
-        _ => state,
+        None => state,
     };
     let mut answer =
         Answer::new(&[("alteration", SqlType::String), ("object", SqlType::String), ("state", SqlType::String)]);

@@ -126,6 +126,11 @@ async fn wait_says_after_its_time_why_it_is_not_ready_and_what_was_said_stands()
     assert_eq!(error.sqlstate(), "HYT00");
     assert!(error.text().contains("not seen by the master yet"), "{}", error.text());
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
+    // A statement that changes nothing waits for the same engines, and for none where there are none.
+    let error = say(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "HYT00");
+    let answer = say(&mut admin, "DROP TENANT IF EXISTS t_9 WAIT '300ms'").await.unwrap();
+    assert_eq!(column(&answer, "state"), ["tenant \"t_9\" does not exist, nothing was changed"]);
     // Cancelling ends the wait and nothing else.
     let mut statement = admin.execute("START ENGINE t_1 rp_1 uc_1 WAIT").await.unwrap();
     eventually("the slot", async || (bench.store.snapshot().await.unwrap().slots.len() == 2).then_some(())).await;

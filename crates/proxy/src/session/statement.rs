@@ -203,6 +203,11 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
         if pending.is_none() {
             show_setting(session, &said);
         }
+    } else if ddl::sets_session(text) {
+        // SET TIME ZONE and its like, which only engines understand: said again as it was.
+        if session.keys.remember(text.to_owned(), text.to_owned(), pending).is_err() {
+            session.has_own_state();
+        }
     } else if ddl::has_own_state(text) {
         session.has_own_state();
     }

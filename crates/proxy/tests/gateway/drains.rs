@@ -57,6 +57,9 @@ async fn what_the_old_engine_refused_is_not_said_to_the_new_one() {
         ("SET datafusion.no_such_thing=1", false),
         ("USE nowhere", false),
         ("SET said.by=ann", true),
+        // Forms that only the engine reads.
+        ("SET TIME ZONE 'Asia/Tokyo'", true),
+        ("SET said.with TO care", true),
     ] {
         assert_eq!(say(&mut ann, text).await.is_ok(), succeeds, "{text}");
     }
@@ -69,7 +72,8 @@ async fn what_the_old_engine_refused_is_not_said_to_the_new_one() {
     assert!(matches!(old.ended().await, Ok(Ended::Drained)));
     let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
     assert_eq!(shown.rows[0][1].to_string(), "17");
-    for (key, value) in [("said.by", "ann"), ("said.to", "bob")] {
+    let all = [("said.by", "ann"), ("said.to", "bob"), ("said.with", "care")];
+    for (key, value) in all.into_iter().chain([("datafusion.execution.time_zone", "Asia/Tokyo")]) {
         assert_eq!(must(&mut ann, &format!("SET {key}")).await.rows[0][1].to_string(), value);
     }
     assert_eq!(new.datafusion.load().0, 1);
