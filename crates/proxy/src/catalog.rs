@@ -47,6 +47,13 @@ impl CatalogView {
         Some(self.clock.boottime().saturating_sub(self.reading().read_at?))
     }
 
+    /// Waits for the first reading; `false` if there is none within `patience`.
+    pub(crate) async fn first(&self, patience: Duration) -> bool {
+        let mut reading = self.reading.subscribe();
+        let read = reading.wait_for(|it| it.read_at.is_some());
+        tokio::time::timeout(patience, read).await.is_ok_and(|it| it.is_ok())
+    }
+
     /// Reads again, unless somebody did since `asked_at`; `false` when no metadata agent answered.
     pub async fn refresh(&self) -> bool {
         let asked_at = self.clock.boottime();

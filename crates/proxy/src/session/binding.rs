@@ -19,7 +19,7 @@ use super::operation::Place;
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close};
 use crate::routes::{Place as RoutePlace, Route, Wanted};
-use crate::settings::MAX_HANDOVERS;
+use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS};
 use crate::{Gateway, failpoints, rights};
 
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
@@ -200,17 +200,18 @@ async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, Use
     let tenant = |snapshot: &ProxySnapshot| {
         rights::tenant_of(&snapshot.catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())
     };
+    // A proxy that has just started serves before it has read the catalog: it looks for agents as a control statement does.
+    if !gateway.catalog.first(AGENT_DEADLINE).await {
+        return Err(gateway.agents.none_reachable());
+    }
     let tenant = match tenant(&gateway.catalog.reading().snapshot) {
         Ok(tenant) => tenant,
         // Before somebody is refused the newest catalog is asked.
         Err(error) => {
-            if gateway.catalog.refresh().await {
-                tenant(&gateway.catalog.reading().snapshot)?
-            } else if gateway.catalog.age().is_none() {
-                return Err(gateway.agents.none_reachable());
-            } else {
+            if !gateway.catalog.refresh().await {
                 return Err(error);
             }
+            tenant(&gateway.catalog.reading().snapshot)?
         }
     };
     Ok(Wanted { tenant, pool: keys.pool.clone(), unit: keys.unit.clone() })

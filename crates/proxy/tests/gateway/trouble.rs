@@ -84,3 +84,22 @@ async fn without_zookeeper_and_metadata_agents_sessions_go_on_and_new_ones_open(
     sessions_of(&engine, 2).await;
     house.ground.zookeeper.faults().outage(false);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_at_a_proxy_that_has_just_started_waits_for_the_first_catalog() {
+    let house = House::with(0, |_| {}).await;
+    let mut ann = house.session("ann").await;
+    let asking = tokio::spawn(async move { say(&mut ann, "SELECT 1").await });
+    let settings = crate::agents::settings(&house.ground);
+    let agent = crate::agents::agent(&house.ground, &house.hand.lock, &house.store, settings).await;
+    // The catalog says that there is no such user: that an agent is missing was no reason to say anything.
+    assert_eq!(asking.await.unwrap().unwrap_err().sqlstate(), "42501");
+    agent.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_any_catalog_a_session_is_told_that_no_metadata_agent_is_there() {
+    let house = House::with(0, |_| {}).await;
+    let mut ann = house.session("ann").await;
+    assert_eq!(say(&mut ann, "SELECT 1").await.unwrap_err().sqlstate(), "57P03");
+}
