@@ -37,6 +37,17 @@ def pytest_sessionstart():
         pytest.exit(f"{BINARY} is missing: cargo build", returncode=3)
 
 
+def pytest_terminal_summary(terminalreporter):
+    """What tests printed that passed: measured times, tables, seeds."""
+    told = [it for it in terminalreporter.stats.get("passed", []) if it.when == "call" and it.capstdout]
+    if told:
+        terminalreporter.section("what the tests measured")
+    for report in told:
+        terminalreporter.write_line(report.nodeid)
+        for line in report.capstdout.rstrip().splitlines():
+            terminalreporter.write_line(f"    {line}")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield

@@ -1,0 +1,181 @@
+"""What became of a stream of statements: what clients were told, what the database wrote down, what is there at the end.
+
+Three independent things are compared: the answers that clients got, the rows of `alteration` and `request`, and the
+catalog, the slots and every name that was ever issued. The rows are replayed (harness.stream_model) from an empty
+catalog by the numbers that they drew, and each number has to be somebody's.
+"""
+
+import json
+import re
+
+from harness.stream_model import Impossible, Replay, require
+
+TOKEN = re.compile(r"COMMENT (?:= )?'([a-z0-9-]+)'")
+DROPPED = re.compile(r"^DROP RESOURCE UNIT (\S+)")
+ACKED, REFUSED, UNANSWERED = "acknowledged", "refused", "unanswered"
+
+
+class Rows:
+    """Everything that the database says, read once at rest."""
+
+    def __init__(self, database):
+        self.counter = int(database.rows("SELECT generation FROM catalog")[0][0])
+        self.alterations = [
+            {"id": id_, "statement": statement, "base": int(base), "generation": int(generation), "outcome": outcome,
+             "progress": progress}
+            for id_, statement, base, generation, outcome, progress in database.rows(
+                "SELECT id, statement, base_generation, generation, outcome, progress FROM alteration")
+        ]
+        self.requests = [
+            {"id": id_, "user": user, "statement": statement, "done_at": int(done), **json.loads(answer)}
+            for id_, user, statement, answer, done in database.rows(
+                "SELECT id, requested_by, statement, answer, done_at_ms FROM request ORDER BY done_at_ms")
+        ]
+        self.names = {
+            int(incarnation): (name, (tenant, pool, unit, int(ordinal)))
+            for name, tenant, pool, unit, ordinal, incarnation in database.rows(
+                "SELECT name, tenant, pool, unit, ordinal, incarnation FROM engine")
+        }
+        self.objects = {}
+        for kind, table in (("unit", "resource_unit"), ("pool", "resource_pool"), ("tenant", "tenant")):
+            for name, spec, generation in database.rows(f"SELECT name, spec, generation FROM {table}"):
+                self.objects[kind, name] = (json.loads(spec), int(generation))
+        self.slots = {
+            (tenant, pool, unit, int(ordinal)): (int(incarnation), origin)
+            for tenant, pool, unit, ordinal, incarnation, origin in database.rows(
+                "SELECT tenant, pool, unit, ordinal, incarnation, origin FROM slot")
+        }
+
+    @staticmethod
+    def slot(request):
+        it = request["slot"]
+        return it["tenant"], it["pool"], it["unit"], it["ordinal"]
+
+
+def judge(said, rows):
+    """Fails with everything that is not as it has to be; `said` are the statements by their token."""
+    wrong = []
+    committed, requests = told_and_written(said, rows, wrong)
+    try:
+        replay(said, rows, committed, requests, wrong)
+    except Impossible as error:
+        wrong.append(f"the changes can't have come to be one after the other: {error}")
+    assert not wrong, "what was said is not what is there:\n" + "\n".join(f"  {it}" for it in wrong)
+
+
+def told_and_written(said, rows, wrong):
+    """Compares the clients' answers with the rows; answers (committed rows with their token, requests)."""
+    committed = {}
+    for row in rows.alterations:
+        token = token_of(row["statement"])
+        if token not in said:
+            wrong.append(f"nobody said {row['statement']}")
+        elif row["outcome"] == "committed":
+            if token in committed:
+                wrong.append(f"{said[token]} was committed twice: {committed[token]['id']} and {row['id']}")
+            if row["progress"] not in ("converged", "superseded"):
+                wrong.append(f"{said[token]} is {row['progress']} at the end")
+            committed[token] = row
+    requests = {}
+    for row in rows.requests:
+        token = row["user"]
+        if token not in said or said[token].change:
+            wrong.append(f"nobody said {row['statement']} as \"{token}\"")
+        elif token in requests:
+            wrong.append(f"{said[token]} took effect twice: {requests[token]['id']} and {row['id']}")
+        else:
+            requests[token] = row
+    for token, it in said.items():
+        row = committed.get(token) if it.change else requests.get(token)
+        if it.outcome == ACKED and row is None:
+            wrong.append(f"{it} was acknowledged and left nothing")
+        if it.outcome == REFUSED and row is not None:
+            wrong.append(f"{it} was refused and took effect: {row}")
+        if it.outcome == ACKED and row and it.answer:
+            written = row["id"] if it.change else row["engine"]
+            told = it.answer["alteration" if it.change else "engine"]
+            if written != told:
+                wrong.append(f"{it} was told {told}, written is {written}")
+    return committed, requests
+
+
+def token_of(statement):
+    found = DROPPED.match(statement)
+    if found:
+        return "drop-" + found[1].strip('"')
+    found = TOKEN.search(statement)
+    return found[1] if found else None
+
+
+def replay(said, rows, committed, requests, wrong):
+    model = Replay()
+    alterations = sorted(((row["generation"], token, row) for token, row in committed.items()), reverse=True)
+    drawn = {row["incarnation"]: (token, row) for token, row in requests.items() if row["effect"] in ("started", "restarted")}
+    # STOP, and RESTART of what is restarted or gone already, draw a number that is written nowhere: in their order.
+    unwritten = [(row["user"], row) for row in reversed(rows.requests) if row["effect"] not in ("started", "restarted")]
+    issued = {}
+    incarnations = {name: incarnation for incarnation, (name, _) in rows.names.items()}
+    while model.number < rows.counter:
+        number = model.number + 1
+        if number in drawn:
+            token, row = drawn[number]
+            slot = rows.slot(row)
+            if row["effect"] == "started":
+                model.start(slot, number)
+            else:
+                model.restart(slot, incarnations.get(said[token].engine), number)
+            issued[number] = slot
+        elif number in rows.names:
+            issued[number] = rows.names[number][1]
+            model.renewed_by_master(rows.names[number][1], number)
+        elif alterations and begins(said, model, rows, alterations[-1]):
+            generation, token, row = alterations.pop()
+            followed = model.alter(said[token].change, row["base"], generation)
+            issued |= {incarnation: slot for slot, incarnation in followed.items()}
+        else:
+            require(unwritten, f"number {number} of {rows.counter} was drawn by nobody; next is "
+                               f"{alterations[-1] if alterations else None}")
+            token, row = unwritten.pop()
+            engine = incarnations.get(said[token].engine)
+            if row["effect"] == "stopped":
+                model.stop(rows.slot(row), engine)
+            else:
+                model.nothing(rows.slot(row), engine, row["effect"])
+    if alterations or unwritten:
+        wrong.append(f"took effect without having drawn a number: {alterations} {unwritten}")
+    for incarnation in sorted(issued.keys() | rows.names.keys()):
+        have, want = rows.names.get(incarnation, (None, None))[1], issued.get(incarnation)
+        if have != want:
+            wrong.append(f"the name of incarnation {incarnation} was issued for {have}, what was said is {want}")
+    compare_objects(model, rows, wrong)
+    slots = {key: (slot.incarnation, slot.origin) for key, slot in model.slots.items()}
+    for key in sorted(slots.keys() | rows.slots.keys()):
+        if slots.get(key) != rows.slots.get(key):
+            wrong.append(f"slot {key} is {rows.slots.get(key)}, what was said makes it {slots.get(key)}")
+
+
+def begins(said, model, rows, alteration):
+    """Whether the next number is the first one of this alteration: as many names follow as its change asks for."""
+    generation, token, _ = alteration
+    count = generation - model.number - 1
+    if any(model.number + 2 + place not in rows.names for place in range(count)):
+        return False
+    try:
+        _, _, renew, add = model.follows(said[token].change)
+    except Impossible:
+        return False
+    return len(renew) + len(add) == count
+
+
+def compare_objects(model, rows, wrong):
+    for key in sorted(model.catalog.objects.keys() | rows.objects.keys()):
+        want = model.catalog.objects.get(key)
+        have, generation = rows.objects.get(key, (None, None))
+        if want is None or have is None:
+            wrong.append(f"{key} is {'there' if have else 'not there'}, what was said makes it {want}")
+            continue
+        for option, value in want.items():
+            if have[option] != value:
+                wrong.append(f"{key} has {option} {have[option]}, what was said makes it {value}")
+        if generation != model.catalog.generations[key]:
+            wrong.append(f"{key} has generation {generation}, its last change drew {model.catalog.generations[key]}")

@@ -1,0 +1,148 @@
+"""A random stream of control statements from several clients, while processes are killed at random.
+
+Afterwards every statement that was acknowledged has had its effect, every one that was refused has not, one that got
+no answer is wholly there or wholly not, and nothing took effect twice. A run in which too little happened says nothing
+and fails as void. The seed is printed; EH_TEST_SEED repeats what is tried.
+"""
+
+import copy
+import os
+import time
+
+import pytest
+
+from harness.databases import MariadbDatabase, SqliteDatabase
+from harness.ensemble import Ensemble
+from harness.failpoints import Failpoints
+from harness.killer import Killer
+from harness.rest import at_rest
+from harness.stream_clients import Stream
+from harness.stream_verdict import ACKED, REFUSED, UNANSWERED, Rows, judge
+
+CLIENTS = 4
+REST_WITHIN_S = 90
+LONG = os.environ.get("EH_TEST_TIER") == "long"
+STREAM_S = 240 if LONG else 30
+KILLS = 150 if LONG else 25
+# Below this a run is void: statements that were acknowledged, and kills that hit while a statement was in flight.
+MIN_ACKED = 300 if LONG else 50
+MIN_HITS = 60 if LONG else 10
+QUICK_S, QUICK_KILLS, QUICK_MIN_ACKED, QUICK_MIN_HITS = 15, 10, 20, 3
+
+PAIRS = ["postgres and one zookeeper", "mariadb and an ensemble"][: 2 if LONG else 1]
+
+# What a process says whose peers are killed around it, and nothing else.
+EXPECTED = [
+    "no metadata agent answers, the proxy goes on with the catalog that it last read",
+    "decision failed .*failure=the outcome is unknown",
+]
+
+
+def pour(stream, killer, seconds):
+    """Lets the stream flow and the killer kill, for so long and until both are done."""
+    stream.run()
+    killer.start()
+    time.sleep(seconds)
+    killer.end()
+    stream.end()
+
+
+def load(stream, killer, seed):
+    return (f"seed {seed}: {stream.count(ACKED)} {ACKED}, {stream.count(REFUSED)} {REFUSED}, "
+            f"{stream.count(UNANSWERED)} {UNANSWERED}; killed: {killer}")
+
+
+def verdict(stream, killer, seed, database, least):
+    """Fails, with the seed and the load, if anything is not as it has to be or too little happened."""
+    told = load(stream, killer, seed)
+    print(told)
+    rows = Rows(database)
+    try:
+        judge(stream.said, rows)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{told}") from None
+    the_verdict_can_fail(stream.said, rows)
+    acked, hits = least
+    if stream.count(ACKED) < acked or sum(killer.hits.values()) < hits:
+        pytest.fail(f"void: at least {acked} acknowledged statements and {hits} kills in flight are needed; {told}")
+
+
+def the_verdict_can_fail(said, rows):
+    """Each of these would be a defect: a verdict that lets one pass is worth nothing."""
+    acked = next(it for it in said.values() if it.outcome == ACKED and it.change is None)
+    refused = next(it for it in said.values() if it.outcome == REFUSED)
+    nowhere = ("t_0", "p_0", "u_0", 77)
+    request = rows.requests[-1]
+    for what, tamper in (
+        ("a refused statement was acknowledged", lambda said, rows: setattr(said[refused.token], "outcome", ACKED)),
+        ("an effect was refused", lambda said, rows: setattr(said[acked.token], "outcome", REFUSED)),
+        ("an effect is lost", lambda said, rows: rows.requests.pop()),
+        ("an effect came twice", lambda said, rows: rows.requests.append(request | {"id": "another"})),
+        ("a number is nobody's", lambda said, rows: setattr(rows, "counter", rows.counter + 1)),
+        ("a slot is there that nobody asked for", lambda said, rows: rows.slots.update({nowhere: (1, "start")})),
+        ("a name was issued for nobody", lambda said, rows: rows.names.update({rows.counter + 9: ("x", nowhere)})),
+        ("a comment is an older one", lambda said, rows: rows.objects["unit", "u_0"][0].update(comment="older")),
+    ):
+        other_said, other_rows = copy.deepcopy(said), copy.deepcopy(rows)
+        tamper(other_said, other_rows)
+        with pytest.raises(AssertionError, match="what was said is not what is there"):
+            judge(other_said, other_rows)
+            pytest.fail(f"the verdict did not see that {what}")
+
+
+@pytest.fixture
+def servers(request, folder):
+    """What a pair of servers adds to a cluster."""
+    if request.param == "postgres and one zookeeper":
+        yield {}
+        return
+    ensemble = Ensemble(folder, members=3)
+    try:
+        yield {"database": MariadbDatabase(), "ensemble": ensemble.start()}
+    finally:
+        ensemble.close()
+
+
+@pytest.mark.parametrize("servers", PAIRS, indirect=True)
+def test_what_was_acknowledged_is_there_and_nothing_else_whoever_is_killed(servers, own_cluster, folder, seed):
+    failpoints = Failpoints(folder / "points")
+    cluster = own_cluster(
+        candidates=("proxy-a", "proxy-b"), session_timeout_s=1, master={"tick_interval": "500ms"}, env=failpoints.env,
+        **servers,
+    )
+    cluster.logs.allow(*EXPECTED)
+
+    def proxy(rng):
+        name = rng.choice(["proxy-a", "proxy-b"])
+        return name, cluster.addresses[name]
+
+    stream = Stream(proxy, seed, CLIENTS)
+    stream.set_up(cluster.addresses["proxy-a"])
+    killer = Killer(
+        {"proxy": ["proxy-a", "proxy-b"], "metadata agent": ["agent-1", "agent-2"]},
+        program=lambda name: cluster.programs[name], start=cluster.start_program,
+        flying=lambda name: stream.flying(name if name and name.startswith("proxy") else None),
+        engines=cluster.engines, failpoints=failpoints, seed=seed, kills=KILLS,
+    )
+    pour(stream, killer, STREAM_S)
+    at_rest(cluster, REST_WITHIN_S)
+    verdict(stream, killer, seed, cluster.database, (MIN_ACKED, MIN_HITS))
+
+
+@pytest.mark.quick
+def test_what_standalone_acknowledged_is_there_and_nothing_else_when_it_is_killed(own_standalone, folder, seed):
+    failpoints = Failpoints(folder / "points")
+    own_standalone.env = failpoints.env
+    installation = own_standalone.start()
+    installation.logs.allow(*EXPECTED)
+    database = SqliteDatabase(installation.data / "metadata.sqlite")
+    stream = Stream(lambda _: ("standalone", installation.address), seed, CLIENTS)
+    stream.set_up(installation.address)
+    killer = Killer(
+        {"standalone": ["standalone"]}, program=lambda _: installation.program, start=lambda _: installation.start(),
+        flying=lambda _: stream.flying(), engines=installation.engines, failpoints=failpoints, seed=seed, kills=QUICK_KILLS,
+    )
+    pour(stream, killer, QUICK_S)
+    installation.database, installation.nodes = database, None
+    at_rest(installation, REST_WITHIN_S, registry=False)
+    verdict(stream, killer, seed, database, (QUICK_MIN_ACKED, QUICK_MIN_HITS))
