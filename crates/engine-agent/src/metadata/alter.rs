@@ -232,9 +232,10 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
                 let note = note_of(&record);
                 return Ok(Committed { record, note, first: false });
             }
-            Ok(_) => {
+            Ok(record) => {
                 model::failpoint!(failpoints::ALTER_ABORTED);
-                return Err(error);
+                // That its node may have been written is no longer a doubt about what was said.
+                return Err(if error.kind == ErrorKind::OutcomeUnknown { aborted(&record) } else { error });
             }
             Err(unknown) if clock.boottime() >= until => break unknown,
             Err(unknown) => {
