@@ -1,7 +1,12 @@
 //! Searching a model: breadth first, whole, with its limits and counts printed.
+//!
+//! What a search came to is said in one line, also where a test runner keeps what tests print to itself; the way to a
+//! counterexample is printed like anything else. A search that is not whole within [`MOST_STATES`] is a failure, so a
+//! reader never takes a part for the whole.
 
 use std::fmt::{Debug, Display};
 use std::hash::Hash;
+use std::io::Write as _;
 use std::time::Instant;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model};
@@ -54,13 +59,15 @@ where
         }
         found = shorter;
     }
-    println!(
-        "{title}: {} states, {} generated, depth {}, {:.1} s; limits: {limits}",
+    let line = format!(
+        "model: {title}: {} states, {} generated, depth {}, {:.1} s; limits: {limits}",
         found.unique,
         found.generated,
         found.depth,
         begun.elapsed().as_secs_f32()
     );
+    // Written past the test runner, which would keep it. Where nobody listens there is nothing to be told.
+    let _ = writeln!(std::io::stdout().lock(), "{line}");
     if let Some(counterexample) = &found.counterexample {
         println!("{title}: counterexample to \"{}\", {} steps", counterexample.property, counterexample.steps.len());
         for (number, step) in counterexample.steps.iter().enumerate() {

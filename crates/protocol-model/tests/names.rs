@@ -83,6 +83,29 @@ fn the_page_has_every_step_and_every_variant() {
     }
 }
 
+/// The fields of the structs that take sentences away.
+fn switches(file: &str) -> Vec<String> {
+    let source = read(&format!("crates/protocol-model/src/{file}"));
+    let fields = source.split("pub struct Without {").nth(1).and_then(|it| it.split('}').next()).unwrap();
+    let fields = fields.lines().filter_map(|line| line.trim().strip_prefix("pub ")?.strip_suffix(": bool,"));
+    fields.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_sentence_that_can_be_taken_away_is_taken_away_by_a_test() {
+    for (model, file) in [("alteration", "alteration/state.rs"), ("engines", "engines/state.rs")] {
+        let tests = read(&format!("crates/protocol-model/tests/{model}_without.rs"));
+        let switches = switches(file);
+        assert!(switches.len() >= 15, "{model}: {switches:?}");
+        for switch in switches {
+            let taken = tests
+                .match_indices(&format!("it.{switch}"))
+                .any(|(at, found)| tests[at + found.len()..].starts_with([' ', ',', ')']));
+            assert!(taken, "no test of {model}_without takes {switch} away");
+        }
+    }
+}
+
 #[test]
 fn the_page_names_no_failpoint_that_is_not_there() {
     let failpoints = failpoints();
