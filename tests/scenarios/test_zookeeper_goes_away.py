@@ -57,7 +57,7 @@ def said_with_log(control, statement):
 
 
 @pytest.mark.parametrize("ensemble", [1], indirect=True, ids=["one server"])
-def test_without_zookeeper_sessions_go_on_and_what_was_said_happens_when_it_is_back(own_cluster, ensemble):
+def test_without_zookeeper_sessions_go_on_and_what_was_said_happens_when_it_is_back(ensemble, own_cluster):
     cluster, control, names = installed(own_cluster, ensemble)
     masters = Masters(cluster)
     with Witness(cluster, "alice") as witness:
@@ -93,7 +93,7 @@ def test_without_zookeeper_sessions_go_on_and_what_was_said_happens_when_it_is_b
 
 
 @pytest.mark.parametrize("ensemble", [3], indirect=True, ids=["three servers"])
-def test_when_the_leader_of_the_ensemble_dies_the_others_go_on(own_cluster, ensemble):
+def test_when_the_leader_of_the_ensemble_dies_the_others_go_on(ensemble, own_cluster):
     cluster, control, names = installed(own_cluster, ensemble)
     masters = Masters(cluster)
     with Witness(cluster, "alice") as witness:

@@ -1,0 +1,87 @@
+"""The network between one proxy and ZooKeeper is cut, with and without anybody being told.
+
+The proxy that is cut off was the master: another one takes over in time. It serves its sessions and new ones all the
+while, because it needs ZooKeeper for neither; and when the cut is healed it stands in the queue again.
+"""
+
+import pytest
+
+from harness.control import Control
+from harness.masters import Masters, wall_ms
+from harness.rest import at_rest
+from harness.tcp_relay import TcpRelay
+from harness.waiting import wait_until
+from harness.witness import Witness
+
+SESSION_TIMEOUT_S = 4
+TAKEN_OVER_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
+CUT_OFF = "proxy-b"
+
+
+@pytest.fixture
+def relayed(own_cluster):
+    """A cluster whose proxy b is the master and reaches ZooKeeper through a relay; its engine, which proxy a started,
+    does not."""
+    cluster = own_cluster(
+        candidates=("proxy-a", "proxy-b"), session_timeout_s=SESSION_TIMEOUT_S, master={"tick_interval": "1s"},
+    )
+    masters = Masters(cluster)
+    with TcpRelay(cluster.connect) as relay:
+        cluster.programs[CUT_OFF].stop()
+        control = Control(cluster.addresses["proxy-a"])
+        names = control.make("out", users="'alice'")
+        control.start(*names)
+        at_rest(cluster)
+        term = masters.wait_acting()
+        assert masters.program_of(term) == "proxy-a"
+        cluster.connect_of[CUT_OFF] = relay.address
+        cluster.start_program(CUT_OFF)
+        masters.wait_queued(2)
+        cluster.restart("proxy-a")
+        term = masters.wait_acting(term.epoch)
+        assert masters.program_of(term) == CUT_OFF
+        masters.wait_queued(2)
+        at_rest(cluster)
+        # Whoever is cut off can't be elected, and says so.
+        cluster.logs.allow("can't stand for election")
+        yield cluster, masters, relay, names
+        # What its processes do at their end needs the network.
+        relay.heal()
+
+
+@pytest.mark.parametrize("kind", ["silence", "reset"])
+def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_proxy(relayed, kind):
+    cluster, masters, relay, names = relayed
+    with Witness(cluster, "alice") as witness:
+        term = masters.wait_acting()
+        relay.cut(kind)
+        at, passed = wall_ms(), relay.passed
+        after = masters.wait_term_after(term.epoch)
+        took = after.since_ms - at
+        assert masters.program_of(after) == "proxy-a"
+        print(f"cut off ({kind}), another master's epoch after {took:.0f} ms")
+        assert took <= TAKEN_OVER_WITHIN_MS
+        masters.wait_acting(term.epoch)
+        # The proxy that is cut off serves all the same, control statements included; they tell who is master now.
+        control = Control(cluster.addresses[CUT_OFF])
+        (master,) = control.say("SHOW MASTER")
+        assert master["epoch"] == after.epoch and master["state"] == "acting", master
+        (started,) = control.say(f"START ENGINE {' '.join(names)}")
+        assert len(at_rest(cluster)) == 2, "what was said there happens"
+        wait_until(
+            lambda: "zookeeper can't be reached" in cluster.programs[CUT_OFF].said(), 30, "it says what it lacks"
+        )
+        witness.wait_round()
+        assert relay.passed == passed, "nothing passed the cut"
+        connections = relay.connections
+        relay.heal()
+        masters.wait_queued(2)
+        assert relay.connections > connections and relay.passed > passed
+        engines = at_rest(cluster)
+        assert started["engine"] in engines and masters.wait_acting().epoch == after.epoch
+        # It learns of the engine that was made while it knew nothing: it is the only one left.
+        (old,) = set(engines) - {started["engine"]}
+        witness.wait_round()
+    control.stop(names[1], old)
+    wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")
+    assert Control(cluster.addresses[CUT_OFF]).say("SELECT 3 AS three", user="alice") == [{"three": 3}]
