@@ -225,7 +225,7 @@ impl Driver {
             _ => plan.waits_for.clone(),
         };
         let namespaces = namespaces(&seen.engines.pods);
-        self.report(world, plan, waits_for, namespaces).await?;
+        self.report(world, desired, plan, waits_for, namespaces).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
         let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
@@ -267,11 +267,13 @@ impl Driver {
     async fn report(
         &mut self,
         world: &dyn World,
+        desired: &Desired,
         plan: &Plan,
         waits_for: Option<String>,
         namespaces: Vec<String>,
     ) -> Result<(), Failure> {
         let mut report = self.recollection.report(&plan.report, waits_for);
+        report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces);
         let written = bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await;
         self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
@@ -304,7 +306,12 @@ impl Driver {
             Settled::Stands(Some(what)) => what,
             _ => plan.waits_for.unwrap_or(reason),
         };
-        let report = Report { engines: plan.report, waits_for: Some(waits_for), ..Report::default() };
+        let report = Report {
+            engines: plan.report,
+            waits_for: Some(waits_for),
+            after_tick_ms: Some(desired.snapshot.master.last_tick_ms),
+            ..Report::default()
+        };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
         self.recollection.reported(None);
         bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await?;

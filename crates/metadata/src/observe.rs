@@ -1,7 +1,8 @@
 //! What a master reports: engines as it sees them, uids, ends, namespaces, the time of its tick.
 //!
-//! A report of a deposed master is refused as a whole. Within an epoch reports come in order, because one master
-//! sends one at a time; a repeated one writes the same again.
+//! A report of a deposed master is refused as a whole. So is one that comes late within its epoch, because the agent that
+//! it was sent to first stood still and another one has written it, and those after it, since: a report holds only what
+//! changed, so what a late one says of an engine would stand there until that engine changes again.
 
 use std::collections::BTreeSet;
 
@@ -42,6 +43,9 @@ impl Store {
 async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Done<Recorded>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
+    if !report.part {
+        end_tick(tx, report, now_ms).await?;
+    }
     let namespaces = match &report.namespaces_in_use {
         None => NamespaceChanges::default(),
         Some(in_use) => namespace_changes(tx, in_use, now_ms).await?,
@@ -67,8 +71,22 @@ async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Do
     if report.complete {
         delete_others(tx, report).await?;
     }
-    tx.execute(sql::MASTER_TICK, args![now_ms, report.waits_for.as_deref()]).await?;
     Ok(Done::Write(recorded))
+}
+
+/// Writes that a tick has ended, unless another one has since the one before.
+async fn end_tick(tx: &mut Transaction, report: &Report, now_ms: i64) -> Result<(), Error> {
+    let waits_for = report.waits_for.as_deref();
+    let Some(before_ms) = report.after_tick_ms else {
+        tx.execute(sql::MASTER_TICK, args![now_ms, waits_for]).await?;
+        return Ok(());
+    };
+    // Two ticks of one millisecond are two all the same.
+    let end_ms = if now_ms == before_ms { now_ms + 1 } else { now_ms };
+    if tx.execute(sql::MASTER_TICK_AFTER, args![end_ms, waits_for, before_ms]).await? == 0 {
+        return Err(Error::Conflict("this tick's report, or a later one's, was written already".to_owned()));
+    }
+    Ok(())
 }
 
 async fn record_uid(tx: &mut Transaction, made: &MadeEngine, now_ms: i64, to: &mut Recorded) -> Result<(), Error> {

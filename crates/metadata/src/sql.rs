@@ -88,6 +88,8 @@ pub(crate) const MASTER_LOCK: &str = "UPDATE master SET epoch = epoch WHERE id =
 pub(crate) const MASTER_RAISE: &str =
     "UPDATE master SET epoch = ?, holder = ?, since_ms = ?, waits_for = NULL WHERE id = 1 AND epoch = ?";
 pub(crate) const MASTER_TICK: &str = "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1";
+pub(crate) const MASTER_TICK_AFTER: &str =
+    "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1 AND last_tick_ms = ?";
 
 // Objects. Each table has the same columns, so each statement stands here three times.
 pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";

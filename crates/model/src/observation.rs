@@ -60,6 +60,13 @@ pub struct Report {
     pub ended: Vec<EndedEngine>,
     /// What the master waits for, if anything.
     pub waits_for: Option<String>,
+    /// Written in the middle of a tick: neither its end nor what it waits for.
+    #[serde(default)]
+    pub part: bool,
+    /// When the tick before ended, as the snapshot of this one had it: the report is refused if another tick's was
+    /// written since. `None`: it is written in any case.
+    #[serde(default)]
+    pub after_tick_ms: Option<i64>,
     /// Every namespace that has a pod of ours now; `None` if the orchestrator was not asked.
     pub namespaces_in_use: Option<Vec<String>>,
 }

@@ -56,6 +56,8 @@ pub struct State {
     pub stop_after: Option<usize>,
     /// Whether no abort is answered.
     pub unsettled: bool,
+    /// Whether another report is written just before the next one.
+    pub late_report: bool,
     /// Whether the database can be reached.
     pub database: bool,
     /// Whether the orchestrator can be reached.
@@ -102,6 +104,7 @@ impl Fake {
             losing: Vec::new(),
             stop_after: None,
             unsettled: false,
+            late_report: false,
             database: true,
             orchestrator: true,
             silent: BTreeSet::new(),

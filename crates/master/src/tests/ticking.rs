@@ -291,3 +291,20 @@ async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
     assert!(fake.state().alter.is_some());
     assert_eq!(fake.state().world.observed.pods.len(), 2);
 }
+
+#[tokio::test]
+async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    driver.tick(&*fake).await;
+    assert!(!fake.state().reports.last().unwrap().complete);
+    let snapshot_of = fake.state().master.last_tick_ms;
+    // Somebody else ends a tick between this one's snapshot and its report.
+    fake.state().late_report = true;
+    assert!(!done(&driver.tick(&*fake).await));
+    assert_eq!(fake.state().master.last_tick_ms, snapshot_of + 1, "the other one's");
+    driver.tick(&*fake).await;
+    let state = fake.state();
+    assert!(state.reports.last().unwrap().complete, "nobody knows what the other one said");
+}

@@ -61,15 +61,13 @@ pub(crate) struct ActingWorld {
     lock: Mutex<Option<Arc<Lock>>>,
     wakeups: Wakeups,
     pods: tokio::sync::Mutex<orchestrator::WakeUps>,
-    /// What the last report said, so that a report in the middle of a tick takes nothing back.
-    waits_for: Mutex<Option<String>>,
 }
 
 impl ActingWorld {
     pub fn new(means: Arc<Means>, lock: Lock) -> Self {
         let wakeups = Wakeups::start(lock.session());
         let pods = tokio::sync::Mutex::new(means.orchestrator.watch());
-        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods, waits_for: Mutex::default() }
+        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods }
     }
 
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {
@@ -90,7 +88,7 @@ impl ActingWorld {
 
     /// Writes part of a report in the middle of a tick.
     pub(super) async fn record(&self, epoch: Epoch, mut report: Report) -> Result<Recorded, Failure> {
-        report.waits_for.clone_from(&self.waits_for.lock().unwrap_or_else(PoisonError::into_inner));
+        report.part = true;
         let report = &report;
         self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await
     }
@@ -184,7 +182,6 @@ impl World for ActingWorld {
 
     async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
         let recorded = self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await?;
-        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&report.waits_for);
         if !recorded.unknown.is_empty() || !recorded.other_uid.is_empty() {
             tracing::info!(?recorded, "part of a report was not recorded");
         }

@@ -12,7 +12,7 @@ fn made(name: &EngineName, uid: &str) -> MadeEngine {
     MadeEngine { name: name.clone(), uid: uid.to_owned(), config: "0123456789abcdef".to_owned() }
 }
 
-fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
+pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
     ObservedEngine {
         name: name.clone(),
         uid: Some("uid-1".to_owned()),

@@ -55,6 +55,40 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     assert_eq!(store.abort(&super::bench::abort_of("a-9")).await.unwrap().outcome, Outcome::Aborted);
 }
 
+pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let seen = |reason: &str| model::observation::ObservedEngine {
+        reason: Some(reason.to_owned()),
+        ..super::engines::seen(&super::bench::names(1)[0], model::engine_state::Phase::Running)
+    };
+    let report = |reason: &str, before_ms: i64| Report {
+        engines: vec![seen(reason)],
+        after_tick_ms: Some(before_ms),
+        waits_for: Some(reason.to_owned()),
+        ..Report::default()
+    };
+    let last = || async { store.master().await.unwrap().last_tick_ms };
+    let first = report("is being started", last().await);
+    store.observed(epoch, &first).await.unwrap();
+    let second = report("serves", last().await);
+    // In the middle of the tick: neither its end, nor what it waits for.
+    let before = store.master().await.unwrap();
+    store.observed(epoch, &Report { part: true, ..Report::default() }).await.unwrap();
+    assert_eq!(store.master().await.unwrap(), before);
+    store.observed(epoch, &second).await.unwrap();
+    for late in [&first, &second] {
+        assert_eq!(store.observed(epoch, late).await.unwrap_err().kind(), Kind::Conflict);
+    }
+    let overview = store.overview(None).await.unwrap();
+    assert_eq!(overview.observed.iter().map(|it| it.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
+    assert_eq!(overview.snapshot.master.waits_for.as_deref(), Some("serves"));
+    // However quickly they follow each other.
+    for _ in 0..5 {
+        store.observed(epoch, &report("serves", last().await)).await.unwrap();
+    }
+}
+
 pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) {
     let bench = bench.founded(1).await;
     let epoch = bench.epoch().await;

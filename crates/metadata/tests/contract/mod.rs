@@ -21,7 +21,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 50;
+pub const COUNT: usize = 51;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -89,6 +89,7 @@ cases! {
     masters::{
         raising_again_by_the_same_holder_is_a_success,
         every_write_of_a_deposed_master_is_refused,
+        a_report_that_comes_late_within_its_epoch_is_refused,
         an_alteration_is_finished_only_by_a_plan_that_saw_it,
         a_deadline_is_counted_by_the_database,
         a_newer_alteration_supersedes_a_stalled_one,

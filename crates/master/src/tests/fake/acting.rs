@@ -165,6 +165,13 @@ impl World for Fake {
     async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
         let mut state = self.state();
         state.guard(epoch)?;
+        if std::mem::take(&mut state.late_report) {
+            state.master.last_tick_ms += 1;
+        }
+        if report.after_tick_ms != Some(state.master.last_tick_ms) {
+            return Err(Failure::Moved("a later report was written".to_owned()));
+        }
+        state.master.last_tick_ms += 1;
         state.reports.push(report.clone());
         Ok(())
     }
