@@ -275,12 +275,20 @@ impl Driver {
         let mut report = self.recollection.report(&plan.report, waits_for);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces);
-        let written = bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await;
+        let written = self.send(world, &report).await;
         self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over();
         Ok(())
+    }
+
+    /// A report is an effect like any other: who may have been deposed meanwhile sends none.
+    async fn send(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
+        if !world.may_act() {
+            return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
+        }
+        bounded(self.settings.effect_deadline(), world.report(self.epoch, report)).await
     }
 
     /// Without the list of engines none can be made or ended. The alteration on its way still comes to an end, and the
@@ -314,7 +322,7 @@ impl Driver {
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
         self.recollection.reported(None);
-        bounded(self.settings.effect_deadline(), world.report(self.epoch, &report)).await?;
+        self.send(world, &report).await?;
         Ok(Ticked::Done { progress: executed.applied > 0, due: None })
     }
 

@@ -38,6 +38,16 @@ async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
 }
 
 #[tokio::test]
+async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
+    let fake = Fake::with_engines_wanted(1);
+    let total = fake.state().world.plan().decisions().count();
+    fake.state().stop_after = Some(total);
+    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    let state = fake.state();
+    assert_eq!((state.effects.len(), state.reports.len()), (total, 0));
+}
+
+#[tokio::test]
 async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().may_act = false;
