@@ -212,9 +212,8 @@ pub(crate) fn keep(engine: &Engine<'_>, pod: &Pod) -> Vec<Decision> {
     match engine.permit {
         None => chain.push(decide(engine, Action::CreatePermit { uid }, "an engine that stays has a permit")),
         Some(permit) if !permit.readable => {
-            if engine.live.is_none() {
-                chain.push(decide(engine, Action::DeletePermit, "its permit can't be read and is made anew"));
-            }
+            // A registration below it goes along: no proxy takes it for one, and its agent registers again.
+            chain.push(decide(engine, Action::DeletePermit, "its permit can't be read and is made anew"));
         }
         Some(permit) if permit.uid != uid => {
             chain.push(decide(engine, Action::WritePermitUid { uid }, "it may register from now on"));
