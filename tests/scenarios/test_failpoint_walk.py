@@ -1,104 +1,138 @@
 """The failpoint walk: at every failpoint a process is killed, and what was said is what runs afterwards.
 
 Pairs, not the cross product: PostgreSQL with one ZooKeeper, MariaDB with an ensemble of three, SQLite with the embedded
-ZooKeeper (`--quick`). The points come from the program; walk/table.py says who passes each and what drives it there.
-One point alone: `pytest tests/scenarios/test_failpoint_walk.py -k master.tick.planned`.
+ZooKeeper (`--quick`). With `--long` processes are also stopped at every point for longer than their session lives, and
+cut off from ZooKeeper and database. The points come from the program; walk/table.py says who passes each and what
+drives it there. One point alone: `pytest tests/scenarios/test_failpoint_walk.py -k master.tick.planned`.
 """
 
+import dataclasses
+import itertools
 import os
-import re
-import pathlib
 
 import pytest
 
 from harness.databases import MariadbDatabase, PostgresDatabase
 from harness.ensemble import Ensemble
-from harness.processes import REPOSITORY
 from walk.grounds import ClusterGround, StandaloneGround
 from walk.lane import Lane
-from walk.points import of_the_binary
+from walk.points import of_the_page, of_the_program
 from walk.schedule import Schedule
 from walk.table import ROWS
 
 TIER = os.environ.get("EH_TEST_TIER", "default")
 ROW_WITHIN_S = 1800
-# Where the database or ZooKeeper matters: the points that the default tier walks on the second pair too.
-BACKEND_POINTS = ("coordination.", "metadata.", "master.", "agent.")
-LANES = {"postgres": 3, "mariadb": 3, "standalone": 5}
 
 
-def rows_of(pair):
-    where = "standalone" if pair == "standalone" else "cluster"
-    rows = [it for it in ROWS if it.where in ("both", where)]
-    if pair == "mariadb" and TIER == "default":
-        rows = [it for it in rows if it.point.startswith(BACKEND_POINTS)]
-    return rows
+@dataclasses.dataclass(frozen=True)
+class Walk:
+    """A pair of database and ZooKeeper, what happens at each point, and how many installations walk at the same time:
+    most of a row's time is waiting."""
+
+    pair: str
+    action: str
+    lanes: int
+
+    @property
+    def name(self):
+        return self.pair if self.action == "kill" else f"{self.pair}-{self.action}"
+
+    def rows(self):
+        where = "standalone" if self.pair == "standalone" else "cluster"
+        return [it for it in ROWS if it.where in ("both", where)]
 
 
-def pairs():
-    return {"quick": ["standalone"], "default": ["postgres", "mariadb"]}.get(TIER, ["postgres", "mariadb", "standalone"])
+STANDALONE = Walk("standalone", "kill", 8)
+CLUSTERS = [Walk("postgres", "kill", 3), Walk("mariadb", "kill", 3)]
+LONGER = [Walk(pair, action, 5) for action in ("stop", "cut") for pair in ("postgres", "mariadb")]
+WALKS = {"quick": [STANDALONE], "default": CLUSTERS, "long": [STANDALONE, *CLUSTERS, *LONGER]}[TIER]
 
 
-def parameters():
-    quick = [pytest.mark.quick]
+def parameters(action):
     return [
-        pytest.param(pair, row, id=f"{pair}-{row.name}", marks=quick if pair == "standalone" else [])
-        for pair in pairs() for row in rows_of(pair)
+        pytest.param(walk, row, id=f"{walk.pair}-{row.name}", marks=[pytest.mark.quick] if walk is STANDALONE else [])
+        for walk in WALKS if walk.action == action for row in walk.rows()
     ]
 
 
+class Walks:
+    """The walks of this run, each over exactly the rows that were selected. Those of one action go at the same time."""
+
+    def __init__(self, folder, selected):
+        self.folder = folder
+        self.selected = selected
+        self.running = {}
+        self.ensembles = []
+
+    def result(self, walk, row):
+        if walk not in self.running:
+            for it in self.selected:
+                if it.action == walk.action:
+                    self.begin(it)
+        return self.running[walk].result(row, ROW_WITHIN_S)
+
+    def begin(self, walk):
+        folder = self.folder / walk.name
+        folder.mkdir(parents=True)
+        ensemble = None
+        if walk.pair == "mariadb":
+            ensemble = Ensemble(folder, 3)
+            self.ensembles.append(ensemble)
+            ensemble.start()
+        count = itertools.count()
+
+        def ground():
+            place = folder / f"ground-{next(count)}"
+            place.mkdir()
+            if walk.pair == "standalone":
+                return StandaloneGround(place)
+            database = MariadbDatabase() if walk.pair == "mariadb" else PostgresDatabase()
+            return ClusterGround(place, database, ensemble, relayed=walk.action == "cut")
+
+        rows = self.selected[walk]
+        lanes = [Lane(f"{walk.name} {i + 1}", ground, walk.action) for i in range(min(walk.lanes, len(rows)))]
+        self.running[walk] = Schedule(walk.name, lanes, rows)
+
+    def close(self):
+        for it in self.running.values():
+            it.close()
+        for it in self.ensembles:
+            it.close()
+
+
 @pytest.fixture(scope="module")
-def schedules(request, workspace):
-    """Starts the walk of exactly the rows that were selected, on every pair at once."""
+def walks(request, workspace):
     selected = {}
     for item in request.session.items:
-        if item.originalname == "test_killed_at":
-            selected.setdefault(item.callspec.params["pair"], []).append(item.callspec.params["row"])
-    running, ensembles = {}, []
+        if item.path == request.path and hasattr(item, "callspec"):
+            selected.setdefault(item.callspec.params["walk"], []).append(item.callspec.params["row"])
+    running = Walks(workspace / "walks", selected)
     try:
-        for pair, rows in selected.items():
-            folder = workspace / f"walk-{pair}"
-            folder.mkdir()
-            if pair == "mariadb":
-                ensembles.append(Ensemble(folder, 3).start())
-            grounds = grounds_of(pair, folder, ensembles)
-            lanes = [Lane(f"{pair} {i + 1}", grounds) for i in range(min(LANES[pair], len(rows)))]
-            running[pair] = Schedule(pair, lanes, rows)
         yield running
     finally:
-        for it in running.values():
-            it.close()
-        for it in ensembles:
-            it.close()
+        running.close()
 
 
-def grounds_of(pair, folder, ensembles):
-    count = iter(range(1_000_000))
-
-    def make():
-        place = pathlib.Path(folder) / f"ground-{next(count)}"
-        place.mkdir()
-        if pair == "standalone":
-            return StandaloneGround(place)
-        if pair == "mariadb":
-            return ClusterGround(place, MariadbDatabase(), ensembles[0])
-        return ClusterGround(place, PostgresDatabase())
-
-    return make
-
-
-@pytest.mark.parametrize(("pair", "row"), parameters())
-def test_killed_at(schedules, pair, row):
-    schedules[pair].result(row, ROW_WITHIN_S)
+@pytest.mark.parametrize(("walk", "row"), parameters("kill"))
+def test_what_was_said_is_what_runs_after_a_kill_at(walks, walk, row):
+    walks.result(walk, row)
 
 
 @pytest.mark.quick
 def test_every_point_of_the_program_is_on_the_page_and_in_the_walk():
-    points = of_the_binary()
+    points = of_the_program()
     assert len(points) > 90 and len(set(points)) == len(points)
-    page = (REPOSITORY / "docs/failpoints.md").read_text()
-    described = re.findall(r"^\| `([a-z0-9_.]+)` \| [a-z-]+", page, re.MULTILINE)
-    assert sorted(points) == sorted(described)
-    assert sorted(set(points)) == sorted({it.point for it in ROWS})
-    for pair in ("postgres", "standalone"):
-        assert {it.point for it in rows_of(pair)} == set(points), pair
+    assert sorted(points) == sorted(of_the_page())
+    for walk in [STANDALONE, *CLUSTERS, *LONGER]:
+        assert {it.point for it in walk.rows()} == set(points), walk
+
+
+if TIER == "long":
+
+    @pytest.mark.parametrize(("walk", "row"), parameters("stop"))
+    def test_what_was_said_is_what_runs_after_a_stop_at(walks, walk, row):
+        walks.result(walk, row)
+
+    @pytest.mark.parametrize(("walk", "row"), parameters("cut"))
+    def test_what_was_said_is_what_runs_after_a_cut_at(walks, walk, row):
+        walks.result(walk, row)

@@ -49,6 +49,8 @@ class Cluster:
         self.connect = ensemble.connect if ensemble else zookeeper.address()
         # Where single programs reach ZooKeeper, by name: through a relay that can cut them off.
         self.connect_of = {}
+        # The same for the database.
+        self.url_of = {}
         self.state_dir = self.folder / "engines"
         self.engines = Engines(self.state_dir)
         self.logs = Logs(str(self.folder / "*.log"), str(self.state_dir / "engines/*/log"))
@@ -64,7 +66,7 @@ class Cluster:
                 "connect": self.connect_of.get(name, self.connect), "root": self.root,
                 "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",
             },
-            "database": {"url": self.database.url},
+            "database": {"url": self.url_of.get(name, self.database.url)},
             "proxy": {
                 "listen": "127.0.0.1:0", "bind_deadline": "60s", "discovery_namespace": self.discovery,
             },

@@ -33,6 +33,11 @@ class Failpoints:
         for armed in [self.folder / point, *self.folder.glob(f"{point}@*")]:
             armed.unlink(missing_ok=True)
 
+    def clear(self):
+        """Disarms everything and forgets every claim: whoever is held goes on."""
+        for path in self.folder.iterdir():
+            path.unlink(missing_ok=True)
+
     def claimed_by(self, point):
         """The process that has passed the point; `None` while nobody has."""
         for claimed in self.folder.glob(f"{point}.*"):

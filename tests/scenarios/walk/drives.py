@@ -12,6 +12,8 @@ import time
 
 from harness.waiting import wait_until
 
+from walk.said import ANSWER_WITHIN_S
+
 
 def alter(lane, via="other"):
     """ALTER of the unit: a new configuration, so the engine is replaced by a newer one and drained."""
@@ -129,19 +131,24 @@ def drop_schema(lane, via="any"):
 
 
 def hand_over(lane, via="any"):
-    """A session without state of its own, bound to an engine that begins to drain, says its next statement."""
-    with lane.session() as stays, lane.session() as moves:
+    """A session is opened at an engine that then begins to drain: its first statement is refused there, and sent to
+    another engine. A second session with state of its own keeps the first engine alive meanwhile."""
+    points, opened, seen = lane.ground.points, "proxy.bind.session_opened", "engine_agent.drain.begun"
+    with lane.session() as stays:
         lane.on(stays, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
-        lane.on(moves, "SELECT 1 AS one")
-        yield
         (slot,) = lane.slots()
+        points.arm(opened, "hold")
+        yield
+        said = lane.say_bare("SELECT 1 AS one", via)
+        points.wait_claimed(opened)
+        points.arm(seen, "hold")
         lane.done(f"RESTART ENGINE {lane.pool} '{slot[-1]}' WITHIN '5s'")
-        lane.wait_draining(slot[-1])
-        said = lane.say_on(moves, "SELECT 1 AS one")
+        points.wait_claimed(seen)
+        for held in (seen, opened):
+            points.let_go(held)
         lane.wait_hit()
         yield
-        outcome = said()
-        assert outcome.kind in ("acknowledged", "lost"), outcome
+        assert said.result(ANSWER_WITHIN_S) in ([(1,)], "lost")
 
 
 def label(lane, via="other"):
@@ -175,14 +182,6 @@ def hang(lane, via="other"):
     said = lane.say(f"STOP ENGINE {lane.pool} '{name}' FORCE", via)
     yield
     lane.judge(said, lambda: name not in {it[-1] for it in lane.slots()})
-
-
-def shut_down(lane, via="other"):
-    """SIGTERM of a standalone, which ends its engines."""
-    del via
-    yield
-    os.kill(lane.ground.pid_of("standalone"), signal.SIGTERM)
-    yield
 
 
 def election(lane, via="other"):
@@ -230,8 +229,10 @@ def housekeeping(lane, via="other"):
     yield
     lane.ground.start_again(name, wait=False)
     yield
-    old = lambda: lane.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0  # noqa: E731
-    wait_until(old, 10, "the old rows are gone")
+    # It is done when an agent starts, and then every hour.
+    lane.ground.stop(name)
+    lane.ground.start_again(name)
+    wait_until(lambda: lane.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0, 10, "the old rows are gone")
 
 
 def migrate(lane, via="other"):
@@ -267,9 +268,10 @@ def agents_die(lane, via="other"):
     statement again under its id: the master has to settle the alteration."""
     memory = lane.next_memory()
     proxy = getattr(lane.ground, via)()
+    lane.arm_agents_at("agent.alter.node_made")
     yield
     said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", proxy)
-    lane.kill_agents_at("agent.alter.node_made", proxy)
+    lane.let_agents_die(proxy)
     yield
     lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
 

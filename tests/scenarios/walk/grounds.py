@@ -5,17 +5,18 @@ must have gone on running: that one died is no reason for another to die.
 """
 
 import signal
+import urllib.parse
 
-from harness.cluster import Cluster
+from harness.cluster import ROLES, Cluster
 from harness.databases import SqliteDatabase
+from harness.failpoints import Failpoints
 from harness.masters import Masters
 from harness.processes import Program, run
 from harness.rest import at_rest, runs
 from harness.standalone import Standalone
+from harness.tcp_relay import TcpRelay
 from harness.waiting import wait_until
 from harness.zookeeper import Nodes
-
-from walk.points import Points
 
 DIES_WITHIN_S = 10
 SESSION_TIMEOUT_S = 1
@@ -35,8 +36,13 @@ class FreshSchema:
     def __init__(self, ground, point):
         self.ground = ground
         self.database = type(ground.database)()
+        self.relay = TcpRelay(server_of(self.database.url)) if ground.relays else None
+        url = self.database.url
+        if self.relay:
+            url = url.replace(server_of(url), self.relay.address)
+            ground.relays.passing = self.relay
         self.arguments = ["migrate", "--config", ground.cluster.write("migrate")]
-        self.env = ground.points.env | {"ENGINEHOUSE_DATABASE_URL": self.database.url}
+        self.env = ground.points.env | {"ENGINEHOUSE_DATABASE_URL": url}
         self.program = Program(f"{point}.migrate", self.arguments, ground.cluster.folder, self.env)
 
     def begin(self):
@@ -50,6 +56,8 @@ class FreshSchema:
                 assert done.returncode == 0, done.stdout + done.stderr
             assert self.database.rows("SELECT version FROM schema_version")[0][0] != "0"
         finally:
+            if self.relay:
+                self.relay.close()
             self.database.close()
 
 
@@ -69,6 +77,35 @@ class FreshStandalone:
         self.installation.close()
 
 
+def server_of(url):
+    """`host:port` of a database's URL."""
+    return urllib.parse.urlsplit(url).netloc.rsplit("@", 1)[-1]
+
+
+class Relays:
+    """Relays between each program and what it depends on. Engines reach ZooKeeper as the proxy does that made them."""
+
+    def __init__(self, cluster):
+        self.zookeeper, self.database, self.passing = {}, {}, None
+        for name in ROLES:
+            self.zookeeper[name] = [TcpRelay(it) for it in cluster.connect.split(",")]
+            cluster.connect_of[name] = ",".join(it.address for it in self.zookeeper[name])
+        for name in ("agent-1", "agent-2"):
+            url = cluster.database.url
+            self.database[name] = TcpRelay(server_of(url))
+            cluster.url_of[name] = url.replace(server_of(url), self.database[name].address)
+
+    def of(self, name):
+        """(relay, how it is cut) of a program. ZooKeeper falls silent, so that a session is lost that nobody closed;
+        connections to the database are reset, and no new one is taken."""
+        silent = [(it, "silence") for it in self.zookeeper.get(name, [])]
+        return silent + [(it, "reset") for it in [self.database.get(name)] if it]
+
+    def close(self):
+        for it in [*sum(self.zookeeper.values(), []), *self.database.values()]:
+            it.close()
+
+
 def killed(program):
     """Waits for the end of a program that killed itself at a point; fails if it ended any other way."""
     code = program.wait(DIES_WITHIN_S)
@@ -78,8 +115,9 @@ def killed(program):
 class ClusterGround:
     """Two metadata agents, two proxies that are both candidates, engines."""
 
-    def __init__(self, folder, database, ensemble=None):
-        self.points = Points(folder / "points")
+    def __init__(self, folder, database, ensemble=None, relayed=False):
+        """`relayed`: every program reaches ZooKeeper and the database through relays of its own, which can be cut."""
+        self.points = Failpoints(folder / "points")
         # Programs that are no part of the installation, by pid: their role, and they themselves.
         self.passing = {}
         self.kind = database.kind
@@ -88,6 +126,7 @@ class ClusterGround:
             folder, database=database, ensemble=ensemble, candidates=("proxy-a", "proxy-b"),
             session_timeout_s=SESSION_TIMEOUT_S, env=self.points.env, **TIMES,
         )
+        self.relays = Relays(self.cluster) if relayed else None
 
     def start(self):
         self.cluster.start()
@@ -128,6 +167,8 @@ class ClusterGround:
         """The name of a program of a role; `agent` is the first metadata agent."""
         return {"agent": "agent-1", "proxy": "proxy-b"}.get(role, role)
 
+    agents = ("agent-1", "agent-2")
+
     def pid_of(self, role):
         if role in ("master", "other"):
             return self.programs[getattr(self, role)()].pid
@@ -157,6 +198,12 @@ class ClusterGround:
         killed(self.programs[name])
         return self.start_again(name)
 
+    def went_on(self, pid):
+        """Waits for the end of a program that was stopped or cut off, if it is one that ends by itself."""
+        if pid in self.passing:
+            _, program = self.passing[pid]
+            program.wait(DIES_WITHIN_S * 3)
+
     def all_run(self):
         """Fails if a program does not run: nobody killed it. One that was just started is waited for."""
         for name, program in self.programs.items():
@@ -166,6 +213,16 @@ class ClusterGround:
     def fresh(self, point):
         return FreshSchema(self, point)
 
+    def relays_of(self, pid):
+        """The relays of a process, each with how it is cut."""
+        role = self.role_of(pid)
+        if role == "migrate":
+            return [(self.relays.passing, "reset")]
+        names = ["proxy-a", "proxy-b"] if role == "engine" else [
+            name for name, program in self.programs.items() if program.pid == pid
+        ]
+        return [it for name in names for it in self.relays.of(name)]
+
     def proxies(self):
         return [self.cluster.addresses["proxy-a"], self.cluster.addresses["proxy-b"]]
 
@@ -174,7 +231,11 @@ class ClusterGround:
 
     def close(self):
         self.points.clear()
-        self.cluster.close()
+        try:
+            self.cluster.close()
+        finally:
+            if self.relays:
+                self.relays.close()
 
 
 class StandaloneGround:
@@ -185,7 +246,7 @@ class StandaloneGround:
 
     def __init__(self, folder):
         self.folder = folder
-        self.points = Points(folder / "points")
+        self.points = Failpoints(folder / "points")
         self.passing = {}
         self.installation = Standalone(folder, env=self.points.env)
         self.database = SqliteDatabase(self.installation.data / "metadata.sqlite")

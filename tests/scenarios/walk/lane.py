@@ -1,20 +1,21 @@
 """One lane of the walk: an installation that is kept through many points, one after the other.
 
 For each point: at rest → the point is armed → it is driven → the process that was hit is dead, by SIGKILL, and no
-other one is → it is started again → at rest → what was said is wholly there or wholly not there. A lane that can't
-be brought back to rest gets a new installation, so that one defect is one failure.
+other one is → it is started again → at rest → what was said is wholly there or wholly not there. Or it is stopped for
+a while, or cut off (walk/actions.py). A lane that can't be brought back to rest gets a new installation, so that one
+defect is one failure.
 """
 
 import concurrent.futures
 import contextlib
 import json
 
-from harness.clients import open_pyhive, rows
-from harness.control import Control
+from harness.clients import impyla_session, open_pyhive, rows
 from harness.rest import runs
 from harness.waiting import wait_until
 
-from walk.said import Outcome, Said, say
+from walk.actions import ACTIONS
+from walk.said import NOT_NOW, Said, say
 
 HIT_WITHIN_S = 50
 CLIENTS = 8
@@ -24,8 +25,9 @@ LEAST_MEMORY_M = 512
 class Lane:
     """An installation with one tenant, and the walk over it."""
 
-    def __init__(self, name, make_ground):
+    def __init__(self, name, make_ground, action="kill"):
         self.name = name
+        self.armed_with, self.act = ACTIONS[action]
         self.make_ground = make_ground
         self.ground = None
         self.count_of_names = 0
@@ -52,12 +54,12 @@ class Lane:
         self.target = row.target(self.ground) if row.target else None
         drive = row.drive(self, row.via) if row.via else row.drive(self)
         next(drive)
-        self.ground.points.arm(row.point, "kill", self.target)
+        self.ground.points.arm(row.point, self.armed_with, self.target)
         next(drive, None)
         pid = self.wait_hit()
         role = self.ground.role_of(pid)
         assert role in row.roles, f"{role} was hit, not {' or '.join(row.roles)}"
-        self.ground.revive(pid)
+        self.act(self, pid)
         self.ground.all_run()
         self.ground.at_rest()
         next(drive, None)
@@ -70,7 +72,7 @@ class Lane:
 
     def wait_hit(self):
         if self.hit_pid is None:
-            self.hit_pid = self.ground.points.wait_hit(self.row.point, HIT_WITHIN_S)
+            self.hit_pid = self.ground.points.wait_claimed(self.row.point, HIT_WITHIN_S)
         return self.hit_pid
 
     # The installation.
@@ -79,8 +81,12 @@ class Lane:
         self.ground = self.make_ground()
         try:
             self.ground.start()
-            control = Control(self.ground.address("any"))
-            control.make(self.tenant, self.unit, self.pool, options=", MIN_ENGINES 1", users=f"'{self.user}'")
+            for statement in (
+                f"CREATE RESOURCE UNIT {self.unit} DRIVER_CPU 1, DRIVER_MEMORY '512M', MIN_ENGINES 1",
+                f"CREATE RESOURCE POOL {self.pool} UNIT_LIST ('{self.unit}')",
+                f"CREATE TENANT {self.tenant} RESOURCE_POOL_LIST ('{self.pool}'), USER_LIST ('{self.user}')",
+            ):
+                self.done(statement)
             self.ground.at_rest()
         except BaseException:
             self.close_ground()
@@ -102,9 +108,12 @@ class Lane:
         return Said(self.clients, self.ground, statement, via, user)
 
     def done(self, statement):
-        """Says a statement that must succeed, in preparation."""
-        outcome = say(self.ground.address("any"), statement)
-        assert outcome.kind == "acknowledged", (statement, outcome)
+        """Says a statement that must succeed, in preparation; again if its outcome was lost on a busy machine."""
+        said = self.say(statement)
+        outcome = said.outcome()
+        if outcome.kind == "lost" or outcome.sqlstate in NOT_NOW:
+            outcome = said.again(gone=("42710", "42704"))
+        assert outcome.kind == "acknowledged" or outcome.sqlstate in ("42710", "42704"), (statement, outcome)
         return outcome.rows
 
     def query(self, statement):
@@ -122,6 +131,20 @@ class Lane:
             assert there(), f"said again and not there: {said.statement}"
             self.ground.at_rest()
 
+    def say_bare(self, statement, via):
+        """Says a statement as the first of a session (PyHive says USE before); answers a future of rows or `lost`."""
+        address = self.ground.address(via)
+
+        def run():
+            try:
+                with impyla_session(address, self.user) as cursor:
+                    cursor.execute(statement)
+                    return cursor.fetchall()
+            except Exception:  # noqa: BLE001: a broken connection has as many names as libraries are involved
+                return "lost"
+
+        return self.clients.submit(run)
+
     @contextlib.contextmanager
     def session(self):
         session = open_pyhive(self.ground.address("any"), self.user)
@@ -134,17 +157,6 @@ class Lane:
 
     def on(self, session, statement):
         return rows(session, statement)
-
-    def say_on(self, session, statement):
-        """Says a statement in a session that is open; answers how to get its outcome."""
-        def run():
-            try:
-                return Outcome("acknowledged", rows(session, statement))
-            except Exception as error:  # noqa: BLE001: lost, in whatever words
-                return Outcome("lost", message=repr(error))
-
-        future = self.clients.submit(run)
-        return lambda: future.result(75)
 
     # What the catalog says.
 
@@ -196,9 +208,6 @@ class Lane:
             self.done(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{self.next_memory()}M'")
             self.ground.at_rest()
 
-    def wait_draining(self, name):
-        wait_until(lambda: self.ground.nodes.exists(f"drains/{name}"), 30, f"engine {name} is told to drain", 0.02)
-
     def engine_pids(self):
         return {name: it.process for name, it in self.ground.engines.all().items()}
 
@@ -215,20 +224,19 @@ class Lane:
 
     # Other deaths than the one at the point.
 
-    def kill_agents_at(self, point, proxy):
-        """Every metadata agent is killed at a point, one after the other, as the proxy goes from one to the next; and
-        the proxy, which would carry the statement to the agents that are then started."""
-        dead = []
-        for _ in range(2 if "agent-2" in self.ground.programs else 1):
-            self.ground.points.arm(point)
-            pid = self.ground.points.wait_hit(point, HIT_WITHIN_S)
-            wait_until(lambda pid=pid: not runs(pid), 10, f"process {pid} is dead")
-            dead.append(pid)
-            self.ground.points.let_go(point)
-        if self.ground.pid_of(proxy) not in dead:
-            dead.append(self.ground.pid_of(proxy))
-            self.ground.programs[proxy].kill()
-        for pid in dead:
+    def arm_agents_at(self, point):
+        """Every metadata agent is to die at a point: the proxy goes from one to the next."""
+        self.agents = [self.ground.pid_of(it) for it in self.ground.agents]
+        for pid in self.agents:
+            self.ground.points.arm(point, "kill", pid)
+
+    def let_agents_die(self, proxy):
+        """Waits until they are dead; then the proxy is killed, which would carry the statement to the agents that are
+        then started, and all are started again."""
+        for pid in self.agents:
+            wait_until(lambda pid=pid: not runs(pid), HIT_WITHIN_S, f"metadata agent {pid} dies")
+        self.ground.programs[proxy].kill()
+        for pid in [*self.agents, self.ground.programs[proxy].pid]:
             self.ground.revive(pid)
 
     def break_transaction(self):
@@ -238,11 +246,11 @@ class Lane:
         points.arm(held, "hold")
         if self.row.point != abort:
             points.arm(abort, "hold")
-        points.wait_hit(held, HIT_WITHIN_S)
+        points.wait_claimed(held, HIT_WITHIN_S)
         mend = self.ground.database.disturb()
         try:
             points.let_go(held)
-            points.wait_hit(abort, HIT_WITHIN_S)
+            points.wait_claimed(abort, HIT_WITHIN_S)
         finally:
             if mend:
                 mend()
