@@ -6,6 +6,7 @@ while, because it needs ZooKeeper for neither; and when the cut is healed it sta
 
 import pytest
 
+from harness import zookeeper
 from harness.control import Control
 from harness.masters import Masters, wall_ms
 from harness.rest import at_rest
@@ -19,34 +20,40 @@ CUT_OFF = "proxy-b"
 
 
 @pytest.fixture
-def relayed(own_cluster):
+def relay():
+    with TcpRelay(zookeeper.address()) as relay:
+        yield relay
+
+
+# The relay comes first, so that it is there until the cluster has ended.
+@pytest.fixture
+def relayed(relay, own_cluster):
     """A cluster whose proxy b is the master and reaches ZooKeeper through a relay; its engine, which proxy a started,
     does not."""
     cluster = own_cluster(
         candidates=("proxy-a", "proxy-b"), session_timeout_s=SESSION_TIMEOUT_S, master={"tick_interval": "1s"},
     )
     masters = Masters(cluster)
-    with TcpRelay(cluster.connect) as relay:
-        cluster.programs[CUT_OFF].stop()
-        control = Control(cluster.addresses["proxy-a"])
-        names = control.make("out", users="'alice'")
-        control.start(*names)
-        at_rest(cluster)
-        term = masters.wait_acting()
-        assert masters.program_of(term) == "proxy-a"
-        cluster.connect_of[CUT_OFF] = relay.address
-        cluster.start_program(CUT_OFF)
-        masters.wait_queued(2)
-        cluster.restart("proxy-a")
-        term = masters.wait_acting(term.epoch)
-        assert masters.program_of(term) == CUT_OFF
-        masters.wait_queued(2)
-        at_rest(cluster)
-        # Whoever is cut off can't be elected, and says so.
-        cluster.logs.allow("can't stand for election")
-        yield cluster, masters, relay, names
-        # What its processes do at their end needs the network.
-        relay.heal()
+    cluster.programs[CUT_OFF].stop()
+    control = Control(cluster.addresses["proxy-a"])
+    names = control.make("out", users="'alice'")
+    control.start(*names)
+    at_rest(cluster)
+    term = masters.wait_acting()
+    assert masters.program_of(term) == "proxy-a"
+    cluster.connect_of[CUT_OFF] = relay.address
+    cluster.start_program(CUT_OFF)
+    masters.wait_queued(2)
+    cluster.restart("proxy-a")
+    term = masters.wait_acting(term.epoch)
+    assert masters.program_of(term) == CUT_OFF
+    masters.wait_queued(2)
+    at_rest(cluster)
+    # Whoever is cut off can't be elected, and says so.
+    cluster.logs.allow("can't stand for election")
+    yield cluster, masters, relay, names
+    # What its processes do at their end needs the network.
+    relay.heal()
 
 
 @pytest.mark.parametrize("kind", ["silence", "reset"])
@@ -82,6 +89,7 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         # It learns of the engine that was made while it knew nothing: it is the only one left.
         (old,) = set(engines) - {started["engine"]}
         witness.wait_round()
+        print(f"the longest that a user waited: {witness.slowest_s:.2f} s")
     control.stop(names[1], old)
     wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")
     assert Control(cluster.addresses[CUT_OFF]).say("SELECT 3 AS three", user="alice") == [{"three": 3}]

@@ -96,7 +96,7 @@ def moments(text, part):
 def duel(own_cluster, folder):
     duel = Duel(own_cluster, folder)
     yield duel
-    if duel.stopped:
+    if duel.stopped and duel.stopped.is_running():
         duel.stopped.resume()
 
 
@@ -170,3 +170,22 @@ def test_a_write_of_the_database_that_comes_late_is_refused_by_the_epoch(duel):
     assert "deposed: epoch" in said
     at_rest(duel.cluster)
     assert (duel.processes(), duel.rows()) == before
+
+
+def test_a_master_that_is_stopped_inside_the_directory_lock_holds_creates_up_until_it_is_killed_and_show_says_so(duel):
+    tenant, pool, unit = duel.tenant
+    duel.points.arm("orchestrator.ensure.admitted", "stop")
+    (started,) = duel.control.say(f"START ENGINE {tenant} {pool} {unit}")
+    duel.stop_master_at("orchestrator.ensure.admitted")
+    control = duel.control_of_other()
+
+    def told():
+        reason = control.engine(tenant, started["engine"])["reason"]
+        return reason and "another process holds the lock" in reason and reason
+
+    print("SHOW ENGINES says:", wait_until(told, 30, "SHOW ENGINES says that the directory lock is held"))
+    assert duel.processes() == {}
+    # The lock goes with its process, whatever state that is in.
+    duel.stopped.kill()
+    duel.cluster.logs.allow("decision failed.*another process holds the lock")
+    assert list(at_rest(duel.cluster)) == [started["engine"]]
