@@ -10,7 +10,7 @@ from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.waiting import stays, wait_until
 
-DEADLINE_S = 3
+DEADLINE_S = 2
 # The deadline counts in the database from the decision; then a tick must come, and SHOW be asked.
 STALLED_WITHIN_S = DEADLINE_S + 8
 # An engine that could not be made is tried again after a back-off: 3 s, 6 s, 12 s, 24 s.
