@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -31,6 +32,19 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; SCRATCH_BYTES]);
 }
 
+/// After how long a silence the operating system asks whether the peer is still there, how often, and how many answers
+/// may be missing: a machine that vanished is noticed two minutes later, and what it left behind is ended.
+const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+fn ask_whether_it_lives(stream: &TcpStream) -> rustix::io::Result<()> {
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    sockopt::set_socket_keepalive(stream, true)
+}
+
 /// A connection and what came over it and was not taken yet.
 pub(crate) struct Wire {
     stream: TcpStream,
@@ -42,6 +56,9 @@ impl Wire {
     pub(crate) fn new(stream: TcpStream, stall: Duration) -> Self {
         // Small messages go out at once; that the option is refused changes only how fast.
         let _ = stream.set_nodelay(true);
+        if let Err(error) = ask_whether_it_lives(&stream) {
+            tracing::debug!(%error, "a peer that vanishes without a word will not be noticed while nobody speaks");
+        }
         Self { stream, pending: Vec::new(), stall }
     }
 
@@ -306,5 +323,19 @@ mod tests {
         here.stall = Duration::from_millis(50);
         let error = here.write(&[0; 4], &vec![0; 64 << 20]).await.unwrap_err();
         assert!(matches!(error, WireError::Stalled(_)), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_vanishes_is_asked_for_by_the_operating_system_on_both_ends() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        for stream in [stream, accepted] {
+            let wire = Wire::new(stream, Duration::from_secs(1));
+            assert!(sockopt::socket_keepalive(&wire.stream).unwrap());
+            let most = sockopt::tcp_keepidle(&wire.stream).unwrap()
+                + sockopt::tcp_keepintvl(&wire.stream).unwrap() * sockopt::tcp_keepcnt(&wire.stream).unwrap();
+            assert_eq!(most, Duration::from_secs(120));
+        }
     }
 }
