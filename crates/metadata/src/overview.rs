@@ -1,6 +1,6 @@
 //! Everything at once: the readings for a master, a proxy and the SHOW statements, each in one read-only transaction.
 
-use model::alteration::AlterationRecord;
+use model::alteration::{AlterationRecord, Progress};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::TenantName;
@@ -91,7 +91,8 @@ impl Store {
         tx.leave(catalog).await
     }
 
-    /// The alterations that were decided last, newest first; at most `limit`, and at most [`MAX_ALTERATIONS`].
+    /// The alterations that converge or are stalled, however old, and those that were decided last; newest first, at
+    /// most `limit`, and at most [`MAX_ALTERATIONS`].
     pub async fn alterations(&self, limit: u32) -> Result<Vec<AlterationRecord>, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let records = alterations(&mut tx, limit.min(MAX_ALTERATIONS)).await;
@@ -136,5 +137,69 @@ async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<Engine
 }
 
 async fn alterations(tx: &mut Transaction, limit: u32) -> Result<Vec<AlterationRecord>, Error> {
-    tx.rows(sql::ALTERATIONS, args![limit]).await?.iter().map(rows::alteration).collect()
+    let recent: Result<Vec<_>, _> =
+        tx.rows(sql::ALTERATIONS, args![limit]).await?.iter().map(rows::alteration).collect();
+    Ok(with_open(recent?, read::open_alterations(tx).await?, limit as usize))
+}
+
+/// Puts open alterations that are older than the recent ones at their end; where that is too much, the oldest of those
+/// that are over make room.
+fn with_open(recent: Vec<AlterationRecord>, open: Vec<AlterationRecord>, limit: usize) -> Vec<AlterationRecord> {
+    let mut older: Vec<_> = open.into_iter().filter(|it| recent.iter().all(|other| other.id != it.id)).collect();
+    older.sort_by_key(|it| std::cmp::Reverse((it.decided_at_ms, it.generation)));
+    let mut listed = recent;
+    listed.extend(older);
+    while listed.len() > limit {
+        let is_over = |it: &AlterationRecord| !matches!(it.progress, Some(Progress::Converging | Progress::Stalled));
+        let oldest = listed.iter().rposition(is_over).unwrap_or(listed.len() - 1);
+        listed.remove(oldest);
+    }
+    listed
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use model::alteration::{Outcome, RequestId};
+    use model::number::Generation;
+
+    use super::*;
+
+    fn record(id: &str, decided_at_ms: i64, progress: Progress) -> AlterationRecord {
+        AlterationRecord {
+            id: RequestId::new(id).unwrap(),
+            object: None,
+            base_generation: Generation(0),
+            generation: Generation(1),
+            statement: String::new(),
+            requested_by: "admin".to_owned(),
+            requested_at_ms: decided_at_ms,
+            outcome: Outcome::Committed,
+            decided_by: "agent".to_owned(),
+            decided_at_ms,
+            progress: Some(progress),
+            reason: None,
+            finished_at_ms: None,
+        }
+    }
+
+    #[test]
+    fn an_open_alteration_is_listed_however_old_it_is() {
+        let ids = |listed: Vec<AlterationRecord>| listed.iter().map(|it| it.id.to_string()).collect::<Vec<_>>();
+        let recent = vec![
+            record("a-9", 9, Progress::Converging),
+            record("a-8", 8, Progress::Converged),
+            record("a-7", 7, Progress::Superseded),
+        ];
+        let open = vec![
+            record("a-1", 1, Progress::Stalled),
+            record("a-2", 2, Progress::Stalled),
+            record("a-9", 9, Progress::Converging),
+        ];
+        let listed = |limit: usize| ids(with_open(recent[..limit.min(3)].to_vec(), open.clone(), limit));
+        assert_eq!(listed(5), ["a-9", "a-8", "a-7", "a-2", "a-1"]);
+        assert_eq!(listed(4), ["a-9", "a-8", "a-2", "a-1"]);
+        assert_eq!(listed(2), ["a-9", "a-2"], "where not even the open ones have room, the newest of them");
+        assert_eq!(ids(with_open(recent.clone(), Vec::new(), 3)), ["a-9", "a-8", "a-7"]);
+    }
 }
