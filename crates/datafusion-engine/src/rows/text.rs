@@ -124,6 +124,8 @@ fn json(array: &ArrayRef, row: usize, depth: usize) -> Result<Value, ArrowError>
         (0..items.len()).map(|row| json(items, row, depth + 1)).collect::<Result<Vec<_>, _>>().map(Value::Array)
     };
     match array.data_type() {
+        // The nulls of a column that has nothing else are no entries of its own.
+        DataType::Null => Ok(Value::Null),
         _ if depth >= DEPTH_MAX => Ok(Value::String(shown(array, row)?)),
         DataType::Boolean => Ok(Value::Bool(array.as_boolean().value(row))),
         data_type if data_type.is_integer() => {
@@ -175,6 +177,12 @@ fn shown(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::sync::Arc;
+
+    use datafusion::arrow::array::{ListArray, NullArray, StringArray, StructArray};
+    use datafusion::arrow::buffer::OffsetBuffer;
+    use datafusion::arrow::datatypes::Field;
+
     use super::*;
 
     #[test]
@@ -183,6 +191,20 @@ mod tests {
         assert_eq!(year_month(-1), "-0-1");
         assert_eq!(day_time(NANOS_OF_DAY + 3_723 * NANOS_OF_SECOND + 5), "1 01:02:03.000000005");
         assert_eq!(day_time(-NANOS_OF_SECOND), "-0 00:00:01.000000000");
+    }
+
+    #[test]
+    fn a_null_is_null_however_deep_and_whatever_its_type() {
+        let untyped: ArrayRef = Arc::new(NullArray::new(1));
+        let typed: ArrayRef = Arc::new(StringArray::from(vec![None::<&str>]));
+        for nulls in [untyped, typed] {
+            let field = Field::new("item", nulls.data_type().clone(), true);
+            let list = ListArray::new(Arc::new(field.clone()), OffsetBuffer::from_lengths([1]), nulls.clone(), None);
+            let list: ArrayRef = Arc::new(list);
+            assert_eq!(texts(&list).unwrap(), ["[null]"]);
+            let object: ArrayRef = Arc::new(StructArray::from(vec![(Arc::new(field), nulls)]));
+            assert_eq!(texts(&object).unwrap(), [r#"{"item":null}"#]);
+        }
     }
 
     #[test]
