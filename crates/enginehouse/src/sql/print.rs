@@ -1,6 +1,7 @@
 //! Results as a table, as CSV or as JSON lines.
 
 use std::collections::HashSet;
+use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use hs2::{Column, SqlType, Value};
@@ -115,8 +116,19 @@ fn json(value: &Value) -> serde_json::Value {
     }
 }
 
+/// A value as text; bytes in hex, as PostgreSQL writes them, because not all of them are letters.
 fn text(value: &Value) -> String {
-    value.to_string()
+    match value {
+        Value::Bytes(bytes) => {
+            let mut hex = String::with_capacity(2 + 2 * bytes.len());
+            hex.push_str("\\x");
+            for byte in bytes {
+                let _ = write!(hex, "{byte:02x}");
+            }
+            hex
+        }
+        value => value.to_string(),
+    }
 }
 
 /// Control characters would break the table's frame or the terminal.
@@ -147,6 +159,15 @@ mod tests {
         let texts = ["x", "", "a,b"].map(|it| Value::Text(it.to_owned()));
         let [x, empty, comma] = texts;
         assert_eq!(csv_row(&[Value::Null, Value::I64(1), x, empty, comma]), ",1,x,\"\",\"a,b\"");
+    }
+
+    #[test]
+    fn bytes_are_printed_so_that_none_is_lost() {
+        let row = [Value::Bytes(vec![0, 0xff, b'a']), Value::Bytes(Vec::new())];
+        assert_eq!(csv_row(&row), r"\x00ff61,\x");
+        let columns = ["a", "b"].map(|name| Column::new(name, SqlType::Binary));
+        assert_eq!(json_row(&json_keys(&columns), &row), r#"{"a":"\\x00ff61","b":"\\x"}"#);
+        assert!(table(&columns, &[row.to_vec()]).contains(r"\x00ff61"));
     }
 
     #[test]

@@ -70,10 +70,14 @@ mod embedded {
             let address = server.local_addr().to_string();
             let (stop, ended) = (self.stop.clone(), self.ended.clone());
             let task = tokio::spawn(async move {
-                let outcome = server.run(stop.clone().cancelled_owned()).await;
+                // On a task of its own, so that a panic is an end like any other.
+                let outcome = tokio::spawn(server.run(stop.clone().cancelled_owned())).await;
                 if !stop.is_cancelled() {
-                    let reason =
-                        outcome.err().map_or_else(|| "it stopped serving".to_owned(), |error| error.to_string());
+                    let reason = match outcome {
+                        Ok(Ok(())) => "it stopped serving".to_owned(),
+                        Ok(Err(error)) => error.to_string(),
+                        Err(error) => format!("it broke down: {error}"),
+                    };
                     ended.send_replace(Some(reason));
                 }
             });
@@ -93,7 +97,7 @@ mod embedded {
         async fn stop(&self) {
             self.stop.cancel();
             if let Some(task) = self.serving.lock().await.take() {
-                // A panic in it was reported as its end.
+                // How it ended was reported, or is of no interest any longer.
                 let _ = task.await;
             }
         }
