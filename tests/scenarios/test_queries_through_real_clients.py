@@ -187,8 +187,8 @@ def say(client, address, text):
             rows(session, "SELECT 1")
             try:
                 rows(session, text)
-            except Exception as error:  # noqa: BLE001: any answer of the engine will do
-                assert "does not exist" in str(error) or error, text
+            except Exception:  # noqa: BLE001, S110: any answer of the engine will do
+                pass
         return
     with impyla_session(address, "alice") as cursor:
         cursor.execute("SELECT 1")
