@@ -135,6 +135,7 @@ impl Drop for Process {
 async fn keep(state: Arc<State>) {
     let mut period = tokio::time::interval(KEEPER_PERIOD);
     period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut told = None;
     loop {
         let nudged = tokio::select! {
             _ = period.tick() => false,
@@ -142,8 +143,15 @@ async fn keep(state: Arc<State>) {
         };
         let looking = Arc::clone(&state);
         let looked = tokio::task::spawn_blocking(move || looking.list(&LabelMap::new())).await;
-        if let Ok(Err(error)) = looked {
-            tracing::warn!(%error, "the keeper can't read the state directory");
+        // Once, and again when the reason is another: it would be twice a second for as long as it lasts.
+        match looked {
+            Ok(Err(error)) if told.as_ref() == Some(&error) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the keeper can't read the state directory");
+                told = Some(error);
+            }
+            Ok(Ok(_)) if told.take().is_some() => tracing::info!("the keeper reads the state directory again"),
+            _ => {}
         }
         if nudged {
             state.ringer.ring();

@@ -7,3 +7,4 @@ mod inside;
 mod machine;
 mod place;
 mod sharing;
+mod telling;

@@ -1,0 +1,87 @@
+//! What the keeper says in the log.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use model::clock::SystemClock;
+use orchestrator::process::{Config, KEEPER_PERIOD, Process};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+use crate::place::{DEADLINE, Place};
+
+/// Keeps the lines of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<AtomicUsize>);
+
+impl Lines {
+    fn count(&self, level: Level, text: &str) -> usize {
+        self.0.lock().unwrap().iter().filter(|(of, line)| *of == level && line.contains(text)).count()
+    }
+
+    async fn until(&self, level: Level, text: &str) {
+        let come = async {
+            while self.count(level, text) == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(DEADLINE, come).await.is_ok(),
+            "no line with {text}: {:?}",
+            self.0.lock().unwrap()
+        );
+    }
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        self.0 += &format!("{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("orchestrator")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) as u64 + 1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().unwrap().push((*event.metadata().level(), text.0));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn a_state_directory_that_can_not_be_read_is_told_once_and_that_it_can_again() {
+    let lines = Lines::default();
+    let _telling = tracing::subscriber::set_default(lines.clone());
+    let place = Place::new();
+    let process = Process::open(Config::new(place.state()), SystemClock::shared()).unwrap();
+    let engines = place.state().join("engines");
+    fs::remove_dir(&engines).unwrap();
+    fs::write(&engines, "").unwrap();
+    lines.until(Level::WARN, "can't read").await;
+    // The keeper goes on looking: nothing happens that could be waited for.
+    tokio::time::sleep(KEEPER_PERIOD * 5).await;
+    assert_eq!(lines.count(Level::WARN, "can't read"), 1);
+    fs::remove_file(&engines).unwrap();
+    fs::create_dir(&engines).unwrap();
+    lines.until(Level::INFO, "reads the state directory again").await;
+    drop(process);
+}
