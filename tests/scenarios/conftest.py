@@ -48,6 +48,12 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"    {line}")
 
 
+def pytest_report_teststatus(report):
+    """What a test told by `record_property("told", …)` stands beside its name, as soon as it has passed."""
+    told = dict(report.user_properties).get("told")
+    return ("passed", ".", f"PASSED: {told}") if told and report.when == "call" and report.passed else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield

@@ -11,6 +11,7 @@ import contextlib
 import json
 
 from harness.clients import impyla_session, open_pyhive, rows
+from harness.logs import PANIC
 from harness.rest import runs
 from harness.waiting import wait_until
 
@@ -44,11 +45,13 @@ class Lane:
             return self._walk(row)
         except BaseException:
             # Whatever state it is in, the next point begins with another one.
-            self.close_ground()
+            with contextlib.suppress(Exception):
+                self.close_ground()
             raise
 
     def _walk(self, row):
         self.row, self.hit_pid, self.same_engines = row, None, None
+        self.ground.logs.begin()
         if row.role == "engine" or row.drive.__name__ == "crash":
             self.forget_failures()
         self.target = row.target(self.ground) if row.target else None
@@ -67,6 +70,8 @@ class Lane:
         if self.same_engines is not None and self.same_engines != self.engine_pids():
             raise AssertionError(f"engines were replaced for it: {self.same_engines} → {self.engine_pids()}")
         self.serves()
+        panics = [it for it in self.ground.logs.since_begin() if PANIC.search(it[1])]
+        assert not panics, panics[:10]
         self.ground.points.clear()
         return f"{role} {pid}"
 
@@ -89,18 +94,21 @@ class Lane:
                 self.done(statement)
             self.ground.at_rest()
         except BaseException:
-            self.close_ground()
+            with contextlib.suppress(Exception):
+                self.close_ground()
             raise
 
     def close_ground(self):
         ground, self.ground = self.ground, None
         if ground is not None:
-            with contextlib.suppress(AssertionError):
-                ground.close()
+            ground.close()
 
     def close(self):
-        self.close_ground()
-        self.clients.shutdown(wait=True, cancel_futures=True)
+        """Ends everything; fails if a program does not end when it is told to."""
+        try:
+            self.close_ground()
+        finally:
+            self.clients.shutdown(wait=True, cancel_futures=True)
 
     # What drives say.
 

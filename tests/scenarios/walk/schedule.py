@@ -12,13 +12,12 @@ import time
 class Schedule:
     """Walks rows in the background. Every row's result is a future."""
 
-    def __init__(self, name, lanes, rows):
-        self.name = name
+    def __init__(self, lanes, rows):
         self.results = {row: concurrent.futures.Future() for row in rows}
         self.queue = queue.SimpleQueue()
         for row in rows:
             self.queue.put(row)
-        self.began = time.monotonic()
+        self.not_closed = []
         self.stopped = threading.Event()
         self.threads = [threading.Thread(target=self._work, args=(lane,), name=lane.name) for lane in lanes]
         for thread in self.threads:
@@ -33,22 +32,23 @@ class Schedule:
                     return
                 began = time.monotonic()
                 try:
-                    done = lane.walk(row)
+                    hit = lane.walk(row)
                 except BaseException as error:  # noqa: BLE001: a test raises it where it belongs
                     self.results[row].set_exception(error)
-                    done = f"FAILED {type(error).__name__}"
                 else:
-                    self.results[row].set_result(time.monotonic() - began)
-                now = time.monotonic()
-                print(f"{now - self.began:6.1f} s {lane.name}: {row.name}: {done}, {now - began:.1f} s", flush=True)
+                    self.results[row].set_result(f"{hit} was hit, {time.monotonic() - began:.1f} s, {lane.name}")
         finally:
-            lane.close()
+            try:
+                lane.close()
+            except BaseException as error:  # noqa: BLE001: said when everything is closed
+                self.not_closed.append(f"{lane.name}: {error}")
 
     def result(self, row, within_s):
-        """What became of a row; raises what it failed with."""
+        """Who was hit and how long the row took; raises what it failed with."""
         return self.results[row].result(within_s)
 
     def close(self):
         self.stopped.set()
         for thread in self.threads:
             thread.join()
+        assert not self.not_closed, "\n".join(self.not_closed)
