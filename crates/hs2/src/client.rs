@@ -8,7 +8,7 @@ use std::time::Duration;
 use model::error::{ErrorKind, UserError};
 use thrift::protocol::TSerializable;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Answer;
 use crate::connection::{Framing, next_frame, next_walked};
@@ -154,6 +154,21 @@ impl From<ClientError> for UserError {
     }
 }
 
+/// A call that was sent and not answered yet.
+#[derive(Debug)]
+pub struct Sent {
+    method: String,
+    seqid: i32,
+    deadline: Duration,
+    until: Instant,
+}
+
+impl Sent {
+    fn timeout(self) -> ClientError {
+        ClientError::Timeout { call: self.method, deadline: self.deadline }
+    }
+}
+
 /// A connection to a server.
 pub struct Client {
     pub(crate) wire: Wire,
@@ -229,6 +244,18 @@ impl Client {
         Q: TSerializable,
         A: TSerializable,
     {
+        let sent = self.send_call(method, request, deadline).await?;
+        self.answer_to(sent).await
+    }
+
+    /// The first half of [`Client::call`]: when it returns, the call is sent. After an error that is not
+    /// [`ClientError::Broken`] it may have been. The other half is [`Client::answer_to`]; until then the connection
+    /// is of no use for anything else.
+    pub async fn send_call<Q>(&mut self, method: &str, request: &Q, deadline: Duration) -> Result<Sent, ClientError>
+    where
+        Q: TSerializable,
+    {
+        let until = Instant::now() + deadline;
         self.seqid = self.seqid.wrapping_add(1).max(1);
         let seqid = self.seqid;
         let message = encode_call(method, seqid, request)?;
@@ -237,16 +264,26 @@ impl Client {
             return Err(ClientError::Broken);
         }
         self.broken = true;
-        let exchange = async {
-            self.write(&message).await?;
-            self.read(self.limits.held_reply_bytes).await
-        };
-        let reply = match timeout(deadline, exchange).await {
+        let sent = Sent { method: method.to_owned(), seqid, deadline, until };
+        match timeout_at(until, self.write(&message)).await {
+            Ok(written) => written?,
+            Err(_) => return Err(sent.timeout()),
+        }
+        Ok(sent)
+    }
+
+    /// The answer to a call, within the deadline that it was sent with.
+    pub async fn answer_to<A>(&mut self, sent: Sent) -> Result<A, ClientError>
+    where
+        A: TSerializable,
+    {
+        let limit = self.limits.held_reply_bytes;
+        let reply = match timeout_at(sent.until, self.read(limit)).await {
             Ok(reply) => reply?,
-            Err(_) => return Err(ClientError::Timeout { call: method.to_owned(), deadline }),
+            Err(_) => return Err(sent.timeout()),
         };
-        if reply.name() != method || reply.seqid() != seqid {
-            return Err(WireError::Decode(format!("the answer to {method} is one to another call")).into());
+        if reply.name() != sent.method || reply.seqid() != sent.seqid {
+            return Err(WireError::Decode(format!("the answer to {} is one to another call", sent.method)).into());
         }
         self.broken = false;
         Ok(decode_reply(reply.bytes())?)

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::tcli::{
-    TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq, TOpenSessionReq, TOperationState, TOperationType,
+    TCloseSessionReq, TExecuteStatementReq, TExecuteStatementResp, TGetOperationStatusReq, TOpenSessionReq,
+    TOperationState, TOperationType,
 };
 use hs2::{Client, ClientError, Connection, Handle, Method, protocol};
 use model::alteration::RequestId;
@@ -132,8 +133,7 @@ async fn begin(
             run_async: Some(true),
             query_timeout: None,
         };
-        model::failpoint!(failpoints::CONTROL_SENT);
-        match backend.client.execute_statement(&request).await {
+        match send(&mut backend.client, &request).await {
             Ok(answer) => {
                 let handle = answer.operation_handle.as_ref().map(Handle::try_from);
                 let Some(Ok(handle)) = handle else {
@@ -152,6 +152,14 @@ async fn begin(
         }
     }
     Err(not_known(&id, "no metadata agent answered"))
+}
+
+async fn send(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {
+    let sent = client.send_call(Method::ExecuteStatement.name(), request, client.call_deadline()).await?;
+    model::failpoint!(failpoints::CONTROL_SENT);
+    let answer: TExecuteStatementResp = client.answer_to(sent).await?;
+    hs2::status::check(&answer.status).map_err(ClientError::Refused)?;
+    Ok(answer)
 }
 
 fn not_known(id: &RequestId, reason: &str) -> UserError {

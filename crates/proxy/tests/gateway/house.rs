@@ -107,7 +107,7 @@ impl House {
 }
 
 /// A metadata agent behind a wire that can be cut.
-async fn agent(ground: &Ground, lock: &Lock, store: &Store) -> (MetadataAgent, Wire) {
+pub async fn agent(ground: &Ground, lock: &Lock, store: &Store) -> (MetadataAgent, Wire) {
     let (wire, listener) = Wire::listen().await;
     let mut settings = agents::settings(ground);
     settings.advertise = Some(wire.address().to_string());

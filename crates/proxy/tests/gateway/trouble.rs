@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hs2::ClientError;
+use hs2::tcli::{TExecuteStatementReq, TExecuteStatementResp};
 
 use crate::agents::{must, say};
 use crate::house::{House, sessions_of};
@@ -52,6 +53,35 @@ async fn a_running_statement_is_cancelled_at_once() {
     assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
     statement.close().await.unwrap();
     must(&mut ann, "SELECT 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_too_long_is_refused_and_its_session_and_engine_stay() {
+    let (house, _admin, engine) = House::furnished().await;
+    let limit = hs2::Limits::default().frame_bytes;
+    let mut ann = house.session("ann").await;
+    let mut request = TExecuteStatementReq {
+        session_handle: ann.handle().clone(),
+        statement: format!("SELECT {}1", " ".repeat(limit)),
+        conf_overlay: None,
+        run_async: Some(true),
+        query_timeout: None,
+    };
+    for sessions in [0, 1] {
+        let answer: TExecuteStatementResp = ann.client().call("ExecuteStatement", &request, WAIT).await.unwrap();
+        assert_eq!(answer.status.sql_state.as_deref(), Some("54000"));
+        let text = answer.status.error_message.unwrap();
+        assert!(text.contains("too long") && text.contains(&limit.to_string()) && text.contains("Hint:"), "{text}");
+        assert_eq!(engine.datafusion.load().0, sessions, "a request that is not read binds nothing");
+        must(&mut ann, "SELECT 1").await;
+    }
+    // The longest request that is read goes through to the engine, byte for byte.
+    let around = hs2::message::encode_call("ExecuteStatement", 1, &request).unwrap().len() - request.statement.len();
+    request.statement = format!("SELECT {}2", " ".repeat(limit - around - "SELECT 2".len()));
+    let answer = ann.client().execute_statement(&request).await.unwrap();
+    let table = ann.statement(answer.operation_handle.unwrap()).collect(WAIT).await.unwrap();
+    assert_eq!(table.rows[0][0].to_string(), "2");
+    assert_eq!(engine.datafusion.load().0, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
