@@ -65,7 +65,7 @@ impl View {
     /// Begins to read on the newest session there is, `Supervisor::sessions`; reads again at least every `reread`.
     pub fn start(sessions: watch::Receiver<Option<Session>>, reread: Duration, clock: SharedClock) -> Self {
         let (sender, changes) = watch::channel(Arc::new(Registered::default()));
-        let task = tokio::spawn(Reader { sessions, reread, clock, sender, doubt_until: None }.run());
+        let task = tokio::spawn(Reader { sessions, reread, clock, sender, doubt_for: None, doubt_until: None }.run());
         Self { changes, task }
     }
 
@@ -85,7 +85,9 @@ struct Reader {
     reread: Duration,
     clock: SharedClock,
     sender: watch::Sender<Arc<Registered>>,
-    /// Until when a registry that shrank is not believed, by the boot clock.
+    /// How long a registry that shrank is not to be believed, from the next reading on.
+    doubt_for: Option<Duration>,
+    /// Until when it is not believed, by the boot clock.
     doubt_until: Option<Duration>,
 }
 
@@ -99,7 +101,7 @@ impl Reader {
             };
             let Some(session) = session else { continue };
             if self.sender.borrow().read_at.is_some() {
-                self.doubt_until = Some(self.clock.boottime() + session.timeout());
+                self.doubt_for = Some(session.timeout());
             }
             self.follow(&session).await;
         }
@@ -128,6 +130,10 @@ impl Reader {
 
     fn publish(&mut self, (mut read, ordered): (Registered, Vec<EngineName>)) {
         let now = self.clock.boottime();
+        // Not from when the session was built: the engines may be heard of as late as we hear of anything.
+        if let Some(doubt) = self.doubt_for.take() {
+            self.doubt_until = Some(now + doubt);
+        }
         if self.doubt_until.is_some_and(|until| now >= until) {
             self.doubt_until = None;
         }
@@ -166,4 +172,62 @@ async fn read(session: &Session, now: Duration) -> Result<(Registered, Vec<Engin
         engines.insert(node.engine, engine);
     }
     Ok((Registered { engines, agents, read_at: Some(now) }, ordered))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use model::clock::ManualClock;
+    use model::{PoolName, TenantName, UnitName};
+
+    #[test]
+    fn the_doubt_counts_from_the_first_reading_of_a_new_session() {
+        let clock = ManualClock::at(0);
+        let engine = RegisteredEngine {
+            permit: Permit {
+                tenant: TenantName::new("t_1").unwrap(),
+                pool: PoolName::new("rp_1").unwrap(),
+                unit: UnitName::new("uc_1").unwrap(),
+                uid: Some("uid-1".to_owned()),
+            },
+            live: Live {
+                address: "127.0.0.1:1".to_owned(),
+                capacity: 1,
+                config: String::new(),
+                version: String::new(),
+                uid: "uid-1".to_owned(),
+            },
+            session: 1,
+            draining: false,
+            confirmed: true,
+        };
+        let name = EngineName::new("e-1").unwrap();
+        let (sender, states) = watch::channel(Arc::new(Registered::default()));
+        let (_sessions, sessions) = watch::channel(None);
+        let mut reader = Reader {
+            sessions,
+            reread: Duration::from_secs(1),
+            clock: clock.clone(),
+            sender,
+            doubt_for: None,
+            doubt_until: None,
+        };
+        let timeout = Duration::from_secs(10);
+        let with = Registered {
+            engines: [(name.clone(), engine)].into(),
+            read_at: Some(Duration::ZERO),
+            ..Registered::default()
+        };
+        let without = || (Registered { read_at: Some(Duration::ZERO), ..Registered::default() }, Vec::new());
+        reader.publish((with, Vec::new()));
+        // A new session, on which nothing can be read for longer than its timeout.
+        reader.doubt_for = Some(timeout);
+        clock.advance(timeout * 2);
+        reader.publish(without());
+        assert!(!states.borrow().engines[&name].confirmed, "it may be about to register again");
+        clock.advance(timeout);
+        reader.publish(without());
+        assert!(states.borrow().engines.is_empty());
+    }
 }
