@@ -92,6 +92,7 @@ def test_a_database_that_dies_in_the_middle_of_a_commit_leaves_no_doubt(server, 
         assert answer is not None and "nothing changed" in answer.message, answer
         last = control.alterations()[0]
         assert last["outcome"] == "aborted" and "MAX_ENGINES 7" in last["statement"], last
+        assert last["reason"].startswith("an answer was lost: "), last
         # And the way is free.
         control.say(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
         witness.wait_round()

@@ -221,7 +221,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         requested_by: context.user.clone(),
         requested_at_ms: draft.at,
         decided_by: context.agent.id.clone(),
-        reason: error.message.clone(),
+        reason: why(&error),
     };
     let clock = &context.agent.clock;
     let until = clock.boottime() + SETTLE_DEADLINE;
@@ -235,7 +235,8 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
             Ok(record) => {
                 model::failpoint!(failpoints::ALTER_ABORTED);
                 // That its node may have been written is no longer a doubt about what was said.
-                return Err(if error.kind == ErrorKind::OutcomeUnknown { aborted(&record) } else { error });
+                let is_settled = error.kind == ErrorKind::OutcomeUnknown && record.outcome == Outcome::Aborted;
+                return Err(if is_settled { aborted(&record) } else { error });
             }
             Err(unknown) if clock.boottime() >= until => break unknown,
             Err(unknown) => {
@@ -247,6 +248,14 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     Err(UserError::new(ErrorKind::OutcomeUnknown, "it is not known whether the statement took effect")
         .detail(format!("{}; then the metadata database did not answer: {unknown}", error.message))
         .hint(format!("SHOW ALTERATIONS tells what became of {}; the master settles it", context.id)))
+}
+
+/// Why the id is aborted, for its row: once it is aborted nothing is unknown any more.
+fn why(error: &UserError) -> String {
+    match &error.detail {
+        Some(lost) if error.kind == ErrorKind::OutcomeUnknown => format!("an answer was lost: {lost}"),
+        _ => error.message.clone(),
+    }
 }
 
 /// Why nothing changed, if the statement was one that changes nothing: such a row is finished when it is decided.
