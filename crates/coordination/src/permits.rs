@@ -162,10 +162,11 @@ pub(crate) fn withdraw_seen<'a>(
     let (layout, access) = (session.layout(), session.access());
     let path = layout.permit(&seen.engine);
     let below = [(layout.live(&seen.engine), seen.live.is_some()), (layout.answered(&seen.engine), seen.answered)];
-    let transaction = below.into_iter().fold(transaction, |transaction, (path, was_there)| match was_there {
-        true => transaction.delete(path),
-        // There is no check that a node is absent; this is one.
-        false => transaction.create(path.clone(), Vec::new(), access.read_only()).delete(path),
+    let transaction = below.into_iter().fold(transaction, |transaction, (path, was_there)| {
+        // There is no check that a node is absent; making it is one.
+        let there =
+            if was_there { transaction } else { transaction.create(path.clone(), Vec::new(), access.read_only()) };
+        there.delete(path)
     });
     let data = match &seen.content {
         Ok(permit) => document::write(&path, &Permit { uid: None, ..permit.clone() })?,

@@ -107,7 +107,9 @@ pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> BTreeMap
         place(entry(&mut engines, &pod.name), pod);
     }
     // In an order that does not hang on the list's.
-    engines.values_mut().for_each(|engine| engine.strays.sort_by_key(|pod| &pod.uid));
+    for engine in engines.values_mut() {
+        engine.strays.sort_by_key(|pod| &pod.uid);
+    }
     engines
 }
 

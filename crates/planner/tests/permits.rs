@@ -28,10 +28,10 @@ fn a_permit_that_can_not_be_read_is_made_anew_though_its_engine_is_registered() 
     let (engine, uid) = (play.engine("t_1/rp_1/uc_1/0"), play.uid(&play.engine("t_1/rp_1/uc_1/0")));
     play.world.observed.permits[0] = Permit { engine: engine.clone(), uid: None, readable: false, answered: true };
     let plan = play.world.plan();
-    assert_eq!(plan.decisions().map(|it| it.words()).collect::<Vec<_>>(), ["delete permit"]);
+    assert_eq!(plan.decisions().map(planner::Decision::words).collect::<Vec<_>>(), ["delete permit"]);
     play.world.apply(&plan);
     let plan = play.world.plan();
-    assert_eq!(plan.decisions().map(|it| it.words()).collect::<Vec<_>>(), ["create permit"]);
+    assert_eq!(plan.decisions().map(planner::Decision::words).collect::<Vec<_>>(), ["create permit"]);
     play.world.apply(&plan);
     assert!(play.world.register(&engine));
     assert!(play.world.plan().chains.is_empty());

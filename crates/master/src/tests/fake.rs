@@ -21,6 +21,9 @@ use crate::settings::Settings;
 use crate::tick::{Driver, Loads, Ticked};
 use crate::world::{Effect, Failure};
 
+/// Something that happens in between, about the engine of an effect.
+pub type Happening = fn(&mut State, &EngineName);
+
 /// A world that several masters can act on, one after the other or at once.
 #[derive(Debug)]
 pub struct Fake {
@@ -47,7 +50,7 @@ pub struct State {
     /// Effects whose words and engine contain this fail like that.
     pub failing: Vec<(String, Failure)>,
     /// What happens right before the first effect whose words and engine are these.
-    pub before: Vec<(String, fn(&mut State, &EngineName))>,
+    pub before: Vec<(String, Happening)>,
     /// Effects that contain this never answer.
     pub hanging: Vec<String>,
     /// The effect takes place and its answer is lost.

@@ -138,15 +138,14 @@ impl World for Fake {
         if let Some(why) = state.moved(decision, ground.seen) {
             return Err(Failure::Moved(why));
         }
-        let effect = match &decision.action {
-            Action::Finish { id, progress } => state.finish(decision, id, *progress),
-            _ => {
-                let mut made = ground.made.map(str::to_owned);
-                state.world.apply_one(decision, &mut made);
-                match (&decision.action, made) {
-                    (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid },
-                    _ => Effect::Done,
-                }
+        let effect = if let Action::Finish { id, progress } = &decision.action {
+            state.finish(decision, id, *progress)
+        } else {
+            let mut made = ground.made.map(str::to_owned);
+            state.world.apply_one(decision, &mut made);
+            match (&decision.action, made) {
+                (Action::CreateEngine(_), Some(uid)) => Effect::Made { uid },
+                _ => Effect::Done,
             }
         };
         if let Some(left) = &mut state.stop_after {
