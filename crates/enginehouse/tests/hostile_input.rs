@@ -8,27 +8,10 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use hs2::tcli::{TCloseSessionReq, TExecuteStatementReq, THandleIdentifier, TSessionHandle};
-use hs2::{Auth, Client, ClientOptions, Session};
-use installation::{Installation, text};
+use installation::{Installation, state, text};
 
 /// Longer than the server waits for somebody to say who he is.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-/// What must be as before.
-fn state(server: &Installation) -> (Vec<u32>, u32, String) {
-    let dump = [
-        "SHOW CREATE TENANT t",
-        "SHOW CREATE RESOURCE POOL p",
-        "SHOW CREATE RESOURCE UNIT u",
-        "SHOW TENANTS",
-        "SHOW RESOURCE POOLS",
-        "SHOW RESOURCE UNITS",
-        "SHOW ALTERATIONS LIMIT 100",
-    ];
-    let dump = dump.map(|statement| server.say(statement)).join("\n");
-    (server.engines(), server.pid(), dump)
-}
 
 fn resident_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -84,36 +67,93 @@ fn noise() -> Vec<u8> {
     (0..2_000).map(|_| next()).collect()
 }
 
-/// What comes, and whether the connection may stay open after it (an answer was given instead).
-fn attacks() -> Vec<(&'static str, Vec<u8>, bool)> {
+/// What comes over a connection.
+struct Attack {
+    name: &'static str,
+    bytes: Vec<u8>,
+    /// The connection may stay open, because an answer was given.
+    may_stay: bool,
+    /// What a port of `HiveServer2` that anybody may use says to it; nothing where nobody speaks who could be told.
+    told: &'static str,
+}
+
+fn attacks() -> Vec<Attack> {
     let deep = b"\x0c\0\x01".repeat(200_000);
+    let long_list = b"\x0c\0\x01\x0d\0\x04\x0b\x0b\x7f\xff\xff\xff";
+    let short_handle = b"\x0c\0\x01\x0c\0\x01\x0c\0\x01\x0b\0\x01\0\0\0\x03aaa\0\0\0\0";
+    let admin = |rest: &[u8]| [&sasl(b"admin"), rest].concat();
+    let ends = |name, told, bytes| Attack { name, bytes, may_stay: false, told };
+    let stays = |name, told, bytes| Attack { name, bytes, may_stay: true, told };
+    let text = |text: &str| text.as_bytes().to_vec();
     vec![
-        ("noise", noise(), false),
-        ("zeros", vec![0; 5_000], false),
-        ("TLS", [b"\x16\x03\x01".to_vec(), noise()].concat(), false),
-        ("a page, please", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), false),
-        ("a huge POST", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n".to_vec(), false),
-        ("endless header", [&b"POST / HTTP/1.1\r\nX: "[..], &b"x".repeat(1 << 20)].concat(), false),
-        ("2 GB mechanism", b"\x01\x7f\xff\xff\xffPLAIN".to_vec(), false),
-        ("2 GB proof", b"\x01\0\0\0\x05PLAIN\x05\x7f\xff\xff\xff".to_vec(), false),
-        ("other mechanism", b"\x01\0\0\0\x06KERBER".to_vec(), false),
-        ("a name that is no UTF-8", sasl(b"\xff\xfe"), false),
-        ("half a handshake", b"\x01\0\0".to_vec(), false),
-        ("2 GB frame", [sasl(b"admin"), b"\x7f\xff\xff\xff".to_vec()].concat(), false),
-        ("4 GB frame", [sasl(b"admin"), b"\xff\xff\xff\xff".to_vec()].concat(), false),
-        ("empty frame", [sasl(b"admin"), b"\0\0\0\0".to_vec()].concat(), false),
-        ("2 GB method name", [sasl(b"admin"), b"\0\0\0\x08\x80\x01\0\x01\x7f\xff\xff\xff".to_vec()].concat(), false),
-        ("deep structs", framed(b"OpenSession", &deep), true),
-        ("deep structs, plain", call(b"OpenSession", &deep), false),
-        ("a list of 2 G", framed(b"OpenSession", b"\x0c\0\x01\x0d\0\x04\x0b\x0b\x7f\xff\xff\xff"), true),
-        ("a list of 2 G, plain", call(b"OpenSession", b"\x0c\0\x01\x0d\0\x04\x0b\x0b\x7f\xff\xff\xff"), false),
-        ("a text of -1", framed(b"OpenSession", b"\x0c\0\x01\x0b\0\x02\xff\xff\xff\xff"), true),
-        ("unknown method", framed(b"Explode", b"\0"), true),
-        (
-            "a handle of 3 bytes",
-            framed(b"CloseSession", b"\x0c\0\x01\x0c\0\x01\x0c\0\x01\x0b\0\x01\0\0\0\x03aaa\0\0\0\0"),
-            true,
+        ends("noise", "this port speaks HiveServer2", [vec![7], noise()].concat()),
+        ends("zeros", "this port speaks HiveServer2", vec![0; 5_000]),
+        ends("TLS", "\x15\x03\x01", [b"\x16\x03\x01".to_vec(), noise()].concat()),
+        ends("a page, please", "405", text("GET / HTTP/1.1\r\nHost: x\r\n\r\n")),
+        ends("a huge POST", "401", text("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n")),
+        ends("endless header", "431", [&b"POST / HTTP/1.1\r\nX: "[..], &b"x".repeat(1 << 20)].concat()),
+        ends("2 GB mechanism", "the limit of 65536", b"\x01\x7f\xff\xff\xffPLAIN".to_vec()),
+        ends("2 GB proof", "the limit of 65536", b"\x01\0\0\0\x05PLAIN\x05\x7f\xff\xff\xff".to_vec()),
+        ends("other mechanism", "KERBER", b"\x01\0\0\0\x06KERBER".to_vec()),
+        ends("a name that is no UTF-8", "malformed", sasl(b"\xff\xfe")),
+        ends("half a handshake", "did not end in time", b"\x01\0\0".to_vec()),
+        ends("half a proof", "did not end in time", sasl(b"admin")[..14].to_vec()),
+        ends("2 GB frame", "", admin(b"\x7f\xff\xff\xff")),
+        ends("4 GB frame", "", admin(b"\xff\xff\xff\xff")),
+        ends(
+            "2 GB statement",
+            "the request ExecuteStatement is too long",
+            admin(&[&b"\x7f\xff\xff\xff"[..], &call(b"ExecuteStatement", &noise())].concat()),
         ),
+        ends("empty frame", "the request can't be read", admin(b"\0\0\0\0")),
+        ends("2 GB method name", "can't be read", admin(b"\0\0\0\x08\x80\x01\0\x01\x7f\xff\xff\xff")),
+        stays("deep structs", "deeper", framed(b"OpenSession", &deep)),
+        ends("deep structs, plain", "deeper", call(b"OpenSession", &deep)),
+        stays("a list of 2 G", "ends too early", framed(b"OpenSession", long_list)),
+        ends("a list of 2 G, plain", "", call(b"OpenSession", long_list)),
+        stays("a text of -1", "negative length", framed(b"OpenSession", b"\x0c\0\x01\x0b\0\x02\xff\xff\xff\xff")),
+        stays("unknown method", "Explode", framed(b"Explode", b"\0")),
+        stays("a handle of 3 bytes", "16 and 16", framed(b"CloseSession", short_handle)),
+    ]
+}
+
+/// A session with ZooKeeper, and what comes behind it.
+fn zookeeper(behind: &[u8]) -> Vec<u8> {
+    let mut connect = vec![0; 28];
+    // A timeout of 6 s; no session yet, so a password of zeros.
+    connect[12..16].copy_from_slice(&6_000_u32.to_be_bytes());
+    connect[24..28].copy_from_slice(&16_u32.to_be_bytes());
+    connect.extend_from_slice(&[0; 17]);
+    [&length(&connect)[..], &connect, behind].concat()
+}
+
+fn zookeeper_call(operation: u32, body: &[u8]) -> Vec<u8> {
+    let call = [&1_u32.to_be_bytes()[..], &operation.to_be_bytes(), body].concat();
+    zookeeper(&[&length(&call)[..], &call].concat())
+}
+
+/// What comes over a connection to ZooKeeper. Its protocol has few words: where it can't say what is wrong, it ends.
+fn zookeeper_attacks() -> Vec<Attack> {
+    let (create, exists, multi) = (1, 3, 14);
+    let ends = |name, bytes| Attack { name, bytes, may_stay: false, told: "" };
+    let stays = |name, bytes| Attack { name, bytes, may_stay: true, told: "" };
+    let mut huge_password = zookeeper(&[]);
+    huge_password[28..32].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
+    let mut stolen = zookeeper(&[]);
+    stolen[20..28].copy_from_slice(&[0x11; 8]);
+    vec![
+        ends("half a handshake", zookeeper(&[])[..20].to_vec()),
+        ends("a password of 2 GB", huge_password),
+        stays("a session that is not there", stolen),
+        ends("a frame of 2 GB", zookeeper(&[0x7f, 0xff, 0xff, 0xff])),
+        ends("a frame of -1", zookeeper(&[0xff; 4])),
+        stays("noise behind a handshake", zookeeper(&[&length(&noise())[..], &noise()].concat())),
+        stays("an unknown operation", zookeeper_call(9_999, &[])),
+        stays("a path of 2 GB", zookeeper_call(exists, &[0x7f, 0xff, 0xff, 0xff])),
+        stays("a path that is none", zookeeper_call(exists, b"\0\0\0\x04../x\0")),
+        stays("an ACL of 2 G entries", zookeeper_call(create, b"\0\0\0\x02/x\0\0\0\0\x7f\xff\xff\xff\0\0\0\0")),
+        stays("a node for everybody", zookeeper_call(create, b"\0\0\0\x0f/enginehouse/xyz\0\0\0\0\0\0\0\0\0\0\0\0")),
+        stays("noise in a transaction", zookeeper_call(multi, &noise())),
     ]
 }
 
@@ -145,15 +185,21 @@ fn no_bytes_on_any_port_disturb_an_installation() {
     let memory: Vec<u64> = processes.iter().map(|pid| resident_kib(*pid)).collect();
     let ports: Vec<u16> = processes.iter().flat_map(|pid| ports_of(*pid)).collect();
     assert_eq!(ports.len(), 5, "proxy, metadata agent, ZooKeeper, engine agent, engine: {ports:?}");
+    let proxy: u16 = server.address.rsplit(':').next().unwrap().parse().unwrap();
+    let coordination =
+        std::fs::read_to_string(server.data().join("zookeeper/zookeeper-port")).unwrap().trim().parse().unwrap();
+    assert!(ports.contains(&proxy) && ports.contains(&coordination), "{ports:?}");
     // All at once: those that are only closed after a deadline wait for it together.
     let mut threads = Vec::new();
-    for port in &ports {
-        for (name, bytes, may_stay) in attacks() {
-            let port = *port;
+    for port in ports {
+        let more = if port == coordination { zookeeper_attacks() } else { Vec::new() };
+        for Attack { name, bytes, may_stay, told } in attacks().into_iter().chain(more) {
             threads.push(std::thread::spawn(move || {
                 let quiet = if may_stay { Duration::from_secs(3) } else { PATIENCE };
                 let (closed, answer) = attack(port, &bytes, quiet);
-                assert!(closed || (may_stay && answer.len() > 10), "{name} on {port}: {closed} {}", text(&answer));
+                let shown = text(&answer);
+                assert!(closed || (may_stay && answer.len() > 10), "{name} on {port}: {closed} {shown}");
+                assert!(port != proxy || shown.contains(told), "{name} is told {shown}");
             }));
         }
     }
@@ -192,8 +238,8 @@ fn thousands_of_connections_come_and_go() {
     assert_eq!(server.say("SELECT 1"), "1");
     for mut stream in slow {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        let closed = match stream.read(&mut [0; 16]) {
-            Ok(read) => read == 0,
+        let closed = match stream.read_to_end(&mut Vec::new()) {
+            Ok(_) => true,
             Err(error) => error.kind() == ErrorKind::ConnectionReset,
         };
         assert!(closed, "one that does not say who he is stays for ever");
@@ -203,81 +249,4 @@ fn thousands_of_connections_come_and_go() {
     assert!(now < warm + 40_000, "standalone grew from {warm} to {now} KiB");
     assert_eq!(server.complaints(), Vec::<String>::new());
     assert!(server.stop().success());
-}
-
-async fn session(server: &Installation, user: &str) -> Session {
-    let options = ClientOptions::new(server.address.clone(), Auth::user(user, ""));
-    Session::open(Client::connect(&options).await.unwrap(), &[]).await.unwrap()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_handle_opens_nothing_for_anybody_else() {
-    let server = Installation::with_an_engine();
-    let owner = session(&server, "admin").await;
-    let stolen = owner.handle().clone();
-    let mut thief = session(&server, "ann").await;
-    let mut twin = session(&server, "admin").await;
-    let made_up = |guid: &[u8], secret: &[u8]| TSessionHandle {
-        session_id: THandleIdentifier { guid: guid.to_vec(), secret: secret.to_vec() },
-    };
-    let wrong = [
-        stolen.clone(),
-        made_up(&stolen.session_id.guid, &[0; 16]),
-        made_up(&[7; 16], &[7; 16]),
-        made_up(b"short", b""),
-    ];
-    for handle in wrong {
-        for other in [&mut thief, &mut twin] {
-            let request = TExecuteStatementReq {
-                session_handle: handle.clone(),
-                statement: "SHOW TENANTS".to_owned(),
-                conf_overlay: None,
-                run_async: Some(true),
-                query_timeout: None,
-            };
-            let error = other.client().execute_statement(&request).await.unwrap_err();
-            assert!(!error.to_string().contains("panicked"), "{error}");
-            let close = TCloseSessionReq { session_handle: handle.clone() };
-            let closed = other.client().close_session(&close).await;
-            assert!(closed.is_err(), "a session was closed by somebody else");
-        }
-    }
-    let mut owner = owner;
-    let table = owner.run("SHOW TENANTS", PATIENCE).await.unwrap();
-    assert_eq!(table.rows.len(), 1);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn statements_at_the_limits_are_answered() {
-    let server = Installation::with_an_engine();
-    let mut admin = session(&server, "admin").await;
-    let before = state(&server);
-    let long = |letters: usize| "x".repeat(letters);
-    let huge = format!("CREATE TENANT big COMMENT '{}'", long(600 << 10));
-    for (statement, sqlstate) in [
-        (format!("CREATE TENANT {}", long(64)), "42602"),
-        (format!("CREATE TENANT \"{}\"", "é".repeat(10)), "42602"),
-        (huge, "54000"),
-        (format!("SHOW ENGINES {}", long(5_000)), "42602"),
-        ("SHOW ENGINES nobody".to_owned(), "42704"),
-        (format!("ALTER TENANT t USER_LIST ({}'a')", "'a',".repeat(200_000)), "54000"),
-    ] {
-        let shown: String = statement.chars().take(60).collect();
-        let error = admin.run(&statement, PATIENCE).await.unwrap_err();
-        assert_eq!(error.user_error().sqlstate(), sqlstate, "{shown}: {error}");
-    }
-    assert_eq!(state(&server), before);
-    // The longest name is a name.
-    let name = long(63);
-    admin.run(&format!("CREATE TENANT {name}"), PATIENCE).await.unwrap();
-    admin.run(&format!("DROP TENANT {name}"), PATIENCE).await.unwrap();
-    // Whoever is no admin is told the same of what exists and of what does not.
-    let mut eve = session(&server, "eve").await;
-    let mut told = Vec::new();
-    for tenant in ["t", "nobody"] {
-        let error = eve.run(&format!("SHOW ENGINES {tenant}"), PATIENCE).await.unwrap_err().user_error();
-        assert_eq!(error.sqlstate(), "42501", "{}", error.text());
-        told.push(error.text().replace(&format!("\"{tenant}\""), "X"));
-    }
-    assert_eq!(told[0], told[1]);
 }

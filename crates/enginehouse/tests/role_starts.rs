@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use installation::{Installation, Signal, ended, program, signal, text};
+use installation::{Installation, Signal, ended, program, signal, state, text};
 use sqlx::{Connection as _, Executor as _};
 
 /// At once: no wait of any role is that short.
@@ -147,4 +147,29 @@ async fn standalone_refuses_the_data_of_a_newer_one_and_leaves_it() {
     installation.start_again();
     assert!(installation.say("SHOW TENANTS").starts_with("t,"), "{}", installation.say("SHOW TENANTS"));
     assert!(installation.stop().success());
+}
+
+#[test]
+fn whoever_can_not_start_leaves_a_running_installation_as_it_is() {
+    let mut server = Installation::with_an_engine();
+    let before = state(&server);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let refused = |mut command: std::process::Command, parts: &[&str]| {
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(parts.iter().all(|part| error.contains(part)) && !error.contains("panicked"), "{error}");
+    };
+    refused(server.command(&[]), &["another enginehouse standalone", "--data-dir"]);
+    let mut same_port = program();
+    same_port.args(["standalone", "--listen", &server.address, "--data-dir"]).arg(elsewhere.path().join("data"));
+    refused(same_port, &[&server.address, "in use"]);
+    let typo = elsewhere.path().join("typo.toml");
+    std::fs::write(&typo, format!("[proxy]\nlistn = \"{}\"\n", server.address)).unwrap();
+    let mut role = program();
+    role.arg("proxy").arg("--config").arg(&typo);
+    refused(role, &["typo.toml", "line 2", "`listn`", "`listen`"]);
+    assert_eq!(state(&server), before);
+    assert_eq!(server.say("SELECT 1"), "1");
+    assert!(server.stop().success());
 }

@@ -104,6 +104,7 @@ pub struct Installation {
     folder: tempfile::TempDir,
     data: PathBuf,
     child: Option<Child>,
+    failpoints: Option<PathBuf>,
     /// `host:port` of the proxy.
     pub address: String,
 }
@@ -118,15 +119,47 @@ impl Installation {
     pub fn start_named(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().canonicalize().unwrap().join(name);
-        let mut installation = Self { folder, data, child: None, address: String::new() };
+        let mut installation = Self { folder, data, child: None, failpoints: None, address: String::new() };
         installation.start_again();
         installation
+    }
+
+    /// Starts in a new folder; whatever it starts takes failpoints from files.
+    pub fn with_failpoints() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let (data, failpoints) = (root.join("data"), Some(root.join("failpoints")));
+        std::fs::create_dir(root.join("failpoints")).unwrap();
+        let mut installation = Self { folder, data, child: None, failpoints, address: String::new() };
+        installation.start_again();
+        installation
+    }
+
+    /// The process, or its first engine to pass the point, is killed there.
+    pub fn kill_at(&self, point: &str, pid: Option<u32>) {
+        let name = pid.map_or_else(|| point.to_owned(), |pid| format!("{point}@{pid}"));
+        let folder = self.failpoints.as_ref().unwrap();
+        std::fs::write(folder.join("new"), "kill").unwrap();
+        std::fs::rename(folder.join("new"), folder.join(name)).unwrap();
+    }
+
+    /// Who was killed at the point.
+    pub fn killed_at(&self, point: &str) -> Option<u32> {
+        let entries = std::fs::read_dir(self.failpoints.as_ref().unwrap()).unwrap().flatten();
+        let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.find_map(|name| name.strip_prefix(point)?.strip_prefix('.')?.parse().ok())
+    }
+
+    /// Waits for the end of `standalone`, which was killed by itself.
+    pub fn reap(&mut self) {
+        ended(&mut self.child.take().unwrap(), DEADLINE);
     }
 
     /// Starts in a folder that is there.
     pub fn start_in(folder: &Path) -> Self {
         let data = folder.canonicalize().unwrap().join("data");
-        let mut installation = Self { folder: tempfile::tempdir().unwrap(), data, child: None, address: String::new() };
+        let folder = tempfile::tempdir().unwrap();
+        let mut installation = Self { folder, data, child: None, failpoints: None, address: String::new() };
         installation.start_again();
         installation
     }
@@ -154,6 +187,9 @@ impl Installation {
     pub fn command(&self, more: &[&str]) -> Command {
         let mut command = program();
         command.args(["standalone", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&self.data).args(more);
+        if let Some(folder) = &self.failpoints {
+            command.env("ENGINEHOUSE_FAILPOINTS_FOLDER", folder);
+        }
         command.stderr(File::options().create(true).append(true).open(self.folder.path().join("stderr")).unwrap());
         command
     }
@@ -242,8 +278,14 @@ impl Drop for Installation {
     }
 }
 
-/// What must be as before, whatever was done to an installation: its processes and its catalog.
-pub fn state(server: &Installation) -> (Vec<u32>, u32, String) {
+/// What must be as before, whatever was done to an installation: its processes, its catalog and what was ever said.
+pub fn state(server: &Installation) -> (Vec<u32>, u32, String, String) {
+    let (engines, pid, catalog) = catalog(server);
+    (engines, pid, catalog, server.say("SHOW ALTERATIONS LIMIT 100"))
+}
+
+/// The same without what was said: a refused statement may stand there.
+pub fn catalog(server: &Installation) -> (Vec<u32>, u32, String) {
     let dump = [
         "SHOW CREATE TENANT t",
         "SHOW CREATE RESOURCE POOL p",
@@ -251,10 +293,8 @@ pub fn state(server: &Installation) -> (Vec<u32>, u32, String) {
         "SHOW TENANTS",
         "SHOW RESOURCE POOLS",
         "SHOW RESOURCE UNITS",
-        "SHOW ALTERATIONS LIMIT 100",
     ];
-    let dump = dump.map(|statement| server.say(statement)).join("\n");
-    (server.engines(), server.pid(), dump)
+    (server.engines(), server.pid(), dump.map(|statement| server.say(statement)).join("\n"))
 }
 
 /// Reads everything that a pipe gives.
