@@ -113,19 +113,15 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         Effect::Restarted | Effect::InProgress => "restarting",
         Effect::NoLongerWanted => "no longer wanted",
     };
+    let mut engine = done.engine;
     if let Some(patience) = patience {
-        state = match done.effect {
-            Effect::Started => {
-                wait::ready(context, &done.slot, patience).await?;
-                "ready"
-            }
-            Effect::Restarted | Effect::InProgress => {
-                wait::replaced(context, &done.slot, patience).await?;
-                "ready"
-            }
+        // Who is ready may have another name than who was meant to be: one that failed was replaced meanwhile.
+        (engine, state) = match done.effect {
+            Effect::Started => (wait::ready(context, &done.slot, patience).await?, "ready"),
+            Effect::Restarted | Effect::InProgress => (wait::replaced(context, &done.slot, patience).await?, "ready"),
             Effect::Stopped | Effect::NoLongerWanted => {
-                wait::gone(context, &done.engine, patience).await?;
-                "gone"
+                wait::gone(context, &engine, patience).await?;
+                (engine, "gone")
             }
         };
     }
@@ -137,7 +133,7 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
         ("unit", SqlType::String),
     ]);
     answer.row(vec![
-        text(done.engine.as_str()),
+        text(engine.as_str()),
         text(state),
         text(done.slot.tenant.as_str()),
         text(done.slot.pool.as_str()),

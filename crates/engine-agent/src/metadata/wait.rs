@@ -16,28 +16,28 @@ use super::request::not_in_time;
 use super::settings::WAIT_POLL;
 
 /// What one look says.
-enum Look {
-    Over,
+enum Look<T> {
+    Over(T),
     NotYet(String),
     Never(UserError),
 }
 
-/// Until the slot's present engine is ready.
-pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) -> Result<(), UserError> {
+/// Until the slot's present engine is ready: its name.
+pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not ready", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
-        Some(slot) => not_ready(overview, slot).map_or(Look::Over, Look::NotYet),
+        Some(slot) => not_ready(overview, slot).map_or_else(|| Look::Over(slot.engine()), Look::NotYet),
     })
     .await
 }
 
-/// Until the slot's present engine is ready and no older one is left.
-pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duration) -> Result<(), UserError> {
+/// Until the slot's present engine is ready and no older one is left: its name.
+pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not replaced", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
         Some(slot) => match not_ready(overview, slot).or_else(|| left_over(overview, |it| it == key)) {
             Some(reason) => Look::NotYet(reason),
-            None => Look::Over,
+            None => Look::Over(slot.engine()),
         },
     })
     .await
@@ -50,7 +50,7 @@ pub(super) async fn gone(context: &Context, name: &EngineName, patience: Duratio
         if lives {
             Look::NotYet(format!("engine \"{name}\" still ends: {}", seen_reason(overview, name)))
         } else {
-            Look::Over
+            Look::Over(())
         }
     })
     .await
@@ -66,23 +66,23 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
     until(context, patience, "not all engines are ready", |overview| {
         let mut slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
         let waits = slots.find_map(|slot| not_ready(overview, slot));
-        waits.or_else(|| left_over(overview, reaches)).map_or(Look::Over, Look::NotYet)
+        waits.or_else(|| left_over(overview, reaches)).map_or(Look::Over(()), Look::NotYet)
     })
     .await
 }
 
-async fn until(
+async fn until<T>(
     context: &Context,
     patience: Duration,
     what: &str,
-    look: impl Fn(&Overview) -> Look,
-) -> Result<(), UserError> {
+    look: impl Fn(&Overview) -> Look<T>,
+) -> Result<T, UserError> {
     let clock = &context.agent.clock;
     let end = clock.boottime() + patience;
     loop {
         let reason = match context.store().overview(None).await {
             Ok(overview) => match look(&overview) {
-                Look::Over => return Ok(()),
+                Look::Over(found) => return Ok(found),
                 Look::Never(error) => return Err(error),
                 Look::NotYet(reason) => reason,
             },
