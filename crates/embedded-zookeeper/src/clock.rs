@@ -24,6 +24,7 @@ impl Clock {
         Self { origin: Instant::now() }
     }
 
+    #[allow(clippy::disallowed_methods, reason = "this is the server's clock")]
     pub(crate) fn now(self) -> Now {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Now { wall_ms: wall.as_millis() as i64, mono_ms: self.origin.elapsed().as_millis() as u64 }

@@ -1,5 +1,5 @@
 //! `enginehouse sql` as a person and as a script use it, against a real server.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod installation;
 

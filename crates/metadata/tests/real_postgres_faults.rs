@@ -34,6 +34,7 @@ async fn bench(url: &str, name: &str) -> Bench {
     Bench::open(settings).await
 }
 
+#[allow(clippy::disallowed_methods, reason = "one message each way")]
 /// Stops whoever passes the point, until told to go on. Answers when somebody stands there.
 fn stop_at(point: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (arrived, arrivals) = mpsc::channel();

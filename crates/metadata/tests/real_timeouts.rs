@@ -4,7 +4,7 @@
 //! Failpoints are process-wide, so the cases of both servers are one test and run one after another.
 
 #![cfg(debug_assertions)]
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 mod contract;
 

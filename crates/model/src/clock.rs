@@ -49,6 +49,7 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the clock")]
     fn wall_ms(&self) -> i64 {
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
     }

@@ -43,6 +43,7 @@ impl Numbers {
         }
     }
 
+    #[allow(clippy::disallowed_methods, reason = "a test reads them all")]
     pub fn events(&self) -> mpsc::UnboundedReceiver<String> {
         let (sender, receiver) = mpsc::unbounded_channel();
         *self.events.lock().unwrap() = Some(sender);

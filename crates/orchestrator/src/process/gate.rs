@@ -33,6 +33,7 @@ impl Gate {
         Self::enter_within(path, TRIES)
     }
 
+    #[allow(clippy::disallowed_methods, reason = "called on a thread that may block")]
     fn enter_within(path: &Path, tries: u32) -> Result<Self, Error> {
         for _ in 0..tries {
             if let Some(gate) = Self::try_enter(path)? {

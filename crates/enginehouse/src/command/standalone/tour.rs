@@ -4,7 +4,6 @@
 //! `engine` named as current.
 
 use std::net::SocketAddr;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
@@ -60,7 +59,7 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
 }
 
 fn random_seed() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs() % 1_000_000)
+    rand::random_range(1..1_000_000)
 }
 
 #[cfg(feature = "datafusion-engine")]
