@@ -11,6 +11,7 @@
 //!   replacement is registered, unless the wish for it is gone or FORCE was said.
 //! - At most `surge` slots of a (tenant, pool, unit) that still have a stand-in have a present engine that is not ready.
 //! - A name whose uid was recorded is never created again.
+//! - One plan tells at most one engine of a name to drain, because a name has one drain fact.
 //! - A pod that was made from a newer snapshot than the one at hand is left alone.
 //! - Chains of decisions are independent: what stops one stops no other.
 //!
