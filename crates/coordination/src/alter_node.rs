@@ -30,6 +30,8 @@ use crate::watches::{Target, Watches};
 pub const MAX_ALTER_BYTES: usize = 512 * 1024;
 /// How often a reading is begun again because the node was replaced under it.
 const MAX_READS: usize = 5;
+/// How many children one transaction deletes at most.
+const MAX_DELETED_AT_ONCE: usize = 100;
 
 /// What the alter node says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -235,16 +237,18 @@ pub async fn wait_absent(session: &Session, deadline: Duration) -> Result<bool, 
 }
 
 /// Deletes the alter node exactly as it was read: the children that were seen, then the node, in one multi with the
-/// check of the lock. The caller has settled and finished every child's alteration.
+/// check of the lock. The caller has settled and finished every child's alteration. A heap of children, which no agent
+/// makes, goes before, in parts.
 pub async fn delete(lock: &Lock, seen: &AlterNode) -> Result<(), Error> {
     let layout = lock.session().layout();
-    let mut transaction = Transaction::under(lock);
-    for child in &seen.children {
-        transaction = transaction.delete(layout.alter_child(&child.id));
+    let strays = seen.strays.iter().map(|name| format!("{}/{name}", layout.alter()));
+    let mut paths: Vec<String> =
+        strays.chain(seen.children.iter().map(|child| layout.alter_child(&child.id))).collect();
+    while paths.len() > MAX_DELETED_AT_ONCE {
+        let part = paths.drain(..MAX_DELETED_AT_ONCE);
+        part.fold(Transaction::under(lock), Transaction::delete).commit().await?;
     }
-    for name in &seen.strays {
-        transaction = transaction.delete(format!("{}/{name}", layout.alter()));
-    }
+    let transaction = paths.into_iter().fold(Transaction::under(lock), Transaction::delete);
     model::failpoint!(failpoints::ALTER_BEFORE_DELETE);
     transaction.delete(layout.alter()).commit().await?;
     model::failpoint!(failpoints::ALTER_DELETED);

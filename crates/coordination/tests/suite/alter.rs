@@ -160,6 +160,14 @@ pub async fn unreadable_nodes_are_read_and_deleted(world: World) {
     assert_eq!(seen.strays, ["not an id"]);
     alter_node::delete(&lock, &seen).await.unwrap();
     assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
+    // More of them than one transaction may delete.
+    hand.create(&world.path("lock/alter"), b"", &options).await.unwrap();
+    for number in 0..250 {
+        hand.create(&world.path(&format!("lock/alter/not an id {number}")), b"", &options).await.unwrap();
+    }
+    let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
+    alter_node::delete(&lock, &seen).await.unwrap();
+    assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
 }
 
 pub async fn what_is_too_big_is_refused_before_anything_is_written(world: World) {
