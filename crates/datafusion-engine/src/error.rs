@@ -16,6 +16,8 @@ use model::error::{ErrorKind, UserError};
 
 /// How far the wrappers are followed.
 const WRAPPERS_MAX: usize = 64;
+/// What the operating system says of a disk without room.
+const NO_SPACE: &str = "No space left on device";
 /// What DataFusion says when spilled rows take more disk than they may.
 const SPILL_FULL: &str = "The used disk space during the spilling process";
 
@@ -83,6 +85,8 @@ fn io_kind(error: &io::Error) -> ErrorKind {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
         // The sentence with which DataFusion refuses to spill more than it may.
         io::ErrorKind::Other if error.to_string().contains(SPILL_FULL) => ErrorKind::DiskFull,
+        // A writer of batches wraps the operating system's error and hides its number.
+        io::ErrorKind::Other if error.to_string().contains(NO_SPACE) => ErrorKind::DiskFull,
         _ => ErrorKind::Io,
     }
 }

@@ -1,0 +1,118 @@
+//! A disk without room below a running installation: what needs it is refused with 53100, everything else goes on in the
+//! same processes, and once there is room everything is as it was.
+//!
+//! The disk is a small tmpfs that the test mounts, so it must be root, as `tests/run` is, and is left to it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod installation;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use installation::{Installation, catalog, eventually};
+
+/// Room for the database, the logs, and what an engine leaves; far from what the statement below spills.
+const DISK_BYTES: usize = 48 << 20;
+/// More than fits into what the database has reserved.
+const MOST_TENANTS: usize = 200;
+/// Sorts more than the engine's memory holds.
+const SPILLS: &str =
+    "SELECT value, repeat('x', 200) AS pad FROM generate_series(1, 2000000) ORDER BY value * 7919 % 1000003";
+/// One engine with little memory.
+const OBJECTS: [&str; 4] = [
+    "CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '64M', MAX_ENGINES 4",
+    "CREATE RESOURCE POOL p UNIT_LIST ('u')",
+    "CREATE TENANT t RESOURCE_POOL_LIST ('p')",
+    "START ENGINE t p u WAIT '1m'",
+];
+
+/// A disk of its own.
+struct Disk {
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={DISK_BYTES}");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).status();
+        assert!(mounted.is_ok_and(|status| status.success()), "a tmpfs can't be mounted: this test needs root");
+        Self { folder }
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Takes all the room there is.
+    fn fill(&self) -> Filler {
+        let path = self.path().join("filler");
+        let mut file = File::create(&path).unwrap();
+        for size in [1 << 20, 4_096, 1] {
+            while file.write_all(&vec![0; size]).is_ok() {}
+        }
+        Filler(path)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{} is left mounted", self.folder.path().display());
+    }
+}
+
+/// What takes the room, until it goes.
+struct Filler(PathBuf);
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+#[test]
+#[ignore = "needs root: it mounts a small disk"]
+fn a_full_disk_refuses_what_needs_room_and_nothing_else() {
+    let disk = Disk::new();
+    let mut server = Installation::start_in(disk.path());
+    server.say_all(&OBJECTS);
+    assert_eq!(server.say("SELECT 1"), "1");
+    let before = catalog(&server);
+    let mut accepted = Vec::new();
+    {
+        let _full = disk.fill();
+        // The database's files have some room of their own; beyond that what must be written down is refused, and says why.
+        // Whether it took effect is known once it can be settled.
+        let error = loop {
+            assert!(accepted.len() < MOST_TENANTS, "so much fits on a full disk");
+            let tenant = format!("x{}", accepted.len());
+            match server.try_say(&format!("CREATE TENANT {tenant} COMMENT '{}'", "x".repeat(4_000))) {
+                Ok(_) => accepted.push(tenant),
+                Err(error) => break error,
+            }
+        };
+        println!("{} tenants fitted, then: {error}", accepted.len());
+        let state = ["53100", "57P03", "40001"].into_iter().find(|it| error.contains(&format!("error {it}")));
+        assert!(state.is_some() && error.contains("full") && !error.contains("panicked"), "{error}");
+        let error = server.try_say(SPILLS).unwrap_err();
+        assert!(error.contains("error 53100"), "{error}");
+        // What needs no room goes on: what reads, and statements of sessions old and new.
+        assert_eq!(server.say("SELECT 2"), "2");
+        assert_eq!(server.say("SHOW TENANTS").lines().count(), 1 + accepted.len());
+    }
+    // The master settles what was left open, and nothing of it took effect.
+    eventually("a statement is taken again", || server.try_say("CREATE TENANT y RESOURCE_POOL_LIST ('p')").is_ok());
+    for tenant in accepted.iter().map(String::as_str).chain(["y"]) {
+        server.say(&format!("DROP TENANT {tenant}"));
+    }
+    assert_eq!(catalog(&server), before);
+    assert_eq!(server.say("SELECT 3"), "3");
+    server.say("START ENGINE t p u WAIT '1m'");
+    let two = server.engines();
+    assert!(two.len() == 2 && two.contains(&before.0[0]), "{two:?} without {:?}", before.0);
+    eventually("both are ready", || server.say("SHOW ENGINES t").matches(",ready,").count() == 2);
+    assert!(server.stop().success());
+}
