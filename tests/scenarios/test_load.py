@@ -31,9 +31,10 @@ OWN_STATE_EVERY = 20
 # Longer than any statement takes while everything is busy: what runs when it is over is cut, as promised.
 GRACE_S = 45 if LONG else 8
 PAUSE_S = (0.0, 4.0) if LONG else (0.0, 0.05)
-# Below this nothing was shown.
+# Below this nothing was shown; a busy machine gets so many times the seconds to come to it.
 MIN_STATEMENTS_EACH = 5
 MIN_ALTERATIONS = 3
+PATIENCE = 4
 
 
 class Load:
@@ -109,8 +110,13 @@ def question(rng, own):
 def alter(load, control, units):
     """Alters one unit after the other, each time waiting until its engines are replaced; answers how often."""
     done = 0
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until and not load.ended.is_set():
+    began = time.monotonic()
+
+    def goes_on():
+        took = time.monotonic() - began
+        return took < SECONDS or (done < MIN_ALTERATIONS and took < SECONDS * PATIENCE)
+
+    while goes_on() and not load.ended.is_set():
         unit, size = units[done % len(units)], ("384M", "512M")[done // len(units) % 2]
         control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '{size}' WAIT '2m'")
         done += 1

@@ -130,7 +130,8 @@ class Stream:
         assert not self.failures, self.failures
 
     def count(self, outcome):
-        return sum(it.outcome == outcome for it in self.said.values())
+        with self.lock:
+            return sum(it.outcome == outcome for it in self.said.values())
 
 
 class Client(threading.Thread):
