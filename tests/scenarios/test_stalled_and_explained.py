@@ -121,6 +121,8 @@ def test_an_alteration_whose_engine_can_not_be_made_is_stalled_with_the_reason_a
         assert re.search(obstacle.reason, again["reason"]), again
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
+        # It is looked at twice a second, and told once.
+        assert cluster.logs.count("the keeper can't read the state directory") <= 1
         # The obstacle goes away: what was stalled is reached after all.
         in_the_way.take_away()
     reached = wait_progress(control, second["alteration"], "converged", AFTER_ALL_WITHIN_S)
