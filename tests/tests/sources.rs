@@ -99,7 +99,9 @@ fn the_environment_is_read_in_few_places() {
         let known = found.iter_mut().find(|(path, _)| *path == file.path);
         match known {
             Some((_, is_read)) => *is_read = text.contains("env::var"),
-            None => assert!(!text.contains("env::var"), "{} reads the environment: configuration is for that", file.path),
+            None => {
+                assert!(!text.contains("env::var"), "{} reads the environment: configuration is for that", file.path)
+            }
         }
     }
     assert!(found.iter().all(|(_, is_read)| *is_read), "some of these do it no longer: {found:?}");
