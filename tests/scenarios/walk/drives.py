@@ -140,10 +140,10 @@ def hand_over(lane, via="any"):
         points.arm(opened, "hold")
         yield
         said = lane.say_bare("SELECT 1 AS one", via)
-        points.wait_claimed(opened)
+        lane.wait_claimed(opened)
         points.arm(seen, "hold")
         lane.done(f"RESTART ENGINE {lane.pool} '{slot[-1]}' WITHIN '5s'")
-        points.wait_claimed(seen)
+        lane.wait_claimed(seen)
         for held in (seen, opened):
             points.let_go(held)
         lane.wait_hit()
@@ -296,3 +296,7 @@ def transaction_breaks(lane, via="other"):
     lane.break_transaction()
     yield
     lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+
+
+# These pass other points first, and arm the row's own when it is its turn: it might be passed for another reason before.
+ARM_LATE = (agents_die, transaction_breaks)

@@ -15,10 +15,12 @@ from harness.logs import PANIC
 from harness.rest import runs
 from harness.waiting import wait_until
 
+from walk import drives
 from walk.actions import ACTIONS
 from walk.said import NOT_NOW, Said, say
 
 HIT_WITHIN_S = 50
+LOOK_EVERY_S = 0.02
 CLIENTS = 8
 LEAST_MEMORY_M = 512
 
@@ -50,14 +52,15 @@ class Lane:
             raise
 
     def _walk(self, row):
-        self.row, self.hit_pid, self.same_engines = row, None, None
+        self.row, self.hit_pid, self.same_engines, self.last_said = row, None, None, None
         self.ground.logs.begin()
         if row.role == "engine" or row.drive.__name__ == "crash":
             self.forget_failures()
         self.target = row.target(self.ground) if row.target else None
         drive = row.drive(self, row.via) if row.via else row.drive(self)
         next(drive)
-        self.ground.points.arm(row.point, self.armed_with, self.target)
+        if row.drive not in drives.ARM_LATE:
+            self.arm()
         next(drive, None)
         pid = self.wait_hit()
         role = self.ground.role_of(pid)
@@ -75,10 +78,26 @@ class Lane:
         self.ground.points.clear()
         return f"{role} {pid}"
 
+    def arm(self):
+        self.ground.points.arm(self.row.point, self.armed_with, self.target)
+
     def wait_hit(self):
         if self.hit_pid is None:
-            self.hit_pid = self.ground.points.wait_claimed(self.row.point, HIT_WITHIN_S)
+            self.hit_pid = self.wait_claimed(self.row.point)
         return self.hit_pid
+
+    def wait_claimed(self, point):
+        """Waits until somebody passes a point, and sees to it that what is to drive it there goes on being said."""
+        return self.wait(lambda: self.ground.points.claimed_by(point), f"somebody passes {point}")
+
+    def wait(self, condition, what):
+        def looked():
+            found = condition()
+            if not found and self.last_said:
+                self.last_said.nudge()
+            return found
+
+        return wait_until(looked, HIT_WITHIN_S, what, LOOK_EVERY_S)
 
     # The installation.
 
@@ -113,7 +132,8 @@ class Lane:
     # What drives say.
 
     def say(self, statement, via="any", user="admin"):
-        return Said(self.clients, self.ground, statement, via, user)
+        self.last_said = Said(self.clients, self.ground, statement, via, user)
+        return self.last_said
 
     def done(self, statement):
         """Says a statement that must succeed, in preparation; again if its outcome was lost on a busy machine."""
@@ -242,7 +262,8 @@ class Lane:
         """Waits until they are dead; then the proxy is killed, which would carry the statement to the agents that are
         then started, and all are started again."""
         for pid in self.agents:
-            wait_until(lambda pid=pid: not runs(pid), HIT_WITHIN_S, f"metadata agent {pid} dies")
+            self.wait(lambda pid=pid: not runs(pid), f"metadata agent {pid} dies")
+        self.arm()
         self.ground.programs[proxy].kill()
         for pid in [*self.agents, self.ground.programs[proxy].pid]:
             self.ground.revive(pid)
@@ -252,13 +273,14 @@ class Lane:
         points, abort = self.ground.points, "agent.alter.before_abort"
         held = "metadata.commit.validated" if self.ground.kind != "sqlite" else "agent.alter.node_made"
         points.arm(held, "hold")
+        self.wait_claimed(held)
+        self.arm()
         if self.row.point != abort:
             points.arm(abort, "hold")
-        points.wait_claimed(held, HIT_WITHIN_S)
         mend = self.ground.database.disturb()
         try:
             points.let_go(held)
-            points.wait_claimed(abort, HIT_WITHIN_S)
+            self.wait_claimed(abort)
         finally:
             if mend:
                 mend()

@@ -59,19 +59,29 @@ class Said:
     """A statement that is on its way."""
 
     def __init__(self, pool, ground, statement, via, user):
+        self.pool = pool
         self.ground = ground
         self.statement = statement
+        self.via = via
         self.user = user
-        self.future = pool.submit(say, ground.address(via), statement, user)
+        self.future = self.submit()
+
+    def submit(self):
+        return self.pool.submit(say, self.ground.address(self.via), self.statement, self.user)
+
+    def nudge(self):
+        """Says it again if it was refused for a reason of the moment: on a busy machine ZooKeeper's answers may come too
+        late for sessions as short as the walk's, and then the statement never gets where it is to drive something."""
+        if self.future.done():
+            outcome = self.future.result()
+            if outcome.kind == "refused" and outcome.sqlstate in NOT_NOW:
+                self.future = self.submit()
 
     def outcome(self):
         try:
             return self.future.result(ANSWER_WITHIN_S)
         except concurrent.futures.TimeoutError:
             raise AssertionError(f"no answer within {ANSWER_WITHIN_S} s: {self.statement}") from None
-
-    def is_answered(self):
-        return self.future.done()
 
     def again(self, gone=()):
         """Says it again until it is acknowledged, or refused with a state that says that it was done (`gone`)."""
