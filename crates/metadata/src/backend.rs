@@ -161,16 +161,22 @@ impl Backend {
         }
     }
 
-    /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT, which always comes
-    /// after its first lock.
+    /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT of a table, which always
+    /// comes after its first lock; and it says whether the server is a standby: one that was the primary keeps its
+    /// connections, and lets who may administer it write.
     pub(crate) const fn begin_sql(self, mode: Mode) -> &'static str {
         match (self, mode) {
             (Self::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
             (Self::Sqlite, Mode::Snapshot) => "BEGIN DEFERRED",
             (Self::Postgres, Mode::Write) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
             (Self::Postgres, Mode::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-            (Self::Mariadb, Mode::Write) => "START TRANSACTION READ WRITE",
-            (Self::Mariadb, Mode::Snapshot) => "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+            (Self::Mariadb, Mode::Write) => {
+                "SELECT CAST(@@global.read_only AS SIGNED) AS standby; START TRANSACTION READ WRITE"
+            }
+            (Self::Mariadb, Mode::Snapshot) => {
+                "SELECT CAST(@@global.read_only AS SIGNED) AS standby; \
+                 START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+            }
         }
     }
 

@@ -21,7 +21,7 @@ use crate::backend::{Backend, Mode, Settings};
 use crate::error::Error;
 use crate::migration;
 use crate::sql;
-use crate::transaction::{Transaction, failed, timed};
+use crate::transaction::{STANDBY, Transaction, failed, timed};
 
 /// How often a process looks whether another one has left the `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
@@ -92,7 +92,11 @@ impl Store {
                     for text in on_connect {
                         connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
                     }
-                    refuse_standby(connection, backend).await
+                    match backend {
+                        // Every transaction asks; the pool would try again and again, and tell each time.
+                        Backend::Mariadb => Ok(()),
+                        Backend::Postgres | Backend::Sqlite => refuse_standby(connection, backend).await,
+                    }
                 })
             })
             .connect_lazy_with(options.disable_statement_logging());
@@ -211,7 +215,8 @@ impl Store {
 /// for one of those that are there.
 fn is_away(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) => true,
+        // The second is a standby's.
+        sqlx::Error::Io(_) | sqlx::Error::Configuration(_) => true,
         sqlx::Error::Database(error) => error.code().as_deref() == Some(CANNOT_CONNECT_NOW),
         _ => false,
     }
@@ -254,7 +259,7 @@ async fn refuse_standby(connection: &mut sqlx::AnyConnection, backend: Backend) 
         None => false,
     };
     if standby {
-        return Err(sqlx::Error::Configuration("this server is a standby: the primary is needed".into()));
+        return Err(sqlx::Error::Configuration(STANDBY.into()));
     }
     Ok(())
 }

@@ -80,6 +80,9 @@ pub(crate) struct Transaction {
     _writer: Option<OwnedMutexGuard<()>>,
 }
 
+/// What is said of a server that may not be written.
+pub(crate) const STANDBY: &str = "this server is a standby: the primary is needed";
+
 impl Drop for Transaction {
     fn drop(&mut self) {
         // Taken out of the pool, which may open another one, and closed by being dropped.
@@ -98,8 +101,11 @@ impl Transaction {
     ) -> Result<Self, Error> {
         // Held from the first word on, so that a beginning that is dropped half way closes the connection.
         let mut tx = Self { connection: Some(connection), backend, deadline, _writer: writer };
-        timed(deadline, tx.connection()?.execute(sqlx::raw_sql(begin))).await?.map_err(failed)?;
-        Ok(tx)
+        let said = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(failed)?;
+        match said.first() {
+            Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.to_owned())),
+            _ => Ok(tx),
+        }
     }
 
     fn connection(&mut self) -> Result<&mut AnyConnection, Error> {
