@@ -90,6 +90,8 @@ class Fresh:
         # Pids differ in length, so they keep the width of their cell and not their own.
         return golden.masked(text, [
             (rf"\b{pid}\b", "<pid>"),
+            # The age of the master's last tick.
+            (r"(?<=┆ )\d+(\.\d)? m?s(?= )", "<age>"),
             (rf"standalone@{re.escape(socket.gethostname())}:{self.installation.program.pid}\b", "standalone@<host>:<pid>"),
             (rf"(?<=┆ ){re.escape(socket.gethostname())}(?= )", "<host>"),
         ])

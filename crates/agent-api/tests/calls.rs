@@ -78,6 +78,7 @@ async fn every_call_does_what_the_store_does() {
             started_at_ms: None,
             log_tail: None,
             labels: [("k".to_owned(), "v".to_owned())].into(),
+            details: [("process pid".to_owned(), "7".to_owned())].into(),
         }],
         made: vec![
             MadeEngine { name: slot.engine(), uid: "uid-1".to_owned(), config: "c".to_owned() },

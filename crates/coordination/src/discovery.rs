@@ -27,3 +27,28 @@ pub async fn register(session: &Session, host: &str, port: u16, version: &str) -
     let path = format!("{namespace}/{name}");
     session.create(&path, data.as_bytes(), CreateMode::EphemeralSequential, &session.access().namespace()).await
 }
+
+/// A proxy as it is registered for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovered {
+    /// Where clients connect: `host:port`.
+    pub address: String,
+    /// The program's version; empty if the name says none.
+    pub version: String,
+}
+
+/// The proxies that are registered, and the names of what else stands there, which drivers take for servers too.
+pub async fn list(session: &Session) -> Result<(Vec<Discovered>, Vec<String>), Error> {
+    let read = session.children(session.layout().namespace()).await?;
+    let mut names = read.map(|(names, _)| names).unwrap_or_default();
+    names.sort();
+    let (mut proxies, mut others) = (Vec::new(), Vec::new());
+    for name in names {
+        let parts = |key: &str| name.split(';').find_map(|part| part.strip_prefix(key)).map(str::to_owned);
+        match parts("serverUri=").filter(|address| address.contains(':')) {
+            Some(address) => proxies.push(Discovered { address, version: parts("version=").unwrap_or_default() }),
+            None => others.push(name),
+        }
+    }
+    Ok((proxies, others))
+}

@@ -102,6 +102,13 @@ pub async fn candidate(session: &Session, path: &str) -> Result<Option<String>, 
 }
 
 /// The lowest of the names that end in a sequence number.
+/// Those of the names that hold or wait for a lock, in the order of the queue.
+pub(crate) fn in_order(names: Vec<String>) -> Vec<String> {
+    let mut numbered: Vec<(i64, String)> = names.into_iter().filter_map(|it| Some((sequence(&it)?, it))).collect();
+    numbered.sort();
+    numbered.into_iter().map(|(_, name)| name).collect()
+}
+
 fn first(names: &[String]) -> Option<&String> {
     names.iter().filter_map(|name| Some((sequence(name)?, name))).min().map(|(_, name)| name)
 }

@@ -159,8 +159,7 @@ pub async fn create_base(session: &Session) -> Result<(), Error> {
             nodes.push((above, access.above_root()));
         }
     }
-    nodes.push((layout.root().to_owned(), access.root()));
-    nodes.extend(base(layout, access));
+    nodes.extend(base_and_root(layout, access));
     for (path, acl) in nodes {
         // Asked first: without the right to create at the parent, even a node that is there is refused.
         if session.stat(&path).await?.is_some() {
@@ -172,6 +171,13 @@ pub async fn create_base(session: &Session) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The root and everything that has to stand below it, each with its ACL.
+pub(crate) fn base_and_root(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {
+    let mut nodes = vec![(layout.root().to_owned(), access.root())];
+    nodes.extend(base(layout, access));
+    nodes
 }
 
 fn base(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {

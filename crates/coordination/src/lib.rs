@@ -9,6 +9,7 @@
 //! | [`session`], [`supervisor`] | one session; a session that is built anew when it expired |
 //! | [`election`] | the master's lock |
 //! | [`alter_node`], [`agents`], [`permits`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
+//! | [`examine`], [`greet`] | a look by an operator's tool: access lists, the queue for the lock, each server by itself |
 //! | [`observation`], [`wakeups`], [`view`] | everything read at once; wake-ups without payload; a proxy's view of the registry |
 //!
 //! Invariants:
@@ -31,7 +32,9 @@ mod document;
 pub mod drains;
 pub mod election;
 mod error;
+pub mod examine;
 pub mod failpoints;
+mod greeting;
 pub mod layout;
 pub mod observation;
 pub mod permits;
@@ -49,8 +52,9 @@ pub use credentials::{EngineCredential, Identity};
 pub use drains::{Drain, DrainNode};
 pub use election::{Election, Lock};
 pub use error::{Error, Kind};
+pub use greeting::{Granted, greet};
 pub use layout::Layout;
-pub use observation::{Observation, observe};
+pub use observation::{Observation, look, observe};
 pub use permits::{Permit, PermitNode};
 pub use registry::{Live, LiveNode, OwnWatch, Standing};
 pub use session::{Session, SessionState, Settings};

@@ -26,14 +26,7 @@ pub struct Observation {
 /// Reads everything, after a sync. The session is the lock's: facts get their age from a write that only a master may
 /// do.
 pub async fn observe(session: &Session) -> Result<Observation, Error> {
-    session.sync().await?;
-    let (alter, agents, permits, drains) = tokio::try_join!(
-        alter_node::read_here(session),
-        agents::list(session),
-        permits::list(session),
-        drains::list(session),
-    )?;
-    let mut observation = Observation { alter, agents, permits, drains };
+    let mut observation = look(session).await?;
     if !observation.drains.is_empty() {
         let now_ms = server_clock_ms(session).await?;
         for fact in &mut observation.drains {
@@ -41,6 +34,18 @@ pub async fn observe(session: &Session) -> Result<Observation, Error> {
         }
     }
     Ok(observation)
+}
+
+/// The same without the age of facts: nothing is written, and any master's session may.
+pub async fn look(session: &Session) -> Result<Observation, Error> {
+    session.sync().await?;
+    let (alter, agents, permits, drains) = tokio::try_join!(
+        alter_node::read_here(session),
+        agents::list(session),
+        permits::list(session),
+        drains::list(session),
+    )?;
+    Ok(Observation { alter, agents, permits, drains })
 }
 
 /// The server's clock, which stamps facts: the time of a write that changes nothing and wakes nobody.

@@ -224,11 +224,16 @@ impl Backend {
 
     /// A statement of a migration as this database wants it.
     pub(crate) fn rewrite_ddl(self, sql: &'static str) -> Cow<'static, str> {
-        if self != Self::Mariadb || !sql.starts_with("CREATE TABLE") {
-            return Cow::Borrowed(sql);
+        match self {
+            // It has no such clause and needs none: all of a migration is one transaction.
+            Self::Sqlite => Cow::Owned(sql.replace("ADD COLUMN IF NOT EXISTS", "ADD COLUMN")),
+            Self::Mariadb if sql.starts_with("CREATE TABLE") => Cow::Owned(
+                sql.replace(" TEXT", " MEDIUMTEXT")
+                    + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
+            ),
+            Self::Mariadb if sql.starts_with("ALTER TABLE") => Cow::Owned(sql.replace(" TEXT", " MEDIUMTEXT")),
+            Self::Mariadb | Self::Postgres => Cow::Borrowed(sql),
         }
-        let table = sql.replace(" TEXT", " MEDIUMTEXT");
-        Cow::Owned(table + " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin")
     }
 }
 

@@ -21,6 +21,7 @@
 mod backend;
 mod commit;
 mod error;
+mod examine;
 pub mod failpoints;
 mod housekeeping;
 mod master;
@@ -42,6 +43,7 @@ pub use backend::{
 };
 pub use commit::{CommitRequest, Committed};
 pub use error::{Error, Kind};
+pub use examine::{Examination, ROUND_TRIPS, TimeOut};
 pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, REQUEST_KEEP_MS};
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_REPORT, NAMESPACE_KEEP_MS};

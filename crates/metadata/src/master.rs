@@ -43,6 +43,16 @@ impl Store {
         tx.leave(master).await
     }
 
+    /// The master's row, and the database's clock at the time of reading, by which its times were written.
+    pub async fn master_now(&self) -> Result<(MasterRecord, i64), Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let read = match read::master(&mut tx).await {
+            Ok(master) => tx.now_ms().await.map(|now_ms| (master, now_ms)),
+            Err(error) => Err(error),
+        };
+        tx.leave(read).await
+    }
+
     /// Raises the epoch from `read` by one for `holder`. A repeat by the same holder is a success; anything else that
     /// stands there is [`Error::Deposed`].
     pub async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, Error> {

@@ -70,7 +70,7 @@ fn refuse_newer(found: i64) -> Result<(), Error> {
     if found > SCHEMA_VERSION { Err(Error::NewerSchema { found, known: SCHEMA_VERSION }) } else { Ok(()) }
 }
 
-async fn found(tx: &mut Transaction, backend: Backend) -> Result<i64, Error> {
+pub(crate) async fn found(tx: &mut Transaction, backend: Backend) -> Result<i64, Error> {
     let question = match backend {
         Backend::Sqlite => sql::VERSION_TABLE_SQLITE,
         Backend::Postgres => sql::VERSION_TABLE_POSTGRES,

@@ -182,6 +182,11 @@ pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
         started_at_ms: int_or_none(row, "started_at_ms")?,
         log_tail: text_or_none(row, "log_tail")?,
         labels: json(row, "labels")?,
+        // Absent in a row that a program before version 2 of the schema wrote.
+        details: match text_or_none(row, "details")? {
+            Some(text) => serde_json::from_str(&text).map_err(|error| broken("details", error))?,
+            None => std::collections::BTreeMap::new(),
+        },
     };
     Ok(Seen { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })
 }

@@ -19,7 +19,9 @@
 
 /// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
 /// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[&[
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS];
+
+const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
     "INSERT INTO catalog (id, generation) SELECT 1, 0 WHERE NOT EXISTS (SELECT 1 FROM catalog)",
     "CREATE TABLE IF NOT EXISTS master (id SMALLINT NOT NULL PRIMARY KEY, epoch BIGINT NOT NULL, holder TEXT NOT NULL, \
@@ -57,7 +59,10 @@ pub(crate) const MIGRATIONS: &[&[&str]] = &[&[
      draining SMALLINT NOT NULL, sessions BIGINT, running BIGINT, started_at_ms BIGINT, log_tail TEXT, \
      labels TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)",
     "CREATE TABLE IF NOT EXISTS namespace (name VARCHAR(63) NOT NULL PRIMARY KEY, retired_at_ms BIGINT)",
-]];
+];
+
+/// What the orchestrator knows besides of an engine. A column that may be null, because rows are there already.
+const DETAILS: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS details TEXT"];
 
 // The version.
 pub(crate) const VERSION_CREATE: &str =
@@ -77,6 +82,19 @@ pub(crate) const VERSION_TABLE_MARIADB: &str = "SELECT COUNT(*) AS tables FROM i
 /// A standby answers reads and would show an old truth.
 pub(crate) const STANDBY_POSTGRES: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby";
 pub(crate) const STANDBY_MARIADB: &str = "SELECT CAST(@@global.read_only AS SIGNED) AS standby";
+
+// What a connection says of its own time-outs.
+pub(crate) const TIMEOUT_SQLITE_BUSY: &str = "SELECT timeout AS value FROM pragma_busy_timeout";
+pub(crate) const TIMEOUT_POSTGRES_LOCK: &str =
+    "SELECT CAST(setting AS BIGINT) AS value FROM pg_settings WHERE name = 'lock_timeout'";
+pub(crate) const TIMEOUT_POSTGRES_STATEMENT: &str =
+    "SELECT CAST(setting AS BIGINT) AS value FROM pg_settings WHERE name = 'statement_timeout'";
+pub(crate) const TIMEOUT_POSTGRES_IDLE: &str =
+    "SELECT CAST(setting AS BIGINT) AS value FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'";
+pub(crate) const TIMEOUT_MARIADB_ROW: &str = "SELECT CAST(@@session.innodb_lock_wait_timeout AS SIGNED) AS value";
+pub(crate) const TIMEOUT_MARIADB_TABLE: &str = "SELECT CAST(@@session.lock_wait_timeout AS SIGNED) AS value";
+pub(crate) const TIMEOUT_MARIADB_STATEMENT: &str = "SELECT CAST(@@session.max_statement_time AS SIGNED) AS value";
+pub(crate) const TIMEOUT_MARIADB_IDLE: &str = "SELECT CAST(@@session.idle_transaction_timeout AS SIGNED) AS value";
 
 // The counter.
 pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
@@ -175,15 +193,15 @@ pub(crate) const ALTERATION_DELETE: &str = "DELETE FROM alteration WHERE id = ?"
 
 // What the master sees.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
-     running, started_at_ms, log_tail, labels, observed_at_ms, epoch FROM observed_engine ORDER BY name";
+     running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch FROM observed_engine ORDER BY name";
 pub(crate) const OBSERVED_ONE: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, \
-     sessions, running, started_at_ms, log_tail, labels, observed_at_ms, epoch FROM observed_engine WHERE name = ?";
+     sessions, running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch FROM observed_engine WHERE name = ?";
 pub(crate) const OBSERVED_UPDATE: &str = "UPDATE observed_engine SET uid = ?, phase = ?, reason = ?, node = ?, \
      address = ?, registered = ?, draining = ?, sessions = ?, running = ?, started_at_ms = ?, log_tail = ?, \
-     labels = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
+     labels = ?, details = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
 pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (uid, phase, reason, node, address, \
-     registered, draining, sessions, running, started_at_ms, log_tail, labels, observed_at_ms, epoch, name) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch, name) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
 pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name = ?";
 

@@ -133,19 +133,8 @@ impl Store {
         }
     }
 
-    /// What an error of the pool hides: one more connection tells why.
-    pub(crate) async fn why(&self, error: Error) -> Error {
-        if !matches!(error, Error::Unavailable(_)) {
-            return error;
-        }
-        match timeout(REASON_DEADLINE, self.connect_once()).await {
-            Ok(Err(reason)) => Error::Unavailable(reason.to_string()),
-            Ok(Ok(())) | Err(_) => error,
-        }
-    }
-
     /// A connection beside the pool, made and closed.
-    async fn connect_once(&self) -> Result<(), sqlx::Error> {
+    pub(crate) async fn connect_once(&self) -> Result<(), sqlx::Error> {
         let mut connection = sqlx::AnyConnection::connect_with(&self.inner.pool.connect_options()).await?;
         refuse_standby(&mut connection, self.inner.backend).await?;
         connection.close().await

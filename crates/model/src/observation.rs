@@ -13,6 +13,11 @@ pub const MAX_REASON_BYTES: usize = 2_048;
 /// The longest tail of an engine's log that is kept, in bytes.
 pub const MAX_LOG_TAIL_BYTES: usize = 8_192;
 
+/// The most details of one engine that are kept.
+pub const MAX_DETAILS: usize = 64;
+/// The longest detail that is kept, in bytes; longer ones are cut.
+pub const MAX_DETAIL_BYTES: usize = 1_024;
+
 /// One engine as the master saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedEngine {
@@ -42,6 +47,10 @@ pub struct ObservedEngine {
     pub log_tail: Option<String>,
     /// Its labels as the orchestrator keeps them.
     pub labels: crate::labels::LabelMap,
+    /// What else the orchestrator knows of its process or its containers, in the orchestrator's words: DESCRIBE prints
+    /// it, nothing is decided upon it.
+    #[serde(default)]
+    pub details: std::collections::BTreeMap<String, String>,
 }
 
 /// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's

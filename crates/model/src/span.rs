@@ -36,10 +36,46 @@ pub fn print(span: Duration) -> String {
     format!("{}{unit}", ms / factor)
 }
 
+/// Prints how old something is, or how long it took, as people say it: `340 ms`, `4.2 s`, `14 s`, `3 min 20 s`,
+/// `2 h 5 min`, `3 d 4 h`. What is smaller than the last unit is cut off.
+pub fn age(span: Duration) -> String {
+    let (ms, s) = (span.as_millis(), span.as_secs());
+    let pair = |big: u64, unit: &str, small: u64, part: &str| format!("{} {unit} {} {part}", s / big, s % big / small);
+    match s {
+        0 if ms < 10 && span.subsec_micros() > 0 => {
+            format!("{}.{} ms", span.subsec_micros() / 1_000, span.subsec_micros() % 1_000 / 100)
+        }
+        0 => format!("{ms} ms"),
+        1..10 => format!("{s}.{} s", ms % 1_000 / 100),
+        10..60 => format!("{s} s"),
+        60..3_600 => pair(60, "min", 1, "s"),
+        3_600..86_400 => pair(3_600, "h", 60, "min"),
+        _ => pair(86_400, "d", 3_600, "h"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
+
+    #[test]
+    fn an_age_has_its_unit_and_no_more_digits_than_anybody_needs() {
+        let us = Duration::from_micros;
+        for (span, text) in [
+            (us(0), "0 ms"),
+            (us(420), "0.4 ms"),
+            (us(9_990), "9.9 ms"),
+            (us(340_900), "340 ms"),
+            (us(4_290_000), "4.2 s"),
+            (us(14_999_999), "14 s"),
+            (Duration::from_secs(200), "3 min 20 s"),
+            (Duration::from_secs(7_500), "2 h 5 min"),
+            (Duration::from_secs(3 * 86_400 + 4 * 3_600 + 59), "3 d 4 h"),
+        ] {
+            assert_eq!(age(span), text);
+        }
+    }
 
     #[test]
     fn lengths_of_time_are_read_and_printed_alike() {

@@ -8,6 +8,13 @@ use model::{EngineName, Epoch, Generation};
 
 use crate::{EPOCH_ANNOTATION, GENERATION_ANNOTATION};
 
+/// The detail that names an engine's process.
+pub const DETAIL_PID: &str = "process pid";
+/// The detail that says where an engine's files are. For admins: it is a path of the machine.
+pub const DETAIL_DIRECTORY: &str = "directory";
+/// The detail that says where an engine's log is. For admins: it is a path of the machine.
+pub const DETAIL_LOG: &str = "log file";
+
 /// One engine as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {

@@ -56,6 +56,8 @@ pub struct Pod {
     pub started_at_ms: Option<i64>,
     /// The last lines of its log, when it failed.
     pub log_tail: Option<String>,
+    /// What else the orchestrator knows of it. Reported, never decided upon.
+    pub details: BTreeMap<String, String>,
 }
 
 impl Pod {
@@ -148,6 +150,7 @@ impl Observed {
                 reason: None,
                 started_at_ms: row.started_at_ms,
                 log_tail: row.log_tail.clone(),
+                details: row.details.clone(),
             };
             if row.draining {
                 observed.facts.push(reported_fact(row, &uid, snapshot));

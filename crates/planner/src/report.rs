@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
-use model::observation::{MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail};
+use model::observation::{
+    MAX_DETAIL_BYTES, MAX_DETAILS, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail,
+};
 
 use crate::census::Engine;
 use crate::observed::{Observed, Pod};
@@ -44,6 +46,15 @@ fn row(observed: &Observed, engine: &Engine<'_>, pod: Option<&Pod>, reason: Opti
         started_at_ms: pod.and_then(|pod| pod.started_at_ms),
         log_tail: pod.and_then(|pod| pod.log_tail.as_ref()).map(|log| tail(log, MAX_LOG_TAIL_BYTES).to_owned()),
         labels: pod.map_or_else(LabelMap::new, |pod| pod.labels.clone()),
+        details: pod.map(details).unwrap_or_default(),
         uid,
     }
+}
+
+/// What the orchestrator knows besides, within the limits of a row.
+fn details(pod: &Pod) -> BTreeMap<String, String> {
+    let cut_both = |(key, value): (&String, &String)| {
+        (cut(key, MAX_DETAIL_BYTES).to_owned(), cut(value, MAX_DETAIL_BYTES).to_owned())
+    };
+    pod.details.iter().take(MAX_DETAILS).map(cut_both).collect()
 }

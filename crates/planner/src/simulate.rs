@@ -136,6 +136,7 @@ impl World {
             reason: None,
             started_at_ms: Some(self.desired.snapshot.now_ms),
             log_tail: None,
+            details: std::collections::BTreeMap::new(),
         });
         uid
     }

@@ -234,6 +234,7 @@ fn late_create(play: &mut Play, at: usize) {
         reason: None,
         started_at_ms: None,
         log_tail: None,
+        details: std::collections::BTreeMap::new(),
     });
 }
 

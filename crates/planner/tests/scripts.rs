@@ -172,6 +172,7 @@ fn late_create(play: &mut Play, engine: &model::EngineName) {
         reason: None,
         started_at_ms: None,
         log_tail: None,
+        details: BTreeMap::new(),
     });
 }
 

@@ -17,6 +17,13 @@ impl Session {
         found(self.bounded(Effect::Read, path, async move { client.get_data(path).await }).await)
     }
 
+    /// The node's access list; `None` if the node is not there.
+    pub(crate) async fn acl(&self, path: &str) -> Result<Option<Vec<Acl>>, Error> {
+        let client = self.client()?;
+        let read = found(self.bounded(Effect::Read, path, async move { client.get_acl(path).await }).await)?;
+        Ok(read.map(|(acl, _)| acl))
+    }
+
     /// Names of the children and the node's stat; `None` if the node is not there.
     pub(crate) async fn children(&self, path: &str) -> Result<Option<(Vec<String>, Stat)>, Error> {
         let client = self.client()?;

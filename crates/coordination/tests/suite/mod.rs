@@ -11,6 +11,7 @@ mod answers;
 mod drains;
 mod elections;
 mod hostile;
+mod looks;
 mod registrations;
 mod relay;
 mod sessions;
@@ -90,6 +91,12 @@ cases![
     hostile::a_registration_that_nobody_may_read_holds_up_the_reading_of_no_other,
     hostile::children_that_only_the_engine_may_delete_keep_nobody_from_draining_it,
     hostile::a_registration_that_came_or_went_since_keeps_a_crowded_drain_from_happening,
+    looks::each_base_node_is_compared_with_what_it_should_be,
+    looks::another_secret_may_not_even_compare,
+    looks::the_queue_for_the_lock_is_told_in_its_order,
+    looks::a_look_holds_what_an_observation_holds_and_writes_nothing,
+    looks::a_server_tells_by_itself_what_session_it_grants,
+    looks::what_is_no_proxy_in_the_discovery_namespace_is_told_apart,
     views::an_observation_holds_everything,
     views::every_change_wakes_the_master,
     views::hundreds_of_engines_are_observed_and_watched,

@@ -57,6 +57,8 @@ pub const SETTLE_DEADLINE: Duration = Duration::from_secs(30);
 pub const UNAVAILABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Alterations that SHOW ALTERATIONS lists when no LIMIT is said.
 pub const DEFAULT_ALTERATIONS: u32 = 20;
+/// How long a statement that shows what the master observed waits for the master's own word of who it is.
+pub const WHO_DEADLINE: Duration = Duration::from_millis(500);
 /// Tick intervals without a tick after which what the master observed is stale.
 pub const STALE_AFTER_TICKS: u32 = 3;
 

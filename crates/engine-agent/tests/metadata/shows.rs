@@ -48,11 +48,57 @@ async fn engines_are_listed_from_what_is_wished_and_what_is_seen() {
         ("phase", "running"),
         ("drains", "false"),
         ("config", "1_1G_1_1G"),
+        ("process pid", "4711"),
+        ("log file", "/engines/log"),
     ] {
         assert_eq!(property(&described, name), value, "{name}");
     }
+    // What the orchestrator knows is for the tenant's users too, but for paths of the machine.
+    let mut user = bench.session("ann").await;
+    let described = must(&mut user, &format!("DESC ENGINE rp_1 '{first}'")).await;
+    assert_eq!(property(&described, "process pid"), "4711");
+    assert!(!column(&described, "property").iter().any(|it| it == "log file" || it == "directory"), "{described:?}");
     let error = say(&mut admin, &format!("DESC ENGINE rp_2 '{first}'")).await.unwrap_err();
     assert!(error.hint.unwrap().contains("rp_1"));
+}
+
+/// The log of a statement, as clients read it.
+async fn log_of(session: &mut hs2::Session, sql: &str) -> Vec<String> {
+    let mut statement = session.execute(sql).await.unwrap();
+    statement.wait(crate::rig::WAIT).await.unwrap();
+    let lines = statement.logs().await.unwrap();
+    statement.close().await.unwrap();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_statement_that_shows_what_was_observed_says_when_and_by_whom() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    assert_eq!(
+        log_of(&mut admin, "SHOW ENGINES t_1").await,
+        ["master the test was just elected and has not finished a tick"]
+    );
+    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    for sql in [
+        "SHOW ENGINES t_1",
+        "SHOW MASTER",
+        "SHOW ALTERATIONS",
+        "EXPLAIN DROP TENANT t_1",
+        &format!("DESCRIBE ENGINE rp_1 '{engine}'"),
+    ] {
+        let lines = log_of(&mut admin, sql).await;
+        let told = lines.iter().any(|it| it.starts_with("observed ") && it.ends_with(" ago by master the test"));
+        assert!(told, "{sql}: {lines:?}");
+    }
+    let age = column(&must(&mut admin, "SHOW MASTER").await, "last_tick_age").remove(0);
+    assert!(age.ends_with(" ms") || age.ends_with(" s"), "{age}");
+    // Host and process of the master are an admin's business.
+    let mut user = bench.session("ann").await;
+    let lines = log_of(&mut user, "SHOW ENGINES t_1").await;
+    assert!(lines.len() == 1 && lines[0].ends_with(" ago by the master"), "{lines:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,6 +111,9 @@ async fn what_is_stale_says_so() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let reason = column(&must(&mut admin, "SHOW ENGINES t_1").await, "reason").remove(0);
     assert!(reason.starts_with("stale: the master's last tick was"), "{reason}");
+    let lines = log_of(&mut admin, "SHOW ENGINES t_1").await;
+    let warning = "warning: what is shown is stale: observed ";
+    assert!(lines[0].starts_with(warning) && lines[0].contains("more than 3 tick intervals of 1ms"), "{lines:?}");
     let master = must(&mut admin, "SHOW MASTER").await;
     assert!(column(&master, "state")[0].starts_with("stale"), "{master:?}");
     assert_eq!(column(&master, "epoch"), ["1"]);

@@ -25,6 +25,8 @@ const PART_ROWS: i64 = 1_000;
 /// The pause between two polls: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
+/// How a line of a statement's log begins that its reader has to know.
+const WARNING: &str = "warning: ";
 /// How long a statement runs before the spinner shows.
 const SPINNER_AFTER: Duration = Duration::from_millis(400);
 /// How long a fetch may go on after Ctrl-C before the connection is given up with it.
@@ -165,7 +167,10 @@ async fn watch(
         match progress? {
             // It was faster than the wish to end it; whoever said so wants no result.
             Progress::Finished if is_cancelled => return Err(ClientError::Refused(cancelled())),
-            Progress::Finished => return Ok(()),
+            Progress::Finished => {
+                warn(statement, spinner.as_ref()).await;
+                return Ok(());
+            }
             Progress::Running => {}
         }
         tokio::select! {
@@ -176,6 +181,17 @@ async fn watch(
             }
         }
         pause = (pause * 2).min(LAST_PAUSE);
+    }
+}
+
+/// What the log says at the end: everything if it was followed, else only warnings, whoever waited or not.
+async fn warn(statement: &mut Statement<'_>, followed: Option<&ProgressBar>) {
+    for line in statement.logs().await.unwrap_or_default() {
+        match followed {
+            Some(bar) => bar.suspend(|| complain(&format!("  {line}"))),
+            None if line.starts_with(WARNING) => complain(&line),
+            None => {}
+        }
     }
 }
 

@@ -230,5 +230,6 @@ fn pod(it: orchestrator::Observed) -> Pod {
         reason: it.reason,
         started_at_ms: it.started_at_ms,
         log_tail: it.log_tail,
+        details: it.details,
     }
 }

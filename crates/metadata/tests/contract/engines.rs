@@ -27,6 +27,7 @@ pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
         started_at_ms: Some(5),
         log_tail: None,
         labels: [("k".to_owned(), "v".to_owned())].into(),
+        details: [("process pid".to_owned(), "7".to_owned())].into(),
     }
 }
 

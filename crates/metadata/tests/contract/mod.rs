@@ -9,6 +9,7 @@ mod alterations;
 pub mod bench;
 mod concurrency;
 mod engines;
+mod examining;
 mod masters;
 mod requests;
 mod schema;
@@ -21,7 +22,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 51;
+pub const COUNT: usize = 54;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -52,6 +53,11 @@ cases! {
         old_rows_are_deleted_and_young_ones_stay,
         long_and_foreign_texts_come_back_as_they_were,
         names_are_compared_byte_by_byte,
+        a_column_that_came_later_is_added_to_rows_that_are_there,
+    }
+    examining::{
+        a_database_is_examined_with_its_clock_and_its_time_outs,
+        a_database_of_any_version_is_examined_and_left_as_it_is,
     }
     alterations::{
         a_tenant_gets_the_slots_that_minimum_asks_for,

@@ -108,3 +108,25 @@ pub async fn names_are_compared_byte_by_byte(bench: Bench) {
     }
     assert_eq!(bench.store.catalog().await.unwrap().tenants.len(), 3);
 }
+
+pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let name = bench.present().await[0].clone();
+    bench.made(&name).await;
+    // As version 1 was: without what the orchestrator knows besides.
+    bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
+    bench.raw("UPDATE schema_version SET version = 1").await;
+    bench
+        .raw(&format!(
+            "INSERT INTO observed_engine (name, phase, registered, draining, labels, observed_at_ms, epoch) \
+             VALUES ('{name}', 'running', 1, 0, '{{}}', 5, 1)"
+        ))
+        .await;
+    let settings = bench.settings.clone();
+    bench.store.close().await;
+    drop(bench);
+    assert_eq!(Store::migrate(&settings).await.unwrap(), SCHEMA_VERSION);
+    let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
+    let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
+    assert!(seen.engine.registered && seen.engine.details.is_empty(), "{seen:?}");
+}

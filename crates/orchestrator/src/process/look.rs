@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 
 use model::EngineName;
+use model::clock::utc;
 use model::engine_state::Phase;
 use model::observation::{MAX_REASON_BYTES, cut};
 
@@ -12,6 +13,7 @@ use super::identity::{self, Identity};
 use super::layout::{self, EngineDir};
 use super::record::{self, Ended, Ending, Record, Started, VERSION};
 use super::state::{State, is_held};
+use crate::observed::{DETAIL_DIRECTORY, DETAIL_LOG, DETAIL_PID};
 use crate::{Exit, Observed, Unreadable};
 
 /// One engine, looked at.
@@ -78,6 +80,7 @@ impl State {
             (true, None, Some(_)) => Phase::Running,
             (true, None, None) => Phase::Pending,
         };
+        let process = leader.or(started.as_ref().map(|started| started.leader));
         let observed = Observed {
             name: record.name.clone(),
             uid: record.uid.clone(),
@@ -88,8 +91,8 @@ impl State {
             node: Some(record.node.clone()),
             started_at_ms: started.as_ref().map(|started| started.started_at_ms),
             log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| super::log::tail(directory)),
+            details: details(directory, process, exit.as_ref())?,
             exit,
-            details: details(directory, leader.or(started.as_ref().map(|started| started.leader))),
         };
         Ok(Look { directory: directory.clone(), record, leader, alive, ending, observed })
     }
@@ -100,6 +103,9 @@ impl State {
         if record::read::<Ended>(&path).unwrap_or_default().is_none() {
             self.children.wait_for_exit(uid);
             let noticed = Ended { code: None, signal: None, ended_at_ms: self.clock.wall_ms() };
+            if self.only_looks {
+                return Ok(noticed.into());
+            }
             layout::put_first(&path, &record::text(&noticed)?)?;
         }
         let ended: Option<Ended> = record::read(&path)?;
@@ -149,13 +155,27 @@ fn reason(
     })
 }
 
-fn details(directory: &EngineDir, process: Option<Identity>) -> BTreeMap<String, String> {
+/// What a person may want to know besides; the words stand in DESCRIBE ENGINE.
+fn details(
+    directory: &EngineDir,
+    process: Option<Identity>,
+    exit: Option<&Exit>,
+) -> io::Result<BTreeMap<String, String>> {
     let mut details = BTreeMap::from([
-        ("directory".to_owned(), directory.0.display().to_string()),
-        ("log".to_owned(), directory.log().display().to_string()),
+        (DETAIL_DIRECTORY.to_owned(), directory.0.display().to_string()),
+        (DETAIL_LOG.to_owned(), directory.log().display().to_string()),
     ]);
     if let Some(process) = process {
-        details.insert("pid".to_owned(), process.pid.to_string());
+        details.insert(DETAIL_PID.to_owned(), process.pid.to_string());
     }
-    details
+    if let Some(exit) = exit {
+        details.insert("process state".to_owned(), format!("ended: {}", exit.describe()));
+        details.insert("process ended at".to_owned(), utc(exit.ended_at_ms));
+    } else if process.is_some() {
+        details.insert("process state".to_owned(), "runs".to_owned());
+    }
+    if let Some(words) = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)? {
+        details.insert("last words".to_owned(), String::from_utf8_lossy(&words).trim().to_owned());
+    }
+    Ok(details)
 }

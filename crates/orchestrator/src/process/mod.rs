@@ -29,6 +29,7 @@ mod end;
 mod gate;
 mod identity;
 mod inside;
+mod inspect;
 mod launch;
 mod layout;
 mod log;
@@ -50,6 +51,7 @@ use tokio::task::JoinHandle;
 use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 
 pub use inside::{DIRECTORY_VARIABLE, Inside, still_wanted};
+pub use inspect::{Inspection, inspect};
 use state::State;
 
 /// Engines at most, when the configuration says nothing else.

@@ -33,12 +33,20 @@ pub(super) struct State {
     pub(super) session_program: PathBuf,
     pub(super) children: Children,
     pub(super) ringer: Ringer,
+    /// Whether nothing is written, not even what a look notices first.
+    pub(super) only_looks: bool,
     nudges: Notify,
     /// What the last look of this process saw, whoever it was for.
     seen: Mutex<Option<Listing>>,
 }
 
 impl State {
+    /// For looking only: nothing is made, started, ended or written, and the directory need not be there.
+    pub(super) fn looking(config: Config, clock: SharedClock) -> Result<Self, Error> {
+        let layout = Layout::new(root_of(&config)?);
+        Ok(Self { only_looks: true, ..Self::with(layout, config, clock, PathBuf::new()) })
+    }
+
     pub(super) fn open(mut config: Config, clock: SharedClock) -> Result<Self, Error> {
         let session_program =
             SESSION_PROGRAMS.iter().map(PathBuf::from).find(|path| launch::is_executable(path)).ok_or_else(|| {
@@ -47,24 +55,27 @@ impl State {
         if config.nodes.is_empty() {
             config.nodes = vec![rustix::system::uname().nodename().to_string_lossy().into_owned()];
         }
-        let root = std::path::absolute(&config.state_dir)
-            .map_err(|error| Error::refused(format!("state directory {}: {error}", config.state_dir.display())))?;
-        let layout = Layout::new(root);
+        let layout = Layout::new(root_of(&config)?);
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(layout.engines())
             .map_err(|error| Error::refused(format!("directory {}: {error}", layout.engines().display())))?;
-        Ok(Self {
+        Ok(Self::with(layout, config, clock, session_program))
+    }
+
+    fn with(layout: Layout, config: Config, clock: SharedClock, session_program: PathBuf) -> Self {
+        Self {
             layout,
             config,
             clock,
             session_program,
             children: Children::default(),
             ringer: Ringer::new(),
+            only_looks: false,
             nudges: Notify::new(),
             seen: Mutex::default(),
-        })
+        }
     }
 
     /// Tells the keeper to look at once.
@@ -127,6 +138,11 @@ impl State {
         let lives = |look: &&Look| look.observed.phase != Phase::Ended && look.record.node == node;
         looks.iter().filter(lives).count()
     }
+}
+
+fn root_of(config: &Config) -> Result<PathBuf, Error> {
+    std::path::absolute(&config.state_dir)
+        .map_err(|error| Error::refused(format!("state directory {}: {error}", config.state_dir.display())))
 }
 
 pub(super) fn into_error(unreadable: Unreadable) -> Error {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::EngineName;
 use model::clock::{Clock, ManualClock};
+use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
 use orchestrator::{Observed, Orchestrator};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -41,7 +42,7 @@ impl Processes {
 }
 
 fn pid(engine: &Observed) -> i32 {
-    engine.details["pid"].parse().unwrap()
+    engine.details[DETAIL_PID].parse().unwrap()
 }
 
 #[async_trait]

@@ -4,6 +4,7 @@
 
 mod crashes;
 mod inside;
+mod inspecting;
 mod machine;
 mod place;
 mod sharing;

@@ -9,6 +9,7 @@ use model::clock::SystemClock;
 use model::engine_type::Requests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
+use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
 use orchestrator::{Listing, LogPolicy, Observed, Orchestrator, Spec};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -135,7 +136,7 @@ pub async fn get(process: &Process, text: &str) -> Option<Observed> {
 }
 
 pub fn pid(engine: &Observed) -> i32 {
-    engine.details["pid"].parse().unwrap()
+    engine.details[DETAIL_PID].parse().unwrap()
 }
 
 pub fn kill(pid: i32) {

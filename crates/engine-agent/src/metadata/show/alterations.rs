@@ -10,7 +10,7 @@ use model::snapshot::MasterRecord;
 use crate::metadata::answer::{Answer, maybe, text};
 use crate::metadata::context::Context;
 use crate::metadata::settings::DEFAULT_ALTERATIONS;
-use crate::metadata::show::freshness::Freshness;
+use crate::metadata::show::freshness::{Freshness, tell};
 
 const COLUMNS: [(&str, SqlType); 9] = [
     ("id", SqlType::String),
@@ -29,8 +29,9 @@ pub(in crate::metadata) async fn show(context: &Context, limit: Option<u32>) -> 
     let store = context.store();
     let limit = limit.unwrap_or(DEFAULT_ALTERATIONS);
     let records = store.alterations(limit).await.map_err(|error| error.user_error())?;
-    let master = store.master().await.map_err(|error| error.user_error())?;
-    let freshness = Freshness::of(&master, context.agent.clock.wall_ms(), context.agent.settings.tick_interval);
+    let (master, now_ms) = store.master_now().await.map_err(|error| error.user_error())?;
+    let freshness = Freshness::of(&master, now_ms, context.agent.settings.tick_interval);
+    tell(context, &freshness, &master).await;
     let mut answer = Answer::new(&COLUMNS);
     if let Some(node) = undecided(context, &records).await {
         answer.row(undecided_row(&node, &master, &freshness));

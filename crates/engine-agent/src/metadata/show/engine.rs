@@ -9,9 +9,12 @@ use model::error::UserError;
 use model::labels;
 use model::name::PoolName;
 
-use super::freshness::Freshness;
+use super::freshness::{Freshness, tell};
 use crate::metadata::answer::Answer;
 use crate::metadata::context::Context;
+
+/// Details that are paths of a machine, as the orchestrator of processes calls them.
+const PATHS: [&str; 2] = ["directory", "log file"];
 
 pub(in crate::metadata) async fn describe(
     context: &Context,
@@ -29,12 +32,13 @@ pub(in crate::metadata) async fn describe(
     if detail.record.slot.pool != *pool {
         return Err(refusal::engine_of_other_pool(name, pool, &detail.record.slot.pool));
     }
-    Ok(Answer::properties(properties(context, &detail)))
+    let freshness = Freshness::of(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
+    tell(context, &freshness, &detail.master).await;
+    Ok(Answer::properties(properties(context, &detail, &freshness)))
 }
 
-fn properties(context: &Context, detail: &EngineDetail) -> Vec<(String, String)> {
+fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -> Vec<(String, String)> {
     let record = &detail.record;
-    let freshness = Freshness::of(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
     let current = detail.slot.as_ref().is_some_and(|slot| slot.incarnation == record.incarnation);
     let mut rows: Vec<(String, String)> = Vec::new();
     let mut row = |property: &str, value: String| rows.push((property.to_owned(), value));
@@ -58,6 +62,7 @@ fn properties(context: &Context, detail: &EngineDetail) -> Vec<(String, String)>
     }
     if let Some(seen) = &detail.seen {
         observed(&mut row, seen);
+        orchestrated(&mut row, seen, context.agent.is_admin(&context.user));
     }
     let reason = detail.seen.as_ref().and_then(|it| it.engine.reason.clone()).or(record.ended_reason.clone());
     row("reason", freshness.added_to(reason).unwrap_or_default());
@@ -100,6 +105,15 @@ fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {
     row("observed in epoch", seen.epoch.to_string());
     for (label, value) in &engine.labels {
         row(&format!("label {label}"), value.clone());
+    }
+}
+
+/// What the orchestrator knows of the process or the containers, in its own words. Paths of a machine are for admins.
+fn orchestrated(row: &mut impl FnMut(&str, String), seen: &Seen, admin: bool) {
+    for (property, value) in &seen.engine.details {
+        if admin || !PATHS.contains(&property.as_str()) {
+            row(property, value.clone());
+        }
     }
 }
 

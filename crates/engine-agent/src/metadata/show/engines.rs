@@ -13,7 +13,7 @@ use model::labels;
 use model::name::TenantName;
 use model::slot::SlotKey;
 
-use super::freshness::Freshness;
+use super::freshness::{Freshness, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 
@@ -55,10 +55,7 @@ pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) ->
     for row in rows(context, &overview, |key| within(scope, key)) {
         answer.row(values(row));
     }
-    let freshness = freshness(context, &overview);
-    if let Some(remark) = freshness.remark() {
-        context.log.line(remark);
-    }
+    tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
     Ok(answer)
 }
 

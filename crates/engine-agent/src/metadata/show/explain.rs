@@ -8,13 +8,13 @@ use model::observation::ObservedEngine;
 use crate::metadata::answer::{Answer, number, text};
 use crate::metadata::context::Context;
 use crate::metadata::show::engines::freshness;
+use crate::metadata::show::freshness::tell;
 
 pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> Result<Answer, UserError> {
     context.require_admin()?;
     let overview = context.store().overview(None).await.map_err(|error| error.user_error())?;
-    if let Some(remark) = freshness(context, &overview).remark() {
-        context.log.line(format!("the plan starts from what the master saw last; {remark}"));
-    }
+    context.log.line("the plan starts from what the master saw last");
+    tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|it| it.engine.clone()).collect();
     let observed = planner::Observed::from_report(&seen, &overview.snapshot);
     let settings = &context.agent.settings;

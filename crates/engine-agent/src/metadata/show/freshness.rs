@@ -1,16 +1,21 @@
-//! Whether what the master observed can be believed.
+//! How old what the master observed is, and whether it can be believed.
+//!
+//! The master writes what changed, so the age of a row says nothing; the age of its last tick says how old everything
+//! that SHOW prints of engines is. Every such statement tells it in its log, which BeeLine prints.
 
 use std::time::Duration;
 
 use model::snapshot::MasterRecord;
+use model::span;
 
-use crate::metadata::settings::STALE_AFTER_TICKS;
+use crate::metadata::context::Context;
+use crate::metadata::settings::{STALE_AFTER_TICKS, WHO_DEADLINE};
 
 /// How fresh the master's observations are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::metadata) enum Freshness {
-    /// The master ticks.
-    Fresh,
+    /// The master ticks; so long ago it did last, `None` for the first master ever before its first tick.
+    Fresh(Option<Duration>),
     /// There was never a master.
     NoMaster,
     /// The first master ever was elected that long ago and has not finished a tick.
@@ -20,6 +25,7 @@ pub(in crate::metadata) enum Freshness {
 }
 
 impl Freshness {
+    /// By the database's clock, which wrote the times of the master.
     pub(in crate::metadata) fn of(master: &MasterRecord, now_ms: i64, tick_interval: Duration) -> Self {
         if master.epoch.get() == 0 {
             return Self::NoMaster;
@@ -27,20 +33,32 @@ impl Freshness {
         let since = |ms: i64| Duration::from_millis(now_ms.saturating_sub(ms).max(0).unsigned_abs());
         let limit = tick_interval * STALE_AFTER_TICKS;
         match master.last_tick_ms {
-            0 => Some(since(master.since_ms)).filter(|age| *age > limit).map_or(Self::Fresh, Self::Silent),
-            last => Some(since(last)).filter(|age| *age > limit).map_or(Self::Fresh, Self::Stale),
+            0 => Some(since(master.since_ms)).filter(|age| *age > limit).map_or(Self::Fresh(None), Self::Silent),
+            last => {
+                let age = since(last);
+                if age > limit { Self::Stale(age) } else { Self::Fresh(Some(age)) }
+            }
+        }
+    }
+
+    /// How long ago the last tick ended, if there was one.
+    pub(in crate::metadata) fn age(&self) -> Option<Duration> {
+        match self {
+            Self::Fresh(age) => *age,
+            Self::Stale(age) => Some(*age),
+            Self::NoMaster | Self::Silent(_) => None,
         }
     }
 
     /// What a reader has to know; `None` when all is fresh.
     pub(in crate::metadata) fn remark(&self) -> Option<String> {
         match self {
-            Self::Fresh => None,
+            Self::Fresh(_) => None,
             Self::NoMaster => Some("no master has been elected yet".to_owned()),
             Self::Silent(age) => {
-                Some(format!("the master was elected {} s ago and has not finished a tick", age.as_secs()))
+                Some(format!("the master was elected {} ago and has not finished a tick", span::age(*age)))
             }
-            Self::Stale(age) => Some(format!("stale: the master's last tick was {} s ago", age.as_secs())),
+            Self::Stale(age) => Some(format!("stale: the master's last tick was {} ago", span::age(*age))),
         }
     }
 
@@ -51,6 +69,51 @@ impl Freshness {
             (reason, remark) => reason.or(remark),
         }
     }
+
+    /// The line of a statement's log; `who` is the master.
+    fn line(&self, who: &str, tick_interval: Duration) -> String {
+        match self {
+            Self::Fresh(Some(age)) => format!("observed {} ago by {who}", span::age(*age)),
+            Self::Fresh(None) => format!("{who} was just elected and has not finished a tick"),
+            Self::NoMaster => "warning: no master has been elected yet, so nothing was ever observed".to_owned(),
+            Self::Silent(age) => {
+                format!(
+                    "warning: nothing was ever observed: {who} was elected {} ago and has not ticked",
+                    span::age(*age)
+                )
+            }
+            Self::Stale(age) => format!(
+                "warning: what is shown is stale: observed {} ago by {who}, and more than {STALE_AFTER_TICKS} tick \
+                 intervals of {} is too long",
+                span::age(*age),
+                span::print(tick_interval)
+            ),
+        }
+    }
+}
+
+/// Tells in the statement's log how old what it shows is, and who observed it.
+pub(in crate::metadata) async fn tell(context: &Context, freshness: &Freshness, master: &MasterRecord) {
+    let who = observer(context, master).await;
+    context.log.line(freshness.line(&who, context.agent.settings.tick_interval));
+}
+
+/// The master, for people: host and process for admins, who can do something about it.
+async fn observer(context: &Context, master: &MasterRecord) -> String {
+    if !context.agent.is_admin(&context.user) {
+        return "the master".to_owned();
+    }
+    match tokio::time::timeout(WHO_DEADLINE, candidate(context, &master.holder)).await {
+        Ok(Ok(Some(who))) if !who.is_empty() => format!("master {who}"),
+        Ok(Ok(_)) => format!("the master of epoch {}, whose lock is gone", master.epoch),
+        Ok(Err(_)) | Err(_) => format!("the master of epoch {}", master.epoch),
+    }
+}
+
+/// Who stands in the node of a master's lock.
+pub(super) async fn candidate(context: &Context, holder: &str) -> Result<Option<String>, coordination::Error> {
+    let path = holder.split(' ').next().unwrap_or_default();
+    coordination::election::candidate(&context.agent.supervisor.session()?, path).await
 }
 
 #[cfg(test)]
@@ -60,19 +123,34 @@ mod tests {
 
     #[test]
     fn observations_are_stale_after_three_tick_intervals_and_a_missing_master_is_told() {
-        let tick = Duration::from_secs(2);
+        let (tick, ms) = (Duration::from_secs(2), Duration::from_millis);
         let mut master = MasterRecord { last_tick_ms: 10_000, ..MasterRecord::default() };
         assert_eq!(Freshness::of(&master, 10_000, tick), Freshness::NoMaster);
         master.epoch = Epoch(1);
-        assert_eq!(Freshness::of(&master, 16_000, tick), Freshness::Fresh);
-        assert_eq!(Freshness::of(&master, 16_001, tick), Freshness::Stale(Duration::from_millis(6_001)));
+        assert_eq!(Freshness::of(&master, 16_000, tick), Freshness::Fresh(Some(ms(6_000))));
+        assert_eq!(Freshness::of(&master, 16_001, tick), Freshness::Stale(ms(6_001)));
         let first = MasterRecord { epoch: Epoch(1), since_ms: 10_000, ..MasterRecord::default() };
-        assert_eq!(Freshness::of(&first, 16_000, tick), Freshness::Fresh, "a master that begins");
-        assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(Duration::from_secs(7)));
-        let stale = Freshness::Stale(Duration::from_secs(9));
+        assert_eq!(Freshness::of(&first, 16_000, tick), Freshness::Fresh(None), "a master that begins");
+        assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(ms(7_000)));
+        let stale = Freshness::Stale(ms(9_000));
         assert_eq!(
             stale.added_to(Some("image pull".to_owned())).as_deref(),
-            Some("image pull (stale: the master's last tick was 9 s ago)")
+            Some("image pull (stale: the master's last tick was 9.0 s ago)")
         );
+    }
+
+    #[test]
+    fn the_log_says_how_old_what_is_shown_is_and_warns_when_that_is_too_old() {
+        let tick = Duration::from_secs(2);
+        let line = |freshness: Freshness| freshness.line("master proxy@a:7", tick);
+        assert_eq!(line(Freshness::Fresh(Some(Duration::from_millis(400)))), "observed 400 ms ago by master proxy@a:7");
+        assert_eq!(
+            line(Freshness::Stale(Duration::from_secs(14))),
+            "warning: what is shown is stale: observed 14 s ago by master proxy@a:7, and more than 3 tick intervals of \
+             2s is too long"
+        );
+        for freshness in [Freshness::NoMaster, Freshness::Silent(Duration::from_secs(9))] {
+            assert!(line(freshness).starts_with("warning: "));
+        }
     }
 }

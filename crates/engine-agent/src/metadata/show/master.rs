@@ -6,15 +6,15 @@
 use hs2::SqlType;
 use model::clock::utc;
 use model::error::UserError;
+use model::span;
 
-use super::freshness::Freshness;
+use super::freshness::{Freshness, candidate, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
 
 pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserError> {
     context.require_admin()?;
-    let master = context.store().master().await.map_err(|error| error.user_error())?;
-    let now_ms = context.agent.clock.wall_ms();
+    let (master, now_ms) = context.store().master_now().await.map_err(|error| error.user_error())?;
     let freshness = Freshness::of(&master, now_ms, context.agent.settings.tick_interval);
     let mut answer = Answer::new(&[
         ("master", SqlType::String),
@@ -22,11 +22,12 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("since", SqlType::String),
         ("epoch", SqlType::BigInt),
         ("last_tick", SqlType::String),
+        ("last_tick_age", SqlType::String),
         ("waits_for", SqlType::String),
         ("lock", SqlType::String),
     ]);
+    tell(context, &freshness, &master).await;
     if freshness == Freshness::NoMaster {
-        context.log.line("no master has been elected yet");
         return Ok(answer);
     }
     answer.row(vec![
@@ -34,7 +35,8 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         text(freshness.remark().unwrap_or_else(|| "acting".to_owned())),
         text(utc(master.since_ms)),
         number(master.epoch.get()),
-        text(utc(master.last_tick_ms)),
+        maybe(freshness.age().map(|_| utc(master.last_tick_ms))),
+        maybe(freshness.age().map(span::age)),
         maybe(master.waits_for),
         text(master.holder),
     ]);
@@ -43,12 +45,7 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
 
 /// The candidate that holds the lock; the lock itself where that can't be read.
 async fn who(context: &Context, holder: &str) -> String {
-    let path = holder.split(' ').next().unwrap_or_default();
-    let read = match context.agent.supervisor.session() {
-        Ok(session) => coordination::election::candidate(&session, path).await,
-        Err(error) => Err(error),
-    };
-    match read {
+    match candidate(context, holder).await {
         Ok(Some(who)) if !who.is_empty() => who,
         Ok(_) => holder.to_owned(),
         Err(error) => {

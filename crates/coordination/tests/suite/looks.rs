@@ -1,0 +1,142 @@
+//! What an operator's tool sees, and that it changes nothing.
+
+use std::time::Duration;
+
+use coordination::examine::{self, Standing};
+use coordination::{Drain, Identity, Session, agents, discovery, drains, greet, look, observe};
+use model::credential::ClusterSecret;
+use tokio::net::TcpListener;
+use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
+
+use super::{World, engine, within};
+
+async fn master(world: &World) -> Session {
+    world.session(world.master()).await
+}
+
+pub async fn each_base_node_is_compared_with_what_it_should_be(world: World) {
+    let session = master(&world).await;
+    let nodes = examine::base_nodes(&session).await.unwrap();
+    let paths: Vec<&str> = nodes.iter().map(|node| node.path.strip_prefix(world.root()).unwrap()).collect();
+    assert_eq!(paths, ["", "/lock", "/lock/master", "/agents", "/engines", "/drains", "/bell", "/proxies"]);
+    assert!(nodes.iter().all(|node| node.standing == Standing::AsWanted), "{nodes:#?}");
+    let tool = world.as_master().await;
+    let other = [
+        Acl::new(Permission::ALL, AuthId::new("digest", &digest_of(&nodes[4].wanted, "master"))),
+        Acl::new(Permission::READ | Permission::DELETE, AuthId::anyone()),
+    ];
+    tool.set_acl(&world.path("engines"), &Acls::new(&other), None).await.unwrap();
+    tool.delete(&world.path("bell"), None).await.unwrap();
+    let nodes = examine::base_nodes(&session).await.unwrap();
+    let (lacks, exceeds) = match &nodes[4].standing {
+        Standing::Differs { lacks, exceeds } => (lacks.clone(), exceeds.clone()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(lacks, ["agent may read it", "proxy may read it"]);
+    assert_eq!(exceeds, ["anybody may delete below it, read it"]);
+    assert_eq!(nodes[6].standing, Standing::Missing);
+    // What it says that the list should be is what the command line of ZooKeeper takes to set it.
+    assert!(nodes[4].wanted.contains("digest:master:") && nodes[4].wanted.contains(":cdrwa,digest:proxy:"));
+    let wanted: Vec<Acl> = nodes[4].wanted.split(',').map(acl_of).collect();
+    tool.set_acl(&world.path("engines"), &Acls::new(&wanted), None).await.unwrap();
+    assert_eq!(examine::base_nodes(&session).await.unwrap()[4].standing, Standing::AsWanted);
+}
+
+/// `user:hash` out of a list in words.
+fn digest_of(words: &str, user: &str) -> String {
+    let word = words.split(',').find(|word| word.starts_with(&format!("digest:{user}:"))).unwrap();
+    word.trim_start_matches("digest:").rsplit_once(':').unwrap().0.to_owned()
+}
+
+/// What ZooKeeper's command line makes of `scheme:id:rights`.
+fn acl_of(word: &str) -> Acl {
+    let (scheme, rest) = word.split_once(':').unwrap();
+    let (id, letters) = rest.rsplit_once(':').unwrap();
+    let right = |letter| match letter {
+        'c' => Permission::CREATE,
+        'd' => Permission::DELETE,
+        'r' => Permission::READ,
+        'w' => Permission::WRITE,
+        'a' => Permission::ADMIN,
+        other => panic!("no right is called {other}"),
+    };
+    Acl::new(letters.chars().map(right).fold(Permission::NONE, |all, one| all | one), AuthId::new(scheme, id))
+}
+
+pub async fn another_secret_may_not_even_compare(world: World) {
+    drop(master(&world).await);
+    let secret = ClusterSecret::new(*b"another secret of the suite").unwrap();
+    let session = Session::connect(&world.settings(Identity::Master(secret)), &world.clock).await.unwrap();
+    let nodes = examine::base_nodes(&session).await.unwrap();
+    assert_eq!(nodes[0].standing, Standing::Closed, "{nodes:#?}");
+}
+
+pub async fn the_queue_for_the_lock_is_told_in_its_order(world: World) {
+    let session = master(&world).await;
+    assert_eq!(examine::queue(&session).await.unwrap(), []);
+    let lock = world.lock().await;
+    let second = tokio::spawn({
+        let election = world.election();
+        async move { election.win().await }
+    });
+    super::eventually("two candidates queue", || async { examine::queue(&session).await.unwrap().len() == 2 }).await;
+    let queue = examine::queue(&session).await.unwrap();
+    assert_eq!((queue[0].holder(), queue[0].who.as_str()), (lock.holder(), "suite"));
+    assert!(queue[1].session != lock.session_id() && queue[1].since_ms >= queue[0].since_ms);
+    second.abort();
+}
+
+pub async fn a_look_holds_what_an_observation_holds_and_writes_nothing(world: World) {
+    let lock = world.lock().await;
+    let agent = world.session(world.agent()).await;
+    agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
+    let _engine = world.registered(&lock, "e-1", "uid-1").await;
+    let fact = Drain { uid: Some("uid-2".to_owned()), grace_ms: 5, reason: "because".to_owned() };
+    drains::drain(&lock, &engine("e-2"), None, None, &fact).await.unwrap();
+    let tool = world.as_master().await;
+    let version = || async { tool.check_stat(&world.path("drains")).await.unwrap().unwrap().version };
+    let before = version().await;
+    let mut seen = look(&master(&world).await).await.unwrap();
+    assert_eq!(version().await, before, "a look has written");
+    assert_eq!(seen.drains[0].age_ms, None);
+    let observed = observe(lock.session()).await.unwrap();
+    seen.drains[0].age_ms = observed.drains[0].age_ms;
+    assert_eq!(seen, observed);
+}
+
+pub async fn a_server_tells_by_itself_what_session_it_grants(world: World) {
+    let limit = Duration::from_secs(10);
+    for server in world.servers.split(',') {
+        let granted = within(greet(server, Duration::from_secs(5), limit)).await.unwrap();
+        assert_eq!(granted.timeout, Duration::from_secs(5));
+        let least = within(greet(server, Duration::from_millis(1), limit)).await.unwrap();
+        let most = within(greet(server, Duration::from_hours(24), limit)).await.unwrap();
+        assert!(least.timeout < granted.timeout && granted.timeout < most.timeout, "{least:?} {most:?}");
+        assert!(least.timeout > Duration::from_millis(1) && most.timeout < Duration::from_hours(24));
+    }
+    // Nobody there; somebody who closes; somebody who is silent.
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (greeted, accepted) = tokio::join!(greet(&address, limit, Duration::from_millis(200)), listener.accept());
+    drop(accepted);
+    let silent = greeted.unwrap_err().to_string();
+    assert!(silent.contains("no session within 200 ms"), "{silent}");
+    let closing = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
+    let error = within(greet(&address, limit, limit)).await.unwrap_err().to_string();
+    assert!(error.contains("grants no session"), "{error}");
+    closing.await.unwrap();
+    let error = within(greet(&address, limit, limit)).await.unwrap_err().to_string();
+    assert!(error.contains("refused"), "{error}");
+}
+
+pub async fn what_is_no_proxy_in_the_discovery_namespace_is_told_apart(world: World) {
+    let proxy = world.session(world.proxy()).await;
+    discovery::register(&proxy, "10.0.0.1", 10_009, "1.2.3").await.unwrap();
+    let tool = world.as_master().await;
+    let stray = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    tool.create(&world.path("proxies/stray"), b"", &stray).await.unwrap();
+    let (proxies, others) = discovery::list(&proxy).await.unwrap();
+    assert_eq!(proxies.len(), 1);
+    assert_eq!((proxies[0].address.as_str(), proxies[0].version.as_str()), ("10.0.0.1:10009", "1.2.3"));
+    assert_eq!(others, ["stray"]);
+}
