@@ -34,6 +34,6 @@ mod server;
 mod state;
 
 pub use config::Config;
-pub use server::Server;
 pub use server::error::{ErrorKind, StartError};
 pub use server::faults::{EventFilter, Faults, SessionView};
+pub use server::{Server, kept_port};

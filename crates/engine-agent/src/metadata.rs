@@ -36,7 +36,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use settings::{Settings, StartError};
+pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 
 use context::Agent;
 use registration::Registration;

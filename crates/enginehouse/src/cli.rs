@@ -38,6 +38,10 @@ pub enum Command {
     EngineAgent(ConfigurationArgument),
     /// Create or upgrade the tables of the metadata database.
     Migrate(ConfigurationArgument),
+    /// Look at a whole installation, change nothing, and say what is wrong and what mends it.
+    ///
+    /// Exit status: 0 nothing is broken, 1 something is, 2 it could not look.
+    Doctor(DoctorArguments),
     /// Look at the configuration.
     Config {
         /// What to do with it.
@@ -59,6 +63,38 @@ pub struct ConfigurationArgument {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+}
+
+/// What the doctor looks at.
+#[derive(Debug, Args)]
+pub struct DoctorArguments {
+    /// Which installation.
+    #[command(flatten)]
+    pub patient: PatientArguments,
+    /// How the findings are printed.
+    #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
+    pub format: DoctorFormat,
+}
+
+/// One of two ways to name an installation.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct PatientArguments {
+    /// The configuration file of the installation; what it has no section for is not looked at.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The data directory of a standalone that runs.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// How the doctor's findings are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum DoctorFormat {
+    /// Plain text, aligned.
+    Text,
+    /// One JSON object.
+    Json,
 }
 
 /// The all-in-one.

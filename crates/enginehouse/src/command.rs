@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 mod config;
+mod doctor;
 mod engine_agent;
 pub mod failpoints;
 mod metadata_agent;
@@ -32,6 +33,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     open_files::allow_all();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::Doctor(arguments) => block_on(doctor::run(arguments)),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),
         Command::Sql(arguments) => block_on(sql::run(arguments)),
         Command::Proxy(arguments) => block_on(proxy::run(&arguments)),

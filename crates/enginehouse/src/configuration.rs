@@ -10,6 +10,7 @@ mod conceal;
 mod sections;
 mod span;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -72,6 +73,21 @@ impl Configuration {
         let configuration = Self::parse(&text, &overrides).with_context(|| format!("in {}", path.display()))?;
         configuration.check().with_context(|| format!("in {}", path.display()))?;
         Ok(configuration)
+    }
+
+    /// The sections that a good file names, or the environment: of the others every key has its default.
+    pub fn named_sections(path: &Path) -> anyhow::Result<BTreeSet<String>> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("can't read the configuration {}", path.display()))?;
+        let table: toml::Table = toml::from_str(&text).map_err(|error| readable(&text, &error))?;
+        let mut sections: BTreeSet<String> = table.keys().cloned().collect();
+        let known = toml::Table::try_from(Self::default())?;
+        for (variable, _) in std::env::vars_os() {
+            let variable = variable.to_string_lossy().into_owned();
+            let Some(rest) = variable.strip_prefix(ENVIRONMENT_PREFIX).map(str::to_ascii_lowercase) else { continue };
+            sections.extend(known.keys().filter(|section| rest.starts_with(&format!("{section}_"))).cloned());
+        }
+        Ok(sections)
     }
 
     /// Reads a text; `environment` is what may override it.

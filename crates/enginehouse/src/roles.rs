@@ -40,7 +40,8 @@ pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
 }
 
-fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::Settings> {
+/// How ZooKeeper is reached under an identity.
+pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::Settings> {
     let section = &configuration.zookeeper;
     let namespace = &configuration.proxy.discovery_namespace;
     let layout = Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str()))

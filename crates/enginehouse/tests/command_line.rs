@@ -7,7 +7,7 @@ use installation::{program, run, text};
 
 #[test]
 fn every_subcommand_explains_itself() {
-    let all: [&[&str]; 10] = [
+    let all: [&[&str]; 11] = [
         &[],
         &["standalone"],
         &["sql"],
@@ -15,6 +15,7 @@ fn every_subcommand_explains_itself() {
         &["metadata-agent"],
         &["engine-agent"],
         &["migrate"],
+        &["doctor"],
         &["config"],
         &["config", "check"],
         &["sql", "-e", "SELECT 1"],

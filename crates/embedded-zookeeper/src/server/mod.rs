@@ -10,6 +10,8 @@ pub(crate) mod error;
 pub(crate) mod faults;
 mod port;
 
+pub use port::kept_port;
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

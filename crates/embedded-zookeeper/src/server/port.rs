@@ -44,6 +44,13 @@ pub(crate) async fn listen(config: &Config, wall_ms: i64) -> Result<(TcpListener
     Ok((listener, start_ms))
 }
 
+/// The port that a server with this data folder listens on, or will; `None` before the first one started.
+pub fn kept_port(folder: &Path) -> io::Result<Option<u16>> {
+    let port = read(&folder.join(PORT_FILE))?;
+    port.map(|text| text.parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, "the file holds no port")))
+        .transpose()
+}
+
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
 }

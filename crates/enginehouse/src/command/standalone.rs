@@ -6,6 +6,7 @@
 
 mod data_dir;
 mod ending;
+mod running;
 mod tour;
 
 use std::net::SocketAddr;
@@ -28,6 +29,7 @@ use crate::say::{complain, say};
 use crate::{roles, telemetry, termination};
 use data_dir::DataDir;
 use ending::DRAIN;
+pub use running::Running;
 
 /// How long the parts may take until the master acts.
 const START_DEADLINE: Duration = Duration::from_mins(1);

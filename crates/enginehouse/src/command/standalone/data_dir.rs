@@ -12,13 +12,16 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::roles;
 
+/// The file that is locked by the process that has the folder.
+pub const LOCK_FILE: &str = "standalone.lock";
 /// Random bytes of a new cluster secret.
 const SECRET_BYTES: usize = 32;
 
 /// The folder, held as long as this lives.
 pub struct DataDir {
     root: PathBuf,
-    _lock: File,
+    /// Held by whoever runs here; `None` for somebody who only looks.
+    _lock: Option<File>,
 }
 
 impl DataDir {
@@ -31,7 +34,7 @@ impl DataDir {
             .create(true)
             .truncate(false)
             .write(true)
-            .open(root.join("standalone.lock"))
+            .open(root.join(LOCK_FILE))
             .with_context(cant)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(
@@ -40,11 +43,26 @@ impl DataDir {
                 root.display()
             );
         }
-        let data = Self { root, _lock: lock };
+        let data = Self { root, _lock: Some(lock) };
         for folder in [data.engines(), data.engine_data(), data.samples(), data.zookeeper()] {
             fs::create_dir_all(&folder).with_context(cant)?;
         }
         Ok(data)
+    }
+
+    /// For looking only: makes nothing, and takes nothing from whoever runs here.
+    pub fn of_another(root: &Path) -> anyhow::Result<Self> {
+        let root =
+            fs::canonicalize(root).with_context(|| format!("can't use the data directory {}", root.display()))?;
+        if !root.join(LOCK_FILE).is_file() {
+            bail!("{} is no data directory of enginehouse standalone", root.display());
+        }
+        Ok(Self { root, _lock: None })
+    }
+
+    /// The cluster secret that is there.
+    pub fn kept_secret(&self) -> anyhow::Result<ClusterSecret> {
+        roles::read_secret(&self.root.join("cluster.secret"))
     }
 
     /// The cluster secret: made at the first start, readable by its owner only.

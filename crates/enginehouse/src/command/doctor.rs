@@ -1,0 +1,126 @@
+//! `enginehouse doctor`: looks at everything, changes nothing, and says what is wrong and what mends it.
+//!
+//! Exit status: 0 if nothing is broken (warnings are no breakage), 1 if something is, 2 if it could not look at all.
+//!
+//! What is in motion is not broken. So when a first look at engines, nodes and rows finds something, it looks again until
+//! it is gone, and tells what is still there when [`LOOK_AGAIN_MOST`] or less is over: one session timeout and some
+//! ticks, within which an acting master has dealt with everything that is its business. Servers, access lists and
+//! whatever else doesn't move by itself is looked at once.
+
+mod agents;
+mod alterations;
+mod checks;
+mod database;
+mod facts;
+mod observations;
+mod orphans;
+mod patient;
+mod place;
+mod print;
+mod proxies;
+mod registry;
+mod report;
+mod slots;
+mod zookeeper;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use coordination::{Agent, Session};
+use model::clock::utc;
+use tokio::time::{Instant, sleep};
+
+use crate::cli::{DoctorArguments, DoctorFormat};
+use crate::roles;
+use crate::say::{complain, say};
+use patient::{CONNECT_DEADLINE, Patient, bounded};
+use report::Report;
+
+/// Something is broken.
+const BROKEN: u8 = 1;
+/// It could not look.
+const BLIND: u8 = 2;
+/// The longest time for which what may be in motion is looked at again.
+const LOOK_AGAIN_MOST: Duration = Duration::from_secs(30);
+/// The pause between two of these looks.
+const LOOK_AGAIN_PAUSE: Duration = Duration::from_secs(1);
+/// Ticks that an acting master needs at most to deal with what it sees.
+const TICKS: u32 = 3;
+
+pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
+    let clock = roles::clock();
+    let patient = match (&arguments.patient.config, &arguments.patient.data_dir) {
+        (Some(file), None) => Patient::of_file(file, &clock),
+        (None, Some(folder)) => Patient::of_standalone(folder, &clock),
+        _ => Err(anyhow::anyhow!("say one of --config FILE and --data-dir DIR")),
+    };
+    let patient = match patient {
+        Ok(patient) => patient,
+        Err(error) => {
+            complain(&format!("enginehouse: {error:#}"));
+            return Ok(ExitCode::from(BLIND));
+        }
+    };
+    let report = examine(&patient).await;
+    let looked_at = format!("{} at {}", patient.named, utc(clock.wall_ms()));
+    say(&match arguments.format {
+        DoctorFormat::Text => print::text(&report, &looked_at),
+        DoctorFormat::Json => print::json(&report, &looked_at),
+    });
+    Ok(if report.tally().problems == 0 { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
+}
+
+async fn examine(patient: &Patient) -> Report {
+    let mut report = Report::default();
+    let ((), session, readable) = {
+        let (mut of_servers, mut of_database) = (Report::default(), Report::default());
+        let looked = tokio::join!(
+            zookeeper::servers(patient, &mut of_servers),
+            patient::session(patient),
+            database::look(patient, &mut of_database)
+        );
+        report.add(of_servers);
+        report.add(of_database);
+        looked
+    };
+    zookeeper::nodes(patient, session.as_ref(), &mut report).await;
+    let agents = agents::look(patient, session.as_ref(), &mut report).await;
+    let registered = match &session {
+        Ok(session) => bounded("reading the discovery namespace", coordination::discovery::list(session)).await,
+        Err(_) => Ok((Vec::new(), Vec::new())),
+    };
+    let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|it| it.address).collect();
+    proxies::listen(patient, &registered, &mut report).await;
+    report.add(what_stays(patient, session.as_ref(), &agents, readable).await);
+    if let Ok(session) = session {
+        // Nothing hangs on it; if it can't be closed in time, the server expires it.
+        let _ = tokio::time::timeout(CONNECT_DEADLINE, session.close()).await;
+    }
+    report
+}
+
+/// What may be in motion: looked at until all is well, or until nothing moves any more.
+async fn what_stays(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+    let ticks = patient.configuration.master.tick_interval.0 * TICKS;
+    let patience = (patient.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
+    let until = Instant::now() + patience;
+    let mut stays = moving(patient, session, agents, readable).await;
+    while stays.has_findings() && Instant::now() < until {
+        sleep(LOOK_AGAIN_PAUSE).await;
+        stays = stays.only_what_stays(moving(patient, session, agents, readable).await);
+    }
+    stays
+}
+
+async fn moving(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+    let facts = facts::look(patient, session, agents, readable).await;
+    let mut report = Report::default();
+    proxies::master(patient, &facts, &mut report);
+    place::look(patient, &facts.place, &mut report);
+    slots::look(patient, &facts, &mut report);
+    orphans::look(patient, &facts, &mut report);
+    registry::look(patient, &facts, &mut report);
+    alterations::look(patient, &facts, &mut report);
+    observations::look(patient, &facts, &mut report);
+    report
+}

@@ -1,0 +1,123 @@
+//! The metadata agents: registered, and each answers over its API.
+
+use std::time::{Duration, Instant};
+
+use agent_api::{AgentApi as _, AgentClient, Role, SERVICE_PROXY};
+use coordination::{Agent, Session};
+use futures::future::join_all;
+use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
+use hs2::{Auth, Client, ClientOptions};
+use model::credential::Purpose;
+use model::span;
+
+use super::checks::{ANSWERS, REGISTERED, VERSIONS};
+use super::patient::{CONNECT_DEADLINE, Patient, bounded};
+use super::report::{Finding, Report};
+
+/// One agent, asked.
+struct Asked {
+    agent: Agent,
+    answer: Result<Duration, String>,
+    version: Result<String, String>,
+}
+
+/// Looks at the agents; the ones that answer, the quickest first.
+pub async fn look(patient: &Patient, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
+    let agents = match session {
+        Ok(session) => bounded("reading the agents", coordination::agents::list(session)).await,
+        Err(_) => Err("agents are found in zookeeper only, and there is no session with it".to_owned()),
+    };
+    let agents = match agents {
+        Ok(agents) => agents,
+        Err(reason) => {
+            report.unseen(&[REGISTERED, ANSWERS, VERSIONS], &reason);
+            return Vec::new();
+        }
+    };
+    if agents.is_empty() {
+        let mend = format!("start one: enginehouse metadata-agent {}", patient.argument);
+        let none = Finding::problem(
+            "metadata agents",
+            "no metadata agent is registered: no control statement is answered, and nothing is decided",
+            mend,
+        );
+        report.tell(REGISTERED, "none", vec![none]);
+        report.unseen(&[ANSWERS, VERSIONS], "no metadata agent is registered");
+        return Vec::new();
+    }
+    let addresses: Vec<&str> = agents.iter().map(|agent| agent.address.as_str()).collect();
+    report.tell(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), Vec::new());
+    let mut asked = join_all(agents.into_iter().map(|agent| ask(patient, agent))).await;
+    answers(patient, &asked, report);
+    versions(&asked, report);
+    asked.sort_by_key(|it| it.answer.clone().unwrap_or(Duration::MAX));
+    asked.into_iter().filter(|it| it.answer.is_ok()).map(|it| it.agent).collect()
+}
+
+/// A client of the agent's API.
+pub fn client(patient: &Patient, address: &str, deadline: Duration) -> AgentClient {
+    AgentClient::new(address.to_owned(), Role::Proxy, patient.secret.derive(&Purpose::MetadataAgent), deadline)
+}
+
+async fn ask(patient: &Patient, agent: Agent) -> Asked {
+    let client = client(patient, &agent.address, CONNECT_DEADLINE);
+    let began = Instant::now();
+    let answer = bounded("the agent's answer", client.master()).await.map(|_| began.elapsed());
+    let version = bounded("the agent's version", version(patient, &agent.address)).await;
+    Asked { agent, answer, version }
+}
+
+async fn version(patient: &Patient, address: &str) -> Result<String, hs2::ClientError> {
+    let auth = Auth::service(SERVICE_PROXY, patient.secret.derive(&Purpose::MetadataAgent), "");
+    let mut options = ClientOptions::new(address, auth);
+    (options.connect_deadline, options.call_deadline) = (CONNECT_DEADLINE, CONNECT_DEADLINE);
+    let mut session = hs2::Session::open(Client::connect(&options).await?, &[]).await?;
+    let request = TGetInfoReq { session_handle: session.handle().clone(), info_type: TGetInfoType::CLI_DBMS_VER };
+    let answer = session.client().get_info(&request).await?;
+    session.close().await?;
+    Ok(match answer.info_value {
+        TGetInfoValue::StringValue(version) => version,
+        other => format!("{other:?}"),
+    })
+}
+
+fn answers(patient: &Patient, asked: &[Asked], report: &mut Report) {
+    let mut said = Vec::new();
+    let mut findings = Vec::new();
+    for it in asked {
+        match &it.answer {
+            Ok(took) => said.push(format!("{} in {}", it.agent.address, span::age(*took))),
+            Err(reason) => findings.push(Finding::problem(
+                &it.agent.address,
+                format!("agent {} is registered and does not answer: {reason}", it.agent.id),
+                format!(
+                    "look at its log: its process hangs, or its database does; end it and start it again: enginehouse \
+                     metadata-agent {}",
+                    patient.argument
+                ),
+            )),
+        }
+    }
+    let said = if said.is_empty() { "none does".to_owned() } else { said.join(", ") };
+    report.tell(ANSWERS, said, findings);
+}
+
+fn versions(asked: &[Asked], report: &mut Report) {
+    let own = env!("CARGO_PKG_VERSION");
+    let known: Vec<(&Asked, &String)> = asked.iter().filter_map(|it| Some((it, it.version.as_ref().ok()?))).collect();
+    if known.is_empty() {
+        return report.unseen(&[VERSIONS], "no agent told its version");
+    }
+    let findings = known.iter().filter(|(_, version)| *version != own).map(|(it, version)| {
+        Finding::warning(
+            &it.agent.address,
+            format!("it runs version {version}, this program is {own}"),
+            "run one version everywhere once an upgrade is done",
+        )
+    });
+    report.tell(
+        VERSIONS,
+        format!("{own} here, {} of {} agents alike", known.iter().filter(|(_, it)| *it == own).count(), asked.len()),
+        findings.collect(),
+    );
+}

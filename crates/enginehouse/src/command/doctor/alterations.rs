@@ -1,0 +1,151 @@
+//! The alter node and the rows of alterations belong together: none stands without the other, and none for long.
+
+use std::time::Duration;
+
+use coordination::{AlterNode, Observation};
+use model::alteration::{AlterationRecord, Progress};
+use model::clock::utc;
+use model::span;
+
+use super::checks::{ALTER_NODE, CONVERGING, STALLED};
+use super::facts::{Desired, Facts};
+use super::patient::Patient;
+use super::report::{Finding, Report};
+
+/// What a master may take beyond a deadline until it has acted.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Looks at the alteration on its way, and at those that stopped on it.
+pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
+    let Ok(desired) = &facts.desired else {
+        return report.unseen(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
+    };
+    stalled(desired, report);
+    let Ok(coordinated) = &facts.coordinated else {
+        return report.unseen(&[ALTER_NODE, CONVERGING], &facts.missing_nodes());
+    };
+    node(patient, desired, &coordinated.nodes, facts.wall_ms, report);
+    converging(patient, desired, &coordinated.nodes, report);
+}
+
+fn age(from_ms: i64, to_ms: i64) -> Duration {
+    Duration::from_millis((to_ms - from_ms).max(0).unsigned_abs())
+}
+
+fn waits(desired: &Desired) -> String {
+    desired.snapshot.master.waits_for.as_ref().map(|it| format!(", and the master waits for {it}")).unwrap_or_default()
+}
+
+fn what_of(node: &AlterNode) -> String {
+    match &node.content {
+        Ok(it) => format!("{} by \"{}\"", it.statement, it.by),
+        Err(reason) => format!("an alteration whose node can't be read ({reason})"),
+    }
+}
+
+fn node(patient: &Patient, desired: &Desired, nodes: &Observation, wall_ms: i64, report: &mut Report) {
+    let path = format!("{}/lock/alter", patient.configuration.zookeeper.root);
+    let Some(node) = &nodes.alter else {
+        return report.tell(ALTER_NODE, "none stands", Vec::new());
+    };
+    let stood = age(node.ctime_ms, wall_ms);
+    let since = format!("it stands for {} (since {})", span::age(stood), utc(node.ctime_ms));
+    let acting = "the acting master takes it away: look at the check \"last tick\"";
+    let by_hand = format!("by hand, only while no master acts: deleteall {path}");
+    let what = if node.is_debris() {
+        Some((format!("{since} and stands for no alteration: it has no child"), format!("{acting}; {by_hand}")))
+    } else {
+        against_its_row(patient, desired, nodes, node, stood).map(|(what, mend)| {
+            (
+                format!("{since} for {}: {what}{}", what_of(node), waits(desired)),
+                mend.unwrap_or(format!("{acting}; {by_hand}")),
+            )
+        })
+    };
+    let finding = what.map(|(what, mend)| Finding::problem(&path, what, mend));
+    let said = format!("{since} for {}{}", what_of(node), waits(desired));
+    report.tell(ALTER_NODE, said, finding.into_iter().collect());
+}
+
+/// What is wrong between a node with a child and the row of its alteration, and what mends it if that is special.
+fn against_its_row(
+    patient: &Patient,
+    desired: &Desired,
+    nodes: &Observation,
+    node: &AlterNode,
+    stood: Duration,
+) -> Option<(String, Option<String>)> {
+    let child = node.children.first()?;
+    if let Some(record) = &desired.of_node {
+        return match record.progress {
+            Some(Progress::Converging) => None,
+            Some(progress) => Some((format!("the row of alteration {} says {}", child.id, progress.as_str()), None)),
+            None => Some((format!("alteration {} was {}", child.id, record.outcome.as_str()), None)),
+        };
+    }
+    let grace = patient.configuration.master.alter_grace.0;
+    let executor = nodes.agents.iter().find(|it| Some(it.session) == child.session);
+    match executor {
+        None => Some((
+            format!(
+                "alteration {} is undecided, and no metadata agent has the session that its child names ({}): nobody will \
+                 commit it",
+                child.id,
+                child.session.map_or_else(|| "unreadable".to_owned(), |it| format!("{it:#x}"))
+            ),
+            Some("the acting master aborts it and takes the node away: look at the check \"last tick\"".to_owned()),
+        )),
+        Some(agent) if stood > grace + NOTICE => Some((
+            format!(
+                "alteration {} is undecided for longer than master.alter_grace of {}",
+                child.id,
+                span::print(grace)
+            ),
+            Some(format!("look at the log of metadata agent {} ({}), which executes it", agent.id, agent.address)),
+        )),
+        Some(_) => None,
+    }
+}
+
+fn name(record: &AlterationRecord) -> String {
+    format!("alteration {}", record.id)
+}
+
+fn converging(patient: &Patient, desired: &Desired, nodes: &Observation, report: &mut Report) {
+    let deadline = patient.configuration.metadata_agent.alter_deadline.0;
+    let of_node = nodes.alter.iter().flat_map(|it| &it.children).map(|it| &it.id).collect::<Vec<_>>();
+    let (mut said, mut findings) = (Vec::new(), Vec::new());
+    for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(Progress::Converging)) {
+        let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
+        let since = format!("{} converges for {}{}", record.statement, span::age(stood), waits(desired));
+        said.push(since.clone());
+        let acting = "the acting master finishes it: look at the check \"last tick\", and at SHOW ALTERATIONS";
+        if stood > deadline + NOTICE {
+            let what = format!("{since}, longer than metadata_agent.alter_deadline of {}", span::print(deadline));
+            findings.push(Finding::problem(name(record), what, acting));
+        } else if !of_node.contains(&&record.id) {
+            let what = format!("{since}, and has no alter node: somebody has deleted it by hand");
+            findings.push(Finding::problem(name(record), what, format!("nothing is lost by it; {acting}")));
+        }
+    }
+    let said = if said.is_empty() { "no alteration converges".to_owned() } else { said.join("; ") };
+    report.tell(CONVERGING, said, findings);
+}
+
+fn stalled(desired: &Desired, report: &mut Report) {
+    let rows: Vec<&AlterationRecord> =
+        desired.snapshot.alterations.iter().filter(|it| it.progress == Some(Progress::Stalled)).collect();
+    let findings = rows.iter().map(|record| {
+        let object = record.object.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
+        let reason = record.reason.as_deref().unwrap_or("no reason is kept");
+        let what = format!("{}{object} stalled at {}: {reason}", record.statement, utc(record.finished_at_ms.unwrap_or(record.decided_at_ms)));
+        let mend = "mend the reason: it converges by itself then; or say another ALTER of the same object, which supersedes it";
+        Finding::problem(name(record), what, mend)
+    });
+    let findings: Vec<Finding> = findings.collect();
+    let said = match findings.len() {
+        0 => "none".to_owned(),
+        count => count.to_string(),
+    };
+    report.tell(STALLED, said, findings);
+}

@@ -1,0 +1,106 @@
+//! The checks by name. The names are on the page of operations, in JSON, and in tests: they don't change lightly.
+
+/// One check: what it is about, and its name there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Check {
+    /// What it is about: a heading of the report.
+    pub group: &'static str,
+    /// Its name.
+    pub name: &'static str,
+}
+
+const fn check(group: &'static str, name: &'static str) -> Check {
+    Check { group, name }
+}
+
+const ZOOKEEPER: &str = "zookeeper";
+const DATABASE: &str = "database";
+const AGENTS: &str = "metadata agents";
+const MASTER: &str = "master and proxies";
+const PLACE: &str = "place of engines";
+const INVARIANTS: &str = "what is wanted, and what runs";
+
+pub const SERVERS: Check = check(ZOOKEEPER, "servers");
+pub const SESSION_TIMEOUT: Check = check(ZOOKEEPER, "session timeout");
+pub const ROOT: Check = check(ZOOKEEPER, "root");
+pub const ACCESS_LISTS: Check = check(ZOOKEEPER, "access lists");
+pub const DISCOVERY: Check = check(ZOOKEEPER, "discovery");
+
+pub const REACHABLE: Check = check(DATABASE, "reachable");
+pub const MIGRATIONS: Check = check(DATABASE, "migrations");
+pub const ROUND_TRIPS: Check = check(DATABASE, "round trips");
+pub const CLOCK: Check = check(DATABASE, "clock");
+pub const TIME_OUTS: Check = check(DATABASE, "time-outs");
+
+pub const REGISTERED: Check = check(AGENTS, "registered");
+pub const ANSWERS: Check = check(AGENTS, "answers");
+pub const VERSIONS: Check = check(AGENTS, "versions");
+
+pub const LOCK: Check = check(MASTER, "lock");
+pub const TICK: Check = check(MASTER, "last tick");
+pub const PROXIES: Check = check(MASTER, "proxies");
+
+pub const STATE_DIRECTORY: Check = check(PLACE, "state directory");
+pub const DISK: Check = check(PLACE, "disk");
+pub const ROOM: Check = check(PLACE, "room");
+pub const ENTRIES: Check = check(PLACE, "entries");
+pub const EPOCHS: Check = check(PLACE, "epochs");
+
+pub const WANTED: Check = check(INVARIANTS, "wanted engines");
+pub const READINESS: Check = check(INVARIANTS, "readiness");
+pub const ORPHANS: Check = check(INVARIANTS, "orphans");
+pub const ENDS: Check = check(INVARIANTS, "ends");
+pub const REGISTRATIONS: Check = check(INVARIANTS, "registrations");
+pub const PERMITS: Check = check(INVARIANTS, "permits");
+pub const DRAIN_FACTS: Check = check(INVARIANTS, "drain facts");
+pub const ALTER_NODE: Check = check(INVARIANTS, "alter node");
+pub const CONVERGING: Check = check(INVARIANTS, "converging");
+pub const STALLED: Check = check(INVARIANTS, "stalled");
+pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
+
+/// Every check, in the order of the report.
+pub const ALL: [Check; 32] = [
+    SERVERS,
+    SESSION_TIMEOUT,
+    ROOT,
+    ACCESS_LISTS,
+    DISCOVERY,
+    REACHABLE,
+    MIGRATIONS,
+    ROUND_TRIPS,
+    CLOCK,
+    TIME_OUTS,
+    REGISTERED,
+    ANSWERS,
+    VERSIONS,
+    LOCK,
+    TICK,
+    PROXIES,
+    STATE_DIRECTORY,
+    DISK,
+    ROOM,
+    ENTRIES,
+    EPOCHS,
+    WANTED,
+    READINESS,
+    ORPHANS,
+    ENDS,
+    REGISTRATIONS,
+    PERMITS,
+    DRAIN_FACTS,
+    ALTER_NODE,
+    CONVERGING,
+    STALLED,
+    OBSERVATIONS,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice() {
+        let names: std::collections::BTreeSet<Check> = ALL.into_iter().collect();
+        assert_eq!(names.len(), ALL.len());
+    }
+}

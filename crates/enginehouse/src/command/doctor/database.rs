@@ -1,0 +1,131 @@
+//! The database itself: reachable, its version, how quick it answers, its clock, its time-outs.
+
+use std::time::Duration;
+
+use metadata::{Error, Examination, SCHEMA_VERSION, Store};
+use model::span;
+
+use super::checks::{CLOCK, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIME_OUTS};
+use super::patient::{CALL_DEADLINE, Patient};
+use super::report::{Finding, Report};
+
+/// A median above this is worth knowing: each statement is a handful of round trips.
+const SLOW: Duration = Duration::from_millis(100);
+/// A clock further away than this makes the times that people compare misleading. Nothing is decided by comparing
+/// clocks of two machines.
+const APART_MS: i64 = 2_000;
+
+/// Looks at the database. True if it can be read by this program.
+pub async fn look(patient: &Patient, report: &mut Report) -> bool {
+    const REST: [super::checks::Check; 4] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS];
+    if let Some(why) = &patient.no_database {
+        report.unseen(&[REACHABLE], why);
+        report.unseen(&REST, why);
+        return false;
+    }
+    let shown = crate::configuration::without_password(&patient.configuration.database.url);
+    let settings = patient.database();
+    // A connection and why there is none, each within its own deadline; this one is for what nobody thought of.
+    let looked = tokio::time::timeout(CALL_DEADLINE * 3, Store::examine(&settings, &patient.clock)).await;
+    let looked =
+        looked.unwrap_or_else(|_| Err(Error::Unavailable(format!("no answer in {} s", CALL_DEADLINE.as_secs() * 3))));
+    match looked {
+        Ok(seen) => {
+            report.tell(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
+            tell(patient, &seen, report);
+            seen.schema == SCHEMA_VERSION
+        }
+        Err(error) => {
+            let mend = "start the database, or correct database.url; what runs goes on without it";
+            report.tell(REACHABLE, "it does not answer", vec![Finding::problem(shown, error.to_string(), mend)]);
+            report.unseen(&REST, "the database does not answer");
+            false
+        }
+    }
+}
+
+fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
+    migrations(patient, seen.schema, report);
+    round_trips(seen, report);
+    clock(seen.ahead_ms, report);
+    let findings: Vec<Finding> = seen
+        .time_outs
+        .iter()
+        .filter(|it| it.found != it.wanted)
+        .map(|it| {
+            let found = if it.found.is_zero() { "without end".to_owned() } else { span::print(it.found) };
+            Finding::problem(
+                it.name,
+                format!("a connection has {found} where {} was asked for", span::print(it.wanted)),
+                "something between here and the database (a pooler, a role's settings) takes it back: let SET through",
+            )
+        })
+        .collect();
+    let said: Vec<String> = seen.time_outs.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
+    report.tell(TIME_OUTS, said.join(", "), findings);
+}
+
+fn migrations(patient: &Patient, found: i64, report: &mut Report) {
+    let subject = format!("schema version {found}");
+    let findings = if found > SCHEMA_VERSION {
+        vec![Finding::problem(
+            subject,
+            format!("the database is newer than this program, which knows version {SCHEMA_VERSION}"),
+            "run the program that migrated it",
+        )]
+    } else if found < SCHEMA_VERSION {
+        vec![Finding::problem(
+            subject,
+            format!("the database is behind this program, which needs version {SCHEMA_VERSION}"),
+            format!("enginehouse migrate {}", patient.argument),
+        )]
+    } else {
+        Vec::new()
+    };
+    let said = match found {
+        0 => "the database has none of our tables".to_owned(),
+        _ if findings.is_empty() => format!("up to date: schema version {found}"),
+        _ => format!("schema version {found}, this program has {SCHEMA_VERSION}"),
+    };
+    report.tell(MIGRATIONS, said, findings);
+}
+
+fn round_trips(seen: &Examination, report: &mut Report) {
+    let (Some(least), Some(most)) = (seen.round_trips.first(), seen.round_trips.last()) else {
+        return report.unseen(&[ROUND_TRIPS], "none was measured");
+    };
+    let median = seen.round_trips[seen.round_trips.len() / 2];
+    let said = format!(
+        "min {}, median {}, max {} of {}",
+        span::age(*least),
+        span::age(median),
+        span::age(*most),
+        seen.round_trips.len()
+    );
+    let slow = (median > SLOW).then(|| {
+        Finding::warning(
+            "round trips",
+            format!(
+                "the median of {} is above {}: every control statement takes several",
+                span::age(median),
+                span::age(SLOW)
+            ),
+            "look at the load of the database, and at the way to it",
+        )
+    });
+    report.tell(ROUND_TRIPS, said, slow.into_iter().collect());
+}
+
+fn clock(ahead_ms: i64, report: &mut Report) {
+    let word = if ahead_ms < 0 { "behind" } else { "ahead of" };
+    let apart = span::age(Duration::from_millis(ahead_ms.unsigned_abs()));
+    let said = format!("{apart} {word} this machine's");
+    let far = (ahead_ms.abs() > APART_MS).then(|| {
+        Finding::warning(
+            "clock",
+            format!("the database's clock is {said}: times in SHOW are the database's, times in logs this machine's"),
+            "set both clocks by one time service; nothing is decided by comparing them",
+        )
+    });
+    report.tell(CLOCK, said, far.into_iter().collect());
+}

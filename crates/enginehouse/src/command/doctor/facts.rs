@@ -1,0 +1,190 @@
+//! Everything that the invariants compare: what is wanted, what ZooKeeper holds, what runs.
+//!
+//! Read in the order in which a master reads it: first what is observed, then what is wanted. So an engine that a newer
+//! snapshot does not want is not taken for one that was just asked for.
+
+use std::collections::BTreeMap;
+
+use agent_api::AgentApi as _;
+use coordination::examine::{self, Queued};
+use coordination::{Agent, Observation, PermitNode, Session};
+use metadata::{EngineDetail, Error, Store};
+use model::alteration::AlterationRecord;
+use model::change::Rules;
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::labels;
+use model::number::Epoch;
+use model::observation::ObservedEngine;
+use model::snapshot::{EngineRecord, Snapshot};
+use orchestrator::process::{Config, Inspection, inspect};
+
+use super::agents::client;
+use super::patient::{CALL_DEADLINE, Patient, bounded};
+
+/// Names that run and have no open row are looked up one by one: at most so many.
+const MAX_ASKED: usize = 50;
+
+/// Who tells what is wanted, when nobody stands in between.
+pub const DATABASE: &str = "the database";
+
+/// What is wanted, as the database has it.
+pub struct Desired {
+    /// Slots, engines, open alterations, the master's row, the clock.
+    pub snapshot: Snapshot,
+    /// What the master last wrote, with its epoch where that is known.
+    pub observed: Vec<(ObservedEngine, Option<Epoch>)>,
+    /// The row of the alteration whose node stands, if it has one.
+    pub of_node: Option<AlterationRecord>,
+    /// Rows of engines that run and have no open row: `None` for a name that nobody issued.
+    pub others: BTreeMap<EngineName, Option<EngineDetail>>,
+    /// Who told all that.
+    pub told_by: String,
+}
+
+/// What ZooKeeper holds.
+pub struct Coordinated {
+    /// Alter node, agents, permits, registrations, drain facts.
+    pub nodes: Observation,
+    /// The queue for the master's lock.
+    pub queue: Vec<Queued>,
+}
+
+/// One look at everything; what could not be read says why.
+pub struct Facts {
+    /// What is wanted.
+    pub desired: Result<Desired, String>,
+    /// What ZooKeeper holds.
+    pub coordinated: Result<Coordinated, String>,
+    /// What runs, of this installation.
+    pub place: Result<Inspection, String>,
+    /// This machine's clock, in milliseconds since 1970.
+    pub wall_ms: i64,
+}
+
+/// Looks at everything once. `readable` says whether the database itself can be read; otherwise the agents are asked.
+pub async fn look(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
+    let coordinated = match session {
+        Ok(session) => bounded("reading zookeeper", coordinated(session)).await,
+        Err(_) => Err("there is no session with zookeeper".to_owned()),
+    };
+    let place = place(patient).await;
+    let node = coordinated.as_ref().ok().and_then(|it| Some(it.nodes.alter.as_ref()?.children.first()?.id.clone()));
+    let desired = if readable {
+        bounded("reading the database", from_database(patient, node.as_ref(), place.as_ref().ok())).await
+    } else {
+        from_agents(patient, agents, node.as_ref()).await
+    };
+    Facts { desired, coordinated, place, wall_ms: patient.clock.wall_ms() }
+}
+
+async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Error> {
+    Ok(Coordinated { nodes: coordination::look(session).await?, queue: examine::queue(session).await? })
+}
+
+/// The state directory, and in it the engines of this installation.
+pub async fn place(patient: &Patient) -> Result<Inspection, String> {
+    if let Some(why) = &patient.no_place {
+        return Err(why.clone());
+    }
+    let section = &patient.configuration.orchestrator;
+    let mut config = Config::new(&section.state_dir);
+    (config.nodes, config.max_engines) = (section.nodes.clone(), section.max_engines);
+    bounded("reading the state directory", inspect(config, patient.clock.clone())).await
+}
+
+async fn from_database(
+    patient: &Patient,
+    node: Option<&model::alteration::RequestId>,
+    place: Option<&Inspection>,
+) -> Result<Desired, Error> {
+    let store = Store::open(&patient.database(), Rules::default(), patient.clock.clone()).await?;
+    let read = read(patient, &store, node, place).await;
+    store.close().await;
+    read
+}
+
+async fn read(
+    patient: &Patient,
+    store: &Store,
+    node: Option<&model::alteration::RequestId>,
+    place: Option<&Inspection>,
+) -> Result<Desired, Error> {
+    let overview = store.overview(None).await?;
+    let of_node = match node {
+        Some(id) => store.outcome(id).await?,
+        None => None,
+    };
+    let mut others = BTreeMap::new();
+    let open = |name: &EngineName| overview.snapshot.engines.iter().any(|it| it.name == *name);
+    let selector = labels::selector(&patient.configuration.cluster.name);
+    let running = place.into_iter().flat_map(|it| &it.listing.engines).filter(|it| it.matches(&selector));
+    for engine in running.filter(|it| !open(&it.name)).take(MAX_ASKED) {
+        others.insert(engine.name.clone(), store.engine(&engine.name).await?);
+    }
+    let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
+    Ok(Desired { snapshot: overview.snapshot, observed, of_node, others, told_by: DATABASE.to_owned() })
+}
+
+async fn from_agents(
+    patient: &Patient,
+    agents: &[Agent],
+    node: Option<&model::alteration::RequestId>,
+) -> Result<Desired, String> {
+    let mut reason = "the database is not looked at, and no metadata agent answers".to_owned();
+    for agent in agents {
+        let client = client(patient, &agent.address, CALL_DEADLINE);
+        let asked = async {
+            let snapshot = client.snapshot().await?;
+            let observed = client.proxy_snapshot().await?.observed;
+            let of_node = match node {
+                Some(id) => client.outcome(id).await?,
+                None => None,
+            };
+            Ok::<_, agent_api::ApiError>((snapshot, observed, of_node))
+        };
+        match bounded("a metadata agent's answer", asked).await {
+            Ok((snapshot, observed, of_node)) => {
+                let observed = observed.into_iter().map(|engine| (engine, None)).collect();
+                let told_by = format!("metadata agent {}", agent.address);
+                return Ok(Desired { snapshot, observed, of_node, others: BTreeMap::new(), told_by });
+            }
+            Err(error) => reason = format!("metadata agent {}: {error}", agent.address),
+        }
+    }
+    Err(reason)
+}
+
+impl Desired {
+    /// The open row of an engine's name.
+    pub fn engine(&self, name: &EngineName) -> Option<&EngineRecord> {
+        self.snapshot.engines.iter().find(|it| it.name == *name)
+    }
+
+    /// What the master last said of an engine.
+    pub fn seen(&self, name: &EngineName) -> Option<&ObservedEngine> {
+        self.observed.iter().map(|(engine, _)| engine).find(|it| it.name == *name)
+    }
+
+    /// Whether it is some slot's present engine.
+    pub fn is_present(&self, name: &EngineName) -> bool {
+        self.snapshot.slots.iter().any(|slot| slot.engine() == *name)
+    }
+}
+
+impl Coordinated {
+    /// The permit of an engine.
+    pub fn permit(&self, name: &EngineName) -> Option<&PermitNode> {
+        self.nodes.permits.iter().find(|it| it.engine == *name)
+    }
+
+    /// Whether the engine is registered with its own uid.
+    pub fn is_ready(&self, name: &EngineName) -> bool {
+        self.permit(name).is_some_and(|it| it.ready().is_some())
+    }
+}
+
+/// Whether it can serve or may yet.
+pub fn is_alive(engine: &orchestrator::Observed) -> bool {
+    engine.phase < Phase::Terminating
+}

@@ -1,0 +1,76 @@
+//! What SHOW reads is what is there: the rows that the master writes, and the epochs that guard everybody's writes.
+
+use model::engine_state::Phase;
+
+use super::checks::{EPOCHS, OBSERVATIONS};
+use super::facts::Facts;
+use super::patient::Patient;
+use super::report::{Finding, Report};
+
+/// Compares epochs and rows.
+pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
+    epochs(patient, facts, report);
+    rows(facts, report);
+}
+
+fn epochs(patient: &Patient, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
+        return report.unseen(&[EPOCHS], &facts.missing());
+    };
+    let now = desired.snapshot.master.epoch;
+    let directory = place.state_dir.display();
+    let Some(seen) = place.epoch else {
+        return report.tell(EPOCHS, format!("{now} in the database, none in the state directory yet"), Vec::new());
+    };
+    let ahead = (seen > now).then(|| {
+        Finding::problem(
+            directory.to_string(),
+            format!(
+                "it has seen epoch {seen}, and the database is at {now}: every create and delete of the master is refused. Was \
+                 the database restored from an older state?"
+            ),
+            format!(
+                "end all proxies, remove {}/lock, and start them again (cluster {})",
+                directory, patient.configuration.cluster.name
+            ),
+        )
+    });
+    report.tell(
+        EPOCHS,
+        format!("{now} in the database, {seen} the highest in the state directory"),
+        ahead.into_iter().collect(),
+    );
+}
+
+fn rows(facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
+        return report.unseen(&[OBSERVATIONS], &facts.missing());
+    };
+    let mend = "the acting master writes what it sees with every tick: look at the check \"last tick\"";
+    let mut findings = Vec::new();
+    for (seen, epoch) in &desired.observed {
+        let mut wrong = |what: String| findings.push(Finding::problem(seen.name.to_string(), what, mend));
+        if let Some(epoch) = epoch.filter(|it| *it < desired.snapshot.master.epoch) {
+            wrong(format!("its row was written in epoch {epoch}, and a later master wrote none"));
+            continue;
+        }
+        let Some(uid) = &seen.uid else { continue };
+        match place.listing.find(&seen.name) {
+            Some(engine) if engine.uid != *uid => {
+                wrong(format!("SHOW tells of uid {uid}, and uid {} is there", engine.uid))
+            }
+            Some(engine) if (engine.phase == Phase::Ended) != (seen.phase == Phase::Ended) => {
+                wrong(format!("SHOW tells that it is {}, and it is {}", seen.phase, engine.phase));
+            }
+            Some(_) => {}
+            None if place.listing.unreadable.iter().any(|it| it.name == seen.name.as_str()) => {}
+            None => wrong(format!("SHOW tells that it is {}, and it is not there", seen.phase)),
+        }
+    }
+    let said = format!(
+        "{} of {} rows agree with what is there",
+        desired.observed.len() - findings.len(),
+        desired.observed.len()
+    );
+    report.tell(OBSERVATIONS, said, findings);
+}

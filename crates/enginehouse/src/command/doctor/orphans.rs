@@ -1,0 +1,121 @@
+//! Every engine that runs has a row, and who is to end does.
+
+use std::time::Duration;
+
+use coordination::DrainNode;
+use model::clock::utc;
+use model::engine_state::Phase;
+use model::labels;
+use model::snapshot::EngineRecord;
+use model::span;
+use orchestrator::Observed;
+use orchestrator::observed::{DETAIL_DIRECTORY, DETAIL_PID};
+use planner::DELETE_AFTER_GRACE_MS;
+
+use super::checks::{ENDS, ORPHANS};
+use super::facts::{Coordinated, Desired, Facts, is_alive};
+use super::patient::Patient;
+use super::report::{Finding, Report};
+
+/// How long after everything is over somebody must have acted.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// Looks at everything that runs.
+pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
+        return report.unseen(&[ORPHANS, ENDS], &facts.missing());
+    };
+    let selector = labels::selector(&patient.configuration.cluster.name);
+    let ours: Vec<&Observed> = place.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
+    let foreign = match place.listing.engines.len() - ours.len() {
+        0 => String::new(),
+        many => format!(", {many} of other installations beside them"),
+    };
+    let orphans: Vec<Finding> =
+        ours.iter().filter(|it| desired.engine(&it.name).is_none()).map(|it| orphan(desired, it)).collect();
+    let said = format!("{} of {} have a row{foreign}", ours.len() - orphans.len(), ours.len());
+    report.tell(ORPHANS, said, orphans);
+    let Ok(coordinated) = &facts.coordinated else {
+        return report.unseen(&[ENDS], &facts.missing());
+    };
+    let leaving: Vec<(&Observed, &EngineRecord)> = ours
+        .iter()
+        .filter(|it| it.phase != Phase::Ended && !desired.is_present(&it.name))
+        .filter_map(|it| Some((*it, desired.engine(&it.name)?)))
+        .collect();
+    let findings: Vec<Finding> = leaving
+        .iter()
+        .filter_map(|(engine, record)| overdue(facts.wall_ms, desired, coordinated, engine, record))
+        .collect();
+    let said = match leaving.len() {
+        0 => "no engine is on its way out".to_owned(),
+        many => {
+            format!("{} of {many} that are not wanted any more serve or end within their time", many - findings.len())
+        }
+    };
+    report.tell(ENDS, said, findings);
+}
+
+fn orphan(desired: &Desired, engine: &Observed) -> Finding {
+    let name = &engine.name;
+    let what = match desired.others.get(name) {
+        Some(Some(detail)) => format!(
+            "it is {} though its row says that it ended at {} ({})",
+            engine.phase,
+            utc(detail.record.ended_at_ms.unwrap_or_default()),
+            detail.record.ended_reason.as_deref().unwrap_or("no reason is kept")
+        ),
+        Some(None) => format!("it is {} and no row of table engine has its name: nobody ever issued it", engine.phase),
+        None => format!("it is {} and has no open row of table engine", engine.phase),
+    };
+    let by_hand = match (engine.phase, engine.details.get(DETAIL_PID), engine.details.get(DETAIL_DIRECTORY)) {
+        (Phase::Ended, _, Some(directory)) => format!("rm -r {directory}"),
+        (_, Some(pid), _) => format!("kill {pid}"),
+        _ => "end it where it runs".to_owned(),
+    };
+    Finding::problem(name.to_string(), what, format!("the acting master ends and removes it; by hand: {by_hand}"))
+}
+
+fn overdue(
+    wall_ms: i64,
+    desired: &Desired,
+    coordinated: &Coordinated,
+    engine: &Observed,
+    record: &EngineRecord,
+) -> Option<Finding> {
+    let name = &engine.name;
+    let fact = coordinated.nodes.drains.iter().find(|it| it.engine == *name);
+    if let Some(fact) = fact {
+        return late(wall_ms, engine, fact);
+    }
+    let slot = desired.snapshot.slots.iter().find(|slot| slot.key == record.slot);
+    let replaced = slot.is_some_and(|slot| coordinated.is_ready(&slot.engine()));
+    let why = match (&record.end_reason, slot) {
+        (Some(reason), _) => format!("it is to end ({reason})"),
+        (None, None) => "its slot is gone".to_owned(),
+        (None, Some(slot)) if replaced => format!("its replacement {} is ready", slot.engine()),
+        // A stand-in serves until its replacement is ready, however long that takes.
+        (None, Some(_)) => return None,
+    };
+    // One that was told to end by the orchestrator alone is being deleted.
+    is_alive(engine).then(|| {
+        let mend = "the acting master drains it: look at the check \"last tick\", and at its log";
+        Finding::problem(name.to_string(), format!("{why}, and it has no drain fact"), mend)
+    })
+}
+
+fn late(wall_ms: i64, engine: &Observed, fact: &DrainNode) -> Option<Finding> {
+    let name = &engine.name;
+    let grace_ms = fact.content.as_ref().map_or(0, |it| it.grace_ms);
+    let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(NOTICE.as_millis() as i64);
+    let age_ms = (wall_ms - fact.ctime_ms).max(0);
+    (age_ms > limit_ms).then(|| {
+        let age = |ms: i64| span::age(Duration::from_millis(ms.max(0).unsigned_abs()));
+        let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; by hand: kill -9 {pid}")).unwrap_or_default();
+        Finding::problem(
+            name.to_string(),
+            format!("it was told to drain {} ago with a grace of {} and still runs", age(age_ms), age(grace_ms)),
+            format!("the acting master deletes it: look at the check \"last tick\", and at its log{pid}"),
+        )
+    })
+}

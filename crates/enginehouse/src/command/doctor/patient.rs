@@ -1,0 +1,135 @@
+//! Whom to look at: an installation as its configuration file names it, or a running `standalone` by its data directory.
+//!
+//! A section that the file does not have is not looked at: its defaults would name servers of somebody else. Only
+//! `[zookeeper]` and `[cluster]` have defaults that are believed, because every role needs both.
+
+use std::path::Path;
+use std::time::Duration;
+
+use coordination::{Identity, Session};
+use model::clock::SharedClock;
+use model::credential::ClusterSecret;
+use tokio::time::timeout;
+
+use crate::command::standalone;
+use crate::configuration::Configuration;
+use crate::roles;
+
+/// The longest time for a connection to be made.
+pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// The longest time for one call of anybody.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The installation.
+pub struct Patient {
+    /// Its configuration.
+    pub configuration: Configuration,
+    /// Its secret.
+    pub secret: ClusterSecret,
+    /// The clocks of this machine.
+    pub clock: SharedClock,
+    /// How it was named, for the first line.
+    pub named: String,
+    /// What commands against it say: `--config FILE`.
+    pub argument: String,
+    /// Why the database itself is not looked at, if it isn't.
+    pub no_database: Option<String>,
+    /// Why the place of engines is not looked at, if it isn't.
+    pub no_place: Option<String>,
+    /// Why the file's own proxy is not looked at, if it isn't.
+    pub no_proxy: Option<String>,
+}
+
+impl Patient {
+    /// From a configuration file.
+    pub fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
+        let configuration = Configuration::load(file)?;
+        let sections = Configuration::named_sections(file)?;
+        let secret = roles::read_secret(&configuration.cluster.secret_file)?;
+        let absent = |section: &str, what: &str| {
+            (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
+        };
+        let sqlite = configuration.database.url.starts_with("sqlite:").then(|| {
+            "database.url is SQLite, which one process has to itself; metadata agents are asked instead".to_owned()
+        });
+        let any_port = (configuration.proxy.listen.port() == 0)
+            .then(|| "proxy.listen has port 0, so where it listens is not in the file".to_owned());
+        Ok(Self {
+            named: format!("configuration {}", file.display()),
+            argument: format!("--config {}", file.display()),
+            no_database: absent("database", "; metadata agents are asked instead").or(sqlite),
+            no_place: absent("orchestrator", ""),
+            no_proxy: absent("proxy", "").or(any_port),
+            configuration,
+            secret,
+            clock: clock.clone(),
+        })
+    }
+
+    /// The `standalone` that runs in this folder.
+    pub fn of_standalone(folder: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
+        let running = standalone::Running::find(folder)?;
+        Ok(Self {
+            named: format!("standalone, process {}, in {}", running.pid, folder.display()),
+            argument: format!("--data-dir {}", folder.display()),
+            no_database: Some(
+                "the running standalone has its SQLite file to itself; its metadata agent is asked".to_owned(),
+            ),
+            no_place: None,
+            no_proxy: Some("standalone writes nowhere where its proxy listens; it said so when it started".to_owned()),
+            configuration: running.configuration,
+            secret: running.secret,
+            clock: clock.clone(),
+        })
+    }
+
+    /// How ZooKeeper is reached, as a master that stands in no queue: only a master may read everything.
+    pub fn zookeeper(&self) -> anyhow::Result<coordination::Settings> {
+        let mut settings = roles::zookeeper(&self.configuration, Identity::Master(self.secret.clone()))?;
+        settings.connect_timeout = CONNECT_DEADLINE;
+        settings.request_timeout = CALL_DEADLINE;
+        settings.watch_events = false;
+        Ok(settings)
+    }
+
+    /// How the database is reached: one connection or two, and not for long.
+    pub fn database(&self) -> metadata::Settings {
+        let mut settings = metadata::Settings::new(&self.configuration.database.url);
+        settings.connections = 2;
+        settings.connect_deadline = CONNECT_DEADLINE;
+        settings.call_deadline = CALL_DEADLINE;
+        settings
+    }
+
+    /// How long the master may be silent: three of its ticks.
+    pub fn stale_after(&self) -> Duration {
+        self.configuration.master.tick_interval.0 * engine_agent::metadata::STALE_AFTER_TICKS
+    }
+
+    /// How a master is started.
+    pub fn start_a_master(&self) -> String {
+        if self.named.starts_with("standalone") {
+            return "end this standalone and start it again; enginehouse.log in its folder says why it has no master"
+                .to_owned();
+        }
+        format!("start a proxy that may become master: enginehouse proxy {} (master.candidate = true)", self.argument)
+    }
+}
+
+/// Ends a wait that takes too long.
+pub async fn bounded<T, E: std::fmt::Display>(
+    what: &str,
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, String> {
+    match timeout(CALL_DEADLINE * 2, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!("{what} took longer than {} s", (CALL_DEADLINE * 2).as_secs())),
+    }
+}
+
+/// Builds a session within its time.
+pub async fn session(patient: &Patient) -> Result<Session, String> {
+    let settings = patient.zookeeper().map_err(|error| format!("{error:#}"))?;
+    bounded("a session with zookeeper", Session::connect(&settings, &patient.clock)).await
+}

@@ -1,0 +1,132 @@
+//! Where engines run: the state directory of local processes, its disk, how much fits.
+
+use model::engine_state::Phase;
+use orchestrator::process::Inspection;
+
+use super::checks::{DISK, ENTRIES, ROOM, STATE_DIRECTORY};
+use super::patient::Patient;
+use super::report::{Finding, Report, count as plural};
+
+/// Less free space than this is a problem: logs, spilled data and records no longer fit.
+const LEAST_BYTES: u64 = 256 << 20;
+/// Less free space than this should be known.
+const LITTLE_BYTES: u64 = 2 << 30;
+/// Fewer files than this is a problem: an engine needs some dozens.
+const LEAST_FILES: u64 = 1_000;
+/// From this part of the limit on, in percent, it should be known that the room is getting small.
+const NEARLY_FULL_PERCENT: usize = 90;
+
+/// Looks at the place.
+pub fn look(patient: &Patient, place: &Result<Inspection, String>, report: &mut Report) {
+    let directory = patient.configuration.orchestrator.state_dir.display().to_string();
+    let seen = match place {
+        Ok(seen) => seen,
+        Err(why) if patient.no_place.is_some() => return report.unseen(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why),
+        Err(reason) => {
+            let mend =
+                "a proxy that may become master makes it when it starts, if it may; or correct orchestrator.state_dir";
+            report.tell(STATE_DIRECTORY, "it can't be read", vec![Finding::problem(directory, reason, mend)]);
+            return report.unseen(&[DISK, ROOM, ENTRIES], "the state directory can't be read");
+        }
+    };
+    state_directory(seen, report);
+    disk(seen, report);
+    room(patient, seen, report);
+    entries(seen, report);
+}
+
+fn state_directory(seen: &Inspection, report: &mut Report) {
+    let directory = seen.state_dir.display().to_string();
+    let what = match (seen.read_only, seen.writable) {
+        (true, _) => Some("its file system is mounted read-only: no engine can be started or ended"),
+        (_, false) => Some("this user may not write there"),
+        _ => None,
+    };
+    let finding = what.map(|what| {
+        let mend = "mount it for writing, and let the user of the proxies own it; run the doctor as that user";
+        Finding::problem(&directory, what, mend)
+    });
+    report.tell(STATE_DIRECTORY, format!("{directory} can be read and written"), finding.into_iter().collect());
+}
+
+fn disk(seen: &Inspection, report: &mut Report) {
+    let subject = seen.state_dir.display().to_string();
+    let said = format!("{} of {} are free", size(seen.free_bytes), size(seen.total_bytes));
+    let mend = "make room: logs of engines, spilled data below engines.data_dir, whatever else is there";
+    let mut findings = Vec::new();
+    if seen.free_bytes < LEAST_BYTES {
+        findings.push(Finding::problem(&subject, format!("{said}: less than {}", size(LEAST_BYTES)), mend));
+    } else if seen.free_bytes < LITTLE_BYTES {
+        findings.push(Finding::warning(&subject, format!("{said}: less than {}", size(LITTLE_BYTES)), mend));
+    }
+    if let Some(files) = seen.free_files.filter(|it| *it < LEAST_FILES) {
+        let what = format!("only {files} more files can be made: fewer than {LEAST_FILES}");
+        findings.push(Finding::problem(format!("{subject}: files"), what, mend));
+    }
+    report.tell(DISK, said, findings);
+}
+
+/// Bytes as people read them.
+fn size(bytes: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, unit)| bytes >= *unit) {
+        Some((word, unit)) => format!("{}.{} {word}", bytes / unit, bytes % unit * 10 / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+fn room(patient: &Patient, seen: &Inspection, report: &mut Report) {
+    let most = patient.configuration.orchestrator.max_engines;
+    let count = seen.listing.engines.len() + seen.listing.unreadable.len() + seen.leftovers.len();
+    let what = format!("{} of at most {most}", plural(count, "engine"));
+    let mend = "STOP ENGINE what is not needed, or raise orchestrator.max_engines and restart the proxies";
+    let finding = if count >= most {
+        Some(Finding::problem(
+            "orchestrator.max_engines",
+            format!("{what}: no engine can be started, not even a replacement"),
+            mend,
+        ))
+    } else if count * 100 >= most * NEARLY_FULL_PERCENT {
+        Some(Finding::warning("orchestrator.max_engines", format!("{what}: nearly full"), mend))
+    } else {
+        None
+    };
+    report.tell(ROOM, what, finding.into_iter().collect());
+}
+
+fn entries(seen: &Inspection, report: &mut Report) {
+    let engines = seen.state_dir.join("engines");
+    let mut findings: Vec<Finding> = seen
+        .listing
+        .unreadable
+        .iter()
+        .map(|it| {
+            let path = engines.join(&it.name).display().to_string();
+            let mend = format!(
+                "nobody ends what nobody can name: repair its engine.json, or look whether a process works there (fuser {path}), \
+                 end it, and rm -r {path}"
+            );
+            Finding::problem(&path, format!("it can't be read: {}", it.reason), mend)
+        })
+        .collect();
+    findings.extend(seen.leftovers.iter().map(|name| {
+        let mend = "any proxy that may become master removes it as soon as it runs";
+        Finding::warning(name.clone(), "it was told to end and has ended, and its files are still there", mend)
+    }));
+    let ended = seen.listing.engines.iter().filter(|it| it.phase == Phase::Ended).count();
+    let live = seen.listing.engines.len() - ended;
+    let ended = if ended == 0 { String::new() } else { format!(", {ended} have ended") };
+    report.tell(ENTRIES, format!("{}{ended}", plural(live, "running engine")), findings);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_told_in_the_largest_unit() {
+        for (bytes, text) in [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

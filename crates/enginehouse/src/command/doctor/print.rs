@@ -1,0 +1,88 @@
+//! The report as text and as JSON.
+
+use serde_json::json;
+
+use super::report::{Report, Severity, Verdict};
+
+/// Plain text: grouped, one line a check, what is wrong below it with what mends it, and a line that counts.
+pub fn text(report: &Report, looked_at: &str) -> String {
+    let wide = |texts: Vec<usize>| texts.into_iter().max().unwrap_or_default();
+    let names = wide(report.outcomes().map(|(check, _)| check.name.chars().count()).collect());
+    let verdicts = wide(report.outcomes().map(|(_, it)| it.verdict().as_str().len()).collect());
+    let mut lines = vec![looked_at.to_owned()];
+    let mut group = "";
+    for (check, outcome) in report.outcomes() {
+        if check.group != group {
+            group = check.group;
+            lines.extend([String::new(), group.to_owned()]);
+        }
+        let verdict = outcome.verdict().as_str();
+        lines.push(format!("  {verdict:<verdicts$}  {:<names$}  {}", check.name, outcome.said).trim_end().to_owned());
+        for finding in &outcome.findings {
+            let mark = match finding.severity {
+                Severity::Problem => "problem",
+                Severity::Warning => "warning",
+            };
+            lines.push(format!("    {mark}: {}: {}", finding.subject, finding.what));
+            lines.push(format!("      to mend it: {}", finding.mend));
+        }
+    }
+    lines.extend([String::new(), report.tally().line()]);
+    lines.join("\n")
+}
+
+/// One JSON object.
+pub fn json(report: &Report, looked_at: &str) -> String {
+    let tally = report.tally();
+    let checks: Vec<serde_json::Value> = report
+        .outcomes()
+        .map(|(check, outcome)| {
+            let findings: Vec<serde_json::Value> = outcome
+                .findings
+                .iter()
+                .map(|it| {
+                    let severity = if it.severity == Severity::Problem { "problem" } else { "warning" };
+                    json!({"severity": severity, "subject": it.subject, "what": it.what, "mend": it.mend})
+                })
+                .collect();
+            let verdict = match outcome.verdict() {
+                Verdict::Unseen => "not_looked_at",
+                other => other.as_str(),
+            };
+            json!({
+                "group": check.group, "check": check.name, "verdict": verdict, "said": outcome.said,
+                "findings": findings,
+            })
+        })
+        .collect();
+    let whole = json!({
+        "looked_at": looked_at, "well": tally.problems == 0, "problems": tally.problems, "warnings": tally.warnings,
+        "checks_done": tally.checks, "not_looked_at": tally.unseen, "summary": tally.line(), "checks": checks,
+    });
+    serde_json::to_string_pretty(&whole).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checks::{ALL, DISK};
+    use super::super::report::Finding;
+    use super::*;
+
+    #[test]
+    fn findings_stand_below_their_check_with_what_mends_them() {
+        let mut report = Report::default();
+        for check in ALL {
+            report.tell(check, "fine", Vec::new());
+        }
+        report.tell(DISK, "1 MiB is free", vec![Finding::problem("/engines", "the disk is full", "delete something")]);
+        let text = text(&report, "looked at a.toml");
+        assert!(text.starts_with("looked at a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
+        let told = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      to mend it: \
+                    delete something\n";
+        assert!(text.contains(told), "{text}");
+        assert!(text.ends_with("\n\n1 problem in 32 checks"), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&json(&report, "x")).unwrap_or_default();
+        assert_eq!((value["problems"].as_u64(), value["well"].as_bool()), (Some(1), Some(false)));
+        assert_eq!(value["checks"][17]["findings"][0]["mend"], "delete something");
+    }
+}

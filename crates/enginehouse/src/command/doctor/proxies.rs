@@ -1,0 +1,147 @@
+//! Who is master, when it last ticked, and whether proxies listen.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use model::clock::utc;
+use model::span;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::checks::{LOCK, PROXIES, TICK};
+use super::facts::{Coordinated, DATABASE, Facts};
+use super::patient::{CONNECT_DEADLINE, Patient};
+use super::report::{Finding, Report};
+
+/// Looks at the master's lock and its last tick.
+pub fn master(patient: &Patient, facts: &Facts, report: &mut Report) {
+    match &facts.coordinated {
+        Ok(coordinated) => lock(patient, facts, coordinated, report),
+        Err(reason) => report.unseen(&[LOCK], reason),
+    }
+    tick(patient, facts, report);
+}
+
+fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mut Report) {
+    let path = format!("{}/lock/master", patient.configuration.zookeeper.root);
+    let Some(first) = coordinated.queue.first() else {
+        let none = Finding::problem(
+            path,
+            "nobody holds the lock, and nobody waits for it: there is no master",
+            patient.start_a_master(),
+        );
+        return report.tell(LOCK, "there is no master", vec![none]);
+    };
+    let candidates = match coordinated.queue.len() {
+        1 => "no other candidate waits".to_owned(),
+        2 => "1 other candidate waits".to_owned(),
+        count => format!("{} other candidates wait", count - 1),
+    };
+    let who = if first.who.is_empty() { "somebody who does not say who it is" } else { &first.who };
+    let said = format!("held by {who} since {}, {candidates}", utc(first.since_ms));
+    let Ok(desired) = &facts.desired else {
+        return report.tell(LOCK, said, Vec::new());
+    };
+    let master = &desired.snapshot.master;
+    let foreign = (first.holder() != master.holder).then(|| {
+        let known = match master.epoch.get() {
+            0 => "no master has ever written into the database".to_owned(),
+            epoch => format!("the database knows epoch {epoch} of {}", master.holder),
+        };
+        Finding::problem(
+            &first.path,
+            format!("{who} (session {:#x}) holds the lock and is not the master: {known}", first.session),
+            format!(
+                "if it is a proxy, look at its log: it can't raise its epoch; if it is another tool, end it, or delete its node \
+                 in ZooKeeper's command line: delete {}",
+                first.path
+            ),
+        )
+    });
+    let epoch = format!(", epoch {}", master.epoch);
+    report.tell(LOCK, said + &epoch, foreign.into_iter().collect());
+}
+
+fn tick(patient: &Patient, facts: &Facts, report: &mut Report) {
+    let desired = match &facts.desired {
+        Ok(desired) => desired,
+        Err(reason) => return report.unseen(&[TICK], reason),
+    };
+    let (master, now_ms) = (&desired.snapshot.master, desired.snapshot.now_ms);
+    let mend = || {
+        format!(
+            "look at the log of the proxy that is master, which hangs, is stopped, or can't work; or {}",
+            patient.start_a_master()
+        )
+    };
+    if master.epoch.get() == 0 {
+        let never = Finding::problem(
+            "master",
+            "there never was a master: nothing that is said takes effect",
+            patient.start_a_master(),
+        );
+        return report.tell(TICK, "there never was one", vec![never]);
+    }
+    if master.last_tick_ms == 0 {
+        let none = Finding::problem("master", format!("epoch {} has not finished a tick", master.epoch), mend());
+        return report.tell(TICK, "there never was one", vec![none]);
+    }
+    let age = Duration::from_millis((now_ms - master.last_tick_ms).max(0).unsigned_abs());
+    let limit = patient.stale_after();
+    let stale = (age > limit).then(|| {
+        Finding::problem(
+            "master",
+            format!(
+                "its last tick was {} ago, longer than three tick intervals ({}): nothing converges, and SHOW is stale",
+                span::age(age),
+                span::age(limit)
+            ),
+            mend(),
+        )
+    });
+    let waits = master.waits_for.as_ref().map(|it| {
+        let mend = "that is what holds it up: mend it, or look at the master's log";
+        Finding::warning("waits for", format!("the master waits for {it}"), mend)
+    });
+    let by = if desired.told_by == DATABASE { String::new() } else { format!(", as {} tells", desired.told_by) };
+    let said = format!("{} ago{by}, in epoch {} since {}", span::age(age), master.epoch, utc(master.since_ms));
+    report.tell(TICK, said, stale.into_iter().chain(waits).collect());
+}
+
+/// Looks whether the proxies accept connections: those that are registered for JDBC clients, and the file's own.
+pub async fn listen(patient: &Patient, registered: &[String], report: &mut Report) {
+    let mut addresses = registered.to_vec();
+    match &patient.no_proxy {
+        None => {
+            let own = patient.configuration.proxy.listen.to_string();
+            if !addresses.contains(&own) {
+                addresses.push(own);
+            }
+        }
+        Some(why) if addresses.is_empty() => {
+            return report.unseen(&[PROXIES], &format!("{why}; and no proxy is registered for JDBC clients"));
+        }
+        Some(_) => {}
+    }
+    let asked = join_all(addresses.iter().map(|address| async move {
+        match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some((address, error.to_string())),
+            Err(_) => Some((address, format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))),
+        }
+    }));
+    let findings: Vec<Finding> = asked
+        .await
+        .into_iter()
+        .flatten()
+        .map(|(address, error)| {
+            let mend = format!("start it: enginehouse proxy {}", patient.argument);
+            Finding::problem(address, format!("it accepts no connection: {error}"), mend)
+        })
+        .collect();
+    report.tell(
+        PROXIES,
+        format!("{} of {} accept connections", addresses.len() - findings.len(), addresses.len()),
+        findings,
+    );
+}

@@ -1,0 +1,179 @@
+//! Every slot has its engine, and it gets ready.
+//!
+//! What is being made, or waits for its turn behind a stand-in, is as it should be as long as that takes no longer than
+//! an engine may take to start.
+
+use std::time::Duration;
+
+use model::clock::utc;
+use model::engine_state::Phase;
+use model::slot::Slot;
+use model::span;
+use orchestrator::Observed;
+use orchestrator::process::Inspection;
+
+use super::checks::{READINESS, WANTED};
+use super::facts::{Coordinated, Desired, Facts, is_alive};
+use super::patient::Patient;
+use super::report::{Finding, Report};
+
+/// What a start may take beyond its deadline until somebody has noticed.
+const NOTICE: Duration = Duration::from_secs(10);
+
+/// How one slot stands.
+enum Stands {
+    /// Registered, and running as far as can be seen.
+    Ready,
+    /// On its way within its time.
+    OnItsWay,
+    /// It is not there.
+    Missing(Finding),
+    /// It is there, or was, and never got ready.
+    NotReady(Finding),
+}
+
+/// What a slot is judged by.
+struct Ground<'a> {
+    patient: &'a Patient,
+    desired: &'a Desired,
+    coordinated: &'a Coordinated,
+    place: &'a Inspection,
+}
+
+/// Looks at every slot.
+pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(coordinated), Ok(place)) = (&facts.desired, &facts.coordinated, &facts.place) else {
+        return report.unseen(&[WANTED, READINESS], &facts.missing());
+    };
+    let ground = Ground { patient, desired, coordinated, place };
+    let (mut ready, mut coming) = (0_usize, 0_usize);
+    let (mut missing, mut not_ready) = (Vec::new(), Vec::new());
+    for slot in &desired.snapshot.slots {
+        match stands(&ground, slot) {
+            Stands::Ready => ready += 1,
+            Stands::OnItsWay => coming += 1,
+            Stands::Missing(finding) => missing.push(finding),
+            Stands::NotReady(finding) => not_ready.push(finding),
+        }
+    }
+    let slots = desired.snapshot.slots.len();
+    let on_the_way = if coming == 0 { String::new() } else { format!(", {coming} on their way") };
+    report.tell(WANTED, format!("{} of {slots} wanted are there{on_the_way}", slots - missing.len() - coming), missing);
+    report.tell(READINESS, format!("{ready} of {slots} wanted are ready{on_the_way}"), not_ready);
+}
+
+impl Facts {
+    /// Why what needs all of it is not looked at.
+    pub fn missing(&self) -> String {
+        let place = self.place.as_ref().err().cloned();
+        [self.missing_nodes(), place.unwrap_or_default()]
+            .into_iter()
+            .filter(|it| !it.is_empty())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    /// Why what needs database and ZooKeeper is not looked at.
+    pub fn missing_nodes(&self) -> String {
+        let reasons = [self.desired.as_ref().err(), self.coordinated.as_ref().err()];
+        reasons.into_iter().flatten().cloned().collect::<Vec<_>>().join("; ")
+    }
+}
+
+fn stands(ground: &Ground<'_>, slot: &Slot) -> Stands {
+    let name = slot.engine();
+    let there = ground.place.listing.find(&name);
+    let unreadable = ground.place.listing.unreadable.iter().any(|it| it.name == name.as_str());
+    match there.filter(|engine| is_alive(engine)) {
+        Some(engine) if ground.coordinated.is_ready(&name) => {
+            debug_assert_eq!(engine.name, name);
+            Stands::Ready
+        }
+        Some(engine) => starting(ground, slot, engine),
+        // Told of under its own name.
+        None if unreadable => Stands::OnItsWay,
+        None => absent(ground, slot, there),
+    }
+}
+
+fn starting(ground: &Ground<'_>, slot: &Slot, engine: &Observed) -> Stands {
+    let name = &engine.name;
+    let deadline = ground.patient.configuration.engines.start_deadline.0;
+    let now_ms = ground.patient.clock.wall_ms();
+    let age = Duration::from_millis((now_ms - engine.started_at_ms.unwrap_or(now_ms)).max(0).unsigned_abs());
+    if age <= deadline + NOTICE {
+        return Stands::OnItsWay;
+    }
+    let reason = engine.reason.clone().or_else(|| ground.desired.seen(name)?.reason.clone());
+    let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+    Stands::NotReady(Finding::problem(
+        slot.key.to_string(),
+        format!("engine {name} runs since {} and is not registered{reason}", span::age(age)),
+        format!("RESTART ENGINE {} '{name}' FORCE; {}", slot.key.pool, log_of(engine)),
+    ))
+}
+
+fn log_of(engine: &Observed) -> String {
+    match engine.details.get(orchestrator::observed::DETAIL_LOG) {
+        Some(path) => format!("its log is {path}"),
+        None => "its log says why".to_owned(),
+    }
+}
+
+fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands {
+    let name = slot.engine();
+    let record = ground.desired.engine(&name);
+    let seen = ground.desired.seen(&name).and_then(|it| it.reason.clone());
+    let describe = format!("DESCRIBE ENGINE {} '{name}' tells more", slot.key.pool);
+    let said = record.and_then(|it| it.ended_reason.clone());
+    if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(said) {
+        let again = match slot.failures {
+            0 => String::new(),
+            count => format!("; {count} engines of this slot in a row failed, and the next waits for its back-off"),
+        };
+        let what = format!("engine {name} ended: {how}{again}");
+        let acting = format!(
+            "its slot gets another one from the acting master; {describe}; ALTER what it is made from if that is wrong"
+        );
+        return if ended.is_some_and(|it| it.phase == Phase::Terminating) {
+            Stands::OnItsWay
+        } else {
+            Stands::NotReady(Finding::problem(slot.key.to_string(), what, acting))
+        };
+    }
+    let now_ms = ground.desired.snapshot.now_ms;
+    let issued_at_ms = record.map_or(now_ms, |it| it.issued_at_ms);
+    let age = Duration::from_millis((now_ms - issued_at_ms).max(0).unsigned_abs());
+    let why = seen.map(|it| format!(": {it}")).unwrap_or_default();
+    if let Some(uid) = record.and_then(|it| it.uid.as_ref()) {
+        return Stands::Missing(Finding::problem(
+            slot.key.to_string(),
+            format!("engine {name} (uid {uid}) was made and is not there{why}"),
+            format!("the acting master gives its slot another one after a back-off; {describe}"),
+        ));
+    }
+    if stand_in(ground, slot).is_some() {
+        let deadline = ground.patient.configuration.engines.start_deadline.0;
+        if age <= deadline + NOTICE {
+            return Stands::OnItsWay;
+        }
+        return Stands::Missing(Finding::warning(
+            slot.key.to_string(),
+            format!("engine {name} is wanted since {} and not made{why}; an older one serves", utc(issued_at_ms)),
+            describe,
+        ));
+    }
+    Stands::Missing(Finding::problem(
+        slot.key.to_string(),
+        format!("engine {name} is wanted since {} ({} ago) and was not made{why}", utc(issued_at_ms), span::age(age)),
+        format!("the acting master makes it: look at the check \"last tick\", and at its log; {describe}"),
+    ))
+}
+
+/// An older engine of the slot that serves.
+fn stand_in<'a>(ground: &Ground<'a>, slot: &Slot) -> Option<&'a Observed> {
+    let older = ground.desired.snapshot.engines.iter().filter(|it| it.slot == slot.key && it.end_reason.is_none());
+    older.filter(|it| it.incarnation < slot.incarnation).find_map(|it| {
+        ground.place.listing.find(&it.name).filter(|engine| is_alive(engine) && ground.coordinated.is_ready(&it.name))
+    })
+}

@@ -1,0 +1,189 @@
+//! ZooKeeper: each server by itself, how long sessions live, our root and who may do what below it.
+
+use std::time::Duration;
+
+use coordination::examine::{self, BaseNode, Standing};
+use coordination::{Error, Granted, Session, greet};
+use futures::future::join_all;
+use model::span;
+
+use super::checks::{ACCESS_LISTS, DISCOVERY, ROOT, SERVERS, SESSION_TIMEOUT};
+use super::patient::{CALL_DEADLINE, CONNECT_DEADLINE, Patient, bounded};
+use super::report::{Finding, Report};
+
+/// A wish that every server raises to the shortest session that it grants.
+const SHORTEST: Duration = Duration::from_millis(1);
+/// A wish that every server lowers to the longest session that it grants.
+const LONGEST: Duration = Duration::from_hours(24);
+
+/// What one server says to three wishes.
+struct Server {
+    address: String,
+    wished: Result<Granted, Error>,
+    shortest: Result<Granted, Error>,
+    longest: Result<Granted, Error>,
+}
+
+/// Looks at each server of the connect string.
+pub async fn servers(patient: &Patient, report: &mut Report) {
+    let section = &patient.configuration.zookeeper;
+    let asked = section.connect.split(',').map(|address| ask(address.to_owned(), section.session_timeout.0));
+    let servers = join_all(asked).await;
+    reached(&servers, report);
+    granted(&servers, section.session_timeout.0, report);
+}
+
+async fn ask(address: String, wanted: Duration) -> Server {
+    let (wished, shortest, longest) = tokio::join!(
+        greet(&address, wanted, CONNECT_DEADLINE),
+        greet(&address, SHORTEST, CONNECT_DEADLINE),
+        greet(&address, LONGEST, CONNECT_DEADLINE),
+    );
+    Server { address, wished, shortest, longest }
+}
+
+fn reached(servers: &[Server], report: &mut Report) {
+    let mut findings = Vec::new();
+    let mut times = Vec::new();
+    for server in servers {
+        match &server.wished {
+            Ok(granted) => times.push(format!("{} grants a session in {}", server.address, span::age(granted.took))),
+            Err(error) => findings.push(Finding::problem(
+                &server.address,
+                format!("it grants no session: {}", reason(error)),
+                "start that server, or take it out of zookeeper.connect",
+            )),
+        }
+    }
+    if times.is_empty() {
+        times.push("no server grants a session".to_owned());
+    }
+    report.tell(SERVERS, times.join("; "), findings);
+}
+
+/// Why, without saying once more that it is ZooKeeper.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Unavailable { reason } => reason.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
+    let (mut findings, mut said) = (Vec::new(), Vec::new());
+    for server in servers {
+        let Ok(granted) = &server.wished else { continue };
+        let limit =
+            |of: &Result<Granted, Error>| of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout));
+        let limits = format!("{} to {}", limit(&server.shortest), limit(&server.longest));
+        said.push(format!("{} as configured ({} grants {limits})", span::print(granted.timeout), server.address));
+        if granted.timeout == wanted {
+            continue;
+        }
+        said.pop();
+        let (word, key) =
+            if granted.timeout > wanted { ("longer", "minSessionTimeout") } else { ("shorter", "maxSessionTimeout") };
+        findings.push(Finding::problem(
+            &server.address,
+            format!(
+                "it grants {} where {} is configured, which is {word}: its limits are {limits}, by default 2 and 20 of its \
+                 tickTime",
+                span::print(granted.timeout),
+                span::print(wanted)
+            ),
+            format!("set zookeeper.session_timeout within {limits}, or {key} of the server"),
+        ));
+    }
+    if servers.iter().all(|server| server.wished.is_err()) {
+        report.unseen(&[SESSION_TIMEOUT], "no server grants a session");
+    } else {
+        let said = if said.is_empty() { "not as configured".to_owned() } else { said.join("; ") };
+        report.tell(SESSION_TIMEOUT, said, findings);
+    }
+}
+
+/// Looks at our nodes; `session` says why there is none.
+pub async fn nodes(patient: &Patient, session: Result<&Session, &String>, report: &mut Report) {
+    let session = match session {
+        Ok(session) => session,
+        Err(reason) => {
+            let why = format!("there is no session with zookeeper: {reason}");
+            return report.unseen(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
+        }
+    };
+    match bounded("reading access lists", examine::base_nodes(session)).await {
+        Ok(nodes) => base(patient, &nodes, report),
+        Err(reason) => report.unseen(&[ROOT, ACCESS_LISTS], &reason),
+    }
+    match bounded("reading the discovery namespace", coordination::discovery::list(session)).await {
+        Ok((proxies, others)) => {
+            let namespace =
+                patient.zookeeper().map(|it| it.layout.discovery_namespace().to_owned()).unwrap_or_default();
+            let findings = others.iter().map(|name| {
+                let path = format!("/{namespace}/{name}");
+                let mend = format!("delete it with ZooKeeper's command line: deleteall {path}");
+                Finding::problem(&path, "JDBC drivers take it for a proxy, and it is none", mend)
+            });
+            let said = match proxies.len() {
+                0 => "no proxy is registered for JDBC clients".to_owned(),
+                count => format!("{count} registered for JDBC clients in {namespace}"),
+            };
+            report.tell(DISCOVERY, said, findings.collect());
+        }
+        Err(reason) => report.unseen(&[DISCOVERY], &reason),
+    }
+}
+
+fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
+    let Some(root) = nodes.first() else { return report.unseen(&[ROOT, ACCESS_LISTS], "there are no base nodes") };
+    let seconds = CALL_DEADLINE.as_secs();
+    let missing = |path: &str| {
+        let mend = format!(
+            "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent ({seconds} s)"
+        );
+        Finding::problem(path, "it is not there", mend)
+    };
+    match root.standing {
+        Standing::Missing => report.tell(ROOT, "not there", vec![missing(&root.path)]),
+        Standing::Closed => report.tell(
+            ROOT,
+            "closed to us",
+            vec![Finding::problem(
+                &root.path,
+                "the master of this cluster secret may not read it",
+                format!(
+                    "every process of an installation needs the same secret ({}) and a root of its own (zookeeper.root)",
+                    patient.configuration.cluster.secret_file.display()
+                ),
+            )],
+        ),
+        _ => report.tell(ROOT, format!("{} is there, and open to the master", root.path), Vec::new()),
+    }
+    if matches!(root.standing, Standing::Missing | Standing::Closed) {
+        return report.unseen(&[ACCESS_LISTS], "the root can't be read");
+    }
+    let findings: Vec<Finding> = nodes
+        .iter()
+        .filter_map(|node| {
+            let what = match &node.standing {
+                Standing::AsWanted => return None,
+                Standing::Missing => return Some(missing(&node.path)),
+                Standing::Closed => "its access list can't be read by the master".to_owned(),
+                Standing::Differs { lacks, exceeds } => {
+                    let told = |word: &str, rights: &[String]| {
+                        (!rights.is_empty()).then(|| format!("{word}: {}", rights.join("; ")))
+                    };
+                    let parts = [told("it gives too much", exceeds), told("it lacks", lacks)];
+                    parts.into_iter().flatten().collect::<Vec<_>>().join(", and ")
+                }
+            };
+            let mend = format!(
+                "as the master or a superuser, in ZooKeeper's command line: setAcl {} {}",
+                node.path, node.wanted
+            );
+            Some(Finding::problem(&node.path, what, mend))
+        })
+        .collect();
+    let good = nodes.len() - findings.len();
+    report.tell(ACCESS_LISTS, format!("{good} of {} base nodes are as the layout wants them", nodes.len()), findings);
+}

@@ -1,0 +1,162 @@
+//! The doctor on a running standalone and on what is not there; `tests/scenarios/test_the_doctor.py` has separate processes
+//! and everything that can be broken in them.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod installation;
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use installation::{Installation, run, text};
+use serde_json::Value;
+
+/// Looks at a standalone, as JSON.
+fn look(data: &Path) -> (Option<i32>, Value) {
+    let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
+    let shown = text(&output.stdout);
+    let report =
+        serde_json::from_str(&shown).unwrap_or_else(|error| panic!("{error}: {shown}{}", text(&output.stderr)));
+    (output.status.code(), report)
+}
+
+fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let checks = report["checks"].as_array().unwrap();
+    checks.iter().find(|it| it["check"] == name).unwrap_or_else(|| panic!("there is no check {name}"))
+}
+
+#[test]
+fn a_standalone_in_which_all_is_well_is_told_so() {
+    let mut installation = Installation::with_an_engine();
+    let folder = installation.data().to_owned();
+    let before = std::fs::read_dir(folder.join("engines/engines")).unwrap().count();
+    let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{shown}");
+    assert!(shown.ends_with("\nall that was looked at is well: 26 checks, 6 not looked at\n"), "{shown}");
+    for part in [
+        "\nzookeeper\n  ok             servers          127.0.0.1:",
+        "  not looked at  reachable        the running standalone has its SQLite file to itself",
+        "  ok             wanted engines   1 of 1 wanted are there\n",
+        "  ok             registrations    1 of 1 are below a permit and of a running engine\n",
+        "  ok             alter node       none stands\n",
+    ] {
+        assert!(shown.contains(part), "without {part}: {shown}");
+    }
+    let (code, report) = look(&folder);
+    assert_eq!((code, report["well"].as_bool(), report["problems"].as_u64()), (Some(0), Some(true), Some(0)));
+    assert_eq!(check(&report, "reachable")["verdict"], "not_looked_at");
+    assert_eq!(std::fs::read_dir(folder.join("engines/engines")).unwrap().count(), before);
+    assert_eq!(installation.complaints(), Vec::<String>::new());
+    // An entry that nobody can name is left alone by the master, and told by the doctor.
+    let strange = folder.join("engines/engines/strange");
+    std::fs::create_dir(&strange).unwrap();
+    std::fs::write(strange.join("engine.json"), "half of a rec").unwrap();
+    let (code, report) = look(&folder);
+    assert_eq!((code, report["problems"].as_u64()), (Some(1), Some(1)), "{report:#}");
+    let entries = check(&report, "entries");
+    assert_eq!(entries["verdict"], "problem");
+    assert_eq!(entries["findings"][0]["subject"], strange.to_str().unwrap());
+    assert!(entries["findings"][0]["mend"].as_str().unwrap().contains("rm -r"), "{entries}");
+    std::fs::remove_dir_all(&strange).unwrap();
+    assert!(installation.stop().success());
+    let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no enginehouse standalone runs in"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_page_of_operations_has_every_check_and_no_other() {
+    let installation = Installation::start();
+    let (_, report) = look(installation.data());
+    let told: BTreeSet<String> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| format!("{}: {}", it["group"].as_str().unwrap(), it["check"].as_str().unwrap()))
+        .collect();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md")).unwrap();
+    let mut group = String::new();
+    let mut on_page = BTreeSet::new();
+    for line in page.lines() {
+        if let Some(heading) = line.strip_prefix("### ") {
+            heading.clone_into(&mut group);
+        } else if let Some(name) = line.strip_prefix("| `").and_then(|rest| rest.split_once('`')).map(|(name, _)| name)
+        {
+            on_page.insert(format!("{}: {name}", group.to_lowercase()));
+        }
+    }
+    assert_eq!(on_page, told, "the page (left) is not what the program says (right)");
+}
+
+#[test]
+fn who_can_not_be_looked_at_is_told_apart_from_who_is_ill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (nowhere, here) = (path("nowhere"), path(""));
+    let blind: [&[&str]; 6] = [
+        &["doctor"],
+        &["doctor", "--config", "x", "--data-dir", "y"],
+        &["doctor", "--config", &nowhere],
+        &["doctor", "--data-dir", &nowhere],
+        &["doctor", "--data-dir", &here],
+        &["doctor", "--data-dir", &here, "--format", "xml"],
+    ];
+    for arguments in blind {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(!output.stderr.is_empty() && output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+/// An installation of which nothing runs.
+fn dead(folder: &Path, more: &str) -> PathBuf {
+    let secret = folder.join("secret");
+    std::fs::write(&secret, "ab".repeat(32)).unwrap();
+    std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let file = folder.join("dead.toml");
+    let text =
+        format!("[cluster]\nsecret_file = \"{}\"\n[zookeeper]\nconnect = \"127.0.0.1:1\"\n{more}", secret.display());
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+fn look_at(file: &Path) -> Output {
+    run(&["doctor", "--config", file.to_str().unwrap()])
+}
+
+#[test]
+fn what_the_file_has_no_section_for_is_not_looked_at_and_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = look_at(&dead(folder.path(), ""));
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    for part in [
+        "problem: 127.0.0.1:1: it grants no session: Connection refused",
+        "to mend it: start that server, or take it out of zookeeper.connect",
+        "not looked at  reachable        ",
+        "has no section [database]; metadata agents are asked instead",
+        "has no section [orchestrator]",
+        "\n1 problem in 1 check, 31 not looked at\n",
+    ] {
+        assert!(shown.contains(part), "without {part}: {shown}");
+    }
+}
+
+#[test]
+fn a_database_that_is_away_is_named_without_its_password() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("engines");
+    let more = format!(
+        "[database]\nurl = \"postgres://eh:hidden@127.0.0.1:1/eh\"\n[orchestrator]\nstate_dir = \"{}\"\n",
+        state.display()
+    );
+    let output = look_at(&dead(folder.path(), &more));
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{shown}");
+    assert!(shown.contains("problem: postgres://eh:") && !shown.contains("hidden"), "{shown}");
+    assert!(shown.contains("the database does not answer"), "{shown}");
+    // The state directory of nobody is not made by looking.
+    assert!(shown.contains("a proxy that may become master makes it") && !state.exists(), "{shown}");
+}

@@ -1,0 +1,295 @@
+"""`enginehouse doctor` on separate processes: what it says of a healthy installation, and each thing that can be wrong.
+
+One cluster for the whole file. What is broken is broken at once, while the master is stopped, looked at once, and then
+left to the master: what the doctor calls the acting master's business has to heal when one acts.
+"""
+
+import json
+import re
+import shutil
+import uuid
+
+import pytest
+from kazoo.security import ACL, Id, make_acl
+
+from harness import golden
+from harness.cluster import Cluster
+from harness.control import Control
+from harness.ports import free_port
+from harness.processes import run
+from harness.waiting import wait_until
+
+LOOK_WITHIN_S = 90
+HEAL_WITHIN_S = 90
+
+
+class Patient:
+    """A cluster with one tenant that has one engine, and the doctor's view of it."""
+
+    def __init__(self, folder):
+        self.cluster = Cluster(folder).start()
+        self.control = Control(self.cluster.addresses["proxy-b"])
+        self.tenant, self.pool, self.unit = self.control.make("patient", options=", MIN_ENGINES 1")
+        (engine,) = self.control.wait_ready(self.tenant)
+        self.engine = engine["engine"]
+        self.cluster.settled(self.control)
+        self.file = self.cluster.write("doctor")
+
+    def variant(self, name, **sections):
+        """Another configuration file: `section=None` leaves a section out, `section={…}` changes keys of it."""
+        wanted = dict(self.cluster.settings)
+        self.cluster.settings = wanted | {key: value for key, value in sections.items() if value}
+        text = self.cluster.configuration()
+        self.cluster.settings = wanted
+        for section in (key for key, value in sections.items() if value is None):
+            text = re.sub(rf"\[{section}\]\n(?:[^\[\n][^\n]*\n)*", "", text)
+        path = self.cluster.folder / f"{name}.toml"
+        path.write_text(text)
+        return path
+
+    def text(self, file=None):
+        return run(["doctor", "--config", file or self.file], within_s=LOOK_WITHIN_S, cwd=self.cluster.folder)
+
+    def look(self, file=None):
+        """(exit status, report)."""
+        done = run(
+            ["doctor", "--config", file or self.file, "--format", "json"], within_s=LOOK_WITHIN_S,
+            cwd=self.cluster.folder,
+        )
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    def wait_well(self):
+        """Waits until the doctor finds nothing."""
+        wait_until(lambda: self.look()[0] == 0, HEAL_WITHIN_S, "the doctor finds nothing any more", 0.5)
+
+
+def check(report, name):
+    (found,) = [it for it in report["checks"] if it["check"] == name]
+    return found
+
+
+def finding(report, name, subject):
+    """The one finding of a check about a subject."""
+    found = [it for it in check(report, name)["findings"] if subject in it["subject"]]
+    assert len(found) == 1, json.dumps(check(report, name), indent=1)
+    assert found[0]["mend"], found
+    return found[0]
+
+
+def ill(report):
+    """The checks that found something."""
+    return {it["check"] for it in report["checks"] if it["findings"]}
+
+
+@pytest.fixture(scope="module")
+def patient(workspace):
+    made = Patient(workspace / "patient")
+    yield made
+    made.cluster.close()
+
+
+def test_a_healthy_installation_is_told_so_and_nothing_in_it_is_changed(patient):
+    patient.cluster.logs.begin()
+    nodes = {name: patient.cluster.nodes.children(name) for name in ("", "lock", "agents", "engines", "drains")}
+    done = patient.text()
+    assert done.returncode == 0, done.stdout + done.stderr
+    cluster, folder = patient.cluster, str(patient.cluster.folder)
+    shown = golden.masked(
+        done.stdout.replace(folder, "<folder>").replace(cluster.root, "<root>").replace(cluster.discovery, "<discovery>")
+        .replace(cluster.database.name, "<database>"),
+    )
+    shown = re.sub(r"proxy@[^ ]+:\d+", "proxy@<host>:<pid>", shown)
+    shown = re.sub(r"\d+\.\d (GiB|MiB)", "<size>", shown)
+    shown = re.sub(r"\d+(\.\d)? (ms|s)\b( (behind|ahead of))?", "<age>", shown)
+    golden.compare("doctor_healthy.txt", shown)
+    after = {name: patient.cluster.nodes.children(name) for name in nodes}
+    assert after == nodes
+    patient.cluster.logs.check()
+
+
+def test_without_a_section_of_the_database_an_agent_is_asked_and_what_is_not_looked_at_is_said(patient):
+    status, report = patient.look(patient.variant("no-database", database=None))
+    assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 5), report["summary"]
+    assert "no section [database]" in check(report, "reachable")["said"]
+    assert "metadata agent 127.0.0.1:" in check(report, "last tick")["said"]
+    assert check(report, "wanted engines")["said"] == "1 of 1 wanted are there"
+    status, report = patient.look(patient.variant("no-place", orchestrator=None))
+    assert status == 0 and check(report, "orphans")["verdict"] == "not_looked_at", report["summary"]
+    assert "no section [orchestrator]" in check(report, "state directory")["said"]
+
+
+def test_servers_that_are_away_are_named(patient):
+    nobody = f"127.0.0.1:{free_port()}"
+    status, report = patient.look(patient.variant("no-zookeeper", zookeeper={"connect": nobody}))
+    assert status == 1 and ill(report) == {"servers"}, report["summary"]
+    assert "grants no session" in finding(report, "servers", nobody)["what"]
+    assert check(report, "root")["verdict"] == "not_looked_at"
+    # One server of several: what can be looked at is.
+    both = f"{patient.cluster.connect},{nobody}"
+    status, report = patient.look(patient.variant("one-of-two", zookeeper={"connect": both}))
+    assert status == 1 and ill(report) == {"servers"}, report["summary"]
+    away = patient.variant("no-server", database={"url": f"postgres://eh:hidden@{nobody}/eh"})
+    status, report = patient.look(away)
+    assert status == 1 and ill(report) == {"reachable"}, report["summary"]
+    assert "hidden" not in json.dumps(report) and nobody in finding(report, "reachable", "postgres://")["subject"]
+
+
+def test_a_database_of_another_version_is_named_with_what_to_run(patient):
+    ((version,),) = patient.cluster.database.rows("SELECT version FROM schema_version")
+    try:
+        patient.cluster.database.rows("UPDATE schema_version SET version = 1")
+        status, report = patient.look()
+        behind = finding(report, "migrations", "schema version 1")
+        assert status == 1 and "is behind this program" in behind["what"]
+        assert behind["mend"] == f"enginehouse migrate --config {patient.file}"
+        done = run(behind["mend"].split()[1:], cwd=patient.cluster.folder)
+        assert done.returncode == 0, done.stderr
+        assert patient.look()[0] == 0
+        patient.cluster.database.rows("UPDATE schema_version SET version = 99")
+        status, report = patient.look()
+        assert status == 1 and "is newer than this program" in finding(report, "migrations", "99")["what"]
+    finally:
+        patient.cluster.database.rows(f"UPDATE schema_version SET version = {version}")
+    assert patient.look()[0] == 0
+
+
+def test_an_access_list_that_somebody_changed_is_named_and_mended_by_what_is_said(patient):
+    nodes = patient.cluster.nodes
+    path = nodes.path("drains")
+    wanted, _ = nodes.client.get_acls(path)
+    kept = [it for it in wanted if "master" in it.id.id]
+    nodes.client.set_acls(path, [*kept, make_acl("world", "anyone", read=True, delete=True)])
+    status, report = patient.look()
+    found = finding(report, "access lists", path)
+    assert status == 1 and ill(report) == {"access lists"}, report["summary"]
+    for part in ("anybody may delete below it, read it", "proxy may read it", "agent may read it"):
+        assert part in found["what"], found
+    (said,) = re.findall(rf"setAcl {path} (\S+)", found["mend"])
+    nodes.client.set_acls(path, [acl_of(word) for word in said.split(",")])
+    assert sorted(nodes.client.get_acls(path)[0]) == sorted(wanted)
+    assert patient.look()[0] == 0
+
+
+def acl_of(word):
+    """What ZooKeeper's command line makes of `scheme:id:rights`."""
+    scheme, rest = word.split(":", 1)
+    name, letters = rest.rsplit(":", 1)
+    rights = sum({"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}[letter] for letter in letters)
+    return ACL(rights, Id(scheme, name))
+
+
+def test_a_metadata_agent_that_hangs_is_named_and_so_is_that_none_is_there(patient):
+    cluster = patient.cluster
+    address = cluster.programs["agent-2"].printed().split("ready: ")[1].split()[0]
+    cluster.programs["agent-2"].pause()
+    try:
+        status, report = patient.look()
+        found = finding(report, "answers", address)
+        assert status == 1 and "is registered and does not answer" in found["what"], found
+    finally:
+        cluster.programs["agent-2"].resume()
+    for name in ("agent-1", "agent-2"):
+        cluster.programs[name].stop()
+    try:
+        status, report = patient.look()
+        assert status == 1, report["summary"]
+        assert "no metadata agent is registered" in finding(report, "registered", "metadata agents")["what"]
+        # The database itself can be read, so what is wanted is still compared with what runs.
+        assert check(report, "wanted engines")["verdict"] == "ok"
+    finally:
+        for name in ("agent-1", "agent-2"):
+            cluster.start_program(name)
+    patient.wait_well()
+
+
+@pytest.fixture(scope="module")
+def sick(patient):
+    """While the master is stopped, everything that only a master would set right is broken; the doctor looks once."""
+    cluster, nodes = patient.cluster, patient.cluster.nodes
+    cluster.programs["proxy-a"].pause()
+    lock = nodes.master_lock("a stranger")
+    try:
+        # Taken when the stopped master's session has expired.
+        assert lock.acquire(timeout=30)
+        engine = cluster.engines.one(patient.engine)
+        orphan = "patient-orphan-0-1-abcdef"
+        copy = cluster.state_dir / "engines" / orphan
+        shutil.copytree(engine.folder, copy)
+        record = json.loads((copy / "engine.json").read_text())
+        record |= {"name": orphan, "uid": str(uuid.uuid4()), "labels": record["labels"] | {"name": orphan}}
+        (copy / "engine.json").write_text(json.dumps(record))
+        engine.kill()
+        permit = {"version": 1, "tenant": patient.tenant, "pool": patient.pool, "unit": patient.unit, "uid": "nobody"}
+        nodes.client.create(nodes.path("engines/patient-nobody"), json.dumps(permit).encode())
+        fact = {"version": 1, "uid": "nobody", "grace_ms": 1, "reason": "a scenario"}
+        nodes.client.create(nodes.path("drains/patient-drained"), json.dumps(fact).encode())
+        alter = {
+            "version": 1, "id": "a-scenario", "object": {"kind": "tenant", "name": patient.tenant},
+            "base_generation": 1, "old": None, "statement": "ALTER TENANT patient COMMENT 'x'", "by": "somebody",
+            "agent": "gone", "requested_at_ms": 1,
+        }
+        nodes.client.create(nodes.path("lock/alter"), json.dumps(alter).encode())
+        child = {"version": 1, "agent": "gone", "session": 1}
+        nodes.client.create(nodes.path("lock/alter/a-scenario"), json.dumps(child).encode())
+        status, report = patient.look()
+    finally:
+        if lock.is_acquired:
+            lock.release()
+        cluster.programs["proxy-a"].resume()
+    return status, report, orphan
+
+
+def test_a_master_that_does_not_tick_is_named(sick):
+    status, report, _ = sick
+    assert status == 1
+    found = finding(report, "last tick", "master")
+    assert "longer than three tick intervals" in found["what"] and "master.candidate = true" in found["mend"]
+
+
+def test_a_stranger_who_holds_the_masters_lock_is_named(sick):
+    found = finding(sick[1], "lock", "lock/master")
+    assert "a stranger (session 0x" in found["what"] and "is not the master" in found["what"]
+    assert "the database knows epoch" in found["what"] and "delete " in found["mend"]
+
+
+def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
+    found = finding(sick[1], "readiness", f"{patient.tenant}/{patient.pool}/{patient.unit}/0")
+    assert patient.engine in found["what"] and "DESCRIBE ENGINE" in found["mend"]
+    # What SHOW tells of it is not what is there any more.
+    assert "it is ended" in finding(sick[1], "observations", patient.engine)["what"]
+
+
+def test_an_entry_that_nobody_issued_is_an_orphan(sick):
+    _, report, orphan = sick
+    found = finding(report, "orphans", orphan)
+    assert "nobody ever issued it" in found["what"] and f"/{orphan}" in found["mend"]
+
+
+def test_a_permit_without_an_engine_is_named(sick):
+    found = finding(sick[1], "permits", "/engines/patient-nobody")
+    assert "no engine of that name is there, and no slot wants one" in found["what"]
+
+
+def test_a_drain_fact_without_an_engine_is_named(sick):
+    found = finding(sick[1], "drain facts", "/drains/patient-drained")
+    assert "no engine of that name is there" in found["what"] and "a scenario" in found["what"]
+
+
+def test_a_stale_alter_node_is_named_with_how_long_it_stands_and_for_what(sick):
+    found = finding(sick[1], "alter node", "/lock/alter")
+    for part in ("it stands for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is undecided", "0x1"):
+        assert part in found["what"], (part, found)
+    # Nothing else is wrong with it: no row converges.
+    assert check(sick[1], "converging")["verdict"] == "ok"
+
+
+def test_what_is_the_acting_masters_business_heals_when_one_acts(patient, sick):
+    _, _, orphan = sick
+    patient.wait_well()
+    nodes = patient.cluster.nodes
+    assert not nodes.exists("lock/alter") and not nodes.exists("engines/patient-nobody")
+    assert not nodes.exists("drains/patient-drained")
+    assert not (patient.cluster.state_dir / "engines" / orphan).exists()
+    (engine,) = patient.control.wait_ready(patient.tenant)
+    assert engine["engine"] != patient.engine
