@@ -58,9 +58,10 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
 pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) {
     let bench = bench.founded(1).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
+    let engine = store.snapshot().await.unwrap().slots[0].engine();
     let seen = |reason: &str| model::observation::ObservedEngine {
         reason: Some(reason.to_owned()),
-        ..super::engines::seen(&super::bench::names(1)[0], model::engine_state::Phase::Running)
+        ..super::engines::seen(&engine, model::engine_state::Phase::Running)
     };
     let report = |reason: &str, before_ms: i64| Report {
         engines: vec![seen(reason)],
