@@ -47,7 +47,8 @@ impl Agents {
         addresses
     }
 
-    fn give_up_preferred(&self) {
+    /// The next call begins with another agent.
+    pub(crate) fn give_up_preferred(&self) {
         self.preferred.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -28,13 +28,38 @@ pub struct CatalogView {
     agents: Agents,
     clock: SharedClock,
     reading: watch::Sender<Reading>,
-    /// One refresh at a time: those who come meanwhile take its result.
-    refreshing: tokio::sync::Mutex<()>,
+    refreshing: Turns,
+}
+
+/// One attempt at a time. Whoever asked before it began takes its outcome, good or bad; whoever asked later needs
+/// another, because what he wants to see may have happened meanwhile. So nobody waits for more than two, however many
+/// ask while no metadata agent answers.
+#[derive(Default)]
+struct Turns(tokio::sync::Mutex<Option<Attempt>>);
+
+#[derive(Clone, Copy)]
+struct Attempt {
+    began: Duration,
+    succeeded: bool,
+}
+
+impl Turns {
+    async fn take(&self, clock: &SharedClock, attempt: impl Future<Output = bool>) -> bool {
+        let asked = clock.boottime();
+        let mut last = self.0.lock().await;
+        if let Some(shared) = last.filter(|it| it.began >= asked) {
+            return shared.succeeded;
+        }
+        let began = clock.boottime();
+        let succeeded = attempt.await;
+        *last = Some(Attempt { began, succeeded });
+        succeeded
+    }
 }
 
 impl CatalogView {
     pub(crate) fn new(agents: Agents, clock: SharedClock) -> Self {
-        Self { agents, clock, reading: watch::Sender::default(), refreshing: tokio::sync::Mutex::default() }
+        Self { agents, clock, reading: watch::Sender::default(), refreshing: Turns::default() }
     }
 
     /// The newest reading.
@@ -54,13 +79,13 @@ impl CatalogView {
         tokio::time::timeout(patience, read).await.is_ok_and(|it| it.is_ok())
     }
 
-    /// Reads again, unless somebody did since `asked_at`; `false` when no metadata agent answered.
+    /// Reads again, or takes what a reading says that somebody else began since; `false` when no metadata agent
+    /// answered.
     pub async fn refresh(&self) -> bool {
-        let asked_at = self.clock.boottime();
-        let _one_at_a_time = self.refreshing.lock().await;
-        if self.reading().read_at.is_some_and(|read_at| read_at > asked_at) {
-            return true;
-        }
+        self.refreshing.take(&self.clock, self.read()).await
+    }
+
+    async fn read(&self) -> bool {
         match self.agents.snapshot().await {
             Ok(snapshot) => {
                 let read_at = Some(self.clock.boottime());
@@ -100,3 +125,40 @@ pub(crate) async fn poll(view: Arc<CatalogView>, interval: Duration, stop: Cance
 
 /// How soon the first reading is tried again: a proxy often starts before its agents are registered.
 const FIRST_INTERVAL: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use model::clock::SystemClock;
+
+    use super::*;
+
+    const ONE: Duration = Duration::from_millis(200);
+
+    #[tokio::test]
+    async fn however_many_ask_while_nobody_answers_each_waits_for_two_attempts_at_most() {
+        let (turns, clock, attempts) = (Turns::default(), SystemClock::shared(), AtomicUsize::new(0));
+        let attempt = || async {
+            attempts.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(ONE).await;
+            false
+        };
+        let first = turns.take(&clock, attempt());
+        let others = async {
+            tokio::time::sleep(ONE / 4).await;
+            futures::future::join_all((0..100).map(|_| turns.take(&clock, attempt()))).await
+        };
+        let (first, others) = tokio::join!(first, others);
+        assert!(!first && others.iter().all(|it| !it));
+        assert_eq!(attempts.load(Ordering::SeqCst), 2, "one, and one for all who asked while it was made");
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_was_given_up_is_nobodys_outcome() {
+        let (turns, clock) = (Turns::default(), SystemClock::shared());
+        assert!(tokio::time::timeout(ONE, turns.take(&clock, std::future::pending())).await.is_err());
+        assert!(turns.take(&clock, async { true }).await);
+    }
+}

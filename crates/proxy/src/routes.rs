@@ -60,8 +60,21 @@ struct Known {
     draining: HashMap<String, Duration>,
     /// Engines that could not be reached, and until when that is believed.
     unreachable: HashMap<String, Duration>,
-    /// What agents said of their load, and when.
-    load: HashMap<String, (Duration, u64)>,
+    /// What agents said of their load, and when; nothing said one that did not answer in time.
+    load: HashMap<String, (Duration, Option<u64>)>,
+}
+
+impl Known {
+    /// The lower the better: an engine whose agent did not answer comes after all that did, and among equals the
+    /// proxy's own count decides.
+    fn rank(&self, engine: &EngineName, uid: &str) -> (bool, u64) {
+        let own = self.sessions.get(engine).copied().unwrap_or(0) as u64;
+        match self.load.get(uid) {
+            Some((_, Some(told))) => (false, own.max(*told)),
+            Some((_, None)) => (true, own),
+            None => (false, own),
+        }
+    }
 }
 
 /// The registered engines and what the proxy knows of them.
@@ -112,14 +125,11 @@ impl Routes {
             self.ask_for_load(&candidates).await;
         }
         let mut known = lock(&self.known);
-        let load = |route: &Route| {
-            let own = known.sessions.get(&route.engine).copied().unwrap_or(0) as u64;
-            known.load.get(&route.uid).map_or(own, |(_, told)| own.max(*told))
-        };
-        let route = candidates.iter().min_by_key(|route| (load(route), route.engine.clone()))?.clone();
+        let rank = |route: &&Route| (known.rank(&route.engine, &route.uid), route.engine.clone());
+        let route = candidates.iter().min_by_key(rank)?.clone();
         *known.sessions.entry(route.engine.clone()).or_default() += 1;
         // What the agent told is about to be one too low.
-        if let Some((_, told)) = known.load.get_mut(&route.uid) {
+        if let Some((_, Some(told))) = known.load.get_mut(&route.uid) {
             *told += 1;
         }
         let place = Place { engine: route.engine.clone(), known: Arc::clone(&self.known) };
@@ -167,14 +177,14 @@ impl Routes {
             match answer {
                 Ok(Ok(status)) => {
                     let load = u64::from(status.sessions) + u64::from(status.running);
-                    known.load.insert(uid.clone(), (now, load));
+                    known.load.insert(uid.clone(), (now, Some(load)));
                     if status.draining {
                         known.draining.insert(uid, now + DRAINING_FOR);
                     }
                 }
-                // Silent: the proxy's own count decides, and it is not asked again for one cache time.
+                // Silent: others are taken first, and it is not asked again for one cache time.
                 Ok(Err(_)) | Err(_) => {
-                    known.load.insert(uid, (now, 0));
+                    known.load.insert(uid, (now, None));
                 }
             }
         }
@@ -227,5 +237,28 @@ fn forget(known: &mut Known, registered: &Registered, now: Duration) {
         let there: std::collections::HashSet<&str> =
             registered.engines.values().map(|it| it.live.uid.as_str()).collect();
         known.load.retain(|uid, _| there.contains(uid.as_str()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn an_engine_that_does_not_answer_comes_after_all_that_do() {
+        let name = |text: &str| EngineName::new(text).unwrap();
+        let (silent, busy, idle, new) = (name("e-1"), name("e-2"), name("e-3"), name("e-4"));
+        let mut known = Known::default();
+        known.sessions.insert(idle.clone(), 1);
+        let now = Duration::ZERO;
+        known.load.extend([
+            ("silent".to_owned(), (now, None)),
+            ("busy".to_owned(), (now, Some(7))),
+            ("idle".to_owned(), (now, Some(0))),
+        ]);
+        let mut engines = [(silent, "silent"), (busy, "busy"), (idle, "idle"), (new, "new")];
+        engines.sort_by_key(|(engine, uid)| known.rank(engine, uid));
+        assert_eq!(engines.map(|(_, uid)| uid), ["new", "idle", "busy", "silent"]);
     }
 }

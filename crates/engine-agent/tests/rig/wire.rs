@@ -1,6 +1,8 @@
 //! A wire between a client and a server that can be cut, so that a server seems to die.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
@@ -8,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 pub struct Wire {
     address: SocketAddr,
     cut: CancellationToken,
+    open: Arc<AtomicUsize>,
 }
 
 impl Wire {
@@ -22,12 +25,12 @@ impl Wire {
     pub async fn listen() -> (Self, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        (Self { address, cut: CancellationToken::new() }, listener)
+        (Self { address, cut: CancellationToken::new(), open: Arc::default() }, listener)
     }
 
     /// The other end.
     pub fn connect(&self, listener: TcpListener, server: SocketAddr) {
-        let cut = self.cut.clone();
+        let (cut, open) = (self.cut.clone(), Arc::clone(&self.open));
         tokio::spawn(async move {
             loop {
                 let accepted = tokio::select! {
@@ -35,12 +38,15 @@ impl Wire {
                     accepted = listener.accept() => accepted,
                 };
                 let (Ok((mut near, _)), cut) = (accepted, cut.clone()) else { return };
+                let open = Arc::clone(&open);
                 tokio::spawn(async move {
                     let Ok(mut far) = TcpStream::connect(server).await else { return };
+                    open.fetch_add(1, Ordering::SeqCst);
                     tokio::select! {
                         () = cut.cancelled() => {}
                         _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
                     }
+                    open.fetch_sub(1, Ordering::SeqCst);
                 });
             }
         });
@@ -48,6 +54,11 @@ impl Wire {
 
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// How many connections go through it now.
+    pub fn connections(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// Closes every connection and accepts no other.

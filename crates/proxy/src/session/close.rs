@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
 use super::binding::Bound;
-use super::{Entry, Gone, answer};
+use super::operation::Place;
+use super::{Entry, Gone, Session, answer};
 use crate::Gateway;
 use crate::settings::{BACKGROUND_CLOSE_DEADLINE, HTTP_SESSION_IDLE, IDLE_INTERVAL};
 
@@ -61,6 +62,17 @@ fn end(gateway: &Arc<Gateway>, handle: &hs2::Handle) {
         }
         info!(user = session.user, "session closed");
     });
+}
+
+/// Lets go of the metadata agent's session once no statement of the session is there. It holds nothing that the next
+/// one could not do without, and sessions are many more than an agent may have connections.
+pub(super) fn release_control(session: &mut Session) {
+    if session.operations.values().any(|it| matches!(it.place, Place::Control(_))) {
+        return;
+    }
+    if let Some(control) = session.control.take() {
+        tokio::spawn(control.close(CONTROL_CLOSE_DEADLINE));
+    }
 }
 
 /// Closes an engine's session. A connection that is between two messages can only be cut: its agent then ends the

@@ -151,7 +151,7 @@ async fn begin(
             }
         }
     }
-    Err(not_known(&id, "no metadata agent answered"))
+    if sent { Err(not_known(&id, "no metadata agent answered")) } else { Err(gateway.agents.none_reachable()) }
 }
 
 async fn send(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {
@@ -174,23 +174,34 @@ fn with_age(gateway: &Gateway, error: UserError) -> UserError {
     error.detail(format!("{detail}; the proxy goes on with the catalog that it read {} s ago", age.as_secs()))
 }
 
+/// Opens a session at a metadata agent; at another, as long as agents are lost meanwhile. Nothing of a statement was sent.
 async fn open(gateway: &Arc<Gateway>, session: &mut Session) -> Result<ControlBackend, UserError> {
-    let mut client = gateway.agents.connect(&session.user).await?;
-    let opened = client
-        .open_session(&TOpenSessionReq {
+    for _ in 0..MAX_HANDOVERS {
+        let mut client = gateway.agents.connect(&session.user).await?;
+        let request = TOpenSessionReq {
             client_protocol: protocol::NEWEST,
             username: Some(session.user.clone()),
             password: None,
             configuration: None,
-        })
-        .await?;
-    let handle = opened.session_handle.as_ref().map(Handle::try_from);
-    let Some(Ok(handle)) = handle else {
-        return Err(UserError::internal("the metadata agent opened a session without a handle"));
-    };
-    let number = session.next_binding;
-    session.next_binding += 1;
-    Ok(ControlBackend { client, session: handle, number })
+        };
+        let opened = match client.open_session(&request).await {
+            Ok(opened) => opened,
+            Err(ClientError::Refused(error)) => return Err(error),
+            Err(error) => {
+                debug!(%error, "a metadata agent was lost before anything was said to it");
+                gateway.agents.give_up_preferred();
+                continue;
+            }
+        };
+        let handle = opened.session_handle.as_ref().map(Handle::try_from);
+        let Some(Ok(handle)) = handle else {
+            return Err(UserError::internal("the metadata agent opened a session without a handle"));
+        };
+        let number = session.next_binding;
+        session.next_binding += 1;
+        return Ok(ControlBackend { client, session: handle, number });
+    }
+    Err(gateway.agents.none_reachable())
 }
 
 /// Begins the statement again, under its id, at another agent.

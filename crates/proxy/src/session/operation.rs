@@ -16,7 +16,7 @@ use super::binding::{self, NotBound, Sent};
 use super::control::ControlOperation;
 use super::relayed::{relay_control, relay_engine};
 use super::statement::EngineCall;
-use super::{Entry, Gone, Session, answer, refuse};
+use super::{Entry, Gone, Session, answer, close, refuse};
 use crate::Gateway;
 use crate::settings::{MAX_LOG_LINES, POLL_STEP};
 
@@ -142,8 +142,10 @@ pub(super) async fn serve(
     if method == Method::CloseOperation {
         gateway.sessions.forget_operation(&named);
         entry.forget_at_engine(&named);
-        if let Place::Engine { binding, .. } = operation.place {
-            session.close_if_unused(binding);
+        match operation.place {
+            Place::Engine { binding, .. } => session.close_if_unused(binding),
+            Place::Control(_) => close::release_control(&mut session),
+            _ => {}
         }
     } else {
         session.operations.insert(named, operation);

@@ -13,7 +13,7 @@ use model::error::{ErrorKind, UserError};
 use super::absence;
 use super::binding::{self, NotBound, Sent};
 use super::operation::{Operation, Place, Waiting};
-use super::{Entry, Gone, Session, answer, control, refuse, send, unbound};
+use super::{Entry, Gone, Session, answer, close, control, refuse, send, unbound};
 use crate::Gateway;
 use crate::settings::{CALL_DEADLINE, MAX_HANDOVERS, MAX_OPERATIONS, POLL_STEP, SYNCHRONOUS_DEADLINE};
 
@@ -58,7 +58,11 @@ pub(super) async fn execute(
     let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
     if let Some(text) = &text {
         if ddl::sniff(text).is_some() {
-            return control::execute(gateway, connection, entry, &mut session, text, request.run_async, seqid).await;
+            let run_async = request.run_async;
+            let served = control::execute(gateway, connection, entry, &mut session, text, run_async, seqid).await;
+            // One that was refused left no operation whose close would do it.
+            close::release_control(&mut session);
+            return served;
         }
         if let Some(said) = ddl::session_statement(text) {
             match unbound::answer_here(&mut session, text, &said) {

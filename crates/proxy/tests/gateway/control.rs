@@ -24,6 +24,26 @@ async fn a_session_without_an_engine_says_control_statements() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_that_say_nothing_to_a_metadata_agent_hold_no_connection_to_it() {
+    let house = House::with(1, |it| it.snapshot_poll = Duration::from_mins(1)).await;
+    let mut sessions = Vec::new();
+    for _ in 0..20 {
+        let mut session = house.session("admin").await;
+        must(&mut session, "SHOW TENANTS").await;
+        assert!(say(&mut session, "DESCRIBE TENANT t_9").await.is_err());
+        sessions.push(session);
+    }
+    let (_, wire) = &house.agents[0];
+    eventually("no connection left", async || (wire.connections() == 0).then_some(())).await;
+    // What still runs, or is still read, keeps its own.
+    let shown = sessions[0].execute("SHOW RESOURCE UNITS").await.unwrap();
+    eventually("one connection", async || (wire.connections() == 1).then_some(())).await;
+    shown.close().await.unwrap();
+    eventually("no connection left", async || (wire.connections() == 0).then_some(())).await;
+    must(&mut sessions[0], "SHOW TENANTS").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_syntax_error_needs_no_agent_and_without_one_nothing_is_said_to_have_changed() {
     let house = House::with(0, |_| {}).await;
     let mut admin = house.session("admin").await;
