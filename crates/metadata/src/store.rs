@@ -32,7 +32,7 @@ const REASON_DEADLINE: Duration = Duration::from_secs(3);
 /// How long a transaction waits for a connection before it asks whether the database can be reached at all: a restart is
 /// shorter and is waited for, and a master's call to a metadata agent waits longer, so that it hears the reason.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// What PostgreSQL answers while it starts or ends.
+/// What `PostgreSQL` answers while it starts or ends.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 /// The mode of files that only their owner may read.
 const OWNER_ONLY: u32 = 0o600;
