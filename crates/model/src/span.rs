@@ -43,7 +43,7 @@ pub fn age(span: Duration) -> String {
     let pair = |big: u64, unit: &str, small: u64, part: &str| format!("{} {unit} {} {part}", s / big, s % big / small);
     match s {
         0 if ms < 10 && span.subsec_micros() > 0 => {
-            format!("{}.{} ms", span.subsec_micros() / 1_000, span.subsec_micros() % 1_000 / 100)
+            format!("{}.{} ms", span.subsec_millis(), span.subsec_micros() % 1_000 / 100)
         }
         0 => format!("{ms} ms"),
         1..10 => format!("{s}.{} s", ms % 1_000 / 100),
@@ -70,7 +70,7 @@ mod tests {
             (us(4_290_000), "4.2 s"),
             (us(14_999_999), "14 s"),
             (Duration::from_secs(200), "3 min 20 s"),
-            (Duration::from_secs(7_500), "2 h 5 min"),
+            (Duration::from_mins(125), "2 h 5 min"),
             (Duration::from_secs(3 * 86_400 + 4 * 3_600 + 59), "3 d 4 h"),
         ] {
             assert_eq!(age(span), text);
