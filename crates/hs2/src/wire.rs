@@ -34,7 +34,7 @@ thread_local! {
 
 /// After how long a silence the operating system asks whether the peer is still there, how often, and how many answers
 /// may be missing: a machine that vanished is noticed two minutes later, and what it left behind is ended.
-const KEEPALIVE_AFTER: Duration = Duration::from_secs(60);
+const KEEPALIVE_AFTER: Duration = Duration::from_mins(1);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
