@@ -1,5 +1,6 @@
 //! What the keeper says in the log.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,7 +40,7 @@ struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        self.0 += &format!("{field}={value:?} ");
+        let _ = write!(self.0, "{field}={value:?} ");
     }
 }
 
