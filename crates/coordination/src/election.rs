@@ -101,7 +101,6 @@ pub async fn candidate(session: &Session, path: &str) -> Result<Option<String>, 
     Ok(read.map(|(data, _)| String::from_utf8_lossy(&data).into_owned()))
 }
 
-/// The lowest of the names that end in a sequence number.
 /// Those of the names that hold or wait for a lock, in the order of the queue.
 pub(crate) fn in_order(names: Vec<String>) -> Vec<String> {
     let mut numbered: Vec<(i64, String)> = names.into_iter().filter_map(|it| Some((sequence(&it)?, it))).collect();
@@ -109,6 +108,7 @@ pub(crate) fn in_order(names: Vec<String>) -> Vec<String> {
     numbered.into_iter().map(|(_, name)| name).collect()
 }
 
+/// The lowest of the names that end in a sequence number.
 fn first(names: &[String]) -> Option<&String> {
     names.iter().filter_map(|name| Some((sequence(name)?, name))).min().map(|(_, name)| name)
 }
