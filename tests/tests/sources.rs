@@ -100,7 +100,7 @@ fn the_environment_is_read_in_few_places() {
         match known {
             Some((_, is_read)) => *is_read = text.contains("env::var"),
             None => {
-                assert!(!text.contains("env::var"), "{} reads the environment: configuration is for that", file.path)
+                assert!(!text.contains("env::var"), "{} reads the environment: configuration is for that", file.path);
             }
         }
     }
