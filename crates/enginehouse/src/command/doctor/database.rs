@@ -1,5 +1,6 @@
 //! The database itself: reachable, its version, how quick it answers, its clock, its time-outs.
 
+use std::cmp::Ordering;
 use std::time::Duration;
 
 use metadata::{Error, Examination, SCHEMA_VERSION, Store};
@@ -67,20 +68,18 @@ fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
 
 fn migrations(patient: &Patient, found: i64, report: &mut Report) {
     let subject = format!("schema version {found}");
-    let findings = if found > SCHEMA_VERSION {
-        vec![Finding::problem(
+    let findings = match found.cmp(&SCHEMA_VERSION) {
+        Ordering::Greater => vec![Finding::problem(
             subject,
             format!("the database is newer than this program, which knows version {SCHEMA_VERSION}"),
             "run the program that migrated it",
-        )]
-    } else if found < SCHEMA_VERSION {
-        vec![Finding::problem(
+        )],
+        Ordering::Less => vec![Finding::problem(
             subject,
             format!("the database is behind this program, which needs version {SCHEMA_VERSION}"),
             format!("enginehouse migrate {}", patient.argument),
-        )]
-    } else {
-        Vec::new()
+        )],
+        Ordering::Equal => Vec::new(),
     };
     let said = match found {
         0 => "the database has none of our tables".to_owned(),

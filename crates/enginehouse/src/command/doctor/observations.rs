@@ -57,7 +57,7 @@ fn rows(facts: &Facts, report: &mut Report) {
         let Some(uid) = &seen.uid else { continue };
         match place.listing.find(&seen.name) {
             Some(engine) if engine.uid != *uid => {
-                wrong(format!("SHOW tells of uid {uid}, and uid {} is there", engine.uid))
+                wrong(format!("SHOW tells of uid {uid}, and uid {} is there", engine.uid));
             }
             Some(engine) if (engine.phase == Phase::Ended) != (seen.phase == Phase::Ended) => {
                 wrong(format!("SHOW tells that it is {}, and it is {}", seen.phase, engine.phase));

@@ -139,9 +139,9 @@ impl Report {
         let mut tally = Tally::default();
         for (_, outcome) in self.outcomes() {
             if outcome.looked {
-                tally.checks += 1
+                tally.checks += 1;
             } else {
-                tally.unseen += 1
+                tally.unseen += 1;
             }
             for finding in &outcome.findings {
                 match finding.severity {
