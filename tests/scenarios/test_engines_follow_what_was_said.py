@@ -39,7 +39,7 @@ def test_an_engine_with_right_labels_that_this_master_never_made_is_adopted(own_
     wait_until(lambda: not cluster.programs["proxy-a"].is_running(), 30, "the master died")
     engine = cluster.engines.one(answer["engine"])
     before = engine.process
-    assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[""]]
+    assert cluster.database.rows(f"SELECT uid FROM engine WHERE name = '{engine.name}'") == [[None]]
     cluster.start_program("proxy-a", "proxy")
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == engine.name
