@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use agent_api::EngineStatus;
@@ -15,13 +15,17 @@ use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use model::credential::Purpose;
 use model::engine_name::EngineName;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Ground, within};
 
-/// DataFusion in this process.
+/// How long the end of an engine's runtime is waited for.
+const DIES_WITHIN: Duration = Duration::from_secs(5);
+
+/// DataFusion in this process, with a runtime of its own, so that it can die in the middle of a word as a process does.
 pub struct DataFusion {
     config: Config,
     key: Key,
@@ -30,6 +34,16 @@ pub struct DataFusion {
     stop: CancellationToken,
     ended: watch::Sender<Option<String>>,
     engine: OnceLock<Arc<Engine>>,
+    runtime: Mutex<Option<Runtime>>,
+}
+
+impl Drop for DataFusion {
+    fn drop(&mut self) {
+        // A runtime must not be waited for where others run.
+        if let Some(runtime) = self.take_runtime() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl DataFusion {
@@ -55,7 +69,12 @@ impl DataFusion {
             stop: CancellationToken::new(),
             ended: watch::Sender::new(None),
             engine: OnceLock::new(),
+            runtime: Mutex::new(None),
         }
+    }
+
+    fn take_runtime(&self) -> Option<Runtime> {
+        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// The agent will not get in.
@@ -74,9 +93,19 @@ impl DataFusion {
         self.engine.get().is_some()
     }
 
-    /// Ends as if by itself: its connections close.
+    /// Ends as if by itself: its connections close, and nothing that runs is answered any more.
     pub fn die(&self, reason: &str) {
-        self.stop.cancel();
+        let (runtime, engine) = (self.take_runtime(), self.engine.get().cloned());
+        let died = std::thread::spawn(move || {
+            if let Some(runtime) = runtime {
+                runtime.shutdown_timeout(DIES_WITHIN);
+            }
+            // Statements have threads of the engine's own. An orderly end would answer those who wait for them first.
+            if let Some(engine) = engine {
+                engine.close_all();
+            }
+        });
+        died.join().unwrap();
         self.ended.send_replace(Some(reason.to_owned()));
     }
 }
@@ -85,10 +114,19 @@ impl DataFusion {
 impl EngineRuntime for DataFusion {
     async fn start(&self) -> Result<Backend, RuntimeError> {
         assert_eq!(self.key.0.len(), 64, "the key is a derived one");
-        let server = Server::bind(self.config.clone()).await.map_err(|error| RuntimeError(error.to_string()))?;
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let bound = runtime.spawn(Server::bind(self.config.clone())).await.unwrap();
+        let server = match bound {
+            Ok(server) => server,
+            Err(error) => {
+                runtime.shutdown_background();
+                return Err(RuntimeError(error.to_string()));
+            }
+        };
         let address = server.local_addr().to_string();
         let _ = self.engine.set(server.engine());
-        tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        runtime.spawn(server.run(self.stop.clone().cancelled_owned()));
+        *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime);
         Ok(Backend { address, key: self.told_key.clone() })
     }
 
