@@ -8,6 +8,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import tempfile
 
@@ -25,6 +26,9 @@ SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 
 
 
 def pytest_configure(config):
+    # What runs in the background of a script has SIGINT ignored, and so has all that it starts: a Java never hears
+    # Ctrl-C then, and a program none that comes before it listens. What has a handler here is reset there.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "quick: needs no server; run by tests/run --quick, too")
 
 
