@@ -1,10 +1,13 @@
 """The stories that the alter protocol was made for, with processes that really die."""
 
+import concurrent.futures
+import contextlib
 import json
 import signal
 
 import pyhive.exc
 import pytest
+from thrift.transport.TTransport import TTransportException
 
 from harness.clients import impyla_session, pyhive_session, rows
 from harness.control import Control
@@ -12,7 +15,7 @@ from harness.databases import MariadbDatabase
 from harness.decisions import applied
 from harness.processes import is_alive
 from harness.rest import at_rest
-from harness.waiting import wait_until
+from harness.waiting import stays, wait_until
 
 
 def restart_armed(cluster, name, role, failpoint):
@@ -94,6 +97,57 @@ def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
     control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
     (ready,) = control.wait_ready(tenant)
     assert ready["config"].startswith("1_1G")
+
+
+def test_a_second_change_during_the_first_waits_for_it_and_both_take_effect(own_cluster):
+    cluster = own_cluster(metadata_agent={"alter_wait": "40s"})
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit = control.make("twice")
+    control.start(tenant, pool, unit)
+    cluster.settled(control)
+    master = cluster.programs["proxy-a"]
+    master.pause()
+    try:
+        (first,) = control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            saying = other.submit(control.say, f"ALTER RESOURCE UNIT {unit} DRIVER_CPU 2")
+            stays(lambda: not saying.done() and cluster.nodes.children("lock/alter") == [first["alteration"]], 1,
+                  "the second change waits, and the node is the first one's")
+            master.resume()
+            (second,) = saying.result(timeout=60)
+    finally:
+        master.resume()
+    # Computed from what the first one left: neither is lost.
+    (engine,) = control.wait_ready(tenant)
+    assert engine["config"].startswith("2_1G"), engine
+    at_rest(cluster)
+    said = {it["id"]: (it["outcome"], it["progress"]) for it in control.alterations()}
+    assert said[first["alteration"]] == said[second["alteration"]] == ("committed", "converged"), said
+
+
+def test_the_only_proxy_dies_and_comes_back_as_master(own_cluster):
+    cluster = own_cluster()
+    cluster.programs["proxy-b"].stop()
+    control = Control(cluster.addresses["proxy-a"])
+    tenant, _, unit = control.make("alone")
+    control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1 WAIT '1m'")
+    (kept,) = cluster.engines.of(tenant)
+    kept = (kept.name, kept.process)
+    cluster.settled(control)
+    restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
+    cluster.wait_ready("proxy-a")
+    # The proxy that is told is the master that dies of it: whether its answer arrives is chance.
+    with contextlib.suppress(pyhive.exc.Error, TTransportException, OSError):
+        Control(cluster.addresses["proxy-a"]).say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
+    wait_killed(cluster, "proxy-a")
+    assert cluster.nodes.exists("lock/alter"), "what was said stands while nobody acts"
+    left = {it.name: it.process for it in cluster.engines.of(tenant)}
+    assert left[kept[0]] == kept[1], "engines need no proxy to live"
+    restart_armed(cluster, "proxy-a", "proxy", None)
+    cluster.wait_ready("proxy-a")
+    Control(cluster.addresses["proxy-a"]).wait_ready(tenant, 3)
+    at_rest(cluster)
+    assert left.items() <= {it.name: it.process for it in cluster.engines.of(tenant)}.items()
 
 
 def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stays(cluster):
