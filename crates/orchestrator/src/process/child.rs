@@ -67,10 +67,12 @@ pub(super) async fn reap(state: Arc<State>, mut spawned: Spawned) {
     let written = tokio::task::spawn_blocking({
         let state = Arc::clone(&state);
         move || {
-            // Its directory is gone if it was deleted meanwhile; then nobody asks how it ended.
-            if spawned.directory.0.is_dir()
-                && let Err(error) =
-                    record::text(&ended).and_then(|text| super::layout::replace(&spawned.directory.exit(), &text))
+            // Its directory is gone if it was deleted meanwhile, perhaps between two of our calls; then nobody asks how it
+            // ended.
+            let written =
+                record::text(&ended).and_then(|text| super::layout::replace(&spawned.directory.exit(), &text));
+            if let Err(error) = written
+                && spawned.directory.0.is_dir()
             {
                 tracing::warn!(uid = spawned.uid, %error, "the exit of an engine could not be written down");
             }
