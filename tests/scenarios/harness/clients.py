@@ -1,13 +1,18 @@
 """The Python clients: PyHive and impyla, and what their errors say.
 
-PyHive keeps the whole answer of the server in its exception, so the SQLSTATE is there. impyla keeps the message only.
+PyHive has no deadline of its own, so it gets one here: a run that waits for ever tells nothing. PyHive keeps the whole answer of the server in its exception, so the SQLSTATE is there. impyla keeps the message only.
 """
 
 import contextlib
 
 import pyhive.exc
+import thrift_sasl
 from impala import dbapi as impyla
 from pyhive import hive
+from thrift.transport import TSocket
+
+# For one answer: longer than any statement of a scenario takes, those that WAIT on a busy machine included.
+ANSWER_WITHIN_S = 300
 
 
 def split(address):
@@ -28,8 +33,14 @@ def pyhive_session(address, user="admin", **settings):
 
 def open_pyhive(address, user="admin", database="default", **settings):
     host, port = split(address)
+    socket = TSocket.TSocket(host, port)
+    socket.setTimeout(ANSWER_WITHIN_S * 1000)
+    # The transport that PyHive makes by itself, but for the deadline.
+    transport = thrift_sasl.TSaslClientTransport(
+        lambda: hive.get_installed_sasl(host=host, sasl_auth="PLAIN", username=user, password="x"), "PLAIN", socket,
+    )
     return hive.connect(
-        host=host, port=port, username=user, database=database, configuration=session_keys(settings),
+        thrift_transport=transport, username=user, database=database, configuration=session_keys(settings),
     )
 
 
