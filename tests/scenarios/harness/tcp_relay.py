@@ -11,6 +11,8 @@ import socket
 import struct
 import threading
 
+from harness.ports import free_port
+
 CHUNK = 64 * 1024
 CALL_WITHIN_S = 10
 BACKLOG = 128
@@ -21,12 +23,9 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 def listening():
     """A socket that listens on a free port and was bound to it by number: only such a one keeps it when it stops
     listening for a while."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(address)
+    listener.bind(("127.0.0.1", free_port()))
     listener.listen(BACKLOG)
     return listener
 
