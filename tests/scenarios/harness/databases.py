@@ -22,11 +22,9 @@ import pg8000.native
 import pymysql
 
 from harness.ports import free_port
-from harness.waiting import wait_until
+from harness.server_process import ServerProcess
 
 CONNECT_WITHIN_S = 10
-START_WITHIN_S = 60
-STOP_WITHIN_S = 20
 
 
 def address_of(variable):
@@ -170,7 +168,7 @@ class SqliteDatabase:
         pass
 
 
-class Server:
+class Server(ServerProcess):
     """A database server of a test's own: start, stop, kill -9, start again. Data goes when it is closed.
 
     Its folder is not below the test's, which only its owner may enter: neither server runs as root.
@@ -181,61 +179,27 @@ class Server:
         self.folder.chmod(0o755)
         shutil.chown(self.folder, self.user)
         self.port = free_port()
-        self.process = None
         self.make()
+
+    @property
+    def name(self):
+        return self.kind
 
     def run(self, command):
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
-
     def start(self):
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                list(map(str, self.command())), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )
-
-        def answers():
-            assert self.is_running(), f"{self.kind} ended:\n{(self.folder / 'log').read_text()[-3000:]}"
-            try:
-                self.connect().close()
-            except Exception:  # noqa: BLE001: not yet, in the words of one driver or the other
-                return False
-            return True
-
-        wait_until(answers, START_WITHIN_S, f"{self.kind} answers", 0.1)
+        self.launch()
+        self.wait_serving()
         return self
 
-    @property
-    def pid(self):
-        return self.process.pid
-
-    def kill(self):
-        """kill -9 of the whole server, its processes included."""
-        if self.is_running():
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=10)
-
-    def pause(self):
-        os.killpg(self.process.pid, signal.SIGSTOP)
-
-    def resume(self):
-        os.killpg(self.process.pid, signal.SIGCONT)
-
-    def stop(self):
-        if self.is_running():
-            self.resume()
-            self.process.send_signal(self.stop_signal)
-            try:
-                self.process.wait(timeout=STOP_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self.kill()
-
-    def restart(self):
-        self.stop()
-        return self.start()
+    def answers(self):
+        try:
+            self.connect().close()
+        except Exception:  # noqa: BLE001: not yet, in the words of one driver or the other
+            return False
+        return True
 
     def close(self):
         self.stop()
@@ -278,7 +242,6 @@ class MariadbServer(Server):
 
     kind = "mariadb"
     user = "mysql"
-    stop_signal = signal.SIGTERM
 
     @property
     def url(self):

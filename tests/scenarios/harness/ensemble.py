@@ -5,51 +5,40 @@ that is started again finds what it had.
 """
 
 import contextlib
-import os
 import pathlib
 import signal
 import socket
-import subprocess
 
 from harness.ports import free_ports
+from harness.server_process import START_WITHIN_S, ServerProcess
 from harness.waiting import wait_until
 
 TICK_MS = 200
 MIN_SESSION_TIMEOUT_MS = 400
 MAX_SESSION_TIMEOUT_MS = 60_000
 HEAP = "192m"
-START_WITHIN_S = 60
 ANSWER_WITHIN_S = 2
 
 
-class Member:
+class Member(ServerProcess):
     """One server: a process, its folder and its client port."""
 
     def __init__(self, number, port, folder):
-        self.number = number
+        self.name = f"ZooKeeper {number}"
         self.port = port
         self.folder = pathlib.Path(folder)
-        self.process = None
-
-    @property
-    def pid(self):
-        return self.process.pid
 
     @property
     def address(self):
         return f"127.0.0.1:{self.port}"
 
-    def is_running(self):
-        return self.process is not None and self.process.poll() is None
+    def command(self):
+        return ["java", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
+                f"-Dzookeeper.log.dir={self.folder}", "-cp", "/etc/zookeeper/conf:/usr/share/java/*",
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.folder / "zoo.cfg"]
 
     def start(self):
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                ["java", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
-                 f"-Dzookeeper.log.dir={self.folder}", "-cp", "/etc/zookeeper/conf:/usr/share/java/*",
-                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self.folder / "zoo.cfg")],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )
+        self.launch()
         return self
 
     def ask(self, word):
@@ -70,33 +59,7 @@ class Member:
                 return line.removeprefix("Mode: ").strip()
         return None
 
-    def wait_serving(self):
-        def serving():
-            assert self.is_running(), f"ZooKeeper {self.number} ended:\n{(self.folder / 'log').read_text()[-3000:]}"
-            return self.mode()
-
-        wait_until(serving, START_WITHIN_S, f"ZooKeeper {self.number} serves", 0.1)
-
-    def kill(self):
-        """kill -9."""
-        if self.is_running():
-            self.process.kill()
-        self.process.wait(timeout=10)
-
-    def pause(self):
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self):
-        os.kill(self.pid, signal.SIGCONT)
-
-    def stop(self):
-        if self.is_running():
-            self.resume()
-            self.process.terminate()
-            try:
-                self.process.wait(timeout=10)
-            except subprocess.TimeoutExpired:
-                self.kill()
+    answers = mode
 
 
 class Ensemble:
@@ -141,15 +104,11 @@ class Ensemble:
 
         return wait_until(leads, within_s, "a ZooKeeper leads", 0.1)
 
-    def followers(self):
-        leader = self.leader()
-        return [it for it in self.members if it is not leader and it.is_running()]
-
     def kill(self):
         """kill -9 of all members at once."""
         for it in self.members:
             if it.is_running():
-                it.process.kill()
+                it.signal(signal.SIGKILL)
         for it in self.members:
             it.kill()
 

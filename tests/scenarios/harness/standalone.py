@@ -34,14 +34,6 @@ class Standalone:
             self.address = url.removeprefix("jdbc:hive2://").rstrip("/")
         return self
 
-    @property
-    def host(self):
-        return self.address.rsplit(":", 1)[0]
-
-    @property
-    def port(self):
-        return int(self.address.rsplit(":", 1)[1])
-
     def stop(self, number=signal.SIGINT):
         return self.program.stop(number)
 
