@@ -17,11 +17,10 @@ from walk.said import ANSWER_WITHIN_S
 
 def alter(lane, via="other"):
     """ALTER of the unit: a new configuration, so the engine is replaced by a newer one and drained."""
-    memory = lane.next_memory()
     yield
-    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    said, there = lane.say_alter(via)
     yield
-    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+    lane.judge(said, there)
 
 
 def create(lane, via="other"):
@@ -31,8 +30,7 @@ def create(lane, via="other"):
     yield
     said = lane.say(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'", via)
     yield
-    there = lambda: lane.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1  # noqa: E731
-    lane.judge(said, there, gone=("42710",))
+    lane.judge(said, lambda: lane.has_unit(name), gone=("42710",))
 
 
 def drop(lane, via="other"):
@@ -43,8 +41,7 @@ def drop(lane, via="other"):
     yield
     said = lane.say(f"DROP RESOURCE UNIT {name}", via)
     yield
-    dropped = lambda: lane.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 0  # noqa: E731
-    lane.judge(said, dropped, gone=("42704",))
+    lane.judge(said, lambda: not lane.has_unit(name), gone=("42704",))
 
 
 def start(lane, via="other"):
@@ -72,7 +69,7 @@ def stop(lane, via="other"):
     yield
     said = lane.say(f"STOP ENGINE {lane.pool} '{name}'", via)
     yield
-    lane.judge(said, lambda: name not in {it[-1] for it in lane.slots()})
+    lane.judge(said, lambda: not lane.wants(name))
     lane.stop_started()
 
 
@@ -82,7 +79,7 @@ def restart(lane, via="other"):
     yield
     said = lane.say(f"RESTART ENGINE {lane.pool} '{before[-1]}'", via)
     yield
-    lane.judge(said, lambda: before[-1] not in {it[-1] for it in lane.slots()})
+    lane.judge(said, lambda: not lane.wants(before[-1]))
 
 
 def query(lane, via="any"):
@@ -151,26 +148,24 @@ def hand_over(lane, via="any"):
         assert said.result(ANSWER_WITHIN_S) in ([(1,)], "lost")
 
 
-def label(lane, via="other"):
+def label(lane):
     """An operator changes an engine's label by hand: the slot gets a new incarnation."""
-    del via
     (slot,) = lane.slots()
     engine = lane.ground.engines.one(slot[-1])
     yield
     engine.set_label("enginehouse.io/config", "0123456789abcdef")
     yield
-    assert slot[-1] not in {it[-1] for it in lane.slots()}
+    assert not lane.wants(slot[-1])
 
 
-def crash(lane, via="other"):
+def crash(lane):
     """kill -9 of an engine: its end is recorded, what is left of it goes, and its slot is filled again."""
-    del via
     (slot,) = lane.slots()
     engine = lane.ground.engines.one(slot[-1])
     yield
     engine.kill()
     yield
-    assert slot[-1] not in {it[-1] for it in lane.slots()}
+    assert not lane.wants(slot[-1])
 
 
 def hang(lane, via="other"):
@@ -181,12 +176,11 @@ def hang(lane, via="other"):
     yield
     said = lane.say(f"STOP ENGINE {lane.pool} '{name}' FORCE", via)
     yield
-    lane.judge(said, lambda: name not in {it[-1] for it in lane.slots()})
+    lane.judge(said, lambda: not lane.wants(name))
 
 
-def election(lane, via="other"):
+def election(lane):
     """The master is told to end: another one is elected. A standalone is told to end and started again."""
-    del via
     name = lane.ground.master()
     lane.expect_same_engines(unless="standalone")
     yield
@@ -195,21 +189,17 @@ def election(lane, via="other"):
     yield
 
 
-def candidate(lane, via="other"):
+def candidate(lane):
     """A proxy starts and stands for election."""
-    del via
-    name = lane.ground.other()
-    lane.expect_same_engines(unless="standalone")
-    lane.ground.stop(name)
-    yield
-    lane.ground.start_again(name, wait=False)
-    yield
+    return starts(lane, lane.ground.other())
 
 
-def agent_starts(lane, via="other"):
+def agent_starts(lane):
     """A metadata agent starts."""
-    del via
-    name = lane.ground.program("agent")
+    return starts(lane, lane.ground.program("agent"))
+
+
+def starts(lane, name):
     lane.expect_same_engines(unless="standalone")
     lane.ground.stop(name)
     yield
@@ -217,9 +207,8 @@ def agent_starts(lane, via="other"):
     yield
 
 
-def housekeeping(lane, via="other"):
+def housekeeping(lane):
     """A metadata agent starts, and there are rows that nobody asks for any more."""
-    del via
     name = lane.ground.program("agent")
     lane.ground.stop(name)
     lane.ground.database.rows(
@@ -232,12 +221,11 @@ def housekeeping(lane, via="other"):
     # It is done when an agent starts, and then every hour.
     lane.ground.stop(name)
     lane.ground.start_again(name)
-    wait_until(lambda: lane.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0, 10, "the old rows are gone")
+    wait_until(lambda: lane.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0, 30, "the old rows are gone")
 
 
-def migrate(lane, via="other"):
+def migrate(lane):
     """The schema is made in a database of its own, by the program that does that."""
-    del via
     installation = lane.fresh_installation()
     yield
     installation.begin()
@@ -248,8 +236,7 @@ def migrate(lane, via="other"):
 def sleep(role):
     """A process is stopped for longer than its session lives, and goes on."""
 
-    def drive(lane, via="other"):
-        del via
+    def drive(lane):
         pid = lane.target
         yield
         os.kill(pid, signal.SIGSTOP)
@@ -266,36 +253,33 @@ def sleep(role):
 def agents_die(lane, via="other"):
     """Every metadata agent dies between node and transaction, and so does the proxy, so that nobody says the
     statement again under its id: the master has to settle the alteration."""
-    memory = lane.next_memory()
     proxy = getattr(lane.ground, via)()
     lane.arm_agents_at("agent.alter.node_made")
     yield
-    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", proxy)
+    said, there = lane.say_alter(proxy)
     lane.let_agents_die(proxy)
     yield
-    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+    lane.judge(said, there)
 
 
 def agent_hangs(lane, via="other"):
     """A metadata agent makes the node and then nothing for longer than `master.alter_grace`."""
-    memory = lane.next_memory()
     lane.ground.points.arm("agent.alter.node_made", "hold")
     yield
-    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    said, there = lane.say_alter(via)
     lane.wait_hit()
     lane.ground.points.let_go("agent.alter.node_made")
     yield
-    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+    lane.judge(said, there)
 
 
 def transaction_breaks(lane, via="other"):
     """The database drops its connections, or is locked, while an alteration's transaction is under way."""
-    memory = lane.next_memory()
     yield
-    said = lane.say(f"ALTER RESOURCE UNIT {lane.unit} DRIVER_MEMORY '{memory}M'", via)
+    said, there = lane.say_alter(via)
     lane.break_transaction()
     yield
-    lane.judge(said, lambda: lane.spec_of_unit()["driver_memory"] == f"{memory}M")
+    lane.judge(said, there)
 
 
 # These pass other points first, and arm the row's own when it is its turn: it might be passed for another reason before.

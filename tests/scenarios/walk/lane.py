@@ -135,6 +135,12 @@ class Lane:
         self.last_said = Said(self.clients, self.ground, statement, via, user)
         return self.last_said
 
+    def say_alter(self, via):
+        """ALTER of the unit to a memory that it never had; answers the statement, and whether its effect is there."""
+        memory = f"{self.next_memory()}M"
+        said = self.say(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{memory}'", via)
+        return said, lambda: self.spec_of_unit()["driver_memory"] == memory
+
     def done(self, statement):
         """Says a statement that must succeed, in preparation; again if its outcome was lost on a busy machine."""
         said = self.say(statement)
@@ -203,13 +209,20 @@ class Lane:
         ((spec,),) = self.ground.database.rows(f"SELECT spec FROM resource_unit WHERE name = '{self.unit}'")
         return json.loads(spec)
 
-    def slots(self):
+    def has_unit(self, name):
+        return self.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1
+
+    def slots(self, condition="1 = 1"):
         """The tenant's slots, each with the name of its engine."""
         found = self.ground.database.rows(
             "SELECT s.ordinal, s.incarnation, e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool "
-            "AND e.unit = s.unit AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation"
+            f"AND e.unit = s.unit AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation WHERE {condition}"
         )
         return {tuple(it) for it in found}
+
+    def wants(self, name):
+        """Whether a slot wants the engine of that name."""
+        return name in {it[-1] for it in self.slots()}
 
     def requests(self):
         return {it for (it,) in self.ground.database.rows("SELECT id FROM request WHERE statement LIKE 'START%'")}
@@ -222,10 +235,7 @@ class Lane:
 
     def stop_started(self):
         """Stops every engine that START started."""
-        for (name,) in self.ground.database.rows(
-            "SELECT e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool AND e.unit = s.unit "
-            "AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation WHERE s.origin = 'start'"
-        ):
+        for *_, name in self.slots("s.origin = 'start'"):
             self.done(f"STOP ENGINE {self.pool} '{name}' FORCE")
         self.ground.at_rest()
         assert len(self.slots()) == 1, self.slots()
