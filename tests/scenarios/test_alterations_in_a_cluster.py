@@ -9,6 +9,8 @@ from harness.decisions import applied, by_subject, different, explained
 from harness.waiting import stays, wait_until
 
 TICKS_S = 5
+# What a busy machine may add to a wait.
+BUSY_S = 10
 
 
 def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refused(cluster, cluster_tenant):
@@ -38,7 +40,7 @@ def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refuse
         # Who, what, since when.
         for part in (f'resource unit "{unit}"', '"admin"', "said at 20", answer["alteration"]):
             assert part in refusal.message, (part, refusal)
-        assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + 4, waited
+        assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + BUSY_S, waited
         assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
         # Everything else goes on: the old engine serves.
         with pyhive_session(control.address, user) as session:

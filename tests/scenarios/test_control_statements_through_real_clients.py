@@ -5,6 +5,7 @@ from impala.error import Error
 
 from harness.clients import impyla_session, pyhive_session, refused, rows
 from harness.java import Jdbc, beeline
+from harness.waiting import wait_until
 
 COLUMNS = {
     "engines": ["tenant", "pool", "unit", "engine", "state", "config", "current", "sessions", "running", "address",
@@ -58,6 +59,9 @@ def live(name, execute):
     """Says every statement; `execute` answers rows as dictionaries."""
     engine = None
     for statement, columns, part in life_of_a_tenant(name):
+        if part is None and columns == "engines":
+            # The one that was replaced may still be on its way out.
+            wait_until(lambda it=statement: execute(it) == [], 20, "no engine is left", 0.2)
         answer = execute(statement.format(engine=engine) if "{engine}" in statement else statement)
         shown = "\n".join(str(cell) for row in answer for cell in row.values())
         if columns and answer:

@@ -3,6 +3,8 @@
 import re
 import time
 
+from TCLIService.ttypes import TOperationState
+
 from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.processes import is_alive
@@ -11,6 +13,8 @@ from harness.waiting import stays, wait_until
 GONE_WITHIN_S = 2.0
 SERVES_S = 4
 LONG_S = 20
+# Rows of a statement that nobody waits for.
+ENDLESS = 100_000_000_000
 
 
 def test_an_engine_whose_config_label_is_changed_by_hand_is_replaced(cluster, cluster_tenant):
@@ -118,27 +122,34 @@ def sum_of(count):
     return sum(((count - r) // 7 + 1) * r for r in range(1, 7) if count >= r)
 
 
+def runs(cursor):
+    return cursor.poll().operationState == TOperationState.RUNNING_STATE
+
+
+def is_draining(control, tenant, name):
+    shown = control.engine(tenant, name)
+    assert shown, f"engine {name} is gone, and its statement was not finished"
+    return shown["state"] == "draining"
+
+
 def test_a_running_statement_is_finished_before_a_drained_engine_exits(cluster, cluster_tenant):
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, user = cluster_tenant("drained")
     name = control.start(tenant, pool, unit)
-    engine = cluster.engines.one(name)
+    process = cluster.engines.one(name).process
     with pyhive_session(cluster.addresses["proxy-b"], user) as session:
         count = seconds_of_work(session, LONG_S)
         cursor = session.cursor()
-        began = time.monotonic()
         cursor.execute(statement(count), async_=True)
         control.say(f"STOP ENGINE {pool} '{name}' WITHIN '5m'")
-        wait_until(lambda: control.engine(tenant, name)["state"] == "draining", 10, "the engine drains", 0.2)
-        # New sessions are refused, or would be: it is the tenant's only engine.
+        wait_until(lambda: is_draining(control, tenant, name), 10, "the engine drains", 0.2)
+        # How long it takes follows from what else the machine has to do: what counts is that it ran, and was finished.
+        assert runs(cursor) and is_alive(*process), "void: the statement has ended before the engine drained"
         assert cursor.fetchall() == [(sum_of(count),)]
-        took = time.monotonic() - began
-        assert engine.is_alive() or took > 5
         cursor.close()
         fetched = time.monotonic()
-        wait_until(lambda: not is_alive(engine.pid), 10, "the engine exits")
+        wait_until(lambda: not is_alive(*process), 10, "the engine exits", 0.01)
         gone = time.monotonic() - fetched
-    assert took > LONG_S / 3, f"the statement took {took:.1f} s only"
     assert gone < GONE_WITHIN_S, f"it exited {gone:.1f} s after its result was fetched"
 
 
@@ -146,12 +157,13 @@ def test_an_idle_engine_exits_within_two_seconds_of_its_drain(cluster, cluster_t
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, _ = cluster_tenant("idle")
     name = control.start(tenant, pool, unit)
-    engine = cluster.engines.one(name)
-    said = time.monotonic()
+    process = cluster.engines.one(name).process
     control.say(f"STOP ENGINE {pool} '{name}' WITHIN '5m'")
-    wait_until(lambda: not is_alive(engine.pid), 10, "the engine exits")
-    took = time.monotonic() - said
-    assert took < GONE_WITHIN_S, f"it exited {took:.1f} s after STOP"
+    # From the moment at which the order was written: what comes before it is the master's tick.
+    order = wait_until(lambda: cluster.nodes.client.exists(cluster.nodes.path(f"drains/{name}")), 10, "it is to drain", 0.01)
+    wait_until(lambda: not is_alive(*process), 10, "the engine exits", 0.01)
+    took = time.time() - order.created
+    assert took < GONE_WITHIN_S, f"it exited {took:.1f} s after the order to drain"
     wait_until(lambda: control.engines(tenant) == [], 20, "SHOW ENGINES lists it no more", 0.3)
     wait_until(
         lambda: not cluster.nodes.exists(f"drains/{name}") and not cluster.nodes.exists(f"engines/{name}"), 20,
@@ -185,18 +197,17 @@ def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, user = cluster_tenant("there_and_back")
     first = control.start(tenant, pool, unit)
-    engine = cluster.engines.one(first)
+    process = cluster.engines.one(first).process
     with pyhive_session(cluster.addresses["proxy-b"], user) as session:
-        count = seconds_of_work(session, LONG_S)
         cursor = session.cursor()
-        cursor.execute(statement(count), async_=True)
+        cursor.execute(statement(ENDLESS), async_=True)
         control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
         second = wait_until(
             lambda: next((it for it in control.engines(tenant) if it["current"] and it["state"] == "ready"), None),
             40, "the second engine is ready", 0.3,
         )
         assert second["engine"] != first and second["config"].startswith("1_1G"), second
-        wait_until(lambda: control.engine(tenant, first)["state"] == "draining", 20, "the first engine drains", 0.2)
+        wait_until(lambda: is_draining(control, tenant, first), 20, "the first engine drains", 0.2)
         control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '512M'")
         third = wait_until(
             lambda: next(
@@ -205,10 +216,10 @@ def test_an_alter_there_and_back_while_the_first_engine_drains(cluster, cluster_
             40, "the third engine is ready", 0.3,
         )
         assert third["engine"] not in (first, second["engine"]), "a drained engine is never taken back"
-        assert engine.is_alive(), "the first engine still works"
-        assert cursor.fetchall() == [(sum_of(count),)]
+        assert runs(cursor) and is_alive(*process), "the first engine still works"
+        cursor.cancel()
         cursor.close()
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == third["engine"]
-    wait_until(lambda: not is_alive(engine.pid), 10, "the first engine is gone")
+    wait_until(lambda: not is_alive(*process), 10, "the first engine is gone")

@@ -72,7 +72,9 @@ def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
     name = control.start(tenant, pool, unit)
     engine = cluster.engines.one(name).process
     cluster.settled(control)
-    cluster.logs.allow("no metadata agent answers, the proxy goes on with the catalog that it last read")
+    cluster.logs.allow(
+        "no metadata agent answers, the proxy goes on with the catalog that it last read", "the master waits for long",
+    )
     for agent in ("agent-1", "agent-2"):
         restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
     wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")

@@ -29,7 +29,7 @@ LIMITS_MIB = {"proxy": 150, "metadata agent": 100, "engine": 300}
 # One in so many sessions makes a temporary view, which ties it to its engine.
 OWN_STATE_EVERY = 20
 # Longer than any statement takes while everything is busy: what runs when it is over is cut, as promised.
-GRACE_S = 45 if LONG else 8
+GRACE_S = 45 if LONG else 12
 PAUSE_S = (0.0, 4.0) if LONG else (0.0, 0.05)
 # Below this nothing was shown; a busy machine gets so many times the seconds to come to it.
 MIN_STATEMENTS_EACH = 5

@@ -33,10 +33,12 @@ QUICK_S, QUICK_KILLS, QUICK_MIN_ACKED, QUICK_MIN_HITS = 15, 10, 20, 3
 
 PAIRS = ["postgres and one zookeeper", "mariadb and an ensemble"][: 2 if LONG else 1]
 
-# What a process says whose peers are killed around it, and nothing else.
+# What a process says whose peers are killed around it, and nothing else. Sessions of ZooKeeper are so short here that on
+# a busy machine one may end while its candidate waits for its turn.
 EXPECTED = [
     "no metadata agent answers, the proxy goes on with the catalog that it last read",
-    "decision failed .*failure=the outcome is unknown",
+    "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper can't be reached)",
+    "can't stand for election",
 ]
 
 

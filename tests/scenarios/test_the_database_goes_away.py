@@ -47,7 +47,7 @@ def server(request):
 
 def installed(own_cluster, **settings):
     """A cluster with one engine of a tenant `out`, whose user is alice, at rest."""
-    cluster = own_cluster(**SETTINGS, **settings)
+    cluster = own_cluster(**(SETTINGS | settings))
     control = Control(cluster.addresses["proxy-b"])
     names = control.make("out", users="'alice'")
     control.start(*names)
@@ -100,7 +100,8 @@ def test_a_database_that_dies_in_the_middle_of_a_commit_leaves_no_doubt(server, 
 
 
 def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
-    cluster, control, names = installed(own_cluster)
+    # Sessions so long that a busy machine ends none: it has to be the same master afterwards.
+    cluster, control, names = installed(own_cluster, session_timeout_s=10)
     masters = Masters(cluster)
     with Witness(cluster, "alice") as witness:
         term = masters.wait_acting()

@@ -24,7 +24,8 @@ def resting(own_cluster):
     proxies = [cluster.programs[it] for it in ("proxy-a", "proxy-b")]
     for it in proxies:
         it.pause()
-    # Two sessions end with that, and nothing else changes.
+    # Two sessions end with that, and nothing else changes. Who goes on may say that it has lost its place.
+    cluster.logs.allow("can't stand for election")
     wait_until(lambda: not cluster.nodes.children("lock/master"), 20, "the masters' sessions have ended")
     yield cluster, name
     for it in proxies:

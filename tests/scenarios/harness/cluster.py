@@ -130,12 +130,14 @@ class Cluster:
         return int(rows[0][0]) if rows and rows[0][0] else None
 
     def settled(self, control, within_s=40):
-        """Waits until no alteration is open and no node stands."""
+        """Waits until no alteration is open, no node stands, and what the master has reported, which SHOW and EXPLAIN
+        read, knows of no drain either."""
 
         def quiet():
             open_ones = [it for it in control.alterations() if it["progress"] in ("converging", "stalled")
                          or it["outcome"] == "undecided"]
-            return not open_ones and not self.nodes.exists("lock/alter") and not self.nodes.children("drains")
+            return not open_ones and not self.nodes.exists("lock/alter") and not self.nodes.children("drains") \
+                and not self.database.rows("SELECT name FROM observed_engine WHERE draining <> 0")
 
         wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain fact is left", 0.2)
 

@@ -8,9 +8,13 @@ LINE = re.compile(r"decision applied.*? decision=\"(?P<decision>[^\"]*)\" engine
 
 def applied(logs, path_part=""):
     """(decision, engine, slot, because) of every decision logged so far, in the order of the log."""
+    return applied_in(logs.text(path_part))
+
+
+def applied_in(text):
+    """The same of a piece of a log."""
     return [
-        (it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"'))
-        for it in LINE.finditer(logs.text(path_part))
+        (it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"')) for it in LINE.finditer(text)
     ]
 
 
