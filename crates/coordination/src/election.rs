@@ -42,7 +42,8 @@ impl Election {
     }
 
     /// Waits until this candidate holds the lock. Dropping the future gives up the place in the queue. After an error
-    /// nothing is left behind either; wait a moment and call again.
+    /// nothing is left behind either; wait a moment and call again. [`Kind::Lost`]: it stood in the queue and does so no
+    /// more, because its session or its node has gone.
     pub async fn win(&self) -> Result<Lock, Error> {
         let session = Session::connect(&self.settings, &self.clock).await?;
         // From here on the session is closed on every way out but success.
@@ -90,6 +91,7 @@ impl Election {
             Err(error) if error.kind() == Kind::Unavailable && lock.session.state() == SessionState::Suspended => {
                 Ok(false)
             }
+            Err(_) if lock.session.state() == SessionState::Expired => Err(Error::lock_lost("our session has ended")),
             Err(error) => Err(error),
         }
     }

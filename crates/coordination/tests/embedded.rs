@@ -61,6 +61,31 @@ async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_co
 }
 
 #[tokio::test]
+async fn a_candidate_whose_session_expires_while_it_waits_is_told_that_its_place_is_lost() {
+    let (server, world) = world().await;
+    let first = world.lock().await;
+    let election = world.election();
+    let candidate = tokio::spawn(async move { election.win().await });
+    let tool = world.as_master().await;
+    let waiting = within(async {
+        loop {
+            for name in tool.list_children(&world.path("lock/master")).await.unwrap() {
+                let stat = tool.check_stat(&world.path(&format!("lock/master/{name}"))).await.unwrap();
+                match stat.map(|it| it.ephemeral_owner) {
+                    Some(owner) if owner != first.session_id() => return owner,
+                    _ => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        }
+    })
+    .await;
+    assert!(server.faults().expire_session(waiting));
+    let error = within(candidate).await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), Kind::Lost, "{error}");
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn a_session_that_the_server_expires_is_lost_and_built_anew() {
     let (server, world) = world().await;
     let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));

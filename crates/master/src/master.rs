@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::Election;
+use coordination::{Election, Kind};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use orchestrator::Orchestrator;
@@ -109,7 +109,10 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
             }
             Err(error) => {
                 let text = error.to_string();
-                if failed.as_ref() != Some(&text) {
+                if error.kind() == Kind::Lost {
+                    // Nothing is wrong with that: it takes another place.
+                    tracing::info!(%error, "the place in the queue for the lock is lost");
+                } else if failed.as_ref() != Some(&text) {
                     tracing::warn!(%error, "can't stand for election");
                     failed = Some(text);
                 }
