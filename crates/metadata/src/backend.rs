@@ -1,4 +1,5 @@
-//! The three databases and what differs between them: placeholders, the clock, how a transaction begins, time-outs.
+//! The three databases and what differs between them: placeholders, the clock, how a transaction begins, time-outs,
+//! and what a commit waits for.
 //!
 //! Everything else is one portable text. `MariaDB`'s differences stand here too: names have a binary collation
 //! without padding, TEXT holds more than 64 KiB, and the isolation level is set, not inherited from the server.
@@ -196,6 +197,10 @@ impl Backend {
                 format!("SET lock_timeout = {lock_ms}"),
                 format!("SET statement_timeout = {statement_ms}"),
                 format!("SET idle_in_transaction_session_timeout = {idle_ms}"),
+                // A server or role may be told not to wait for the disk. Here it waits: the counter never goes back.
+                "SELECT set_config('synchronous_commit', 'on', false) \
+                 WHERE current_setting('synchronous_commit') = 'off'"
+                    .to_owned(),
             ],
             Self::Mariadb => vec![
                 "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ".to_owned(),

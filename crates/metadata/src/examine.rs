@@ -1,5 +1,5 @@
-//! A look at the database by an operator's tool: which version it has, how quick it answers, how its clock goes, and
-//! whether the time-outs that bound every wait are really set on a connection.
+//! A look at the database by an operator's tool: which version it has, how quick it answers, how its clock goes, whether
+//! the time-outs that bound every wait are really set on a connection, and whether it keeps what it acknowledges.
 //!
 //! It only reads, and works on a database of any version, an empty one included. An `SQLite` file belongs to one
 //! process: while another one has it, the look is refused like any other opening.
@@ -11,6 +11,7 @@ use model::clock::SharedClock;
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Mode, Settings};
+use crate::durability::{self, Durability};
 use crate::error::Error;
 use crate::migration;
 use crate::rows;
@@ -34,6 +35,8 @@ pub struct Examination {
     pub ahead_ms: i64,
     /// The time-outs of a connection.
     pub time_outs: Vec<TimeOut>,
+    /// The settings that an acknowledged commit hangs on.
+    pub durability: Vec<Durability>,
 }
 
 /// A time-out of a connection, in the database's own words.
@@ -92,8 +95,9 @@ async fn look(
         let found = unit.saturating_mul(u32::try_from(rows::int(&row, "value")?).unwrap_or(0));
         time_outs.push(TimeOut { name, wanted, found });
     }
+    let durability = durability::read(tx, backend).await?;
     let round_trips = trips.into_iter().map(|(took, _)| took).collect();
-    Ok(Examination { backend, schema, round_trips, ahead_ms, time_outs })
+    Ok(Examination { backend, schema, round_trips, ahead_ms, time_outs, durability })
 }
 
 /// A time-out's name, the question for it, the unit of the answer, and what it should be.

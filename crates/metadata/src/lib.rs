@@ -20,6 +20,7 @@
 
 mod backend;
 mod commit;
+mod durability;
 mod error;
 mod examine;
 pub mod failpoints;
@@ -42,6 +43,7 @@ pub use backend::{
     Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, Settings,
 };
 pub use commit::{CommitRequest, Committed};
+pub use durability::Durability;
 pub use error::{Error, Kind};
 pub use examine::{Examination, ROUND_TRIPS, TimeOut};
 pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, REQUEST_KEEP_MS};

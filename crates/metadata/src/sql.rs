@@ -96,6 +96,21 @@ pub(crate) const TIMEOUT_MARIADB_TABLE: &str = "SELECT CAST(@@session.lock_wait_
 pub(crate) const TIMEOUT_MARIADB_STATEMENT: &str = "SELECT CAST(@@session.max_statement_time AS SIGNED) AS value";
 pub(crate) const TIMEOUT_MARIADB_IDLE: &str = "SELECT CAST(@@session.idle_transaction_timeout AS SIGNED) AS value";
 
+// What a connection says of what an acknowledged commit hangs on.
+pub(crate) const DURABILITY_SQLITE_JOURNAL: &str = "SELECT journal_mode AS value FROM pragma_journal_mode";
+pub(crate) const DURABILITY_SQLITE_SYNCHRONOUS: &str = "SELECT CASE synchronous WHEN 0 THEN 'off' \
+     WHEN 1 THEN 'normal' WHEN 2 THEN 'full' ELSE 'extra' END AS value FROM pragma_synchronous";
+pub(crate) const DURABILITY_POSTGRES_FSYNC: &str = "SELECT current_setting('fsync') AS value";
+pub(crate) const DURABILITY_POSTGRES_COMMIT: &str = "SELECT current_setting('synchronous_commit') AS value";
+pub(crate) const DURABILITY_POSTGRES_PAGES: &str = "SELECT current_setting('full_page_writes') AS value";
+pub(crate) const DURABILITY_MARIADB_FLUSH: &str =
+    "SELECT CAST(@@global.innodb_flush_log_at_trx_commit AS CHAR) AS value";
+pub(crate) const DURABILITY_MARIADB_BINLOG: &str =
+    "SELECT CASE WHEN @@global.log_bin THEN CAST(@@global.sync_binlog AS CHAR) ELSE 'no log' END AS value";
+/// A boolean in some versions, a word in others.
+pub(crate) const DURABILITY_MARIADB_PAGES: &str = "SELECT CASE CAST(@@global.innodb_doublewrite AS CHAR) \
+     WHEN '0' THEN 'off' WHEN '1' THEN 'on' ELSE CAST(@@global.innodb_doublewrite AS CHAR) END AS value";
+
 // The counter.
 pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
 pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";

@@ -129,6 +129,15 @@ pub async fn raw(settings: &Settings, sql: &str) {
     pool.close().await;
 }
 
+/// The first column of the first row that a statement answers, on a connection of its own.
+pub async fn asked(settings: &Settings, sql: &str) -> String {
+    let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
+    let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&pool).await.unwrap();
+    let answer = sqlx::Row::get(&row, 0);
+    pool.close().await;
+    answer
+}
+
 impl Bench {
     pub async fn open(settings: Settings) -> Self {
         Store::migrate(&settings).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metadata::{Examination, ROUND_TRIPS, SCHEMA_VERSION, Settings, Store};
+use metadata::{Backend, Examination, ROUND_TRIPS, SCHEMA_VERSION, Settings, Store};
 use model::change::Rules;
 use model::clock::SystemClock;
 
@@ -49,4 +49,41 @@ pub async fn a_database_of_any_version_is_examined_and_left_as_it_is(bench: Benc
     super::bench::raw(&settings, "DROP TABLE schema_version").await;
     assert_eq!(examined(&settings).await.schema, 0);
     assert_eq!(examined(&settings).await.schema, 0, "a look has made a table");
+}
+
+/// The servers of tests may be told to forget: what counts is that it is seen.
+pub async fn what_an_acknowledged_commit_hangs_on_is_told_as_the_database_has_it(bench: Bench) {
+    let mut settings = bench.settings.clone();
+    let backend = settings.backend().unwrap();
+    drop(bench);
+    if backend == Backend::Postgres {
+        // A role or server that does not wait for the disk: a connection of ours does all the same.
+        settings.url += "&options[synchronous_commit]=off";
+    }
+    let asked: &[(&str, &str)] = match backend {
+        Backend::Sqlite => &[],
+        Backend::Postgres => &[("fsync", "SHOW fsync"), ("full_page_writes", "SHOW full_page_writes")],
+        Backend::Mariadb => &[
+            ("innodb_flush_log_at_trx_commit", "SELECT CAST(@@global.innodb_flush_log_at_trx_commit AS CHAR)"),
+            ("innodb_doublewrite", "SELECT IF(@@global.innodb_doublewrite, 'on', 'off')"),
+            ("sync_binlog", "SELECT IF(@@global.log_bin, CAST(@@global.sync_binlog AS CHAR), 'no log')"),
+        ],
+    };
+    let durability = examined(&settings).await.durability;
+    let of = |name: &str| durability.iter().find(|it| it.name == name).unwrap_or_else(|| panic!("{name}"));
+    for (name, question) in asked {
+        let said = super::bench::asked(&settings, question).await;
+        assert_eq!(of(name).found, said, "{name}");
+        assert_eq!(of(name).risk.is_none(), matches!(said.as_str(), "on" | "1" | "no log"), "{name} = {said}");
+    }
+    // What a connection may say for itself, it says.
+    let told: &[(&str, &str)] = match backend {
+        Backend::Sqlite => &[("journal_mode", "wal"), ("synchronous", "full")],
+        Backend::Postgres => &[("synchronous_commit", "on")],
+        Backend::Mariadb => &[],
+    };
+    for (name, found) in told {
+        assert_eq!((of(name).found.as_str(), of(name).risk), (*found, None), "{name}");
+    }
+    assert_eq!(durability.len(), asked.len() + told.len(), "{durability:?}");
 }

@@ -22,7 +22,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 54;
+pub const COUNT: usize = 55;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -58,6 +58,7 @@ cases! {
     examining::{
         a_database_is_examined_with_its_clock_and_its_time_outs,
         a_database_of_any_version_is_examined_and_left_as_it_is,
+        what_an_acknowledged_commit_hangs_on_is_told_as_the_database_has_it,
     }
     alterations::{
         a_tenant_gets_the_slots_that_minimum_asks_for,
