@@ -46,13 +46,18 @@ async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Do
     if !report.part {
         end_tick(tx, report, now_ms).await?;
     }
+    // Rows of `engine` and `namespace` are written by commits too: in one order, behind one lock. It is taken before the
+    // first reading of a table where that can be known: who reads first may be refused for what came in between.
+    let engines = !(report.made.is_empty() && report.ended.is_empty());
+    if engines {
+        tx.draw(0).await?;
+    }
     let namespaces = match &report.namespaces_in_use {
         None => NamespaceChanges::default(),
         Some(in_use) => namespace_changes(tx, in_use, now_ms).await?,
     };
     let mut recorded = Recorded::default();
-    if !(report.made.is_empty() && report.ended.is_empty() && namespaces.is_empty()) {
-        // Rows of `engine` and `namespace` are written by commits too: in one order, behind one lock.
+    if !(engines || namespaces.is_empty()) {
         tx.draw(0).await?;
     }
     for made in &report.made {
