@@ -62,9 +62,10 @@ impl Server {
             let (scheme, rest) = self.url.split_once("://").unwrap();
             format!("{scheme}://{}/{name}", rest.split(['/', '?']).next().unwrap())
         };
-        let settings =
-            Settings { lock_timeout: lock, statement_timeout: statement, idle_timeout: idle, ..Settings::new(url) };
-        Bench::open(Settings { call_deadline: LONG, ..settings }).await
+        let settings = Settings { call_deadline: LONG, ..Settings::new(url) };
+        // The tables are made without hurry: that is not what is cut short here.
+        Store::migrate(&settings).await.unwrap();
+        Bench::open(Settings { lock_timeout: lock, statement_timeout: statement, idle_timeout: idle, ..settings }).await
     }
 }
 
