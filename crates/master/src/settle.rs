@@ -75,6 +75,10 @@ async fn abort(
     child: &AlterChild,
     reason: String,
 ) -> Result<AlterationRecord, Failure> {
+    // A master that stood still counts that for time in which nobody decided.
+    if !world.may_act() {
+        return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
+    }
     model::failpoint!(failpoints::ABORT_BEFORE);
     // The node's content is another one's if it was written for another id.
     let content = node.content.as_ref().ok().filter(|it| it.id == child.id);

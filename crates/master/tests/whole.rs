@@ -131,10 +131,13 @@ async fn an_alteration_whose_agent_lives_and_does_nothing_is_aborted_after_its_g
     let house = House::founded(1).await;
     let master = house.master();
     house.converges().await;
+    let before_ms = house.store.snapshot().await.unwrap().now_ms;
     let request = house.make_node(&house.agent_session("agent-1"), memory(2)).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(house.store.outcome(&request.id).await.unwrap(), None, "its agent lives");
     eventually("it is aborted", || async { house.store.outcome(&request.id).await.unwrap().is_some() }).await;
+    let record = house.store.outcome(&request.id).await.unwrap().unwrap();
+    let after_ms = record.decided_at_ms - before_ms;
+    assert!(after_ms >= House::settings().alter_grace_ms as i64, "its agent lives: aborted after {after_ms} ms");
+    assert!(record.reason.unwrap().contains("did not decide it"));
     house.converges().await;
     master.shutdown().await;
 }

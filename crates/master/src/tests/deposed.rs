@@ -48,6 +48,16 @@ async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
 }
 
 #[tokio::test]
+async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing() {
+    let fake = Fake::new();
+    // The agent's session is gone: the alteration is to be aborted at once.
+    fake.make_node("a-1", 99);
+    fake.state().stands_still = true;
+    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
+}
+
+#[tokio::test]
 async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().may_act = false;

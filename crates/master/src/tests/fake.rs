@@ -67,6 +67,11 @@ pub struct State {
     pub orchestrator: bool,
     /// Names about which the orchestrator does not answer.
     pub silent: BTreeSet<EngineName>,
+    /// Whether questions for single names never end, and how many were asked.
+    pub endless: bool,
+    pub asked: usize,
+    /// Whether the master stands still, for long, right after it has asked for an outcome.
+    pub stands_still: bool,
 }
 
 /// The settings of all tests: an effect may take 50 ms.
@@ -111,6 +116,9 @@ impl Fake {
             database: true,
             orchestrator: true,
             silent: BTreeSet::new(),
+            endless: false,
+            asked: 0,
+            stands_still: false,
         };
         Arc::new(Self { state: Mutex::new(state) })
     }

@@ -69,6 +69,11 @@ impl World for Fake {
     }
 
     async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
+        self.state().asked += 1;
+        let endless = self.state().endless;
+        if endless {
+            std::future::pending::<()>().await;
+        }
         let state = self.state();
         if state.silent.contains(name) {
             return Err(Failure::Unknown("it does not answer".to_owned()));
@@ -82,6 +87,9 @@ impl World for Fake {
         let known = state.records.get(id).cloned();
         if let Some(late) = state.late.take() {
             state.records.insert(late.id.clone(), late);
+        }
+        if state.stands_still {
+            state.may_act = false;
         }
         Ok(known)
     }
