@@ -8,8 +8,7 @@ from harness.waiting import wait_until
 def test_beeline_finds_a_proxy_through_zookeeper_and_only_those_that_live(cluster):
     namespace = cluster.discovery
     children = wait_until(
-        lambda: (found := cluster.nodes.client.get_children(f"/{namespace}")) and len(found) == 2 and found, 20,
-        "both proxies are registered",
+        lambda: len(found := cluster.nodes.below(f"/{namespace}")) == 2 and found, 20, "both proxies are registered",
     )
     for name in ("proxy-a", "proxy-b"):
         address = cluster.addresses[name]

@@ -54,8 +54,12 @@ class Nodes:
         return self.client.exists(self.path(name)) is not None
 
     def children(self, name):
+        return self.below(self.path(name))
+
+    def below(self, path):
+        """The children of a node by its whole path; none if it is not there."""
         with contextlib.suppress(NoNodeError):
-            return sorted(self.client.get_children(self.path(name)))
+            return sorted(self.client.get_children(path))
         return []
 
     def master_lock(self, who):
