@@ -11,18 +11,25 @@ const PAGE: &str = "docs/guarantees.md";
 /// A test's name is a sentence: words this short are something else.
 const SHORTEST_NAME: usize = 20;
 
-/// The names of all functions of tests, and of what tests call: cases of contract suites are functions too.
+/// The names of all functions of tests, and of what tests call: cases of contract suites are functions too. What the
+/// program consists of is none.
 fn functions() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for file in repository::files().unwrap() {
-        let is_test = file.path.contains("tests/") || file.path.contains("/src/");
-        if !is_test || !(file.has_extension("rs") || file.has_extension("py")) || file.is_generated() {
+        let word = if file.has_extension("rs") && !file.is_generated() {
+            "fn "
+        } else if file.has_extension("py") && file.path.contains("/test_") {
+            "def "
+        } else {
             continue;
-        }
+        };
         let text = file.text().unwrap().unwrap();
-        for line in text.lines().map(str::trim_start) {
+        let only_tests = file.path.contains("tests/") || file.path.ends_with("/tests.rs");
+        let tests =
+            if only_tests { text.as_str() } else { text.split_once("#[cfg(test)]").map_or("", |(_, tests)| tests) };
+        for line in tests.lines().map(str::trim_start) {
             let line = line.trim_start_matches("pub ").trim_start_matches("async ");
-            let Some(rest) = line.strip_prefix("fn ").or_else(|| line.strip_prefix("def ")) else { continue };
+            let Some(rest) = line.strip_prefix(word) else { continue };
             names.insert(rest.split(['(', '<']).next().unwrap().to_owned());
         }
     }
