@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::clock::SharedClock;
+use model::trouble::Trouble;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -125,9 +126,18 @@ struct Task {
     base: bool,
 }
 
+/// What is told of in the log, however many sessions it takes.
+#[derive(Default)]
+struct Told {
+    no_session: Trouble,
+    denied: Trouble,
+    not_built: Trouble,
+}
+
 impl Task {
     async fn run(self) {
         let stop = self.stop.clone();
+        let mut troubles = Told::default();
         while !stop.is_cancelled() {
             let connected = tokio::select! {
                 connected = Session::connect(&self.settings, &self.clock) => connected,
@@ -135,8 +145,11 @@ impl Task {
             };
             match connected {
                 Ok(session) => {
+                    if let Some(times) = troubles.no_session.over() {
+                        tracing::info!(times, "there is a zookeeper session");
+                    }
                     tokio::select! {
-                        () = self.keep(&session) => {}
+                        () = self.keep(&session, &mut troubles) => {}
                         () = stop.cancelled() => {
                             self.sessions.send_replace(None);
                             self.states.send_replace(SessionState::Expired);
@@ -154,7 +167,9 @@ impl Task {
                     model::failpoint!(failpoints::SESSION_EXPIRED);
                 }
                 Err(error) => {
-                    tracing::info!(%error, "no zookeeper session yet");
+                    if let Some(times) = troubles.no_session.again(self.clock.boottime()) {
+                        tracing::info!(%error, times, "no zookeeper session yet");
+                    }
                     self.pause().await;
                 }
             }
@@ -169,17 +184,24 @@ impl Task {
     }
 
     /// Prepares the session, hands it out, and returns when it has ended.
-    async fn keep(&self, session: &Session) {
+    async fn keep(&self, session: &Session, troubles: &mut Told) {
         while let Err(error) = self.prepare(session).await {
             if session.state() == SessionState::Expired {
                 return;
             }
+            let now = self.clock.boottime();
             if error.kind() == Kind::Denied {
-                tracing::error!(%error, "zookeeper refuses what this process needs; look at secret and root");
-            } else {
-                tracing::info!(%error, "what hangs on the zookeeper session can't be built now");
+                if let Some(times) = troubles.denied.again(now) {
+                    tracing::error!(%error, times, "zookeeper refuses what this process needs; look at secret and root");
+                }
+            } else if let Some(times) = troubles.not_built.again(now) {
+                tracing::info!(%error, times, "what hangs on the zookeeper session can't be built now");
             }
             self.pause().await;
+        }
+        let times = troubles.denied.over().unwrap_or(0) + troubles.not_built.over().unwrap_or(0);
+        if times > 0 {
+            tracing::info!(times, "what hangs on the zookeeper session is built");
         }
         self.sessions.send_replace(Some(session.clone()));
         let mut states = session.states();

@@ -3,6 +3,7 @@
 //! A chain stops at its first failure and takes no other along. What is left is planned anew by the next tick: there
 //! is no retry here.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
@@ -10,6 +11,7 @@ use futures::stream::{self, StreamExt};
 use model::alteration::{Progress, RequestId};
 use model::engine_name::EngineName;
 use model::number::Epoch;
+use model::trouble::Troubles;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -47,6 +49,9 @@ impl Executed {
     }
 }
 
+/// Decisions that fail, by what, which engine and which slot: each tick makes them anew.
+pub(crate) type Failing = Mutex<Troubles<(String, String, String)>>;
+
 /// How effects are executed.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
@@ -56,6 +61,8 @@ pub(crate) struct Terms<'a> {
     pub settings: &'a Settings,
     /// When given, no further effect is begun.
     pub halt: &'a CancellationToken,
+    /// What was told of decisions that failed.
+    pub failing: &'a Failing,
 }
 
 /// Executes a plan.
@@ -80,7 +87,7 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
 }
 
 async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
-    let Terms { world, settings, halt } = terms;
+    let Terms { world, settings, halt, failing } = terms;
     let limit = settings.effect_deadline();
     let mut executed = Executed::default();
     let mut made: Option<String> = None;
@@ -107,7 +114,7 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
         match result {
             Ok(effect) => {
                 model::failpoint!(failpoints::after(&decision.action));
-                log_applied(decision, ground);
+                log_applied(failing, decision, ground);
                 executed.applied += 1;
                 note(&mut executed, decision, &effect);
                 if let Effect::Made { uid, .. } = effect {
@@ -115,7 +122,7 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
                 }
             }
             Err(failure) => {
-                log_failed(decision, &failure);
+                log_failed(failing, decision, &failure, world.now());
                 fail(&mut executed, decision, failure);
                 break;
             }
@@ -144,8 +151,10 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure) {
     }
 }
 
-fn log_applied(decision: &Decision, ground: Ground<'_>) {
+fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
     let row = decision.row(0);
+    let key = (row.decision.clone(), row.engine.clone(), row.slot.clone());
+    let failed = failing.lock().unwrap_or_else(PoisonError::into_inner).over(&key);
     tracing::info!(
         epoch = ground.epoch.get(),
         generation = ground.generation.get(),
@@ -153,18 +162,24 @@ fn log_applied(decision: &Decision, ground: Ground<'_>) {
         engine = row.engine,
         slot = row.slot,
         because = row.because,
+        failed,
         "decision applied"
     );
 }
 
-fn log_failed(decision: &Decision, failure: &Failure) {
+fn log_failed(failing: &Failing, decision: &Decision, failure: &Failure, now: Duration) {
     let row = decision.row(0);
     match failure.kind() {
         FailureKind::Stale | FailureKind::NotMaster => {
             tracing::info!(decision = row.decision, engine = row.engine, slot = row.slot, %failure, "decision rejected");
         }
         FailureKind::Refused | FailureKind::Away => {
-            tracing::warn!(decision = row.decision, engine = row.engine, slot = row.slot, %failure, "decision failed");
+            let key = (row.decision.clone(), row.engine.clone(), row.slot.clone());
+            let told = failing.lock().unwrap_or_else(PoisonError::into_inner).again(key, now);
+            if let Some(times) = told {
+                let (decision, engine, slot) = (row.decision, row.engine, row.slot);
+                tracing::warn!(decision, engine, slot, %failure, times, "decision failed");
+            }
         }
     }
 }

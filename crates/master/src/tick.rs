@@ -13,12 +13,13 @@ use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::Report;
+use model::trouble::{Trouble, Troubles};
 use planner::{Desired, Observed, Plan, Pod, Status};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::execute::{self, Executed, Terms};
+use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
 use crate::recollection::Recollection;
 use crate::settings::Settings;
@@ -79,7 +80,17 @@ pub(crate) struct Driver {
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
     waiting: Waiting,
+    failing: Failing,
+    troubles: Lasting,
     halt: CancellationToken,
+}
+
+/// What can fail in each tick for as long as its reason lasts, and is told of once a minute at most.
+#[derive(Debug, Default)]
+struct Lasting {
+    settling: Trouble,
+    releasing: Trouble,
+    asking: Troubles<EngineName>,
 }
 
 /// What was read before the snapshot.
@@ -92,8 +103,17 @@ impl Driver {
     /// A driver that has just won its epoch.
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, loads: Loads, halt: CancellationToken) -> Self {
         let recollection = Recollection::new(now + settings.session_timeout());
-        let (addresses, waiting) = (BTreeMap::new(), Waiting::default());
-        Self { settings, epoch, recollection, loads, addresses, waiting, halt }
+        Self {
+            settings,
+            epoch,
+            recollection,
+            loads,
+            addresses: BTreeMap::new(),
+            waiting: Waiting::default(),
+            failing: Failing::default(),
+            troubles: Lasting::default(),
+            halt,
+        }
     }
 
     /// The epoch that it acts under.
@@ -173,10 +193,17 @@ impl Driver {
         match bounded(self.settings.effect_deadline(), settling).await {
             // What can't be decided now stays undecided, and holds up nobody but the next alteration.
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                tracing::info!(%failure, "the alteration is not settled yet");
+                if let Some(times) = self.troubles.settling.again(world.now()) {
+                    tracing::info!(%failure, times, "the alteration is not settled yet");
+                }
                 Ok(Settled::Stands((failure.kind() != FailureKind::Stale).then(|| failure.to_string())))
             }
-            other => other,
+            other => {
+                if let Some(times) = self.troubles.settling.over() {
+                    tracing::info!(times, "settling works again");
+                }
+                other
+            }
         }
     }
 
@@ -194,10 +221,19 @@ impl Driver {
         let answers: Vec<_> = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1)).collect().await;
         let mut found: BTreeMap<String, Pod> = BTreeMap::new();
         for (question, answer) in answers {
+            if answer.is_ok()
+                && let Some(times) = self.troubles.asking.over(&question.engine)
+            {
+                tracing::info!(engine = %question.engine, times, "an answer about an engine at last");
+            }
             match answer {
                 Ok(Some(pod)) if pod.uid == question.uid => drop(found.insert(pod.uid.clone(), pod)),
                 Ok(_) => drop(observed.vanished.insert((question.engine, question.uid))),
-                Err(failure) => tracing::info!(engine = %question.engine, %failure, "no answer about an engine"),
+                Err(failure) => {
+                    if let Some(times) = self.troubles.asking.again(question.engine.clone(), world.now()) {
+                        tracing::info!(engine = %question.engine, %failure, times, "no answer about an engine");
+                    }
+                }
             }
         }
         observed.pods.extend(found.into_values());
@@ -211,7 +247,7 @@ impl Driver {
         plan: &Plan,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
-        let terms = Terms { world, settings: &self.settings, halt: &self.halt };
+        let terms = Terms { world, settings: &self.settings, halt: &self.halt, failing: &self.failing };
         let executed = execute::execute(terms, self.epoch, &seen.coordinated, plan).await;
         self.remember(world.now(), &executed);
         model::failpoint!(failpoints::EXECUTED);
@@ -246,7 +282,7 @@ impl Driver {
 
     /// The row is finished, so its node may go.
     async fn release_node(
-        &self,
+        &mut self,
         world: &dyn World,
         coordinated: &Coordinated,
         executed: &Executed,
@@ -257,10 +293,15 @@ impl Driver {
         }
         match bounded(self.settings.effect_deadline(), settle::delete_node(world, node)).await {
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                tracing::info!(%failure, "alter node stands until the next tick");
+                if let Some(times) = self.troubles.releasing.again(world.now()) {
+                    tracing::info!(%failure, times, "alter node stands until the next tick");
+                }
                 Ok(())
             }
-            other => other,
+            other => {
+                self.troubles.releasing = Trouble::default();
+                other
+            }
         }
     }
 
@@ -304,7 +345,7 @@ impl Driver {
         let reason = format!("the orchestrator: {failure}");
         self.waiting.waits(world.now(), &reason);
         let plan = planner::plan_without_engines(desired, &reason);
-        let terms = Terms { world, settings: &self.settings, halt: &self.halt };
+        let terms = Terms { world, settings: &self.settings, halt: &self.halt, failing: &self.failing };
         let executed = execute::execute(terms, self.epoch, coordinated, &plan).await;
         if let Some(failure) = executed.stop {
             return Err(failure);

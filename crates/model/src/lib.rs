@@ -12,6 +12,7 @@
 //! | [`engine_state`], [`observation`] | what is known of an engine that runs |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`error`], [`secret`], [`credential`], [`clock`] | errors that reach users, values that must not, keys, time |
+//! | [`trouble`] | how often a log tells of what lasts |
 //!
 //! A caller with stale values gets stale results, never wrong effects: every effect elsewhere carries the
 //! generation, incarnation or epoch that it was derived from and is refused if that moved.
@@ -37,6 +38,7 @@ pub mod secret;
 pub mod slot;
 pub mod snapshot;
 pub mod span;
+pub mod trouble;
 
 pub use engine_name::EngineName;
 pub use error::{ErrorKind, UserError};

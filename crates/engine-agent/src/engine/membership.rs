@@ -2,8 +2,9 @@
 //!
 //! The order to drain is the fact (with the agent's own uid) and nothing else; that the permit vanished is only when
 //! it looks. Without permit and fact: an agent that was never registered asks for one start deadline and then goes;
-//! one that was goes on serving, because ZooKeeper may have lost everything, and goes only when it was idle and
-//! unwanted for an hour. An agent that lost its session and finds its permit registers again.
+//! one that was goes on serving, because ZooKeeper may have lost everything, and goes only when it is idle and has seen
+//! for an hour that nobody wants it: while the registry can't be read, nothing is known. An agent that lost its session
+//! and finds its permit registers again.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use coordination::registry::{self, Live, OwnWatch, Standing};
 use coordination::{Session, Supervisor};
 use model::clock::SharedClock;
+use model::trouble::Trouble;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -48,6 +50,39 @@ enum Look {
     Neither,
 }
 
+/// Since when every look has found neither permit nor fact.
+#[derive(Default)]
+struct Alone(Option<Duration>);
+
+impl Alone {
+    /// Found so again, now: for how long.
+    fn still(&mut self, now: Duration) -> Duration {
+        now.saturating_sub(*self.0.get_or_insert(now))
+    }
+
+    /// Something is there, or nothing could be read: the time begins anew.
+    fn unsure(&mut self) {
+        self.0 = None;
+    }
+}
+
+/// What of the registry is there and can't be read.
+#[derive(Default)]
+struct Unreadable {
+    permit: Trouble,
+    fact: Trouble,
+}
+
+fn tell<T>(trouble: &mut Trouble, now: Duration, what: &'static str, content: Option<&Result<T, String>>) {
+    if let Some(Err(reason)) = content {
+        if let Some(times) = trouble.again(now) {
+            warn!(what, reason, times, "what the registry holds can't be read");
+        }
+    } else if let Some(times) = trouble.over() {
+        info!(what, times, "what the registry holds is no longer unreadable");
+    }
+}
+
 impl Membership {
     pub(super) fn new(
         settings: Arc<Settings>,
@@ -62,7 +97,7 @@ impl Membership {
     /// Follows permit and fact until the engine has to go.
     pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
         let mut registered_before = false;
-        let mut alone_since = None;
+        let (mut alone, mut unreadable) = (Alone::default(), Unreadable::default());
         let mut sessions = supervisor.sessions();
         let mut watch = None;
         loop {
@@ -70,7 +105,7 @@ impl Membership {
             let looked = match supervisor.session() {
                 Ok(session) => {
                     self.arm(&mut watch, &session).await;
-                    self.look(&session).await
+                    self.look(&session, &mut unreadable).await
                 }
                 Err(error) => Err(error),
             };
@@ -83,21 +118,23 @@ impl Membership {
                 }
                 Ok(Look::Registered) => {
                     registered_before = true;
-                    alone_since = None;
+                    alone.unsure();
                 }
                 Ok(Look::NotYet(why)) => {
                     debug!(why, "not registered yet");
-                    alone_since = None;
+                    alone.unsure();
                 }
                 Ok(Look::Neither) => {
-                    let now = self.clock.boottime();
-                    let alone = now.saturating_sub(*alone_since.get_or_insert(now));
-                    if let Some(reason) = self.verdict(registered_before, alone) {
+                    let time = alone.still(self.clock.boottime());
+                    if let Some(reason) = self.verdict(registered_before, time) {
                         return Verdict::Unwanted(reason);
                     }
                 }
                 // ZooKeeper is away: nothing is known, so nothing changes.
-                Err(error) => debug!(%error, "the registry can't be read"),
+                Err(error) => {
+                    debug!(%error, "the registry can't be read");
+                    alone.unsure();
+                }
             }
             wait(&mut sessions, watch.as_mut()).await;
         }
@@ -125,8 +162,11 @@ impl Membership {
         }
     }
 
-    async fn look(&self, session: &Session) -> Result<Look, coordination::Error> {
+    async fn look(&self, session: &Session, unreadable: &mut Unreadable) -> Result<Look, coordination::Error> {
         let Standing { permit, drain } = registry::own(session, &self.settings.engine).await?;
+        let now = self.clock.boottime();
+        tell(&mut unreadable.fact, now, "drain fact", drain.as_ref().map(|it| &it.content));
+        tell(&mut unreadable.permit, now, "permit", permit.as_ref().map(|it| &it.content));
         if let Some(fact) = drain {
             match &fact.content {
                 // A fact without a uid was written for whatever had the name, and a name has one engine only.
@@ -134,18 +174,15 @@ impl Membership {
                     return Ok(Look::Order(Duration::from_millis(content.grace_ms.max(0).unsigned_abs())));
                 }
                 Ok(_) => debug!("a drain fact of another engine is ignored"),
-                Err(reason) => warn!(reason, "the drain fact can't be read"),
+                // Told above.
+                Err(_) => {}
             }
         }
         let Some(permit) = permit else { return Ok(Look::Neither) };
         match &permit.content {
             Ok(content) if content.uid.as_ref() == Some(&self.settings.uid) => {}
             Ok(content) if content.uid.is_none() => return Ok(Look::NotYet("the permit has no uid yet")),
-            Ok(_) => return Ok(Look::Neither),
-            Err(reason) => {
-                warn!(reason, "the permit can't be read");
-                return Ok(Look::Neither);
-            }
+            Ok(_) | Err(_) => return Ok(Look::Neither),
         }
         if permit.live.as_ref().is_some_and(|live| live.session == session.id()) {
             return Ok(Look::Registered);
@@ -200,5 +237,21 @@ async fn wait(sessions: &mut watch::Receiver<Option<Session>>, own: Option<&mut 
         () = watched => {}
         () = changed => {}
         () = tokio::time::sleep(LOOK_INTERVAL) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_without_permit_and_fact_counts_only_while_every_look_finds_neither() {
+        let (mut alone, second) = (Alone::default(), Duration::from_secs(1));
+        assert_eq!(alone.still(second), Duration::ZERO);
+        assert_eq!(alone.still(second * 61), second * 60);
+        // ZooKeeper is away for two hours, and lost everything: the master has made nothing anew yet.
+        alone.unsure();
+        assert_eq!(alone.still(second * 7_200), Duration::ZERO);
+        assert_eq!(alone.still(second * 7_202), second * 2);
     }
 }

@@ -17,6 +17,7 @@ use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
 use model::number::Generation;
+use model::trouble::Trouble;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::answer::{Answer, text};
@@ -146,7 +147,8 @@ async fn transact(
 async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Result<Option<Generation>, Failed> {
     let agent = &context.agent;
     let clock = &agent.clock;
-    let until = (clock.boottime() + agent.settings.alter_wait).min(context.deadline);
+    let begun = clock.boottime();
+    let patience = agent.settings.alter_wait.min(context.deadline.saturating_sub(begun));
     loop {
         // The old object has to be in the node from its creation, so the catalog is read before each try.
         let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
@@ -172,9 +174,9 @@ async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Res
             Ok(Made::Taken(other)) => other,
             Err(error) => return Err(Failed::Refused(error.user(&draft.object.to_string()))),
         };
-        let left = until.saturating_sub(clock.boottime());
+        let left = (begun + patience).saturating_sub(clock.boottime());
         if left.is_zero() {
-            return Err(Failed::Refused(busy(&taken, agent.settings.alter_wait)));
+            return Err(Failed::Refused(busy(&taken, patience)));
         }
         context.log.line(format!("waiting for {}", who(&taken)));
         wait_for_turn(context, &session, &draft.object, left).await?;
@@ -225,8 +227,15 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     };
     let clock = &context.agent.clock;
     let until = clock.boottime() + SETTLE_DEADLINE;
+    let mut trouble = Trouble::default();
     let unknown = loop {
-        match context.store().abort(&abort).await {
+        let answer = context.store().abort(&abort).await;
+        if answer.is_ok()
+            && let Some(times) = trouble.over()
+        {
+            info!(times, "the outcome of the alteration is settled");
+        }
+        match answer {
             // An earlier try, or this one whose answer was lost, was committed first: it stands.
             Ok(record) if record.outcome == Outcome::Committed && draft.is_what(&record) => {
                 let note = note_of(&record);
@@ -240,7 +249,9 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
             }
             Err(unknown) if clock.boottime() >= until => break unknown,
             Err(unknown) => {
-                warn!(%unknown, "the outcome of an alteration can't be settled yet");
+                if let Some(times) = trouble.again(clock.boottime()) {
+                    warn!(%unknown, times, "the outcome of an alteration can't be settled yet");
+                }
                 tokio::time::sleep(SETTLE_POLL).await;
             }
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::{EngineName, Epoch, failpoint};
@@ -88,14 +89,11 @@ pub(super) fn carry_on(state: &State, looks: &[Look]) -> bool {
     let Ok(Some(_gate)) = Gate::try_enter(&state.layout.gate()) else { return false };
     for look in &due {
         let done = if look.alive { kill(look) } else { remove(state, look) };
-        if let Err(error) = done {
-            tracing::warn!(engine = %look.record.name, %error, "an engine could not be ended");
-        }
+        tell(state, "end an engine", look.record.name.as_str(), done);
     }
     for look in long {
-        if let Err(error) = log::limit(&look.directory, look.record.log_keep_bytes) {
-            tracing::warn!(engine = %look.record.name, %error, "the log of an engine could not be limited");
-        }
+        let limited = log::limit(&look.directory, look.record.log_keep_bytes);
+        tell(state, "limit the log of an engine", look.record.name.as_str(), limited);
     }
     clear_debris(state);
     !due.is_empty()
@@ -140,8 +138,20 @@ pub(super) fn remove_directory(state: &State, directory: &EngineDir, uid: &str) 
 /// Whoever was making or removing a hidden directory held the lock that we hold now, so it is dead.
 fn clear_debris(state: &State) {
     for path in state.layout.all_hidden(MAX_ENTRIES).unwrap_or_default() {
-        if let Err(error) = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path)) {
-            tracing::warn!(path = %path.display(), %error, "debris could not be removed");
+        let removed = fs::remove_dir_all(&path).or_else(|_| fs::remove_file(&path));
+        tell(state, "remove debris", &path.display().to_string(), removed);
+    }
+}
+
+/// What fails here fails twice a second for as long as its reason lasts.
+fn tell(state: &State, what: &'static str, of: &str, done: io::Result<()>) {
+    let mut troubles = state.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = (what, of.to_owned());
+    if let Err(error) = done {
+        if let Some(times) = troubles.again(key, state.clock.boottime()) {
+            tracing::warn!(what, of, %error, times, "the state directory's keeper failed");
         }
+    } else if let Some(times) = troubles.over(&key) {
+        tracing::info!(what, of, times, "the state directory's keeper succeeded at last");
     }
 }

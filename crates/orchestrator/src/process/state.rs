@@ -9,6 +9,7 @@ use model::EngineName;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
+use model::trouble::Troubles;
 use tokio::sync::Notify;
 
 use super::Config;
@@ -36,6 +37,8 @@ pub(super) struct State {
     /// Whether nothing is written, not even what a look notices first.
     pub(super) only_looks: bool,
     nudges: Notify,
+    /// What could not be carried on: what, and of which engine or path.
+    pub(super) troubles: Mutex<Troubles<(&'static str, String)>>,
     /// What the last look of this process saw, whoever it was for.
     seen: Mutex<Option<Listing>>,
 }
@@ -74,6 +77,7 @@ impl State {
             ringer: Ringer::new(),
             only_looks: false,
             nudges: Notify::new(),
+            troubles: Mutex::default(),
             seen: Mutex::default(),
         }
     }
