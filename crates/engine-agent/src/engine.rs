@@ -36,6 +36,7 @@ use drain::Drain;
 use listener::Relay;
 use membership::{Membership, Verdict};
 use sessions::Sessions;
+use settings::STOP_DEADLINE;
 
 /// How long closing may take once the engine is to end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -95,13 +96,20 @@ pub async fn run(
 
     let starting = start(&settings, &*runtime);
     let backend = tokio::select! {
-        started = starting => started?,
+        started = starting => match started {
+            Ok(backend) => backend,
+            Err(error) => {
+                // One that never answered may run all the same.
+                stop(&*runtime).await;
+                return Err(error);
+            }
+        },
         () = terminate.cancelled() => {
-            runtime.stop().await;
+            stop(&*runtime).await;
             return Ok(Ended::Drained);
         }
         () = &mut unwanted => {
-            runtime.stop().await;
+            stop(&*runtime).await;
             return Ok(Ended::Unwanted("the orchestrator has forgotten this engine".to_owned()));
         }
     };
@@ -109,9 +117,9 @@ pub async fn run(
 
     let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
     let drain = Drain::new(clock.clone());
-    let (stop, cut) = (CancellationToken::new(), CancellationToken::new());
+    let (close, cut) = (CancellationToken::new(), CancellationToken::new());
     let relay = Arc::new(Relay::new(Arc::clone(&settings), Arc::clone(&sessions), drain.clone(), cut.clone()));
-    let mut serving = tokio::spawn(server.serve_connections(relay, stop.clone()));
+    let mut serving = tokio::spawn(server.serve_connections(relay, close.clone()));
     let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     let membership = Membership::new(Arc::clone(&settings), address, clock, drain.clone(), Arc::clone(&sessions));
 
@@ -141,7 +149,7 @@ pub async fn run(
     if !matches!(outcome, Ok(Ended::Drained)) {
         cut.cancel();
     }
-    stop.cancel();
+    close.cancel();
     // Closing the session takes `live` away at once: nobody is routed here while the process ends.
     supervisor.close().await;
     if tokio::time::timeout(CALLS_DEADLINE, &mut serving).await.is_err() {
@@ -150,8 +158,15 @@ pub async fn run(
             warn!("connections did not close in time and are cut");
         }
     }
-    runtime.stop().await;
+    stop(&*runtime).await;
     outcome
+}
+
+/// Ends the engine, and waits for that no longer than [`STOP_DEADLINE`]: the agent's own end takes the rest along.
+async fn stop(runtime: &dyn EngineRuntime) {
+    if tokio::time::timeout(STOP_DEADLINE, runtime.stop()).await.is_err() {
+        warn!("the engine did not end in time");
+    }
 }
 
 async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backend, EngineAgentError> {

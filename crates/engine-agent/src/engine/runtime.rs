@@ -28,6 +28,6 @@ pub trait EngineRuntime: Send + Sync {
     async fn start(&self) -> Result<Backend, RuntimeError>;
     /// Waits until it ended by itself, and says why. Pends while it runs or was stopped. Cancel safe.
     async fn ended(&self) -> String;
-    /// Ends it. Harmless when it runs no longer.
+    /// Ends it. Harmless when it runs no longer, or when its start failed. Who waits for it has a deadline.
     async fn stop(&self);
 }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::StreamExt;
 use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationState, TOperationType};
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle};
 use model::error::{ErrorKind, UserError};
@@ -15,7 +16,8 @@ use tracing::debug;
 
 use super::runtime::Backend;
 use super::settings::{
-    ASK_DEADLINE, CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_OPERATIONS, MAX_SESSIONS, Settings,
+    ASK_DEADLINE, ASKED_AT_ONCE, CALL_DEADLINE, CLEAN_UP_DEADLINE, CONNECT_DEADLINE, MAX_OPERATIONS, MAX_SESSIONS,
+    Settings,
 };
 
 /// All sessions of the engine.
@@ -116,6 +118,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Carries out what is asked, [`ASKED_AT_ONCE`] at a time: the next one begins when one is done.
+async fn few_at_once(asking: impl Iterator<Item = impl Future<Output = ()>>) {
+    futures::stream::iter(asking).for_each_concurrent(ASKED_AT_ONCE, |asked| asked).await;
+}
+
 impl Entry {
     /// The session holds state that can't be made elsewhere.
     pub(super) fn has_own_state(&self) -> bool {
@@ -210,11 +217,11 @@ impl Sessions {
 
     /// Asks the engine about every statement that runs as far as the agent knows: a client that never asks for the
     /// end of its statement must not keep an engine that drains. On connections of their own, because a session's
-    /// may be in the middle of a call.
+    /// may be in the middle of a call; [`ASKED_AT_ONCE`] of them at most.
     pub(super) async fn ask_what_runs(&self) {
         let entries: Vec<Arc<Entry>> = lock(&self.table).sessions.values().cloned().collect();
-        let asked = entries.iter().filter(|entry| !entry.running().is_empty()).map(|entry| self.ask_about(entry));
-        futures::future::join_all(asked).await;
+        few_at_once(entries.iter().filter(|entry| !entry.running().is_empty()).map(|entry| self.ask_about(entry)))
+            .await;
     }
 
     async fn ask_about(&self, entry: &Entry) {
@@ -347,5 +354,23 @@ impl Sessions {
                 debug!(%error, "an engine's session could not be closed");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn few_are_asked_at_once_and_all_are_asked() {
+        let (open, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+        let ask = |_| async {
+            most.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::task::yield_now().await;
+            open.fetch_sub(1, Ordering::SeqCst);
+            done.fetch_add(1, Ordering::SeqCst);
+        };
+        few_at_once((0..MAX_SESSIONS).map(ask)).await;
+        assert_eq!((most.into_inner(), done.into_inner()), (ASKED_AT_ONCE, MAX_SESSIONS));
     }
 }

@@ -56,6 +56,10 @@ pub const LINGER: Duration = Duration::from_millis(50);
 pub const ASK_INTERVAL: Duration = Duration::from_secs(1);
 /// One such question: the engine may hold its answer back for as long as its own poll.
 pub const ASK_DEADLINE: Duration = Duration::from_secs(10);
+/// How many sessions' statements the engine is asked about at once: each question has a connection of its own.
+pub const ASKED_AT_ONCE: usize = 32;
+/// Ending the engine.
+pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
 /// One warm-up query.
 pub const WARM_UP_DEADLINE: Duration = Duration::from_secs(30);
 /// Between two warm-up queries that fail.
