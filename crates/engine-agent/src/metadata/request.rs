@@ -1,6 +1,7 @@
 //! START, STOP and RESTART: one transaction each, then the bell, then if asked a wait.
 //!
-//! The transaction is repeated under its id as long as its outcome is not known: it takes effect once.
+//! The transaction is repeated under its id as long as its outcome is not known: it takes effect once. A caller that
+//! was told that nothing was done may say the statement again; one that was told that nobody knows has to look first.
 
 use std::time::Duration;
 
@@ -76,31 +77,54 @@ where
     model::failpoint!(failpoints::REQUEST_CHECKED);
     let clock = &context.agent.clock;
     let since = clock.boottime();
-    // Once an attempt ended in the dark, no later failure may be told as if nothing had happened.
     let mut in_the_dark = false;
     loop {
+        // Before the attempt: one that was begun in time counts.
         let waited = clock.boottime().saturating_sub(since);
-        match attempt().await {
+        let error = match attempt().await {
             Ok(answer) => {
                 model::failpoint!(failpoints::REQUEST_COMMITTED);
                 return Ok(answer);
             }
-            Err(Error::OutcomeUnknown(reason)) if waited < SETTLE_DEADLINE => {
-                debug!(reason, "the outcome of a request is not known, it is repeated under its id");
-                in_the_dark = true;
-                tokio::time::sleep(SETTLE_POLL).await;
-            }
-            Err(Error::Unavailable(reason))
-                if waited < if in_the_dark { SETTLE_DEADLINE } else { UNAVAILABLE_PATIENCE } =>
-            {
-                debug!(reason, "the metadata database does not answer, the request is repeated under its id");
-                context.log.line("the metadata database does not answer yet");
-                tokio::time::sleep(SETTLE_POLL).await;
-            }
-            Err(Error::Unavailable(reason)) if in_the_dark => return Err(Error::OutcomeUnknown(reason).user_error()),
-            Err(error) => return Err(error.user_error()),
+            Err(error) => error,
+        };
+        in_the_dark |= matches!(error, Error::OutcomeUnknown(_));
+        if waited >= patience(&error, in_the_dark) {
+            return Err(told(error, in_the_dark));
         }
+        debug!(%error, in_the_dark, "a request is repeated under its id");
+        if matches!(error, Error::Unavailable(_)) {
+            context.log.line("the metadata database does not answer yet");
+        }
+        tokio::time::sleep(SETTLE_POLL).await;
     }
+}
+
+/// How long attempts that end so are repeated. Once one ended in the dark, only a transaction that looked its id up
+/// first, and then answered or refused, says what became of that one.
+fn patience(error: &Error, in_the_dark: bool) -> Duration {
+    match error {
+        Error::OutcomeUnknown(_) => SETTLE_DEADLINE,
+        Error::Unavailable(_) | Error::Conflict(_) if in_the_dark => SETTLE_DEADLINE,
+        Error::Unavailable(_) => UNAVAILABLE_PATIENCE,
+        _ => Duration::ZERO,
+    }
+}
+
+/// What the user is told in the end: after an attempt that ended in the dark, no other failure than a refusal is told
+/// as if nothing had happened.
+fn told(error: Error, in_the_dark: bool) -> UserError {
+    match error {
+        Error::Refused(refused) => refused,
+        Error::OutcomeUnknown(reason) => unknown(&reason),
+        other if in_the_dark => unknown(&other.to_string()),
+        other => other.user_error(),
+    }
+}
+
+fn unknown(reason: &str) -> UserError {
+    let error = Error::OutcomeUnknown(reason.to_owned()).user_error();
+    error.hint("SHOW ENGINES tells whether it was made; then say the statement again")
 }
 
 async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration>) -> Result<Answer, UserError> {
@@ -158,4 +182,31 @@ pub(super) fn not_in_time(patience: Duration, what: &str, reason: &str) -> UserE
     UserError::new(ErrorKind::Timeout, format!("{what} after {}", model::span::print(patience)))
         .detail(reason.to_owned())
         .hint("the statement stands and is carried on; SHOW ENGINES tells how far it is")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_an_attempt_in_the_dark_no_failure_is_told_as_if_nothing_had_happened() {
+        let refused = || Error::Refused(UserError::new(ErrorKind::WrongState, "no"));
+        let unknown = || Error::OutcomeUnknown("the connection was lost".to_owned());
+        let away = || Error::Unavailable("it does not answer".to_owned());
+        let conflict = || Error::Conflict("another transaction came first".to_owned());
+        for (error, in_the_dark, repeated_for, kind) in [
+            (refused(), false, Duration::ZERO, ErrorKind::WrongState),
+            (refused(), true, Duration::ZERO, ErrorKind::WrongState),
+            (away(), false, UNAVAILABLE_PATIENCE, ErrorKind::Unavailable),
+            (away(), true, SETTLE_DEADLINE, ErrorKind::OutcomeUnknown),
+            (conflict(), false, Duration::ZERO, ErrorKind::Conflict),
+            (conflict(), true, SETTLE_DEADLINE, ErrorKind::OutcomeUnknown),
+            (unknown(), true, SETTLE_DEADLINE, ErrorKind::OutcomeUnknown),
+            (Error::Broken("a row".to_owned()), true, Duration::ZERO, ErrorKind::OutcomeUnknown),
+        ] {
+            let shown = error.to_string();
+            assert_eq!(patience(&error, in_the_dark), repeated_for, "{shown}");
+            assert_eq!(told(error, in_the_dark).kind, kind, "{shown}");
+        }
+    }
 }

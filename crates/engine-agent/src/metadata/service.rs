@@ -16,12 +16,13 @@ use hs2::tcli::{
 use hs2::{Call, Context as CallContext, Credentials, Handle, Principal, Service, protocol, schema, status};
 use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
+use tokio::sync::Semaphore;
 
 use super::api::Api;
 use super::context::{Agent, Context};
 use super::operation::Operation;
 use super::sessions::Sessions;
-use super::settings::DEFAULT_DEADLINE;
+use super::settings::{DEFAULT_DEADLINE, MAX_RUNNING};
 use super::statement;
 
 /// The overlay entry that carries the request's id.
@@ -42,11 +43,14 @@ pub(super) struct ControlService {
     agent: Arc<Agent>,
     api: Api,
     sessions: Sessions,
+    /// Room for statements that run: a closed operation's may go on for a while.
+    running: Arc<Semaphore>,
 }
 
 impl ControlService {
     pub(super) fn new(agent: Arc<Agent>) -> Self {
-        Self { api: Api(agent.store.clone()), agent, sessions: Sessions::default() }
+        let running = Arc::new(Semaphore::new(MAX_RUNNING));
+        Self { api: Api(agent.store.clone()), agent, sessions: Sessions::default(), running }
     }
 
     fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
@@ -123,6 +127,11 @@ impl Service for ControlService {
         self.sessions.check(cx, &session)?;
         let parsed = ddl::parse(&request.statement)?;
         let (id, left) = request_of(&request.conf_overlay.unwrap_or_default())?;
+        let place = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
+            UserError::new(ErrorKind::ProgramLimit, "too many control statements run at once")
+                .detail(format!("the metadata agent carries out {MAX_RUNNING}"))
+                .hint("say it again when some of them have ended")
+        })?;
         let operation = Operation::new(cx.principal.user.clone());
         let handle = self.sessions.begin(&session, &operation)?;
         let context = Context {
@@ -142,6 +151,7 @@ impl Service for ControlService {
                 Err(UserError::internal("the statement failed inside").hint("the metadata agent's log has the reason"))
             });
             running.end(outcome);
+            drop(place);
         });
         let patience = if request.run_async.unwrap_or(false) { AT_ONCE } else { SYNCHRONOUS_DEADLINE };
         let outcome = tokio::select! {

@@ -41,6 +41,9 @@ pub struct Settings {
 pub const MAX_SESSIONS: usize = 10_000;
 /// Operations that one session may have open.
 pub const MAX_OPERATIONS: usize = 1_000;
+/// Statements that run at once, those included whose operation was closed while they ran: what was begun is brought to
+/// its end.
+pub const MAX_RUNNING: usize = 10_000;
 /// Lines of one operation's log.
 pub const MAX_LOG_LINES: usize = 1_000;
 /// How long a status call waits for the operation before it says that it still runs.
@@ -58,7 +61,7 @@ pub const UNAVAILABLE_PATIENCE: Duration = Duration::from_secs(5);
 /// Alterations that SHOW ALTERATIONS lists when no LIMIT is said.
 pub const DEFAULT_ALTERATIONS: u32 = 20;
 /// How long a statement that shows what the master observed waits for the master's own word of who it is.
-pub const WHO_DEADLINE: Duration = Duration::from_millis(500);
+pub const WHO_DEADLINE: Duration = Duration::from_secs(1);
 /// Tick intervals without a tick after which what the master observed is stale.
 pub const STALE_AFTER_TICKS: u32 = 3;
 

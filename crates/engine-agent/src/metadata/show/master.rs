@@ -11,6 +11,7 @@ use model::span;
 use super::freshness::{Freshness, candidate, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
+use crate::metadata::settings::WHO_DEADLINE;
 
 pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserError> {
     context.require_admin()?;
@@ -45,12 +46,12 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
 
 /// The candidate that holds the lock; the lock itself where that can't be read.
 async fn who(context: &Context, holder: &str) -> String {
-    match candidate(context, holder).await {
-        Ok(Some(who)) if !who.is_empty() => who,
-        Ok(_) => holder.to_owned(),
-        Err(error) => {
-            context.log.line(format!("who the master is can't be read: {}", error.user("the master's lock").message));
-            holder.to_owned()
-        }
-    }
+    let reason = match tokio::time::timeout(WHO_DEADLINE, candidate(context, holder)).await {
+        Ok(Ok(Some(who))) if !who.is_empty() => return who,
+        Ok(Ok(_)) => return holder.to_owned(),
+        Ok(Err(error)) => error.user("the master's lock").message,
+        Err(_) => format!("no answer of ZooKeeper within {}", span::print(WHO_DEADLINE)),
+    };
+    context.log.line(format!("who the master is can't be read: {reason}"));
+    holder.to_owned()
 }
