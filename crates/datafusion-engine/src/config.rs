@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{fmt, fs};
 
+use model::credential::keys_match;
 use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
@@ -151,12 +152,7 @@ impl Credential {
 
     /// Compares without telling by its duration how much was right.
     pub fn is(&self, presented: &str) -> bool {
-        let (ours, theirs) = (self.0.as_bytes(), presented.as_bytes());
-        let mut differs = ours.len() ^ theirs.len();
-        for (index, byte) in theirs.iter().enumerate() {
-            differs |= usize::from(byte ^ ours.get(index % ours.len().max(1)).copied().unwrap_or_default());
-        }
-        differs == 0 && !ours.is_empty()
+        !self.0.is_empty() && keys_match(&self.0, presented)
     }
 
     /// The secret itself, for whoever has to present it.

@@ -17,6 +17,7 @@ use hs2::Handle;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
 
 use crate::catalog::{Catalog, Folder};
 use crate::config::Config;
@@ -34,6 +35,7 @@ use crate::storage::resources::Resources;
 ///
 /// [`depth::DEPTH_MAX`]: crate::statement::depth::DEPTH_MAX
 const STACK_BYTES: usize = 64 << 20;
+
 /// How much an engine has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
@@ -81,6 +83,15 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Ends a task when whoever waits for it does so no longer.
+struct Cut(AbortHandle);
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -301,7 +312,8 @@ impl Engine {
         Ok(operation)
     }
 
-    /// Does work that may take long on the executing threads; its panic is an error of the call.
+    /// Does work that may take long on the executing threads; its panic is an error of the call. It stops where it next
+    /// gives way when its time is over, or when nobody waits for it any longer.
     pub async fn on_executor<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
@@ -309,10 +321,13 @@ impl Engine {
         let Some(executor) = &self.executor.0 else {
             return Err(UserError::internal("the engine has no threads").into());
         };
-        match executor.spawn(work).await {
-            Ok(done) => done,
-            Err(join) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
-            Err(_) => Err(UserError::new(ErrorKind::Canceled, "the engine stops").into()),
+        let mut task = executor.spawn(work);
+        let _cut = Cut(task.abort_handle());
+        match tokio::time::timeout(self.config.limits.statement_timeout(), &mut task).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(join)) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
+            Ok(Err(_)) => Err(UserError::new(ErrorKind::Canceled, "the engine stops").into()),
+            Err(_) => Err(UserError::new(ErrorKind::Timeout, "the call took too long").into()),
         }
     }
 
@@ -328,18 +343,24 @@ impl Engine {
             .filter(|operation| !matches!(operation.phase(), Phase::Running) && operation.idle(now) > operation_idle)
             .map(|operation| operation.handle)
             .collect();
-        for handle in stale {
-            tracing::info!("closing an operation that nobody asks about");
-            self.close_operation(&handle);
+        for handle in &stale {
+            self.close_operation(handle);
+        }
+        if !stale.is_empty() {
+            tracing::info!(operations = stale.len(), "closed what nobody asked about");
         }
         let idle: Vec<_> =
             self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
+        let mut closed = 0;
         for session in idle {
             let runs = |handle| self.operations().get(handle).is_some_and(|operation| !operation.phase().is_final());
             if !session.operations().iter().any(runs) {
-                tracing::info!(user = session.user, "closing a session that nobody uses");
-                self.close_session(&session.handle);
+                tracing::debug!(user = session.user, "closing a session that nobody uses");
+                closed += usize::from(self.close_session(&session.handle));
             }
+        }
+        if closed > 0 {
+            tracing::info!(sessions = closed, "closed sessions that nobody used");
         }
     }
 

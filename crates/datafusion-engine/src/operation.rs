@@ -246,12 +246,15 @@ impl Operation {
                 },
             };
             let wanted = rows_left.min(batch.num_rows() - offset);
-            let (rows, bytes) = fitting_rows(&batch, offset, wanted, bytes_left);
-            if wanted > 0 && rows == 0 && !batches.is_empty() {
-                reader.current = Some((batch, offset));
-                break;
-            }
-            let rows = rows.max(wanted.min(1));
+            let (rows, bytes) = match fitting_rows(&batch, offset, wanted, bytes_left) {
+                (0, _) if wanted > 0 && !batches.is_empty() => {
+                    reader.current = Some((batch, offset));
+                    break;
+                }
+                // It is longer than a fetch should be, so it comes alone.
+                (0, _) if wanted > 0 => (1, bytes_left),
+                fitting => fitting,
+            };
             if rows > 0 {
                 batches.push(batch.slice(offset, rows));
             }

@@ -2,7 +2,7 @@
 //!
 //! Only who presents the engine's credential may say anything; the user's name is what that caller says it is (the engine
 //! agent has it from the proxy, which authenticated the user). Sessions end with their connection. A call that waits, for
-//! a statement or its rows, stops waiting when its client hangs up.
+//! a statement, its rows, or columns that are read from files, stops waiting when its client hangs up.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -348,7 +348,7 @@ impl Service for EngineService {
         Ok(TGetTableTypesResp::new(status::success(), handle))
     }
 
-    async fn get_columns(&self, _cx: &Context, request: TGetColumnsReq) -> Result<TGetColumnsResp, UserError> {
+    async fn get_columns(&self, cx: &Context, request: TGetColumnsReq) -> Result<TGetColumnsResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
         // Columns are read from files: work for the threads that execute.
@@ -363,7 +363,8 @@ impl Service for EngineService {
             )
             .await
         });
-        let handle = self.answer(&session, TOperationType::GET_COLUMNS, "GetColumns", rows.await)?;
+        let handle =
+            self.answer(&session, TOperationType::GET_COLUMNS, "GetColumns", unless_hung_up(cx, rows).await?)?;
         Ok(TGetColumnsResp::new(status::success(), handle))
     }
 
@@ -376,7 +377,7 @@ impl Service for EngineService {
 
     async fn get_primary_keys(
         &self,
-        _cx: &Context,
+        cx: &Context,
         request: TGetPrimaryKeysReq,
     ) -> Result<TGetPrimaryKeysResp, UserError> {
         let session = self.session(&request.session_handle)?;
@@ -391,7 +392,8 @@ impl Service for EngineService {
             )
             .await
         });
-        let handle = self.answer(&session, TOperationType::UNKNOWN, "GetPrimaryKeys", rows.await)?;
+        let handle =
+            self.answer(&session, TOperationType::UNKNOWN, "GetPrimaryKeys", unless_hung_up(cx, rows).await?)?;
         Ok(TGetPrimaryKeysResp::new(status::success(), handle))
     }
 

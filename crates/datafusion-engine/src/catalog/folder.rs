@@ -31,6 +31,8 @@ pub const DEFAULT_SCHEMA: &str = "default";
 pub const DEFINITION_BYTES_MAX: u64 = 1 << 20;
 /// The most definitions of one schema.
 pub const DEFINITIONS_MAX: usize = 10_000;
+/// The most schemas of one tenant.
+pub const SCHEMAS_MAX: usize = 1_000;
 /// What lies in `pending` for longer was left behind by a dead engine.
 const PENDING_AGE_MAX: Duration = Duration::from_hours(1);
 const ENDING: &str = ".json";
@@ -89,9 +91,15 @@ impl Folder {
         self.schema_dir(schema).is_ok_and(|dir| dir.is_dir())
     }
 
-    /// Makes a schema.
+    /// Makes a schema. Engines that do so at the same moment may pass [`SCHEMAS_MAX`] by as many as they are.
     pub fn create_schema(&self, schema: &str) -> Result<(), EngineError> {
         let dir = self.schema_dir(schema)?;
+        if !dir.exists() && self.schema_names()?.len() >= SCHEMAS_MAX {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "there are too many schemas")
+                .detail(format!("there may be {SCHEMAS_MAX}"))
+                .hint("DROP SCHEMA takes away what is not used")
+                .into());
+        }
         match fs::create_dir(&dir) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == IoKind::AlreadyExists => {
@@ -114,7 +122,11 @@ impl Folder {
             return match fs::rename(&dir, &away) {
                 Ok(()) => {
                     failpoint!(failpoints::SCHEMA_MOVED);
-                    fs::remove_dir_all(&away).map_err(EngineError::io(format!("delete {}", away.display())))
+                    // It is dropped. What is left of it is swept later, or is being swept just now.
+                    if let Err(error) = fs::remove_dir_all(&away) {
+                        tracing::info!(%error, path = %away.display(), "a dropped schema's files are left for a sweep");
+                    }
+                    Ok(())
                 }
                 Err(error) if error.kind() == IoKind::NotFound => Err(no_schema(schema).into()),
                 Err(error) => Err(EngineError::io(format!("drop schema \"{schema}\""))(error)),
@@ -170,7 +182,7 @@ impl Folder {
                 UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")).into()
             );
         }
-        if self.table_names(schema)?.len() >= DEFINITIONS_MAX {
+        if !path.exists() && self.table_names(schema)?.len() >= DEFINITIONS_MAX {
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("schema \"{schema}\" is full"))
                 .detail(format!("it has {DEFINITIONS_MAX} tables and views"))
                 .into());
@@ -347,6 +359,24 @@ mod tests {
         assert_eq!(state(folder.publish(&definition("sales", "v", "x"), Publish::Create)), "3F000");
         assert_eq!(state(folder.drop_schema("default", true)), "55000");
         assert_eq!(folder.schema_names().unwrap(), ["default"]);
+    }
+
+    #[test]
+    fn schemas_are_limited_and_a_full_schema_takes_replacements() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path()).unwrap();
+        for number in 1..SCHEMAS_MAX {
+            folder.create_schema(&format!("s{number}")).unwrap();
+        }
+        let state = |result: Result<(), EngineError>| result.unwrap_err().into_user().sqlstate().to_owned();
+        assert_eq!(state(folder.create_schema("more")), "54000");
+        assert_eq!(state(folder.create_schema("s1")), "42P06");
+        for number in 0..DEFINITIONS_MAX {
+            fs::write(dir.path().join(format!("schemas/s1/t{number}.json")), "{}").unwrap();
+        }
+        assert_eq!(state(folder.publish(&definition("s1", "more", "x"), Publish::Create)), "54000");
+        folder.publish(&definition("s1", "t7", "x"), Publish::Replace).unwrap();
+        assert_eq!(folder.read("s1", "t7").unwrap().unwrap().statement, "x");
     }
 
     #[test]

@@ -23,18 +23,22 @@ use hs2::tcli::{
 
 use types::sql_type;
 
-/// How many rows of a batch, from `offset` on and at most `wanted`, have about `bytes` bytes, and how many they have.
-/// Every type whose values differ in length is measured; the average of the range decides.
+/// How many rows of a batch, from `offset` on and at most `wanted`, have at most `bytes` bytes, and how many they have.
+/// Every type whose values differ in length is measured. None fit where the first row alone is longer; what fits may be
+/// cut short by a long row behind it, so that such a row comes alone.
 pub fn fitting_rows(batch: &RecordBatch, offset: usize, wanted: usize, bytes: usize) -> (usize, usize) {
-    if wanted == 0 {
-        return (0, 0);
+    let size_of = |rows| batch.columns().iter().map(|column| size_of_range(column, offset, rows)).sum::<usize>();
+    let mut rows = wanted;
+    while rows > 0 {
+        let size = size_of(rows);
+        if size <= bytes {
+            return (rows, size);
+        }
+        // By the average first; a long row among short ones makes that too many, but fewer each time.
+        let average = (rows as u128 * bytes as u128 / size as u128) as usize;
+        rows = average.min(rows / 2);
     }
-    let size: usize = batch.columns().iter().map(|column| size_of_range(column, offset, wanted)).sum();
-    if size <= bytes {
-        return (wanted, size);
-    }
-    let rows = (wanted as u128 * bytes as u128 / size.max(1) as u128) as usize;
-    (rows, bytes)
+    (0, 0)
 }
 
 fn size_of_range(column: &ArrayRef, offset: usize, rows: usize) -> usize {

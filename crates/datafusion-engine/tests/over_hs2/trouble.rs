@@ -1,11 +1,13 @@
 //! Errors with their SQLSTATE, panics, hostile statements, handles of what is closed, idle time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion_engine::{Engine, failpoints};
+use datafusion_engine::{Engine, EngineError, failpoints};
 use hs2::tcli::{TCloseOperationReq, TGetOperationStatusReq};
 use model::clock::ManualClock;
+use tokio_util::sync::CancellationToken;
 
 use crate::ground::{DEADLINE, Ground, one, refusal, run, state};
 
@@ -144,6 +146,33 @@ async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
     clock.advance(Duration::from_secs(700));
     engine.sweep();
     assert_eq!(engine.load().sessions, 0);
+}
+
+#[tokio::test]
+async fn work_for_a_call_ends_with_its_time_and_with_whoever_waits_for_it() {
+    let ground = Ground::new();
+    let mut config = ground.config("e-1");
+    config.limits.statement_timeout_ms = 50;
+    let short = Engine::start(config, ManualClock::at(1_000)).unwrap();
+    let late = short.on_executor(std::future::pending::<Result<(), EngineError>>()).await.unwrap_err();
+    assert_eq!(late.into_user().sqlstate(), "HYT00");
+
+    let engine = Engine::start(ground.config("e-2"), ManualClock::at(1_000)).unwrap();
+    let (begun, ended) = (CancellationToken::new(), CancellationToken::new());
+    let work = {
+        let (begun, held) = (begun.clone(), ended.clone().drop_guard());
+        async move {
+            begun.cancel();
+            let _held = held;
+            std::future::pending::<Result<(), EngineError>>().await
+        }
+    };
+    let asked = Arc::clone(&engine);
+    let call = tokio::spawn(async move { asked.on_executor(work).await });
+    tokio::time::timeout(DEADLINE, begun.cancelled()).await.unwrap();
+    assert!(!ended.is_cancelled());
+    call.abort();
+    tokio::time::timeout(DEADLINE, ended.cancelled()).await.unwrap();
 }
 
 #[tokio::test]
