@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hs2::tcli::{TExecuteStatementReq, TFetchOrientation, TFetchResultsReq, TGetOperationStatusReq, TOperationState};
 use hs2::{ClientError, SqlType, Value};
 
-use crate::ground::{DEADLINE, Ground, executing_ticks, one, rows, run};
+use crate::ground::{DEADLINE, Ground, Running, executing_ticks, one, rows, run};
 
 #[tokio::test]
 async fn every_type_arrives_in_its_form_and_null_as_null() {
@@ -114,8 +114,11 @@ async fn wide_rows_come_in_smaller_batches() {
 #[tokio::test]
 async fn a_statement_runs_beside_its_client_and_tells_its_log() {
     let ground = Ground::new();
-    let engine = ground.start("e-1").await;
-    let mut session = engine.session_with(&[("set:hiveconf:hive.server2.long.polling.timeout", "50ms")]).await.unwrap();
+    let mut config = ground.config("e-1");
+    config.limits.long_poll_ms = 10 * 60 * 1_000;
+    let engine = Running::of(config).await;
+    let poll = ("set:hiveconf:hive.server2.long.polling.timeout", "50ms");
+    let mut session = engine.session_with(&[poll]).await.unwrap();
     let mut other = engine.session().await;
     let handle = {
         let statement = session.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
@@ -125,7 +128,7 @@ async fn a_statement_runs_beside_its_client_and_tells_its_log() {
     let request = TGetOperationStatusReq { operation_handle: handle.clone(), get_progress_update: None };
     let answer = session.client().get_operation_status(&request).await.unwrap();
     assert_eq!(answer.operation_state, Some(TOperationState::RUNNING_STATE));
-    assert!(asked.elapsed() < Duration::from_secs(2), "the session asked for short polls");
+    assert!(asked.elapsed() < DEADLINE, "the session asked for short polls");
     assert_eq!(one(&mut other, "SELECT 42").await, "42");
     let mut statement = session.statement(handle);
     let log = statement.logs().await.unwrap();

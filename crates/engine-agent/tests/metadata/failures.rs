@@ -1,30 +1,29 @@
 //! A database that does not answer, a ZooKeeper that is away, callers who are nobody.
 
-use std::time::Duration;
-
+use engine_agent::metadata::failpoints;
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::Outcome;
 use model::credential::Purpose;
 use sqlx::{Connection as _, Executor as _};
 
 use crate::agents::{id, say_as};
-use crate::bench::{Bench, among_others};
-use crate::rig::engine_name;
+use crate::bench::{Bench, Reached, alone, among_others};
+use crate::rig::{WAIT, engine_name, eventually, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_whose_transaction_fails_settles_before_it_answers() {
-    let _gate = among_others().await;
+    let _alone = alone().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
     let path = bench.ground.folder.path().join("metadata.db");
     let url = format!("sqlite://{}", path.display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
+    let failed = Reached::at(failpoints::ALTER_BEFORE_ABORT);
     let saying = tokio::spawn(async move {
         say_as(&mut admin, "ALTER RESOURCE UNIT uc_1 DRIVER_MEMORY '2G'", "blocked", 30_000).await
     });
-    // Longer than the lock's time-out: the commit has failed, and so has the first abort.
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    within("the end of the commit", failed.reached()).await;
     assert!(!saying.is_finished(), "nobody is told anything before the id is aborted");
     other.execute("ROLLBACK").await.unwrap();
     let error = saying.await.unwrap().unwrap_err();
@@ -40,10 +39,13 @@ async fn a_request_is_carried_out_once_the_database_answers_again() {
     let url = format!("sqlite://{}", bench.ground.folder.path().join("metadata.db").display());
     let mut other = sqlx::SqliteConnection::connect(&url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
-    let saying = tokio::spawn(async move { say_as(&mut admin, "START ENGINE t_1 rp_1 uc_1", "start", 30_000).await });
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let mut statement = admin.execute("START ENGINE t_1 rp_1 uc_1").await.unwrap();
+    eventually("the first failure", async || {
+        statement.logs().await.unwrap().into_iter().find(|line| line == "the metadata database does not answer yet")
+    })
+    .await;
     other.execute("ROLLBACK").await.unwrap();
-    saying.await.unwrap().unwrap();
+    statement.collect(WAIT).await.unwrap();
     assert_eq!(bench.store.snapshot().await.unwrap().slots.len(), 1);
 }
 
