@@ -211,7 +211,12 @@ impl Running {
     }
 
     pub async fn open(&self, address: &str, user: &str) -> Session {
-        let poll = ("set:hiveconf:hive.server2.long.polling.timeout".to_owned(), "500ms".to_owned());
+        self.open_polling(address, user, "500ms").await
+    }
+
+    /// A session whose questions for a status are answered after this time at most.
+    pub async fn open_polling(&self, address: &str, user: &str, poll: &str) -> Session {
+        let poll = ("set:hiveconf:hive.server2.long.polling.timeout".to_owned(), poll.to_owned());
         Session::open(self.connect(address, user).await, &[poll]).await.unwrap()
     }
 
