@@ -14,6 +14,8 @@ budget() {
         default:servers) echo 30 ;;
         default:"rust, with real servers") echo 150 ;;
         default:scripts) echo 60 ;;
-        default:scenarios) echo 1020 ;;
+        default:"failpoint walk") echo 300 ;;
+        default:"scenarios, three at a time") echo 360 ;;
+        default:"scenarios, one at a time") echo 360 ;;
     esac
 }

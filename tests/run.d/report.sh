@@ -72,33 +72,42 @@ script_test() {
     fi
 }
 
-# Runs scenarios, with what pytest is told besides, and counts what pytest's report says.
+# Runs scenarios under a name, with what pytest is told besides, and counts what pytest's report says.
 pytest_tests() {
-    local report=$work/pytest.xml
+    local name=$1 report=$work/pytest-$1.xml log=$work/pytest-$1.log
+    shift
     "$venv/bin/python" -m pytest "$@" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
-        tee "$work/pytest.log" | grep --line-buffered -vE '^$'
+        tee "$log" | grep --line-buffered -vE '^$'
     local counts
-    counts=$("$venv/bin/python" - "$report" <<'PY'
+    counts=$("$venv/bin/python" - "$report" "$work/pytest-failed" <<'PY'
 import sys, xml.etree.ElementTree as tree
 try:
-    suites = tree.parse(sys.argv[1]).getroot().iter("testsuite")
     t = f = s = 0
-    for suite in suites:
-        t += int(suite.get("tests")); s += int(suite.get("skipped"))
-        f += int(suite.get("failures")) + int(suite.get("errors"))
-    print(max(t - f - s, 0), f, s)
+    with open(sys.argv[2], "w") as names:
+        for case in tree.parse(sys.argv[1]).getroot().iter("testcase"):
+            kinds = {it.tag for it in case}
+            t += 1
+            s += "skipped" in kinds
+            if kinds & {"failure", "error"}:
+                f += 1
+                print(case.get("classname"), case.get("name"), sep="::", file=names)
+    print(t - f - s, f, s)
 except Exception as error:
     print(0, 1, 0); print(error, file=sys.stderr)
 PY
 )
     local p f s
     read -r p f s <<<"$counts"
-    if [ "$((p + f + s))" -eq 0 ]; then f=1; failures+=("no scenario was run"); fi
-    # What a tier leaves out is said as well: nothing is skipped in silence.
+    if [ "$((p + f + s))" -eq 0 ]; then f=1; failures+=("$name: no scenario was run"); fi
+    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+    while read -r test; do failures+=("$test"); done <"$work/pytest-failed"
+}
+
+# What a tier leaves out is said as well: nothing is skipped in silence.
+count_left_out() {
     local left
-    left=$(grep -oE '[0-9]+ deselected' "$work/pytest.log" | tail -n 1 | grep -oE '[0-9]+')
-    passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s + ${left:-0}))
-    while read -r name; do failures+=("$name"); done < <(grep -E '(FAILED|ERROR)' "$work/pytest.log" | grep -E '^tests/.*::' | awk '{print $1}' | sort -u)
+    left=$(grep -oE '[0-9]+ deselected' "$work/pytest-$1.log" | tail -n 1 | grep -oE '[0-9]+')
+    skipped=$((skipped + ${left:-0}))
 }
 
 # The closing line, and the exit status.

@@ -23,6 +23,8 @@ from harness.processes import BINARY, run
 from harness.standalone import Standalone
 
 SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 1_000_000))
+# The workers of a parallel run inherit it: one run, one seed.
+os.environ["EH_TEST_SEED"] = str(SEED)
 
 
 def pytest_configure(config):
@@ -30,6 +32,7 @@ def pytest_configure(config):
     # Ctrl-C then, and a program none that comes before it listens. What has a handler here is reset there.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "quick: needs no server; run by tests/run --quick, too")
+    config.addinivalue_line("markers", "alone: measures, or loads the machine itself; never beside another scenario")
 
 
 def pytest_report_header():

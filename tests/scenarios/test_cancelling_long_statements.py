@@ -10,6 +10,8 @@ from harness.java import Jdbc, JdbcError, interrupt, start_beeline
 from harness.processes import cpu_seconds
 from harness.waiting import wait_until
 
+pytestmark = pytest.mark.alone
+
 LONG = "SELECT count(*) FROM generate_series(1, 100000000000)"
 CANCEL_WITHIN_S = 2.0
 # The CPU time of a second that shows that an engine computes, also on a machine that is busy otherwise, and the

@@ -7,8 +7,12 @@ successor: that is a master's first write, and everything that it does later com
 import os
 import signal
 
+import pytest
+
 from harness.masters import Masters, summary, wall_ms
 from harness.waiting import stays, wait_until
+
+pytestmark = pytest.mark.alone
 
 RUNS = 40 if os.environ.get("EH_TEST_TIER") == "long" else 10
 SESSION_TIMEOUT_S = 2

@@ -20,6 +20,8 @@ from harness.memory import Memory
 from harness.plain_client import open_session
 from harness.rest import at_rest
 
+pytestmark = pytest.mark.alone
+
 LONG = os.environ.get("EH_TEST_TIER") == "long"
 SESSIONS = 1_000 if LONG else 200
 SECONDS = 150 if LONG else 20

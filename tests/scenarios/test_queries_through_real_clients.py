@@ -6,6 +6,7 @@ import hashlib
 import re
 import threading
 
+import pytest
 from pyhive.exc import OperationalError
 
 from harness import rides
@@ -13,6 +14,8 @@ from harness.clients import impyla_session, open_pyhive, pyhive_session, refusal
 from harness.java import Jdbc, beeline_ok
 from harness.processes import REPOSITORY
 from harness.waiting import wait_until
+
+pytestmark = pytest.mark.alone
 
 SESSIONS = 50
 # The first of them waits until the last one has been counted.

@@ -19,6 +19,8 @@ from harness.rest import at_rest
 from harness.stream_clients import Stream
 from harness.stream_verdict import ACKED, REFUSED, UNANSWERED, Rows, judge
 
+pytestmark = pytest.mark.alone
+
 CLIENTS = 4
 REST_WITHIN_S = 90
 LONG = os.environ.get("EH_TEST_TIER") == "long"
