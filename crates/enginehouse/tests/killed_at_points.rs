@@ -37,44 +37,13 @@ fn start(server: &Installation, tenant: &str) -> String {
     started.split(',').next().unwrap().to_owned()
 }
 
-#[test]
-fn an_engine_that_is_killed_fails_its_statement_alone_and_comes_back() {
+/// Kills a tenant's engine at each point: what is said before, the statement in which it happens, what its client is told,
+/// and a statement afterwards with a word of its answer.
+fn killed_engines(points: &[(&str, &str, &str, Told, (&str, &str))]) {
     let mut server = Installation::with_failpoints();
     server.say_all(&OBJECTS);
     let bystander = start(&server, "bystander");
-    for (number, (point, before, statement, told, after)) in [
-        ("engine_agent.session.opened", "", "SELECT 42", Told::Nothing, ("SELECT 42", "42")),
-        ("engine_agent.statement.accepted", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.statement.started", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.statement.planned", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.rows.fetched", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        (
-            "datafusion.catalog.definition_written",
-            "",
-            "CREATE VIEW v AS SELECT 1",
-            Told::EngineLost,
-            ("SELECT * FROM v", "42P01"),
-        ),
-        (
-            "datafusion.catalog.definition_published",
-            "",
-            "CREATE VIEW v AS SELECT 7",
-            Told::EngineLost,
-            ("SELECT * FROM v", "7"),
-        ),
-        (
-            "datafusion.catalog.schema_moved",
-            "CREATE SCHEMA s",
-            "DROP SCHEMA s CASCADE",
-            Told::EngineLost,
-            ("CREATE SCHEMA s", ""),
-        ),
-        ("hs2.relay.request_sent", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("hs2.relay.reply_begun", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (number, &(point, before, statement, told, after)) in points.iter().enumerate() {
         let tenant = format!("t{number}");
         let before_it: Vec<u32> = server.engines();
         let engine = start(&server, &tenant);
@@ -105,6 +74,52 @@ fn an_engine_that_is_killed_fails_its_statement_alone_and_comes_back() {
     assert!(shown.contains(&bystander) && shown.contains(",ready,"), "{shown}");
     assert_eq!(say_for(&server, "bystander", "SELECT 1").unwrap().lines().last(), Some("1"));
     assert!(server.stop().success());
+}
+
+#[test]
+fn an_engine_that_is_killed_fails_its_statement_alone_and_comes_back() {
+    killed_engines(&[
+        ("engine_agent.session.opened", "", "SELECT 42", Told::Nothing, ("SELECT 42", "42")),
+        ("engine_agent.statement.accepted", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.statement.started", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.statement.planned", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.rows.fetched", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+    ]);
+}
+
+#[test]
+fn an_engine_that_is_killed_while_it_writes_the_catalog_leaves_it_whole() {
+    killed_engines(&[
+        (
+            "datafusion.catalog.definition_written",
+            "",
+            "CREATE VIEW v AS SELECT 1",
+            Told::EngineLost,
+            ("SELECT * FROM v", "42P01"),
+        ),
+        (
+            "datafusion.catalog.definition_published",
+            "",
+            "CREATE VIEW v AS SELECT 7",
+            Told::EngineLost,
+            ("SELECT * FROM v", "7"),
+        ),
+        (
+            "datafusion.catalog.schema_moved",
+            "CREATE SCHEMA s",
+            "DROP SCHEMA s CASCADE",
+            Told::EngineLost,
+            ("CREATE SCHEMA s", ""),
+        ),
+    ]);
+}
+
+#[test]
+fn an_engine_that_is_killed_while_it_relays_fails_its_statement_alone_and_comes_back() {
+    killed_engines(&[
+        ("hs2.relay.request_sent", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("hs2.relay.reply_begun", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+    ]);
 }
 
 #[test]
