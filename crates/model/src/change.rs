@@ -21,6 +21,7 @@ use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST};
 use crate::configuration::Defaults;
 use crate::error::{ErrorKind, UserError};
 use crate::number::Generation;
+use crate::observation::cut;
 use crate::secret::SecretKeys;
 
 /// A value that can be left as it is, taken away or set.
@@ -218,27 +219,49 @@ fn list_names(names: &[&str]) -> String {
     if more == 0 { shown.join(", ") } else { format!("{} and {more} more", shown.join(", ")) }
 }
 
-fn check_list<T: PartialEq + AsRef<str>>(option: &str, items: &[T]) -> Result<(), UserError> {
+/// `list` is the option with its object: `UNIT_LIST of resource pool "rp_1"`.
+fn check_list<T: PartialEq + AsRef<str>>(list: &str, items: &[T]) -> Result<(), UserError> {
     if items.len() > MAX_LIST {
-        return Err(UserError::new(ErrorKind::ProgramLimit, format!("{option} has too many names"))
+        return Err(UserError::new(ErrorKind::ProgramLimit, format!("{list} has too many names"))
             .detail(format!("it has {} and may have {MAX_LIST}", items.len())));
     }
     for (at, item) in items.iter().enumerate() {
         if items[..at].contains(item) {
-            return Err(UserError::new(ErrorKind::InvalidValue, format!("{option} names \"{}\" twice", item.as_ref())));
+            let message = format!("{list} names \"{}\" twice", shown(item.as_ref()));
+            return Err(UserError::new(ErrorKind::InvalidValue, message).hint("leave one of them out"));
         }
     }
     Ok(())
 }
 
-fn check_comment(comment: Option<&String>) -> Result<(), UserError> {
+/// A name in a list that is no name of ours: it has a character, and at most so many bytes.
+fn check_foreign_names(what: &str, list: &str, names: &[String], max: usize) -> Result<(), UserError> {
+    match names.iter().find(|name| name.trim().is_empty() || name.len() > max) {
+        None => Ok(()),
+        Some(name) => {
+            let message = format!("{list} has the invalid name \"{}\" of a {what}", shown(name));
+            Err(UserError::new(ErrorKind::InvalidValue, message)
+                .detail(format!("the name of a {what} has 1 to {max} bytes and is not blank")))
+        }
+    }
+}
+
+fn check_comment(object: &str, comment: Option<&String>) -> Result<(), UserError> {
     match comment {
         Some(text) if text.len() > MAX_COMMENT_BYTES => {
-            Err(UserError::new(ErrorKind::ProgramLimit, "the comment is too long")
+            Err(UserError::new(ErrorKind::ProgramLimit, format!("COMMENT of {object} is too long"))
                 .detail(format!("it has {} bytes and may have {MAX_COMMENT_BYTES}", text.len())))
         }
         _ => Ok(()),
     }
+}
+
+/// The most bytes of a value that an error repeats.
+const MAX_VALUE_SHOWN_BYTES: usize = 256;
+
+/// The beginning of a value that an error repeats.
+fn shown(value: &str) -> &str {
+    cut(value, MAX_VALUE_SHOWN_BYTES)
 }
 
 #[cfg(test)]

@@ -263,12 +263,13 @@ fn known() -> impl Strategy<Value = Vec<String>> {
 fn pool_spec() -> impl Strategy<Value = PoolSpec> {
     let nodes = option::of(proptest::sample::subsequence(vec!["node-1", "it's", "n.example"], 0..=3));
     let namespace = option::of(select(vec!["my-namespace", "{pool}--{tenant}", "x-{tenant}"]));
-    (known(), namespace, nodes, option::of(text()), option::of(text())).prop_map(
+    let image = option::of(select(vec!["registry:5000/engine:1", "it's", "größe@sha256:0f"]));
+    (known(), namespace, nodes, image, option::of(text())).prop_map(
         |(units, namespace, nodes, image, comment)| PoolSpec {
             units: units.into_iter().map(|it| UnitName::new(it).unwrap()).collect(),
             namespace: namespace.map(str::to_owned),
             nodes: nodes.map(|nodes| nodes.into_iter().map(str::to_owned).collect()),
-            image,
+            image: image.map(str::to_owned),
             comment,
         },
     )

@@ -2,10 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Setting, check_comment, check_list, list_names};
+use super::{Setting, check_comment, check_foreign_names, check_list, list_names, shown};
 use crate::catalog::{Catalog, PoolSpec};
 use crate::error::{ErrorKind, UserError};
 use crate::name::{PoolName, UnitName};
+
+/// The longest name of a node, in bytes: what Kubernetes gives it.
+pub const MAX_NODE_BYTES: usize = 253;
+/// The longest image, in bytes.
+pub const MAX_IMAGE_BYTES: usize = 1_024;
 
 /// The options of a pool that a statement names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -37,8 +42,8 @@ impl PoolPatch {
 }
 
 pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {
-    check_list("UNIT_LIST", &spec.units)?;
-    check_comment(spec.comment.as_ref())?;
+    check_list(&format!("UNIT_LIST of resource pool \"{name}\""), &spec.units)?;
+    check_comment(&format!("resource pool \"{name}\""), spec.comment.as_ref())?;
     let unknown: Vec<&str> =
         spec.units.iter().filter(|unit| !catalog.units.contains_key(unit)).map(AsRef::as_ref).collect();
     if !unknown.is_empty() {
@@ -52,12 +57,14 @@ pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> R
     if let Some(namespace) = &spec.namespace {
         check_namespace(name, namespace)?;
     }
+    if let Some(image) = &spec.image {
+        check_image(name, image)?;
+    }
     let Some(nodes) = &spec.nodes else { return Ok(()) };
-    check_list("NODE_LIST", nodes)?;
+    let list = format!("NODE_LIST of resource pool \"{name}\"");
+    check_list(&list, nodes)?;
+    check_foreign_names("node", &list, nodes, MAX_NODE_BYTES)?;
     for node in nodes {
-        if node.is_empty() || node.len() > 253 {
-            return Err(UserError::new(ErrorKind::InvalidValue, format!("invalid node name \"{node}\" in NODE_LIST")));
-        }
         let owner = catalog
             .pools
             .iter()
@@ -86,8 +93,21 @@ fn check_namespace(pool: &PoolName, template: &str) -> Result<(), UserError> {
     }
     Err(UserError::new(
         ErrorKind::InvalidValue,
-        format!("invalid NAMESPACE \"{template}\" of resource pool \"{pool}\""),
+        format!("invalid NAMESPACE \"{}\" of resource pool \"{pool}\"", shown(template)),
     )
     .detail("a namespace has at most 63 of a-z, 0-9 and -, and begins and ends with a letter or digit")
     .hint("{pool} and {tenant} stand for the names, as in '{pool}--{tenant}'"))
+}
+
+/// An image that is empty would hide the configuration's and name none.
+fn check_image(pool: &PoolName, image: &str) -> Result<(), UserError> {
+    if (1..=MAX_IMAGE_BYTES).contains(&image.len()) && !image.contains(char::is_whitespace) {
+        return Ok(());
+    }
+    Err(UserError::new(
+        ErrorKind::InvalidValue,
+        format!("invalid IMAGE \"{}\" of resource pool \"{pool}\"", shown(image)),
+    )
+    .detail(format!("an image has 1 to {MAX_IMAGE_BYTES} bytes and no white space"))
+    .hint("IMAGE DEFAULT goes back to the image of the configuration"))
 }

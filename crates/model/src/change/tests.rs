@@ -1,6 +1,7 @@
 //! The rules of CREATE, ALTER and DROP, and of the slots that follow.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use super::pool::MAX_IMAGE_BYTES;
 use super::*;
 use crate::desired::derive;
 use crate::name::{PoolName, TenantName, UnitName};
@@ -149,6 +150,35 @@ fn a_node_can_be_in_one_pool_only() {
     };
     let error = nodes("rp_2").apply(&world(&[nodes("rp_1")]), &Rules::default()).unwrap_err();
     assert!(error.message.contains("\"node-1\"") && error.message.contains("\"rp_1\""), "{error}");
+}
+
+#[test]
+fn values_that_name_nothing_are_refused_with_their_object_and_what_would_do() {
+    let refused = |object: ObjectPatch| create(object).apply(&Catalog::default(), &Rules::default()).unwrap_err();
+    let pool = |patch: PoolPatch| ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
+    let image = |text: &str| pool(PoolPatch { image: Setting::Set(text.to_owned()), ..PoolPatch::default() });
+    let namespace = PoolPatch { namespace: Setting::Set(String::new()), ..PoolPatch::default() };
+    let nodes = PoolPatch { nodes: Setting::Set(vec![" ".to_owned()]), ..PoolPatch::default() };
+    let users = TenantPatch { users: Some(vec![String::new()]), ..TenantPatch::default() };
+    let properties = PropertiesPatch { reset: false, set: [(String::new(), Some("v".to_owned()))].into() };
+    let properties = UnitPatch { properties, ..UnitPatch::default() };
+    for (object, named) in [
+        (image(""), "resource pool \"rp_1\""),
+        (image(" "), "resource pool \"rp_1\""),
+        (image("engine:1\n"), "resource pool \"rp_1\""),
+        (image(&"i".repeat(MAX_IMAGE_BYTES + 1)), "resource pool \"rp_1\""),
+        (pool(namespace), "resource pool \"rp_1\""),
+        (pool(nodes), "resource pool \"rp_1\""),
+        (ObjectPatch::Tenant(TenantName::new("t_1").unwrap(), users), "tenant \"t_1\""),
+        (unit("uc_1", properties), "resource unit \"uc_1\""),
+    ] {
+        let error = refused(object);
+        assert_eq!(error.sqlstate(), "22023", "{error}");
+        assert!(error.message.contains(named) && error.message.len() < 500, "{error}");
+        assert!(error.detail.is_some(), "{error}");
+    }
+    assert!(refused(image("")).hint.unwrap().contains("IMAGE DEFAULT"));
+    assert!(create(image("registry:5000/engine@sha256:0f")).apply(&Catalog::default(), &Rules::default()).is_ok());
 }
 
 #[test]

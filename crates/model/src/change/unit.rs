@@ -137,7 +137,7 @@ impl UnitPatch {
 pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError> {
     check_range(name, "ENGINES", spec.min_engines, spec.max_engines, MAX_ENGINES_LIMIT)?;
     check_range(name, "EXECUTORS", spec.min_executors, spec.max_executors, MAX_EXECUTORS_LIMIT)?;
-    check_comment(spec.comment.as_ref())?;
+    check_comment(&format!("resource unit \"{name}\""), spec.comment.as_ref())?;
     if spec.properties.len() > MAX_PROPERTIES {
         return Err(UserError::new(
             ErrorKind::ProgramLimit,
@@ -149,7 +149,9 @@ pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError
         return Err(UserError::new(
             ErrorKind::InvalidValue,
             format!("resource unit \"{name}\" has a property without a key"),
-        ));
+        )
+        .detail("the key of a property has at least one character")
+        .hint("write PROPERTIES ('key'='value')"));
     }
     Ok(())
 }
