@@ -85,9 +85,10 @@ fn read_properties(cursor: &mut Cursor<'_>) -> Result<PropertiesPatch, ParseErro
         let key = cursor.string("the quoted key of a property").map_err(|error| {
             if patch.set.is_empty() { error.or_hint("PROPERTIES RESET drops all properties") } else { error }
         })?;
-        cursor.symbol(&Kind::Equals)?;
-        // From the first value on, whatever goes wrong can be a piece of one, if the user forgot to double a quote.
+        // From the first key on, whatever goes wrong can be a value or a piece of one, if the user forgot the = or to
+        // double a quote.
         cursor.hide(true);
+        cursor.symbol(&Kind::Equals)?;
         let value = read_property_value(cursor)?;
         if patch.set.contains_key(&key) {
             let shown: String = key.chars().take(MAX_KEY_SHOWN_CHARS).collect();
