@@ -20,12 +20,33 @@ use crate::simulate::World;
 pub const MAX_ROUNDS: usize = 2_000;
 /// How many decisions EXPLAIN prints at most; the last row says that there are more.
 pub const MAX_ROWS: usize = 10_000;
+/// How many engines the plans of one EXPLAIN look at, all plans together: one plan looks at every engine that there is.
+pub const MAX_LOOKS: usize = 500_000;
+
+/// How far EXPLAIN goes.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    rounds: usize,
+    rows: usize,
+    looks: usize,
+}
 
 /// Every decision until nothing is left to do, in order, taking each started engine for ready. Changes nothing.
+///
+/// It computes for seconds where there is much: not for a thread on which others wait.
 pub fn explain(desired: &Desired, observed: &Observed) -> Vec<Row> {
+    explain_within(desired, observed, Bounds { rounds: MAX_ROUNDS, rows: MAX_ROWS, looks: MAX_LOOKS })
+}
+
+fn explain_within(desired: &Desired, observed: &Observed, bounds: Bounds) -> Vec<Row> {
     let mut world = World::new(desired.clone(), observed.clone());
     let mut rows: Vec<Row> = Vec::new();
-    for _ in 0..MAX_ROUNDS {
+    let mut looks = 0;
+    for _ in 0..bounds.rounds {
+        looks += world.desired.snapshot.engines.len().max(world.observed.pods.len());
+        if looks > bounds.looks {
+            break;
+        }
         let plan = world.plan();
         if plan.chains.is_empty() {
             if move_on(&mut world, plan.waits.iter().filter_map(|wait| wait.until_ms).min()) {
@@ -34,7 +55,7 @@ pub fn explain(desired: &Desired, observed: &Observed) -> Vec<Row> {
             return rows;
         }
         for decision in plan.decisions() {
-            if rows.len() == MAX_ROWS {
+            if rows.len() == bounds.rows {
                 return cut_off(rows);
             }
             rows.push(decision.row(rows.len() as u32 + 1));
@@ -45,7 +66,10 @@ pub fn explain(desired: &Desired, observed: &Observed) -> Vec<Row> {
 }
 
 fn cut_off(mut rows: Vec<Row>) -> Vec<Row> {
-    let because = format!("more than {MAX_ROWS} decisions or {MAX_ROUNDS} plans follow; the rest is not shown");
+    let because = format!(
+        "more follows and is not shown: at most {MAX_ROWS} decisions of {MAX_ROUNDS} plans that look at {MAX_LOOKS} \
+         engines in all"
+    );
     let step = rows.len() as u32 + 1;
     rows.push(Row { step, decision: "and so on".to_owned(), engine: String::new(), slot: String::new(), because });
     rows
@@ -135,5 +159,55 @@ fn commit(world: &mut World, after: model::catalog::Catalog) {
         let slot = Slot { key: key.clone(), incarnation, origin: Origin::Minimum, failures: 0, forced: false };
         world.desired.snapshot.slots.push(slot);
         world.issue(key, incarnation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use model::change::{ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
+    use model::{PoolName, TenantName, UnitName};
+
+    use super::*;
+
+    /// A world in which a tenant has just got three engines.
+    fn wanted() -> World {
+        let mut world = World::default();
+        world.observed.registry_settled = true;
+        let (unit, pool) = (UnitName::new("uc_1").unwrap(), PoolName::new("rp_1").unwrap());
+        let three = UnitPatch { min_engines: Some(3), ..UnitPatch::default() };
+        let offers = PoolPatch { units: Some(vec![unit.clone()]), ..PoolPatch::default() };
+        let uses = TenantPatch { pools: Some(vec![pool.clone()]), ..TenantPatch::default() };
+        for object in [
+            ObjectPatch::ResourceUnit(unit, three),
+            ObjectPatch::ResourcePool(pool, offers),
+            ObjectPatch::Tenant(TenantName::new("t_1").unwrap(), uses),
+        ] {
+            let change = Change::Create { if_not_exists: false, object };
+            let applied = change.apply(&world.desired.snapshot.catalog, &Rules::default()).unwrap();
+            let Applied::Object { after, .. } = applied else { panic!("it is new") };
+            let generation = Generation(world.next_number().get());
+            let catalog = world.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
+            world.commit_catalog(catalog);
+        }
+        world
+    }
+
+    #[test]
+    fn each_bound_ends_it_and_the_last_row_says_that_there_is_more() {
+        let world = wanted();
+        let far = Bounds { rounds: 100, rows: 100, looks: 1_000 };
+        let all = explain_within(&world.desired, &world.observed, far);
+        assert_eq!(all.len(), 12, "permit, engine, uid, uid in the permit: {all:?}");
+        for (bounds, shown) in [
+            (Bounds { rounds: 1, ..far }, 12),
+            (Bounds { rows: 5, ..far }, 5),
+            (Bounds { looks: 3, ..far }, 12),
+            (Bounds { looks: 2, ..far }, 0),
+        ] {
+            let rows = explain_within(&world.desired, &world.observed, bounds);
+            assert_eq!(rows[..shown], all[..shown], "{bounds:?}");
+            assert_eq!((rows.len(), rows[shown].decision.as_str()), (shown + 1, "and so on"), "{bounds:?}");
+        }
     }
 }

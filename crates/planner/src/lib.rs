@@ -40,7 +40,7 @@ mod without_engines;
 pub use backoff::back_off_ms;
 pub use decision::{Action, Chain, Decision, Launch, Progress, Row, Stage};
 pub use desired::Desired;
-pub use explain::{MAX_ROUNDS, MAX_ROWS, explain, explain_change};
+pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
 pub use limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS, Limits, STEADY_LIFE_MS};
 pub use observed::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
 pub use plan::{Plan, Question, Wait, plan, questions};

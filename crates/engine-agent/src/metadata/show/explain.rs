@@ -31,7 +31,12 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         ("slot", SqlType::String),
         ("because", SqlType::String),
     ]);
-    for row in planner::explain_change(&desired, change, &settings.rules, &observed)? {
+    // The plan of a large installation is computed for seconds: not where everybody's calls are answered.
+    let (change, rules) = (change.clone(), settings.rules.clone());
+    let explained =
+        tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, &rules, &observed)).await;
+    let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN came to no end: {error}")))??;
+    for row in rows {
         answer.row(vec![number(row.step), text(row.decision), text(row.engine), text(row.slot), text(row.because)]);
     }
     Ok(answer)
