@@ -72,6 +72,7 @@ async fn every_call_does_what_the_store_does() {
             node: Some("ü\u{1F980}".to_owned()),
             address: None,
             registered: true,
+            answered: true,
             draining: false,
             sessions: Some(1),
             running: None,

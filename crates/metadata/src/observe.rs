@@ -131,6 +131,7 @@ async fn write_engine(tx: &mut Transaction, engine: &ObservedEngine, now_ms: i64
         engine.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES)),
         to_json(&engine.labels)?,
         to_json(&engine.details)?,
+        engine.answered,
         now_ms,
         epoch,
         engine.name.as_str(),

@@ -187,6 +187,8 @@ pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
             Some(text) => serde_json::from_str(&text).map_err(|error| broken("details", error))?,
             None => std::collections::BTreeMap::new(),
         },
+        // Absent in a row that a program before version 3 wrote: nobody knows.
+        answered: int_or_none(row, "answered")?.is_none_or(|answered| answered != 0),
     };
     Ok(Seen { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })
 }

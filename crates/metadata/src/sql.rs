@@ -19,7 +19,7 @@
 
 /// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
 /// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -63,6 +63,9 @@ const FIRST: &[&str] = &[
 
 /// What the orchestrator knows besides of an engine. A column that may be null, because rows are there already.
 const DETAILS: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS details TEXT"];
+
+/// Whether an engine ever registered: EXPLAIN knows by it which engine stands in. Null in rows that are there already.
+const ANSWERED: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS answered SMALLINT"];
 
 // The version.
 pub(crate) const VERSION_CREATE: &str =
@@ -208,15 +211,17 @@ pub(crate) const ALTERATION_DELETE: &str = "DELETE FROM alteration WHERE id = ?"
 
 // What the master sees.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
-     running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch FROM observed_engine ORDER BY name";
+     running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch FROM observed_engine \
+     ORDER BY name";
 pub(crate) const OBSERVED_ONE: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, \
-     sessions, running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch FROM observed_engine WHERE name = ?";
+     sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch \
+     FROM observed_engine WHERE name = ?";
 pub(crate) const OBSERVED_UPDATE: &str = "UPDATE observed_engine SET uid = ?, phase = ?, reason = ?, node = ?, \
      address = ?, registered = ?, draining = ?, sessions = ?, running = ?, started_at_ms = ?, log_tail = ?, \
-     labels = ?, details = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
+     labels = ?, details = ?, answered = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
 pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (uid, phase, reason, node, address, \
-     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, observed_at_ms, epoch, name) \
-     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, \
+     epoch, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
 pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name = ?";
 

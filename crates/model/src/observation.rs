@@ -35,6 +35,10 @@ pub struct ObservedEngine {
     pub address: Option<String>,
     /// Whether it is registered.
     pub registered: bool,
+    /// Whether it is registered or ever was, or nobody can know: only of one that never was it is certain that it
+    /// serves nobody. True where a row or a report does not say it.
+    #[serde(default = "yes")]
+    pub answered: bool,
     /// Whether it has been told to drain.
     pub draining: bool,
     /// Open sessions; `None` when its agent did not answer.
@@ -51,6 +55,10 @@ pub struct ObservedEngine {
     /// it, nothing is decided upon it.
     #[serde(default)]
     pub details: std::collections::BTreeMap<String, String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's

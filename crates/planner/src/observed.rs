@@ -155,10 +155,8 @@ impl Observed {
             if row.draining {
                 observed.facts.push(reported_fact(row, &uid, snapshot));
             } else if pod.is_alive() {
-                // The mark is not part of the report either: an engine whose program runs is taken to have answered.
-                let answered = row.registered || row.phase > Phase::Starting;
-                let uid = Some(uid.clone());
-                observed.permits.push(Permit { engine: row.name.clone(), uid, readable: true, answered });
+                let (engine, uid, answered) = (row.name.clone(), Some(uid.clone()), row.answered);
+                observed.permits.push(Permit { engine, uid, readable: true, answered });
             }
             if row.registered {
                 observed.lives.push(Live {

@@ -11,9 +11,9 @@ use model::observation::{
 
 use crate::census::Engine;
 use crate::observed::{Observed, Pod};
-use crate::standing::Standing;
+use crate::standing::{self, Standing};
 
-/// The rows, in the order of names. Names that nobody issued have none.
+/// The rows, in the order of names. Names whose slot nobody knows, neither the table nor labels, have none.
 pub(crate) fn rows(
     observed: &Observed,
     engines: &BTreeMap<EngineName, Engine<'_>>,
@@ -40,6 +40,7 @@ fn row(observed: &Observed, engine: &Engine<'_>, pod: Option<&Pod>, reason: Opti
         node: pod.and_then(|pod| pod.node.clone()),
         address: live.map(|live| live.address.clone()),
         registered: live.is_some(),
+        answered: !standing::never_answered(engine),
         draining,
         sessions: status.map(|status| status.sessions),
         running: status.map(|status| status.running),

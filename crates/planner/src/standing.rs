@@ -125,7 +125,7 @@ fn from_newer_snapshot(desired: &Desired, engine: &Engine<'_>) -> Option<String>
 /// Whether it is known that it never registered: its permit is there, with nothing below it. An engine that lost its
 /// registration has left its mark; of one without a permit nobody knows. The drain deletes the permit as it was seen,
 /// so it is refused if somebody registered since, even if he is gone again.
-fn never_answered(engine: &Engine<'_>) -> bool {
+pub(crate) fn never_answered(engine: &Engine<'_>) -> bool {
     engine.live.is_none() && engine.permit.is_some_and(|permit| !permit.answered)
 }
 

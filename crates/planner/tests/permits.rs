@@ -5,7 +5,8 @@ mod play;
 
 use std::collections::BTreeMap;
 
-use planner::{Action, DELETE_AFTER_GRACE_MS, Permit};
+use model::engine_state::Phase;
+use planner::{Action, DELETE_AFTER_GRACE_MS, Observed, Permit, Row, explain_change};
 use play::{Play, slot_key};
 
 fn with_one_engine() -> Play {
@@ -57,4 +58,39 @@ fn an_engine_whose_permit_can_not_be_deleted_is_ended_all_the_same() {
     let permit = chain_of(|action| matches!(action, Action::DeletePermit));
     let pod = chain_of(|action| matches!(action, Action::DeleteEngine { .. }));
     assert_ne!(permit, pod, "a chain stops at its first failure");
+}
+
+/// What EXPLAIN says of a change when it knows no more than the master's report, and what is then decided.
+fn told_and_decided(play: &mut Play) -> (Vec<Row>, Vec<Row>) {
+    let change = play.change_to(Play::unit("uc_1", &BTreeMap::from([("memory", "2G")])));
+    let report = play.world.plan().report;
+    let observed = Observed::from_report(&report, &play.world.desired.snapshot);
+    let told = explain_change(&play.world.desired, &change, &play.rules, &observed).unwrap();
+    (told, play.explain(&change).unwrap())
+}
+
+#[test]
+fn explain_knows_from_the_report_which_engine_never_registered() {
+    let mut play = with_one_engine();
+    play.restart(&slot_key("t_1/rp_1/uc_1/0"), false);
+    let plan = play.world.plan();
+    play.world.apply(&plan);
+    // Its program runs, and it has not registered.
+    let starting = play.engine("t_1/rp_1/uc_1/0");
+    play.world.observed.pods.iter_mut().filter(|pod| pod.name == starting).for_each(|pod| pod.phase = Phase::Running);
+    let (told, decided) = told_and_decided(&mut play);
+    let drained = told.iter().find(|row| row.decision == "drain engine" && row.engine == starting.as_str());
+    assert_eq!(drained.unwrap().because, "it was superseded before it ever answered");
+    assert_eq!(told, decided);
+}
+
+#[test]
+fn explain_knows_from_the_report_that_an_engine_without_its_session_stands_in() {
+    let mut play = with_one_engine();
+    let serving = play.engine("t_1/rp_1/uc_1/0");
+    play.world.observed.lives.clear();
+    play.world.observed.pods.iter_mut().for_each(|pod| pod.phase = Phase::Starting);
+    let (told, decided) = told_and_decided(&mut play);
+    assert!(told.iter().any(|row| row.because == format!("replaces {serving}")), "{told:?}");
+    assert_eq!(told, decided);
 }

@@ -186,6 +186,7 @@ pub fn ready(name: &str, address: &str) -> ObservedEngine {
         node: Some("node-1".to_owned()),
         address: Some(address.to_owned()),
         registered: true,
+        answered: true,
         draining: false,
         sessions: Some(2),
         running: Some(1),

@@ -21,6 +21,7 @@ pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
         node: None,
         address: Some("127.0.0.1:1".to_owned()),
         registered: phase == Phase::Running,
+        answered: phase == Phase::Running,
         draining: false,
         sessions: Some(3),
         running: None,

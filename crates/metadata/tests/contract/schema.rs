@@ -113,8 +113,9 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     let bench = bench.founded(1).await;
     let name = bench.present().await[0].clone();
     bench.made(&name).await;
-    // As version 1 was: without what the orchestrator knows besides.
+    // As version 1 was: without what the orchestrator knows besides, and whether an engine ever registered.
     bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
+    bench.raw("ALTER TABLE observed_engine DROP COLUMN answered").await;
     bench.raw("UPDATE schema_version SET version = 1").await;
     bench
         .raw(&format!(
@@ -128,5 +129,5 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     assert_eq!(Store::migrate(&settings).await.unwrap(), SCHEMA_VERSION);
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
     let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
-    assert!(seen.engine.registered && seen.engine.details.is_empty(), "{seen:?}");
+    assert!(seen.engine.registered && seen.engine.details.is_empty() && seen.engine.answered, "{seen:?}");
 }
