@@ -264,15 +264,15 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
     let nodes = option::of(proptest::sample::subsequence(vec!["node-1", "it's", "n.example"], 0..=3));
     let namespace = option::of(select(vec!["my-namespace", "{pool}--{tenant}", "x-{tenant}"]));
     let image = option::of(select(vec!["registry:5000/engine:1", "it's", "größe@sha256:0f"]));
-    (known(), namespace, nodes, image, option::of(text())).prop_map(
-        |(units, namespace, nodes, image, comment)| PoolSpec {
+    (known(), namespace, nodes, image, option::of(text())).prop_map(|(units, namespace, nodes, image, comment)| {
+        PoolSpec {
             units: units.into_iter().map(|it| UnitName::new(it).unwrap()).collect(),
             namespace: namespace.map(str::to_owned),
             nodes: nodes.map(|nodes| nodes.into_iter().map(str::to_owned).collect()),
             image: image.map(str::to_owned),
             comment,
-        },
-    )
+        }
+    })
 }
 
 fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
