@@ -140,17 +140,17 @@ mod tests {
     #[tokio::test]
     async fn however_many_ask_while_nobody_answers_each_waits_for_two_attempts_at_most() {
         let (turns, clock, attempts) = (Turns::default(), SystemClock::shared(), AtomicUsize::new(0));
+        let (end, ended) = watch::channel(false);
         let attempt = || async {
             attempts.fetch_add(1, Ordering::SeqCst);
-            tokio::time::sleep(ONE).await;
+            let _ = ended.clone().wait_for(|it| *it).await;
             false
         };
+        // Polled in this order: the first attempt runs until all others have asked.
         let first = turns.take(&clock, attempt());
-        let others = async {
-            tokio::time::sleep(ONE / 4).await;
-            futures::future::join_all((0..100).map(|_| turns.take(&clock, attempt()))).await
-        };
-        let (first, others) = tokio::join!(first, others);
+        let others = futures::future::join_all((0..100).map(|_| turns.take(&clock, attempt())));
+        let ending = async { end.send_replace(true) };
+        let (first, others, _) = futures::future::join3(first, others, ending).await;
         assert!(!first && others.iter().all(|it| !it));
         assert_eq!(attempts.load(Ordering::SeqCst), 2, "one, and one for all who asked while it was made");
     }
