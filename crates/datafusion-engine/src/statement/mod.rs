@@ -91,7 +91,9 @@ async fn setting(session: &Session, key: &str) -> Option<String> {
 
 async fn settings_of(session: &Session, verbose: bool) -> Vec<Vec<String>> {
     let kept = session.variables.lock().await;
-    let mut rows: Vec<_> = kept.iter().map(|(key, value)| vec![key.clone(), value.clone()]).collect();
+    // How long a poll may wait is said by whoever relays for the client, not by the client.
+    let listed = kept.iter().filter(|(key, _)| verbose || *key != settings::LONG_POLL);
+    let mut rows: Vec<_> = listed.map(|(key, value)| vec![key.clone(), value.clone()]).collect();
     if verbose {
         let state = session.context.state_ref();
         let entries = state.read().config_options().entries();

@@ -82,6 +82,10 @@ async fn what_clients_send_at_connect_is_answered() {
         .unwrap();
     assert!(session.configuration().contains_key("hive.server2.thrift.resultset.default.fetch.size"));
     assert_eq!(rows(&mut session, "SET hivevar:a").await[0][1], "1");
+    // What a proxy says for itself is not listed among what the client said.
+    let listed = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>();
+    assert_eq!(listed(rows(&mut session, "SET").await), ["a", "some.bare.key"]);
+    assert!(listed(rows(&mut session, "SET -v").await).iter().any(|key| key == "hive.server2.long.polling.timeout"));
     assert_eq!(one(&mut session, "SELECT 1").await, "1");
     run(&mut session, "USE `default`").await;
     run(&mut session, "USE default;").await;
