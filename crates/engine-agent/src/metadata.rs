@@ -14,6 +14,7 @@ mod answer;
 mod api;
 mod context;
 pub mod failpoints;
+mod looks;
 mod operation;
 mod registration;
 mod request;
@@ -39,6 +40,7 @@ use tracing::{info, warn};
 pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 
 use context::Agent;
+use looks::Looks;
 use registration::Registration;
 use service::ControlService;
 
@@ -87,7 +89,8 @@ impl MetadataAgent {
         let advertised = settings.advertise.clone().unwrap_or_else(|| address.to_string());
         let registration = Arc::new(Registration { id: id.clone(), address: advertised });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
-        let agent = Arc::new(Agent { id, settings, store, clock, supervisor });
+        let looks = Looks::new(store.clone(), clock.clone());
+        let agent = Arc::new(Agent { id, settings, store, looks, clock, supervisor });
         let stop = CancellationToken::new();
         let service = Arc::new(ControlService::new(Arc::clone(&agent)));
         let serving = tokio::spawn(server.serve(service, stop.clone()));

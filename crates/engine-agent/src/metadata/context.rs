@@ -12,6 +12,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use tokio_util::sync::CancellationToken;
 
+use super::looks::Looks;
 use super::operation::Log;
 use super::settings::Settings;
 
@@ -20,6 +21,8 @@ pub(super) struct Agent {
     pub(super) id: String,
     pub(super) settings: Settings,
     pub(super) store: Store,
+    /// For statements that WAIT.
+    pub(super) looks: Looks,
     pub(super) clock: SharedClock,
     pub(super) supervisor: Supervisor,
 }

@@ -50,8 +50,10 @@ pub const MAX_LOG_LINES: usize = 1_000;
 pub const LONG_POLL: Duration = Duration::from_millis(500);
 /// How long a statement that names no deadline has before its transaction must have begun.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
-/// How often WAIT looks at the engines.
+/// How often WAIT looks at the engines: once for all statements that wait.
 pub const WAIT_POLL: Duration = Duration::from_millis(250);
+/// Statements that wait at the same time at most.
+pub const MAX_WAITERS: usize = 1_000;
 /// How often an agent that does not know what became of its transaction asks, and for how long.
 pub const SETTLE_POLL: Duration = Duration::from_millis(500);
 /// See [`SETTLE_POLL`].

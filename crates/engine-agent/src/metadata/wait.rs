@@ -1,7 +1,7 @@
 //! WAIT: until the engines concerned are ready or gone, or the time is over; the log tells what happens meanwhile.
 //!
 //! It waits for slots, not for names: an engine that fails and is replaced under a new name is still what was asked
-//! for. Cancelling ends the wait and nothing else.
+//! for. Cancelling ends the wait and nothing else. All who wait share one reading ([`Looks`](super::looks::Looks)).
 
 use std::time::Duration;
 
@@ -13,7 +13,6 @@ use model::slot::{Slot, SlotKey};
 
 use super::context::{Context, canceled};
 use super::request::not_in_time;
-use super::settings::WAIT_POLL;
 
 /// What one look says.
 enum Look<T> {
@@ -79,8 +78,16 @@ async fn until<T>(
 ) -> Result<T, UserError> {
     let clock = &context.agent.clock;
     let end = clock.boottime() + patience;
+    let looks = &context.agent.looks;
+    let _place = looks.place()?;
     loop {
-        let reason = match context.store().overview(None).await {
+        let seen = tokio::select! {
+            seen = looks.next() => seen,
+            () = context.cancelled.cancelled() => {
+                return Err(canceled().detail("only the waiting was: what was said stands"));
+            }
+        };
+        let reason = match seen {
             Ok(overview) => match look(&overview) {
                 Look::Over(found) => return Ok(found),
                 Look::Never(error) => return Err(error),
@@ -92,12 +99,6 @@ async fn until<T>(
             return Err(not_in_time(patience, what, &reason));
         }
         context.log.line(reason);
-        tokio::select! {
-            () = tokio::time::sleep(WAIT_POLL) => {}
-            () = context.cancelled.cancelled() => {
-                return Err(canceled().detail("only the waiting was: what was said stands"));
-            }
-        }
     }
 }
 
