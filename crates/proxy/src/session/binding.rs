@@ -88,10 +88,11 @@ impl Session {
         }
     }
 
-    /// Cuts the present engine's connection: its agent ends the session and cancels what runs.
-    pub(super) fn drop_present(&mut self) {
-        if let Some(binding) = self.present.take() {
-            self.engines.remove(&binding);
+    /// Cuts the present engine's connection, which is in the middle of a call: its agent ends the session and cancels
+    /// what runs. Over HTTP the client's session goes on, and is told what it lost.
+    pub(super) fn drop_present(&mut self, reason: &str) {
+        if let Some(binding) = self.present {
+            self.lost_engine(binding, reason);
         }
     }
 

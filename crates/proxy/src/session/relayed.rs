@@ -30,6 +30,9 @@ fn deadline_of(method: Method) -> Duration {
 /// What a relay that failed means for whoever called it.
 enum Failed {
     Backend(String),
+    /// Nothing was sent: the connection had been closed, or a call before was given up half way because its client hung
+    /// up, which says nothing of the engine.
+    Broken(String),
     Client(Gone),
 }
 
@@ -62,6 +65,7 @@ async fn forward(
     };
     match relay::exchange(connection, message, to, deadline, decide).await {
         Ok(_) => Ok(told),
+        Err(error @ RelayError::Broken) => Err(Failed::Broken(error.to_string())),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
         Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
             Err(Failed::Client(Gone::Client(error.to_string())))
@@ -96,30 +100,32 @@ pub(super) async fn relay_engine(
     };
     let relayed = match session.engines.get_mut(&binding) {
         Some(bound) => forward(connection, &message, &mut bound.client, deadline_of(method)).await,
-        None => Err(Failed::Backend("its connection was closed".to_owned())),
+        None => Err(Failed::Broken("its connection was closed".to_owned())),
     };
-    match relayed {
+    let (reason, of_engine) = match relayed {
         Ok(told) => {
             if let Some(succeeded) = told {
                 note_ended(session, handle, succeeded);
             }
-            Ok(())
+            return Ok(());
         }
-        Err(Failed::Client(gone)) => Err(gone),
+        Err(Failed::Client(gone)) => return Err(gone),
+        Err(Failed::Broken(reason)) => (reason, false),
         Err(Failed::Backend(reason)) => {
             if let Some(bound) = session.engines.get(&binding) {
                 gateway.routes.mark_unreachable(&bound.route);
             }
-            let reason = binding::because(gateway, session, binding, &reason);
-            let error = session.lost_engine(binding, &reason);
-            if method != Method::CloseOperation {
-                warn!(error = error.message, reason, "an engine was lost while a statement was open there");
-            }
-            let answered = answer_failed(connection, method, seqid, &error).await;
-            operation.place = Place::Failed(error);
-            answered
+            (reason, true)
         }
+    };
+    let reason = binding::because(gateway, session, binding, &reason);
+    let error = session.lost_engine(binding, &reason);
+    if of_engine && method != Method::CloseOperation {
+        warn!(error = error.message, reason, "an engine was lost while a statement was open there");
     }
+    let answered = answer_failed(connection, method, seqid, &error).await;
+    operation.place = Place::Failed(error);
+    answered
 }
 
 pub(super) async fn relay_control(
@@ -139,7 +145,7 @@ pub(super) async fn relay_control(
         Some(backend) if backend.number == operation.backend => {
             forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await
         }
-        _ => Err(Failed::Backend("the metadata agent is gone".to_owned())),
+        _ => Err(Failed::Broken("the metadata agent is gone".to_owned())),
     };
     match relayed {
         Ok(_) => {
@@ -147,7 +153,7 @@ pub(super) async fn relay_control(
             return Ok(());
         }
         Err(Failed::Client(gone)) => return Err(gone),
-        Err(Failed::Backend(reason)) => debug!(reason, "a metadata agent was lost"),
+        Err(Failed::Backend(reason) | Failed::Broken(reason)) => debug!(reason, "a metadata agent was lost"),
     }
     if method == Method::CloseOperation {
         return closed(connection, seqid).await;
@@ -175,7 +181,7 @@ pub(super) async fn relay_control(
             Ok(())
         }
         Err(Failed::Client(gone)) => Err(gone),
-        Err(Failed::Backend(reason)) => {
+        Err(Failed::Backend(reason) | Failed::Broken(reason)) => {
             let error = UserError::new(ErrorKind::Unavailable, "the metadata agents are lost one after another")
                 .detail(reason)
                 .hint("SHOW ALTERATIONS tells what became of the statement");

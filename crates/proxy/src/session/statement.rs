@@ -145,7 +145,7 @@ async fn run(
         let sent = tokio::select! {
             sent = binding::send(gateway, session, &call) => sent,
             () = connection.closed() => {
-                session.drop_present();
+                session.drop_present("its client hung up while a statement ran there");
                 return Err(Gone::Client("hung up while its statement ran".to_owned()));
             }
         };

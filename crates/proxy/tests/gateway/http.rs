@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::house::{House, sessions_of};
-use crate::rig::eventually;
+use crate::rig::{WAIT, eventually};
 
 const FOR_EVER: &str = "SELECT count(*) FROM generate_series(1, 100000000000)";
 
@@ -131,6 +131,54 @@ async fn sent<Q: TSerializable>(house: &House, who: &str, method: &str, request:
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&body).await.unwrap();
     stream
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_hangs_up_in_the_middle_of_a_call_takes_no_engine_from_others() {
+    let (house, _admin, engine) = House::furnished().await;
+    let session = open(&house, ANN).await;
+    let answer: TExecuteStatementResp =
+        call(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, true)).await;
+    let operation_handle = answer.operation_handle.unwrap();
+    let request = TFetchResultsReq {
+        operation_handle: operation_handle.clone(),
+        orientation: TFetchOrientation::FETCH_NEXT,
+        max_rows: 10,
+        fetch_type: Some(0),
+    };
+    let fetching = sent(&house, ANN, "FetchResults", &request).await;
+    drop(fetching);
+    let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
+    let state = eventually("the end of the statement", async || {
+        let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &request).await;
+        answer.operation_state.filter(|state| *state != TOperationState::RUNNING_STATE).map(|_| answer)
+    });
+    let answer = state.await;
+    assert_eq!(answer.sql_state.as_deref(), Some("08S01"), "{answer:?}");
+    // The engine is there, and is taken at once: it was not lost.
+    let mut fresh = house.session("bob").await;
+    let mut statement = fresh.execute("SELECT 1").await.unwrap();
+    assert_eq!(statement.logs().await.unwrap().first().filter(|line| line.starts_with("waiting")), None);
+    statement.collect(WAIT).await.unwrap();
+    assert!(engine.is_running());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_lost_with_a_call_that_was_given_up_is_told() {
+    let (house, _admin, engine) = House::furnished().await;
+    let session = open(&house, ANN).await;
+    let view = statement(&session, "CREATE TEMPORARY VIEW mine AS SELECT 1", false);
+    let answer: TExecuteStatementResp = call(&house, ANN, "ExecuteStatement", &view).await;
+    status::check(&answer.status).unwrap();
+    let waiting = sent(&house, ANN, "ExecuteStatement", &statement(&session, FOR_EVER, false)).await;
+    eventually("a running statement", async || (engine.datafusion.load() == (1, 1)).then_some(())).await;
+    drop(waiting);
+    eventually("the end of it", async || (engine.datafusion.load() == (0, 0)).then_some(())).await;
+    let answer: TExecuteStatementResp =
+        call(&house, ANN, "ExecuteStatement", &statement(&session, "SELECT 1", false)).await;
+    let error = status::check(&answer.status).unwrap_err();
+    assert_eq!(error.sqlstate(), "08S01");
+    assert!(error.text().contains("own state was lost"), "{}", error.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
