@@ -151,7 +151,7 @@ pub async fn proxy(
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
         load_cache: std::time::Duration::from_millis(section.load_cache_ms),
-        limits: proxy::Limits { wire, sessions_per_user: section.max_sessions_per_user },
+        limits: proxy::Limits { wire, sessions_per_user: section.max_sessions_per_user, ..proxy::Limits::default() },
     };
     if configuration.access.insecure && !section.listens_on_loopback() {
         tracing::warn!(listen = %section.listen, "authentication \"none\" on an address that is not loopback: anybody there can say that he is an admin");

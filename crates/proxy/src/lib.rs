@@ -102,8 +102,8 @@ impl Proxy {
         let catalog = Arc::new(CatalogView::new(agents.clone(), clock.clone()));
         let stop = CancellationToken::new();
         let polling = tokio::spawn(catalog::poll(Arc::clone(&catalog), settings.snapshot_poll, stop.clone()));
-        let routes = Routes::new(view, settings.secret.clone(), settings.load_cache, clock.clone());
-        let sessions = Sessions::new(settings.limits.sessions_per_user);
+        let routes = Routes::new(view, &settings, clock.clone());
+        let sessions = Sessions::new(&settings.limits);
         let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, sessions });
         let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({

@@ -17,14 +17,12 @@ use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use tokio::sync::watch;
 
-use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE};
+use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, Settings};
 
 /// How long an engine that could not be reached is passed over.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
 /// How long an engine that refused because it drains is passed over.
 const DRAINING_FOR: Duration = Duration::from_mins(1);
-/// How long an engine agent has to say what it does; after that only the proxy's own count is known.
-const STATUS_DEADLINE: Duration = Duration::from_millis(300);
 /// Engines that are asked for their load before one is chosen.
 const MAX_ASKED: usize = 16;
 /// Marks that are remembered; beyond that those of engines that are no longer registered go.
@@ -82,6 +80,7 @@ pub struct Routes {
     view: View,
     secret: ClusterSecret,
     load_cache: Duration,
+    status_deadline: Duration,
     clock: SharedClock,
     known: Arc<Mutex<Known>>,
 }
@@ -109,8 +108,15 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
 }
 
 impl Routes {
-    pub(crate) fn new(view: View, secret: ClusterSecret, load_cache: Duration, clock: SharedClock) -> Self {
-        Self { view, secret, load_cache, clock, known: Arc::default() }
+    pub(crate) fn new(view: View, settings: &Settings, clock: SharedClock) -> Self {
+        Self {
+            view,
+            secret: settings.secret.clone(),
+            load_cache: settings.load_cache,
+            status_deadline: settings.limits.status_deadline,
+            clock,
+            known: Arc::default(),
+        }
     }
 
     /// Wakes up whenever the registry changes.
@@ -170,7 +176,7 @@ impl Routes {
             candidates.iter().filter(is_stale).take(MAX_ASKED).collect()
         };
         let answers = futures::future::join_all(stale.iter().map(|route| async {
-            (route.uid.clone(), tokio::time::timeout(STATUS_DEADLINE, self.status(route)).await)
+            (route.uid.clone(), tokio::time::timeout(self.status_deadline, self.status(route)).await)
         }));
         for (uid, answer) in answers.await {
             let mut known = lock(&self.known);
@@ -194,7 +200,7 @@ impl Routes {
         let options = self.options(route, "");
         let mut client =
             Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.to_string()))?;
-        agent_api::engine_status(&mut client, STATUS_DEADLINE).await
+        agent_api::engine_status(&mut client, self.status_deadline).await
     }
 
     fn options(&self, route: &Route, user: &str) -> ClientOptions {

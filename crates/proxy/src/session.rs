@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::Gateway;
 use crate::routes::Route;
+use crate::settings::Limits;
 use binding::Bound;
 use control::ControlBackend;
 use keys::SessionKeys;
@@ -44,6 +45,7 @@ pub(crate) enum Gone {
 
 /// The sessions of this proxy.
 pub(crate) struct Sessions {
+    limit: usize,
     limit_per_user: usize,
     table: Mutex<Table>,
 }
@@ -105,6 +107,8 @@ pub(crate) struct Session {
     pub(crate) next_binding: u64,
     /// Set when state of the session's own was lost with its engine: every later statement is told so.
     pub(crate) lost: Option<UserError>,
+    /// The proxy has said what the client is connected to, and goes on saying so.
+    pub(crate) introduced: bool,
     pub(crate) operations: HashMap<Handle, Operation>,
 }
 
@@ -118,32 +122,38 @@ impl Session {
             present: None,
             next_binding: 1,
             lost: None,
+            introduced: false,
             operations: HashMap::new(),
         }
     }
 }
 
 impl Sessions {
-    pub(crate) fn new(limit_per_user: usize) -> Self {
-        Self { limit_per_user, table: Mutex::default() }
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { limit: limits.sessions, limit_per_user: limits.sessions_per_user, table: Mutex::default() }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a new session; refuses one above the user's limit.
+    /// Keeps a new session; refuses one above the limit of all or of its user.
     pub(crate) fn insert(&self, session: Session, connection: Option<u64>, now: Duration) -> Result<Handle, UserError> {
         let handle = Handle::random();
         let user = session.user.clone();
         let mut table = self.table();
-        let count = table.per_user.entry(user.clone()).or_default();
-        if *count >= self.limit_per_user {
+        if table.sessions.len() >= self.limit {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the proxy has too many sessions")
+                .detail(format!("{} are open", self.limit))
+                .hint("connect to another proxy, or try again later"));
+        }
+        let count = table.per_user.get(&user).copied().unwrap_or(0);
+        if count >= self.limit_per_user {
             return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many sessions"))
                 .detail(format!("{count} are open, {} may be", self.limit_per_user))
                 .hint("close sessions that are not used"));
         }
-        *count += 1;
+        table.per_user.insert(user.clone(), count + 1);
         let entry = Entry {
             handle,
             user,
@@ -186,8 +196,12 @@ impl Sessions {
         self.table().sessions.values().filter(is_idle).map(|it| it.handle).collect()
     }
 
+    /// Notes whose operation it is. A session that was closed meanwhile, by a call of another connection, has none.
     pub(crate) fn name_operation(&self, operation: Handle, session: Handle) {
-        self.table().operations.insert(operation, session);
+        let mut table = self.table();
+        if table.sessions.contains_key(&session) {
+            table.operations.insert(operation, session);
+        }
     }
 
     pub(crate) fn forget_operation(&self, operation: &Handle) {

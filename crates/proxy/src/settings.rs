@@ -36,11 +36,20 @@ pub struct Limits {
     pub wire: hs2::Limits,
     /// Sessions of one user at most.
     pub sessions_per_user: usize,
+    /// Sessions at most: over HTTP they are not bounded by the connections, and names cost nothing.
+    pub sessions: usize,
+    /// How long an engine agent has to say how much it has to do; after that only the proxy's own count is known.
+    pub status_deadline: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { wire: hs2::Limits::default(), sessions_per_user: 500 }
+        Self {
+            wire: hs2::Limits::default(),
+            sessions_per_user: 500,
+            sessions: 20_000,
+            status_deadline: Duration::from_millis(300),
+        }
     }
 }
 

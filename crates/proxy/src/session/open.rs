@@ -44,6 +44,13 @@ async fn opened(
             password: request.password.clone().unwrap_or_default(),
         };
         let principal = Arc::clone(connection.authenticator()).authenticate(connection.peer(), &credentials).await?;
+        if connection.principal().is_some_and(|known| *known != principal) {
+            return Err(UserError::new(
+                ErrorKind::InvalidAuthorization,
+                "this connection belongs to another user already",
+            )
+            .hint("open another connection"));
+        }
         connection.set_principal(principal);
     }
     let Some(principal) = connection.principal() else {

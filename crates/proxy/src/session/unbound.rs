@@ -1,5 +1,8 @@
 //! What the proxy answers itself: `GetInfo`, USE and SET while no engine is bound.
 //!
+//! What a client was told that it is connected to stays true for its session: a driver asks for name and version one by
+//! one, keeps some answers, and would make one product of two.
+//!
 //! `PyHive` and impyla send USE while they connect. What was said is remembered and replayed when an engine is bound; a
 //! name that the engine then refuses is the error of the statement that bound.
 
@@ -26,13 +29,22 @@ pub(super) async fn get_info(
     message: Message,
 ) -> Result<(), Gone> {
     let seqid = message.seqid();
-    if entry.state.lock().await.present.is_some() {
-        return statement::metadata_call(gateway, connection, entry, message).await;
-    }
     let request: TGetInfoReq = match message.call().decode() {
         Ok(request) => request,
         Err(error) => return refuse(connection, Method::GetInfo, seqid, &error.user_error("the client")).await,
     };
+    let is_identity = matches!(
+        request.info_type,
+        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER
+    );
+    {
+        let mut session = entry.state.lock().await;
+        if session.present.is_some() && !(is_identity && session.introduced) {
+            drop(session);
+            return statement::metadata_call(gateway, connection, entry, message).await;
+        }
+        session.introduced |= is_identity;
+    }
     let text = |text: &str| Some(TGetInfoValue::StringValue(text.to_owned()));
     let value = match request.info_type {
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => text(PRODUCT),

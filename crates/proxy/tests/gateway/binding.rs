@@ -22,6 +22,10 @@ async fn with_nothing_to_wait_for_the_hint_is_the_exact_start_engine() {
     assert!(error.hint.as_deref().is_some_and(|it| it.contains("SHOW ENGINES")), "{}", error.text());
 }
 
+fn product(text: &str) -> TGetInfoValue {
+    TGetInfoValue::StringValue(text.to_owned())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() {
     let (house, _admin, engine) = House::furnished().await;
@@ -33,13 +37,23 @@ async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() 
     assert_eq!(shown.rows[0][1].to_string(), "17");
     let request = TGetInfoReq { session_handle: ann.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
     let name = ann.client().get_info(&request).await.unwrap().info_value;
-    assert_eq!(name, TGetInfoValue::StringValue("Enginehouse".to_owned()));
+    assert_eq!(name, product("Enginehouse"));
     assert_eq!(engine.datafusion.load().0, 0, "no engine was needed so far");
     let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
     assert_eq!(shown.rows[0][1].to_string(), "17");
     assert_eq!(engine.datafusion.load().0, 1);
-    let name = ann.client().get_info(&request).await.unwrap().info_value;
-    assert_eq!(name, TGetInfoValue::StringValue("Apache DataFusion".to_owned()), "bound, the engine answers");
+    // Name and version are of one product, whichever is asked first and whatever happens in between.
+    for (info_type, told) in
+        [(TGetInfoType::CLI_DBMS_NAME, "Enginehouse"), (TGetInfoType::CLI_DBMS_VER, env!("CARGO_PKG_VERSION"))]
+    {
+        let request = TGetInfoReq { session_handle: ann.handle().clone(), info_type };
+        assert_eq!(ann.client().get_info(&request).await.unwrap().info_value, product(told));
+    }
+    let mut bound = house.session("ann").await;
+    must(&mut bound, "SELECT 1").await;
+    let request = TGetInfoReq { session_handle: bound.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
+    let name = bound.client().get_info(&request).await.unwrap().info_value;
+    assert_eq!(name, product("Apache DataFusion"), "whoever asks only when it is bound is told of the engine");
 
     // A name that the engine refuses is the error of the statement that bound; another USE mends it.
     let mut bob = house.try_session("bob", &[("use:database", "nowhere")]).await.unwrap();

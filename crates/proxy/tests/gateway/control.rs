@@ -105,10 +105,10 @@ async fn a_wait_is_cancelled_through_the_proxy() {
     let mut admin = house.objects().await;
     let mut statement = admin.execute("START ENGINE t_1 rp_1 uc_1 WAIT '60s'").await.unwrap();
     eventually("the log", async || statement.logs().await.unwrap().pop()).await;
-    let asked = std::time::Instant::now();
     statement.cancel().await.unwrap();
-    assert!(statement.wait(WAIT).await.is_err());
-    assert!(asked.elapsed() < Duration::from_secs(2), "{:?}", asked.elapsed());
+    // Long before the wait itself would be over.
+    let error = statement.wait(WAIT).await.unwrap_err();
+    assert!(matches!(&error, hs2::ClientError::Refused(error) if error.sqlstate() == "57014"), "{error}");
     statement.close().await.unwrap();
     assert_eq!(must(&mut admin, "SHOW ENGINES t_1").await.rows.len(), 1, "what was said stands");
 }

@@ -1,7 +1,7 @@
 //! Whose handles count, and how many sessions a user may have.
 
-use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq};
-use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TExecuteStatementReq, TGetOperationStatusReq, TOpenSessionReq};
+use hs2::{Auth, Client, ClientError, ClientOptions, Session, protocol};
 use model::error::ErrorKind;
 
 use crate::agents::must;
@@ -56,11 +56,33 @@ async fn a_user_has_so_many_sessions_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_has_so_many_sessions_and_no_more_whoever_opens_them() {
+    let house = House::with(0, |it| it.limits.sessions = 2).await;
+    let one = house.session("ann").await;
+    let _two = house.session("bob").await;
+    let Err(ClientError::Refused(error)) = house.try_session("eve", &[]).await else { panic!("one too many") };
+    assert_eq!((error.sqlstate(), error.message.as_str()), ("54000", "the proxy has too many sessions"));
+    one.close().await.unwrap();
+    let _third = house.session("eve").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_thrift_is_believed_what_it_says_and_nobody_speaks_for_another() {
     let (house, _admin, _engine) = House::furnished().await;
     let address = house.proxy.addr().to_string();
     let client = Client::connect(&ClientOptions::new(&*address, Auth::None)).await.unwrap();
     let mut ann = Session::open_as(client, Some(("ann", "")), &[]).await.unwrap();
+    must(&mut ann, "SELECT 1").await;
+    // Whose connection it is stays as it was said first.
+    let request = |user: &str| TOpenSessionReq {
+        client_protocol: protocol::NEWEST,
+        username: Some(user.to_owned()),
+        password: None,
+        configuration: None,
+    };
+    ann.client().open_session(&request("ann")).await.unwrap();
+    let refused = ann.client().open_session(&request("bob")).await;
+    assert!(matches!(refused, Err(ClientError::Refused(error)) if error.sqlstate() == "28000"));
     must(&mut ann, "SELECT 1").await;
     let refused = Client::connect(&ClientOptions::new(&*address, Auth::service("ann", "", "admin"))).await;
     assert!(matches!(refused, Err(ClientError::Unauthenticated(_))));

@@ -11,7 +11,7 @@ use proxy::{Limits, Proxy, Settings};
 
 use crate::agents::{self, Hand, column, must, ready};
 use crate::engines::Running;
-use crate::rig::{Ground, eventually, permit, registered, wire::Wire};
+use crate::rig::{Ground, WAIT, eventually, permit, registered, wire::Wire};
 
 pub struct House {
     pub ground: Ground,
@@ -44,7 +44,8 @@ impl House {
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
             load_cache: Duration::from_millis(200),
-            limits: Limits::default(),
+            // Which engine is taken must not depend on how busy the machine is.
+            limits: Limits { status_deadline: WAIT, ..Limits::default() },
         };
         change(&mut settings);
         let proxy = Proxy::start(settings, ground.clock.clone()).await.unwrap();
