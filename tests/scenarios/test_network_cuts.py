@@ -4,6 +4,8 @@ The proxy that is cut off was the master: another one takes over in time. It ser
 while, because it needs ZooKeeper for neither; and when the cut is healed it stands in the queue again.
 """
 
+import re
+
 import pytest
 
 from harness import zookeeper
@@ -17,12 +19,23 @@ from harness.witness import Witness
 SESSION_TIMEOUT_S = 4
 TAKEN_OVER_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
 CUT_OFF = "proxy-b"
+LOST = re.compile(
+    "warning: this proxy (has had no connection to ZooKeeper for .*[0-9].*|gets no answers from ZooKeeper), and knows the "
+    "engines that were registered .*[0-9].* ago; it learns of other engines when ZooKeeper is back"
+)
 
 
 @pytest.fixture
 def relay():
     with TcpRelay(zookeeper.address()) as relay:
         yield relay
+
+
+def with_warning(control, tenant):
+    """The engines of the tenant and the line of SHOW's log that says what its proxy lacks; None without one."""
+    engines, log = control.look(f"SHOW ENGINES {tenant}")
+    warnings = [line for line in log if "ZooKeeper" in line]
+    return (engines, warnings[0]) if warnings else None
 
 
 # The relay comes first, so that it is there until the cluster has ended.
@@ -78,6 +91,12 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         wait_until(
             lambda: "zookeeper can't be reached" in cluster.programs[CUT_OFF].said(), 30, "it says what it lacks"
         )
+        # Not in its log alone: whoever looks through it is told, and sees all the same what is there.
+        engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
+        assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines
+        assert LOST.fullmatch(warning), warning
+        _, log = Control(cluster.addresses["proxy-a"]).look(f"SHOW ENGINES {names[0]}")
+        assert not [line for line in log if "ZooKeeper" in line], log
         witness.wait_round()
         assert relay.passed == passed, "nothing passed the cut"
         connections = relay.connections
@@ -89,6 +108,7 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         # It learns of the engine that was made while it knew nothing: it is the only one left.
         (old,) = set(engines) - {started["engine"]}
         witness.wait_round()
+        wait_until(lambda: not with_warning(control, names[0]), 30, "SHOW ENGINES misses nothing any more")
         print(f"the longest that a user waited: {witness.slowest_s:.2f} s")
     control.stop(names[1], old)
     wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")

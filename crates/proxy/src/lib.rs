@@ -16,12 +16,14 @@
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
 //! to ZooKeeper for a session. Without ZooKeeper or metadata agents it goes on with what it last knew ([`catalog`],
-//! [`routes`]): a route that is no longer true leads to an engine that refuses before it executes anything.
+//! [`routes`]) and says so (`missing`): a route that is no longer true leads to an engine that refuses before it
+//! executes anything.
 
 mod agents;
 pub mod catalog;
 pub mod failpoints;
 mod listener;
+mod missing;
 mod rights;
 pub mod routes;
 mod session;
@@ -43,6 +45,7 @@ pub use settings::{Limits, Settings, StartError};
 
 use crate::agents::Agents;
 use crate::catalog::CatalogView;
+use crate::missing::Missing;
 use crate::routes::Routes;
 use crate::session::Sessions;
 
@@ -56,6 +59,7 @@ pub(crate) struct Gateway {
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,
     pub(crate) routes: Routes,
+    pub(crate) missing: Missing,
     pub(crate) sessions: Sessions,
 }
 
@@ -102,9 +106,10 @@ impl Proxy {
         let catalog = Arc::new(CatalogView::new(agents.clone(), clock.clone()));
         let stop = CancellationToken::new();
         let polling = tokio::spawn(catalog::poll(Arc::clone(&catalog), settings.snapshot_poll, stop.clone()));
+        let missing = Missing::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
         let routes = Routes::new(view, &settings, clock.clone());
         let sessions = Sessions::new(&settings.limits);
-        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, sessions });
+        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, missing, sessions });
         let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let stop = stop.clone();

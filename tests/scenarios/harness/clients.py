@@ -75,13 +75,19 @@ def close_impyla(connection, cursor):
 
 def rows(connection, statement):
     """Executes a statement with PyHive and answers its rows as dictionaries; none if it answers none."""
+    return rows_and_log(connection, statement, with_log=False)[0]
+
+
+def rows_and_log(connection, statement, with_log=True):
+    """The same, and the lines of the statement's log."""
     cursor = connection.cursor()
     try:
         cursor.execute(statement)
+        log = cursor.fetch_logs() if with_log else []
         if not cursor.description:
-            return []
+            return [], log
         names = [column[0].split(".")[-1] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()], log
     finally:
         with contextlib.suppress(Exception):
             cursor.close()

@@ -1,6 +1,6 @@
 """Control statements as scenarios say them, through PyHive on any proxy."""
 
-from harness.clients import pyhive_session, rows
+from harness.clients import pyhive_session, rows, rows_and_log
 from harness.waiting import wait_until
 
 READY_WITHIN_S = 60
@@ -15,6 +15,11 @@ class Control:
     def say(self, statement, user="admin"):
         with pyhive_session(self.address, user) as connection:
             return rows(connection, statement)
+
+    def look(self, statement, user="admin"):
+        """What a statement answers, and the lines of its log."""
+        with pyhive_session(self.address, user) as connection:
+            return rows_and_log(connection, statement)
 
     def engines(self, tenant):
         return self.say(f"SHOW ENGINES {tenant}")

@@ -15,14 +15,22 @@ use crate::routes::Wanted;
 /// Why no engine fits: one is on its way, or there is nothing to wait for.
 pub(super) async fn why_none(gateway: &Arc<Gateway>, wanted: &Wanted) -> NotBound {
     if let Some(reason) = on_its_way(&gateway.catalog.reading().snapshot, wanted) {
-        return NotBound::Wait(reason);
+        return wait(gateway, reason);
     }
     gateway.catalog.refresh().await;
     let snapshot = gateway.catalog.reading().snapshot;
     match on_its_way(&snapshot, wanted) {
-        Some(reason) => NotBound::Wait(reason),
+        Some(reason) => wait(gateway, reason),
         None => NotBound::Refused(nothing_to_wait_for(&snapshot, wanted)),
     }
+}
+
+/// It may be there already, unseen.
+fn wait(gateway: &Gateway, reason: String) -> NotBound {
+    NotBound::Wait(match gateway.missing.for_who_waits() {
+        Some(missing) => format!("{reason}; {missing}"),
+        None => reason,
+    })
 }
 
 fn fits(link: &Link, wanted: &Wanted) -> bool {
@@ -59,9 +67,10 @@ fn nothing_to_wait_for(snapshot: &ProxySnapshot, wanted: &Wanted) -> UserError {
             ddl::quoted_name(link.pool.as_str()),
             ddl::quoted_name(link.unit.as_str())
         )),
-        None => error
-            .detail("the tenant uses no resource pool that offers a resource unit like that")
-            .hint(format!("an admin gives it one with ALTER TENANT {} RESOURCE_POOL_LIST (…)", wanted.tenant)),
+        None => error.detail("the tenant uses no resource pool that offers a resource unit like that").hint(format!(
+            "an admin gives it one with ALTER TENANT {} RESOURCE_POOL_LIST (…)",
+            ddl::quoted_name(wanted.tenant.as_str())
+        )),
     }
 }
 

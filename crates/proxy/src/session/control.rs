@@ -94,7 +94,12 @@ pub(super) async fn execute(
             return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
         }
     }
-    let handle = keep(gateway, entry, session, Operation::new(Place::Control(Box::new(operation))));
+    let mut operation = Operation::new(Place::Control(Box::new(operation)));
+    // The agent that answers knows nothing of what this proxy lacks.
+    if let Some(warning) = gateway.missing.warning() {
+        operation.log(warning);
+    }
+    let handle = keep(gateway, entry, session, operation);
     accepted(connection, seqid, handle, true).await
 }
 
@@ -109,10 +114,6 @@ async fn begin(
     let since = gateway.clock.boottime();
     let mut sent = may_have_begun;
     for _ in 0..MAX_HANDOVERS {
-        let left = CONTROL_DEADLINE.saturating_sub(gateway.clock.boottime().saturating_sub(since));
-        if left.is_zero() {
-            break;
-        }
         let backend = match session.control.take() {
             Some(backend) if !backend.client.is_broken() => backend,
             _ => match open(gateway, session).await {
@@ -122,6 +123,11 @@ async fn begin(
             },
         };
         let backend = session.control.insert(backend);
+        // Looking for an agent took its time too.
+        let left = CONTROL_DEADLINE.saturating_sub(gateway.clock.boottime().saturating_sub(since));
+        if left.is_zero() {
+            break;
+        }
         let overlay = BTreeMap::from([
             (REQUEST_ID.to_owned(), id.to_string()),
             (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
@@ -151,7 +157,11 @@ async fn begin(
             }
         }
     }
-    if sent { Err(not_known(&id, "no metadata agent answered")) } else { Err(gateway.agents.none_reachable()) }
+    if sent {
+        Err(not_known(&id, "no metadata agent answered"))
+    } else {
+        Err(with_age(gateway, gateway.agents.none_reachable()))
+    }
 }
 
 async fn send(client: &mut Client, request: &TExecuteStatementReq) -> Result<TExecuteStatementResp, ClientError> {
@@ -168,10 +178,12 @@ fn not_known(id: &RequestId, reason: &str) -> UserError {
         .hint("SHOW ALTERATIONS and SHOW ENGINES tell what became of it")
 }
 
-/// Tells what the proxy goes on with while no metadata agent answers.
+/// Tells what else is missing, and what the proxy goes on with while no metadata agent answers.
 fn with_age(gateway: &Gateway, error: UserError) -> UserError {
-    let (Some(age), Some(detail)) = (gateway.catalog.age(), error.detail.clone()) else { return error };
-    error.detail(format!("{detail}; the proxy goes on with the catalog that it read {} s ago", age.as_secs()))
+    let age = gateway.catalog.age();
+    let age = age.map(|age| format!("the proxy goes on with the catalog that it read {} s ago", age.as_secs()));
+    let details: Vec<String> = error.detail.clone().into_iter().chain(gateway.missing.zookeeper()).chain(age).collect();
+    if details.is_empty() { error } else { error.detail(details.join("; ")) }
 }
 
 /// Opens a session at a metadata agent; at another, as long as agents are lost meanwhile. Nothing of a statement was sent.
