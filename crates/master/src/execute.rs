@@ -35,6 +35,8 @@ pub(crate) struct Executed {
     pub not_made: Vec<(EngineName, String)>,
     /// Alterations that are no longer converging.
     pub finished: Vec<RequestId>,
+    /// Chains that were not begun, because their stage took too long.
+    pub left: usize,
     /// Why the master has to stop acting, if it has to.
     pub stop: Option<Failure>,
 }
@@ -45,6 +47,7 @@ impl Executed {
         self.made.extend(other.made);
         self.not_made.extend(other.not_made);
         self.finished.extend(other.finished);
+        self.left += other.left;
         self.stop = self.stop.take().or(other.stop);
     }
 }
@@ -76,9 +79,14 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
         // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
         let chains: Vec<_> = stage.iter().map(|chain| run(terms, ground, chain, begun + time)).collect();
         let mut running = stream::iter(chains).buffer_unordered(settings.parallelism.max(1));
-        while let Some(done) = running.next().await {
-            executed.merge(done);
+        let mut done = Executed::default();
+        while let Some(chain) = running.next().await {
+            done.merge(chain);
         }
+        if let Some(chain) = stage.first().filter(|_| done.left > 0) {
+            tracing::info!(stage = ?chain.stage, chains = done.left, "left to the next tick: the stage took too long");
+        }
+        executed.merge(done);
         if executed.stop.is_some() {
             break;
         }
@@ -92,7 +100,7 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
     let mut executed = Executed::default();
     let mut made: Option<String> = None;
     if world.now() >= until {
-        tracing::info!(stage = ?chain.stage, "left to the next tick: the stage took too long");
+        executed.left = 1;
         return executed;
     }
     for decision in &chain.decisions {
@@ -151,10 +159,24 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure) {
     }
 }
 
+/// What the trouble with a decision is known by: being rejected is another one than failing.
+fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
+    let row = decision.row(0);
+    let how = match kind {
+        FailureKind::Stale | FailureKind::NotMaster => "rejected",
+        FailureKind::Refused | FailureKind::Away => "failed",
+    };
+    (format!("{} {how}", row.decision), row.engine, row.slot)
+}
+
 fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
     let row = decision.row(0);
-    let key = (row.decision.clone(), row.engine.clone(), row.slot.clone());
-    let failed = failing.lock().unwrap_or_else(PoisonError::into_inner).over(&key);
+    let failed = {
+        let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
+        // That it was rejected before is not worth a word; when it is again, that is.
+        failing.over(&named(decision, FailureKind::Stale));
+        failing.over(&named(decision, FailureKind::Refused))
+    };
     tracing::info!(
         epoch = ground.epoch.get(),
         generation = ground.generation.get(),
@@ -169,17 +191,16 @@ fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
 
 fn log_failed(failing: &Failing, decision: &Decision, failure: &Failure, now: Duration) {
     let row = decision.row(0);
+    let key = named(decision, failure.kind());
+    let told = failing.lock().unwrap_or_else(PoisonError::into_inner).again(key, now);
+    let Some(times) = told else { return };
+    let (decision, engine, slot) = (row.decision, row.engine, row.slot);
     match failure.kind() {
         FailureKind::Stale | FailureKind::NotMaster => {
-            tracing::info!(decision = row.decision, engine = row.engine, slot = row.slot, %failure, "decision rejected");
+            tracing::info!(decision, engine, slot, %failure, times, "decision rejected");
         }
         FailureKind::Refused | FailureKind::Away => {
-            let key = (row.decision.clone(), row.engine.clone(), row.slot.clone());
-            let told = failing.lock().unwrap_or_else(PoisonError::into_inner).again(key, now);
-            if let Some(times) = told {
-                let (decision, engine, slot) = (row.decision, row.engine, row.slot);
-                tracing::warn!(decision, engine, slot, %failure, times, "decision failed");
-            }
+            tracing::warn!(decision, engine, slot, %failure, times, "decision failed");
         }
     }
 }

@@ -26,6 +26,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod waiting;
 mod world;
 
 pub use master::{Master, Parts};

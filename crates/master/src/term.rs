@@ -1,12 +1,13 @@
 //! A term: from winning the lock to losing it. Raises the epoch, then ticks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::number::Epoch;
+use model::trouble::Trouble;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,8 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::failpoints;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::tick::{Driver, Loads, Ticked, Waiting};
+use crate::tick::{Driver, Loads, Ticked};
+use crate::waiting::Waiting;
 use crate::world::{Failure, World};
 
 /// Between two ticks, at least: what comes in between is one wake-up.
@@ -69,6 +71,7 @@ async fn act(
     let Some(epoch) = raise(world, settings, stop).await else { return "the lock is lost".to_owned() };
     let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads.clone(), stop.clone());
     let mut ticks = 0_u64;
+    let (mut stopped, mut unasked) = (Trouble::default(), Trouble::default());
     loop {
         if stop.is_cancelled() {
             return "it is shut down".to_owned();
@@ -85,6 +88,9 @@ async fn act(
         match driver.tick(world).await {
             Ticked::Done { progress, due } => {
                 ticks += 1;
+                if let Some(times) = stopped.over().filter(|times| *times > 1) {
+                    tracing::info!(epoch = driver.epoch().get(), times, "ticks end again");
+                }
                 let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
                 let reachable = driver.addresses();
                 load.addresses.send_if_modified(|known| {
@@ -99,11 +105,14 @@ async fn act(
                 }
             }
             Ticked::Stopped(reason) => {
-                tracing::info!(epoch = driver.epoch().get(), reason, "tick stopped");
+                if let Some(times) = stopped.again(world.now()) {
+                    tracing::info!(epoch = driver.epoch().get(), reason, times, "tick stopped");
+                }
                 // Who is refused again and again must not be quick about it.
                 sleep(RETRY_PAUSE).await;
                 if world.may_act() && !stop.is_cancelled() {
-                    match look_again(world, settings, stop).await {
+                    let raised = look_again(world, settings, stop, &mut unasked).await;
+                    match raised {
                         Some(epoch) => driver.raised(epoch),
                         None => return reason,
                     }
@@ -124,12 +133,22 @@ async fn pause(world: &dyn World, settings: &Settings, progress: bool, due: Opti
 }
 
 /// The epoch was refused, or another one was read: if the lock is still held, it is raised again.
-async fn look_again(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
+async fn look_again(
+    world: &dyn World,
+    settings: &Settings,
+    stop: &CancellationToken,
+    unasked: &mut Trouble,
+) -> Option<Epoch> {
     match world.still_held().await {
-        Ok(true) => raise(world, settings, stop).await,
+        Ok(true) => {
+            unasked.over();
+            raise(world, settings, stop).await
+        }
         Ok(false) => None,
         Err(failure) => {
-            tracing::info!(%failure, "can't ask for the lock");
+            if let Some(times) = unasked.again(world.now()) {
+                tracing::info!(%failure, times, "can't ask for the lock");
+            }
             if world.is_over() { None } else { raise(world, settings, stop).await }
         }
     }
@@ -147,6 +166,7 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
                 Ok(Ok(epoch)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);
                     tracing::info!(epoch = epoch.get(), "epoch raised");
+                    waiting.over(world.now());
                     return Some(epoch);
                 }
                 Ok(Err(Failure::Deposed(_))) => {
@@ -154,8 +174,12 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
                         return None;
                     }
                 }
-                Ok(Err(failure)) => waiting.waits(world.now(), &failure.to_string()),
-                Err(_) => waiting.waits(world.now(), "an answer about the epoch"),
+                Ok(Err(failure)) => {
+                    waiting.waits(world.now(), &failure.to_string());
+                }
+                Err(_) => {
+                    waiting.waits(world.now(), "an answer about the epoch");
+                }
             }
         }
         sleep(RETRY_PAUSE).await;
@@ -193,7 +217,8 @@ async fn poll(
             .collect();
         let answers: Vec<_> = stream::iter(asking).buffer_unordered(settings.parallelism.max(1)).collect().await;
         let mut said = loads.said();
-        said.retain(|engine, _| addresses.iter().any(|(it, _)| it == engine));
+        let known: BTreeSet<&EngineName> = addresses.iter().map(|(engine, _)| engine).collect();
+        said.retain(|engine, _| known.contains(engine));
         for (engine, answer) in answers {
             match answer {
                 Some(Ok(status)) => drop(said.insert(engine, status)),

@@ -16,7 +16,7 @@ use model::observation::Report;
 use model::trouble::{Trouble, Troubles};
 use planner::{Desired, Observed, Plan, Pod, Status};
 use tokio::sync::Notify;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::execute::{self, Executed, Failing, Terms};
@@ -24,6 +24,7 @@ use crate::failpoints;
 use crate::recollection::Recollection;
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
+use crate::waiting::Waiting;
 use crate::world::{Engines, Failure, FailureKind, World};
 
 /// What engine agents last said, shared with whoever asks them.
@@ -56,6 +57,9 @@ impl Loads {
 
 /// How soon a tick follows one that saw an undecided alteration: its commit rings no bell that is sure to be heard.
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long the orchestrator is asked for single names in one tick, in effect deadlines; about the others it was silent.
+const ASK_DEADLINES: u32 = 2;
 
 /// How a tick ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -207,8 +211,8 @@ impl Driver {
         }
     }
 
-    /// Asks the orchestrator by name for what should be there and is in no list. Who gets no answer is not taken for
-    /// vanished.
+    /// Asks the orchestrator by name for what should be there and is in no list. What it gives no answer about, or not in
+    /// time, is not taken for vanished.
     async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
         let limit = self.settings.effect_deadline();
         let questions = planner::questions(desired, observed).into_iter();
@@ -218,7 +222,8 @@ impl Driver {
                 (question, answer)
             })
             .collect();
-        let answers: Vec<_> = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1)).collect().await;
+        let answers = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1));
+        let answers: Vec<_> = answers.take_until(sleep(limit * ASK_DEADLINES)).collect().await;
         let mut found: BTreeMap<String, Pod> = BTreeMap::new();
         for (question, answer) in answers {
             if answer.is_ok()
@@ -320,7 +325,7 @@ impl Driver {
         self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
         written?;
         model::failpoint!(failpoints::REPORTED);
-        self.waiting.over();
+        self.waiting.over(world.now());
         Ok(())
     }
 
@@ -371,37 +376,6 @@ impl Driver {
         for (name, reason) in self.recollection.newly_unreadable(&engines.unreadable) {
             tracing::warn!(name, reason, "an engine of the orchestrator can't be read");
         }
-    }
-}
-
-/// What a master waits for as a whole: said in the log at once, and loudly when it lasts.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting {
-    since: Option<Duration>,
-    said: Option<String>,
-    warned: bool,
-}
-
-/// How long a master may wait before that is worth a warning: longer than an installation takes to start.
-const WARN_AFTER: Duration = Duration::from_secs(15);
-
-impl Waiting {
-    /// It waits, now.
-    pub fn waits(&mut self, now: Duration, what: &str) {
-        let since = *self.since.get_or_insert(now);
-        let seconds = now.saturating_sub(since).as_secs();
-        if !self.warned && now.saturating_sub(since) >= WARN_AFTER {
-            self.warned = true;
-            tracing::warn!(waits_for = what, seconds, "the master waits for long");
-        } else if self.said.as_deref() != Some(what) {
-            tracing::info!(waits_for = what, seconds, "the master waits");
-        }
-        self.said = Some(what.to_owned());
-    }
-
-    /// It waits no longer.
-    pub fn over(&mut self) {
-        *self = Self::default();
     }
 }
 

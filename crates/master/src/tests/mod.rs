@@ -6,4 +6,5 @@ mod fake;
 mod moved;
 mod resigning;
 mod settling;
+mod telling;
 mod ticking;

@@ -198,6 +198,25 @@ async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
 }
 
 #[tokio::test]
+async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_time() {
+    const ENGINES: u32 = 12;
+    let fake = Fake::with_engines_wanted(ENGINES);
+    fake.settle(&mut fake.driver(1)).await;
+    let settings = crate::settings::Settings { parallelism: 1, ..super::fake::settings() };
+    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let mut driver = crate::tick::Driver::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    fake.state().world.observed.pods.clear();
+    fake.state().effects.clear();
+    fake.state().asked = 0;
+    fake.state().endless = true;
+    assert!(!done(&driver.tick(&*fake).await));
+    let state = fake.state();
+    assert!(state.effects.is_empty(), "who was not asked about has not vanished: {:?}", state.effects);
+    // Each question may take one effect deadline, all of them two.
+    assert!((1..6).contains(&state.asked), "{} of {ENGINES} were asked for", state.asked);
+}
+
+#[tokio::test]
 async fn an_engine_that_lost_its_registration_while_the_masters_session_was_away_is_not_ended() {
     let fake = Fake::with_engines_wanted(1);
     let mut driver = fake.driver(1);
