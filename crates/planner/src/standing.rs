@@ -86,7 +86,7 @@ fn of<'a>(
     }
     let Some(record) = engine.record else {
         return match EngineLabels::decode(&pod.labels) {
-            Ok(_) => condemned(desired, "it is an orphan: no slot and no row of table engine has it", None),
+            Ok(_) => condemned(desired, "it is an orphan: table engine has no row of it, or one that has ended", None),
             Err(error) => Standing::LeftAlone(format!("nobody knows whose it is: {error}")),
         };
     };
