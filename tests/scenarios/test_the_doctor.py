@@ -78,8 +78,8 @@ def finding(report, name, subject):
 
 
 def ill(report):
-    """The checks that found something."""
-    return {it["check"] for it in report["checks"] if it["findings"]}
+    """The checks that found something. Servers of tests may be told not to wait for the disk, which has a test of its own."""
+    return {it["check"] for it in report["checks"] if it["findings"]} - {"durability"}
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_a_healthy_installation_is_told_so_and_nothing_in_it_is_changed(patient)
 
 def test_without_a_section_of_the_database_an_agent_is_asked_and_what_is_not_looked_at_is_said(patient):
     status, report = patient.look(patient.variant("no-database", database=None))
-    assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 5), report["summary"]
+    assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 6), report["summary"]
     assert "no section [database]" in check(report, "reachable")["said"]
     assert "metadata agent 127.0.0.1:" in check(report, "last tick")["said"]
     assert check(report, "wanted engines")["said"] == "1 of 1 wanted are there"

@@ -11,6 +11,7 @@ mod agents;
 mod alterations;
 mod checks;
 mod database;
+mod durability;
 mod facts;
 mod observations;
 mod orphans;

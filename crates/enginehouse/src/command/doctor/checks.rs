@@ -31,6 +31,7 @@ pub const MIGRATIONS: Check = check(DATABASE, "migrations");
 pub const ROUND_TRIPS: Check = check(DATABASE, "round trips");
 pub const CLOCK: Check = check(DATABASE, "clock");
 pub const TIME_OUTS: Check = check(DATABASE, "time-outs");
+pub const DURABILITY: Check = check(DATABASE, "durability");
 
 pub const REGISTERED: Check = check(AGENTS, "registered");
 pub const ANSWERS: Check = check(AGENTS, "answers");
@@ -59,7 +60,7 @@ pub const STALLED: Check = check(INVARIANTS, "stalled");
 pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 32] = [
+pub const ALL: [Check; 33] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -70,6 +71,7 @@ pub const ALL: [Check; 32] = [
     ROUND_TRIPS,
     CLOCK,
     TIME_OUTS,
+    DURABILITY,
     REGISTERED,
     ANSWERS,
     VERSIONS,

@@ -1,4 +1,4 @@
-//! The database itself: reachable, its version, how quick it answers, its clock, its time-outs.
+//! The database itself: reachable, its version, how quick it answers, its clock, its time-outs, what a crash takes back.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -6,7 +6,8 @@ use std::time::Duration;
 use metadata::{Error, Examination, SCHEMA_VERSION, Store};
 use model::span;
 
-use super::checks::{CLOCK, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIME_OUTS};
+use super::checks::{CLOCK, DURABILITY, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIME_OUTS};
+use super::durability;
 use super::patient::{CALL_DEADLINE, Patient};
 use super::report::{Finding, Report};
 
@@ -18,7 +19,7 @@ const APART_MS: i64 = 2_000;
 
 /// Looks at the database. True if it can be read by this program.
 pub async fn look(patient: &Patient, report: &mut Report) -> bool {
-    const REST: [super::checks::Check; 4] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS];
+    const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS, DURABILITY];
     if let Some(why) = &patient.no_database {
         report.unseen(&[REACHABLE], why);
         report.unseen(&REST, why);
@@ -64,6 +65,7 @@ fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
         .collect();
     let said: Vec<String> = seen.time_outs.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
     report.tell(TIME_OUTS, said.join(", "), findings);
+    durability::tell(&seen.durability, report);
 }
 
 fn migrations(patient: &Patient, found: i64, report: &mut Report) {
