@@ -1,5 +1,7 @@
 //! Everything at once: the readings for a master, a proxy and the SHOW statements, each in one read-only transaction.
 
+use std::collections::BTreeSet;
+
 use model::alteration::{AlterationRecord, Progress};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
@@ -72,7 +74,8 @@ impl Store {
             let Overview { snapshot, observed } = &mut overview;
             snapshot.slots.retain(|slot| slot.key.tenant == *tenant);
             snapshot.engines.retain(|engine| engine.slot.tenant == *tenant);
-            observed.retain(|seen| snapshot.engines.iter().any(|engine| engine.name == seen.engine.name));
+            let names: BTreeSet<&EngineName> = snapshot.engines.iter().map(|engine| &engine.name).collect();
+            observed.retain(|seen| names.contains(&seen.engine.name));
         }
         Ok(overview)
     }
