@@ -68,9 +68,13 @@ async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
     connection.send(reply).await.map_err(|error| Gone(format!("the proxy went away: {error}")))
 }
 
-/// The status call; nothing else beside `HiveServer2` is spoken here.
+/// The status call, of proxies and masters; nothing else beside `HiveServer2` is spoken here. Over plain Thrift nobody
+/// has said who he is, so nobody is answered.
 async fn extension(relay: &Arc<Relay>, connection: &mut Connection, message: &Message) -> Result<(), Gone> {
-    let reply = if message.name() == agent_api::ENGINE_STATUS {
+    let reply = if connection.principal().is_none() {
+        let text = "only proxies and masters are answered here";
+        encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, text)
+    } else if message.name() == agent_api::ENGINE_STATUS {
         let status = EngineStatus {
             engine: relay.settings.engine.to_string(),
             uid: relay.settings.uid.clone(),
@@ -164,7 +168,7 @@ async fn open(
         return Err(UserError::internal("the engine opened a session without a handle"));
     };
     model::failpoint!(failpoints::SESSION_OPENED);
-    let ours = relay.sessions.insert(user, connection, EngineSession { client, handle });
+    let ours = relay.sessions.insert(user, connection, EngineSession { client, handle })?;
     response.session_handle = Some(ours.session());
     Ok(response)
 }

@@ -261,9 +261,12 @@ impl Sessions {
         Client::connect(&options).await
     }
 
-    /// Refuses one more session than the engine may have.
+    /// Refuses one more session than the engine may have, before anything is done for it.
     pub(super) fn room(&self) -> Result<(), UserError> {
-        let open = lock(&self.table).sessions.len();
+        self.room_beside(lock(&self.table).sessions.len())
+    }
+
+    fn room_beside(&self, open: usize) -> Result<(), UserError> {
         if open < MAX_SESSIONS {
             return Ok(());
         }
@@ -274,12 +277,16 @@ impl Sessions {
         .detail(format!("{open} are open")))
     }
 
-    pub(super) fn insert(&self, user: String, connection: u64, session: EngineSession) -> Handle {
+    /// Takes an engine's session in, unless others were quicker to take the last place: then it ends with its
+    /// connection, here.
+    pub(super) fn insert(&self, user: String, connection: u64, session: EngineSession) -> Result<Handle, UserError> {
         let handle = Handle::random();
         let state = tokio::sync::Mutex::new(session);
         let entry = Entry { handle, user, connection, state, facts: Mutex::default() };
-        lock(&self.table).sessions.insert(handle, Arc::new(entry));
-        handle
+        let mut table = lock(&self.table);
+        self.room_beside(table.sessions.len())?;
+        table.sessions.insert(handle, Arc::new(entry));
+        Ok(handle)
     }
 
     pub(super) fn session(&self, handle: &Handle) -> Option<Arc<Entry>> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coordination::{EngineCredential, Identity, Session};
 use engine_agent::engine::{Ended, EngineAgentError};
-use hs2::ClientError;
+use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::credential::Purpose;
 
 use crate::engines::{DataFusion, Running};
@@ -70,6 +70,10 @@ async fn nobody_gets_in_without_the_key_of_this_engine() {
     }
     let refused = engine.try_connect(&address, "ann", engine.key(), "").await;
     assert!(matches!(refused, Err(ClientError::Unauthenticated(_))), "only our roles get in");
+    // Over plain Thrift nobody says who he is before a session is opened, and nobody is told anything.
+    let mut nobody = Client::connect(&ClientOptions::new(&address, Auth::None)).await.unwrap();
+    let told = agent_api::engine_status(&mut nobody, WAIT).await;
+    assert!(told.is_err(), "nobody is told {told:?}");
     // A master may ask how it is, and no more.
     let master = engine.try_connect(&address, agent_api::SERVICE_MASTER, engine.key(), "ann").await.unwrap();
     let Err(ClientError::Refused(error)) = hs2::Session::open(master, &[]).await else {
