@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
+use datafusion::config::ConfigEntry;
+use datafusion::logical_expr::{LogicalPlan, ResetVariable, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use model::error::{ErrorKind, UserError};
 
@@ -143,6 +144,18 @@ async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), E
     Ok(())
 }
 
+/// Gives a setting its first value. One that had none was set by nobody, so it gets DataFusion's default: none.
+async fn give_back(context: &SessionContext, first: &ConfigEntry) -> Result<(), EngineError> {
+    match &first.value {
+        Some(value) => apply(context, &first.key, value).await,
+        None => {
+            let reset = Statement::ResetVariable(ResetVariable { variable: first.key.clone() });
+            context.execute_logical_plan(LogicalPlan::Statement(reset)).await?;
+            Ok(())
+        }
+    }
+}
+
 /// Gives one setting, or all, the value back with which the session began.
 pub async fn reset(
     context: &SessionContext,
@@ -155,10 +168,8 @@ pub async fn reset(
     let Some(key) = key.map(plain_key) else {
         variables.clear();
         for entry in first.iter().filter(|entry| own(&entry.key)) {
-            if value_of(context, &entry.key) != entry.value
-                && let Some(value) = &entry.value
-            {
-                apply(context, &entry.key, value).await?;
+            if value_of(context, &entry.key) != entry.value {
+                give_back(context, entry).await?;
             }
         }
         return Ok(());
@@ -167,13 +178,10 @@ pub async fn reset(
     match meaning(&lowered) {
         Meaning::Refused(why) => Err(refused(key, why).into()),
         Meaning::DataFusion | Meaning::Limited(_) => {
-            let entry = first.iter().find(|entry| entry.key == lowered);
-            match entry.and_then(|entry| entry.value.as_deref()) {
-                Some(value) => apply(context, &lowered, value).await,
-                None => {
-                    Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" has no first value")).into())
-                }
-            }
+            let entry = first.iter().find(|entry| entry.key == lowered).ok_or_else(|| {
+                UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" does not exist")).hint("SET -v")
+            })?;
+            give_back(context, entry).await
         }
         Meaning::Schema | Meaning::Kept => {
             variables.remove(key);

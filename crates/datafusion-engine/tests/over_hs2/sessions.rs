@@ -168,6 +168,16 @@ async fn the_units_properties_are_first_settings_and_a_bad_one_keeps_the_engine_
     run(&mut session, "RESET").await;
     assert_eq!(rows(&mut session, "SET team").await[0][1], "blue");
     assert_eq!(rows(&mut session, batch_size).await[0][1], "1234");
+    // Also what had no value.
+    for reset in ["RESET", "RESET datafusion.execution.time_zone"] {
+        let zone = "SET datafusion.execution.time_zone";
+        let first = rows(&mut session, zone).await[0][1].clone();
+        run(&mut session, "SET TIME ZONE '+02:00'").await;
+        assert_eq!(rows(&mut session, zone).await[0][1], "+02:00");
+        run(&mut session, reset).await;
+        assert_eq!(rows(&mut session, zone).await[0][1], first, "{reset}");
+    }
+    assert_eq!(state(&mut session, "RESET datafusion.no.such").await, "22023");
     let mut session = engine.session().await;
     assert_eq!(rows(&mut session, "SET").await, [["store.password", "******"], ["team", "blue"]]);
     engine.stop().await;
