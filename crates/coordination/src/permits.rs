@@ -5,9 +5,13 @@
 //! them, always in a multi with the check of its lock; an engine may create children below its own, which is why a
 //! delete takes along whatever it saw there.
 //!
-//! What an engine that runs hostile code can do with that right: leave nodes behind, below its own permit. More of them
-//! than are read, or a registration that nobody else may read, don't hold up the reading of the others, and one with
-//! children that only the engine may delete keeps nobody from draining it: its permit then stays, and admits nobody.
+//! What an engine that runs hostile code can do with that right: leave nodes of its own below its permit, *strays*. A look
+//! counts them and never asks for their names, which may be as long as a request; so neither their number nor their
+//! names, nor a registration that nobody else may read, hold up the reading of the others. A drain needs nothing but
+//! that there are some. A few of them are deleted with the permit. What can't be deleted (ZooKeeper asks the list of the
+//! parent, and a stray's own children have a parent whose list the engine wrote) stays, and the permit with it: it is
+//! *left behind*, which is written into it, so that nobody tries again. It admits nobody, and ZooKeeper's super user may
+//! delete it.
 //!
 //! Invariant: below a permit without the mark `answered` nobody has ever registered, and nobody ever registered below
 //! an earlier permit of its uid. The first registration leaves the mark in its own multi; a permit that is made for an
@@ -28,10 +32,12 @@ use crate::registry::{LiveNode, read_live};
 use crate::session::{MAX_IN_FLIGHT, Session};
 use crate::transaction::Transaction;
 
-/// The most foreign children of one permit that a delete takes along; the rest goes with the next one.
-const MAX_STRAYS: usize = 100;
-/// The most children of one permit that are read. With more it is *crowded*: what is registered is asked for by name.
-const MAX_BELOW: i32 = 1_000;
+/// The most strays of one permit whose names are read, to delete them with it.
+const MAX_STRAYS: usize = 16;
+/// The most bytes that their names may have together: what deletes them must fit into one request.
+const MAX_STRAY_BYTES: usize = 512 * 1024;
+/// How often a permit is read again because a child came or went meanwhile.
+const MAX_READS: usize = 3;
 
 /// What a permit says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +50,12 @@ pub struct Permit {
     pub unit: UnitName,
     /// The orchestrator's id of the pod or process, once known.
     pub uid: Option<String>,
+}
+
+/// What a permit says that nobody but ZooKeeper's super user can delete.
+#[derive(Serialize, Deserialize)]
+struct LeftBehind {
+    left_behind: String,
 }
 
 /// A permit as it was read.
@@ -61,10 +73,10 @@ pub struct PermitNode {
     pub live: Option<LiveNode>,
     /// Whether the mark is below it: somebody registered there once, or that can't be known.
     pub answered: bool,
-    /// Children that are neither registration nor mark; of a crowded permit none are known.
-    pub strays: Vec<String>,
-    /// Whether there are more children than are read.
-    pub crowded: bool,
+    /// How many children are neither registration nor mark.
+    pub strays: usize,
+    /// Whether it stays for good, because of what its engine left below it: it is nobody's permit any more.
+    pub left_behind: bool,
 }
 
 impl PermitNode {
@@ -81,19 +93,37 @@ impl PermitNode {
     }
 }
 
-/// Makes a permit; [`Error::NodeExists`] if there is one. With a uid it is for an engine that runs already, and gets
-/// the mark in the same multi.
+/// Makes a permit; [`Error::NodeExists`] if there is one, unless it was left behind: then it is one again. With a uid it
+/// is for an engine that runs already, and gets the mark in the same multi.
 pub async fn create(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result<(), Error> {
     let (layout, access) = (lock.session().layout(), lock.session().access());
     let path = layout.permit(engine);
     let data = document::write(&path, permit)?;
-    let mut transaction = Transaction::under(lock).create(path, data, access.permit(engine));
+    let mut transaction = Transaction::under(lock).create(path.clone(), data.clone(), access.permit(engine));
     if permit.uid.is_some() {
         transaction = transaction.create(layout.answered(engine), Vec::new(), access.answered(engine));
     }
-    transaction.commit().await?;
+    match transaction.commit().await {
+        Err(Error::NodeExists { path: at }) if at == path => take_up(lock, engine, permit, data).await?,
+        other => other?,
+    }
     model::failpoint!(failpoints::PERMIT_CREATED);
     Ok(())
+}
+
+/// Makes a permit of what was left behind under its name.
+async fn take_up(lock: &Lock, engine: &EngineName, permit: &Permit, data: Vec<u8>) -> Result<(), Error> {
+    let (session, layout) = (lock.session(), lock.session().layout());
+    let path = layout.permit(engine);
+    let seen = match read(session, engine).await? {
+        Some(seen) if seen.left_behind => seen,
+        _ => return Err(Error::NodeExists { path }),
+    };
+    let mut transaction = Transaction::under(lock);
+    if permit.uid.is_some() && session.stat(&layout.answered(engine)).await?.is_none() {
+        transaction = transaction.create(layout.answered(engine), Vec::new(), session.access().answered(engine));
+    }
+    transaction.set(path, data, seen.version).commit().await
 }
 
 /// Writes the uid into a permit that has not changed since it was read.
@@ -116,57 +146,87 @@ pub async fn record_uid(lock: &Lock, engine: &EngineName, uid: &str) -> Result<(
     }
 }
 
-/// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made. A
-/// permit with more foreign children than one multi takes stays until a later call has found the rest.
-/// [`Error::Refused`]: it is crowded, and only an operator can help.
+/// Deletes a permit without a drain, with what was seen below it: for an engine that has ended, or was never made. If
+/// strays keep it where it is, it is left behind.
 pub async fn delete(lock: &Lock, seen: &PermitNode) -> Result<(), Error> {
-    if seen.crowded {
-        let path = lock.session().layout().permit(&seen.engine);
-        return Err(Error::Refused { path, reason: format!("it has more than {MAX_BELOW} children") });
+    let session = lock.session();
+    let Some(strays) = strays(session, seen).await? else {
+        return leave_behind(lock, seen, "its engine left more below it than is read").await;
+    };
+    let path = session.layout().permit(&seen.engine);
+    let below = strays.iter().map(|name| format!("{path}/{name}"));
+    match delete_seen(below.fold(Transaction::under(lock), Transaction::delete), session, seen).commit().await {
+        Err(Error::NotEmpty { path: at }) if at != path => {
+            return leave_behind(lock, seen, "its engine left below it what only that engine may delete").await;
+        }
+        other => other?,
     }
-    delete_seen(Transaction::under(lock), lock.session(), seen).commit().await?;
     model::failpoint!(failpoints::PERMIT_DELETED);
+    Ok(())
+}
+
+/// The names of what stands below a permit besides registration and mark; `None` if they are too many or too long.
+async fn strays(session: &Session, seen: &PermitNode) -> Result<Option<Vec<String>>, Error> {
+    let path = session.layout().permit(&seen.engine);
+    if seen.strays == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    // Counted again: a list of names has no limit of its own.
+    let count = session.stat(&path).await?.map_or(0, |stat| stat.num_children);
+    let known = usize::from(seen.live.is_some()) + usize::from(seen.answered);
+    if usize::try_from(count).unwrap_or(0) > MAX_STRAYS + known {
+        return Ok(None);
+    }
+    let Some((mut names, _)) = session.children(&path).await? else { return Err(Error::NoNode { path }) };
+    names.retain(|name| name != LIVE && name != ANSWERED);
+    let bytes: usize = names.iter().map(|name| path.len() + name.len()).sum();
+    Ok((bytes <= MAX_STRAY_BYTES).then_some(names))
+}
+
+/// Writes into a permit that it stays where it is, and is nobody's.
+async fn leave_behind(lock: &Lock, seen: &PermitNode, why: &str) -> Result<(), Error> {
+    let path = lock.session().layout().permit(&seen.engine);
+    let data = document::write(&path, &LeftBehind { left_behind: why.to_owned() })?;
+    Transaction::under(lock).set(path.clone(), data, seen.version).commit().await?;
+    tracing::warn!(engine = %seen.engine, path, why, "a permit is left behind: only zookeeper's super user can delete it");
     Ok(())
 }
 
 /// Adds to a transaction the deletion of a permit as it was seen. If a registration came or went since, or came and
 /// went for the first time, the transaction fails as a whole.
-pub(crate) fn delete_seen<'a>(
-    mut transaction: Transaction<'a>,
-    session: &Session,
-    seen: &PermitNode,
-) -> Transaction<'a> {
-    let path = session.layout().permit(&seen.engine);
+fn delete_seen<'a>(mut transaction: Transaction<'a>, session: &Session, seen: &PermitNode) -> Transaction<'a> {
+    let layout = session.layout();
     if seen.live.is_some() {
-        transaction = transaction.delete(session.layout().live(&seen.engine));
+        transaction = transaction.delete(layout.live(&seen.engine));
     }
     if seen.answered {
-        transaction = transaction.delete(session.layout().answered(&seen.engine));
+        transaction = transaction.delete(layout.answered(&seen.engine));
     }
-    for name in seen.strays.iter().take(MAX_STRAYS) {
-        transaction = transaction.delete(format!("{path}/{name}"));
-    }
-    if seen.strays.len() > MAX_STRAYS { transaction } else { transaction.delete(path) }
+    transaction.delete(layout.permit(&seen.engine))
 }
 
 /// Adds to a transaction that from now on nobody registers below the permit as it was seen: its deletion, or, with
-/// foreign children below it, that it names no uid any more. It fails as a whole in the same cases.
+/// strays below it, that it names no uid any more. It fails as a whole in the same cases. `held`: registration or mark
+/// can't be deleted, because the engine made them and something below them; then they stay, and admit nobody.
 pub(crate) fn withdraw_seen<'a>(
     transaction: Transaction<'a>,
     session: &Session,
     seen: &PermitNode,
+    held: bool,
 ) -> Result<Transaction<'a>, Error> {
-    if seen.strays.is_empty() && !seen.crowded {
+    if seen.strays == 0 && !held {
         return Ok(delete_seen(transaction, session, seen));
     }
     let (layout, access) = (session.layout(), session.access());
     let path = layout.permit(&seen.engine);
     let below = [(layout.live(&seen.engine), seen.live.is_some()), (layout.answered(&seen.engine), seen.answered)];
     let transaction = below.into_iter().fold(transaction, |transaction, (path, was_there)| {
-        // There is no check that a node is absent; making it is one.
-        let there =
-            if was_there { transaction } else { transaction.create(path.clone(), Vec::new(), access.read_only()) };
-        there.delete(path)
+        if !was_there {
+            // There is no check that a node is absent; making it is one.
+            return transaction.create(path.clone(), Vec::new(), access.read_only()).delete(path);
+        }
+        // Nor one that a node is there which nobody else may read.
+        if held { transaction } else { transaction.delete(path) }
     });
     let data = match &seen.content {
         Ok(permit) => document::write(&path, &Permit { uid: None, ..permit.clone() })?,
@@ -188,33 +248,41 @@ pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
     reads.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// One permit with what is registered below it.
+/// One permit with what is registered below it, each asked for by its name.
 pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<PermitNode>, Error> {
     let layout = session.layout();
     let path = layout.permit(engine);
-    let Some((data, stat)) = session.get(&path).await? else { return Ok(None) };
-    let mut below = Vec::new();
-    let mut crowded = stat.num_children > MAX_BELOW;
-    if stat.num_children > 0 && !crowded {
-        match session.children(&path).await {
-            Ok(read) => below = read.map(|(names, _)| names).unwrap_or_default(),
-            // They have become so many since.
-            Err(Error::TooMany { .. }) => crowded = true,
-            Err(error) => return Err(error),
+    let mut reads = 1;
+    loop {
+        let Some((data, stat)) = session.get(&path).await? else { return Ok(None) };
+        let left_behind = document::read::<LeftBehind>(&data).ok();
+        let (mut live, mut answered) = (None, false);
+        if stat.num_children > 0 && left_behind.is_none() {
+            live = read_live(session, engine).await?;
+            answered = session.stat(&layout.answered(engine)).await?.is_some();
         }
+        let known = usize::from(live.is_some()) + usize::from(answered);
+        let strays = usize::try_from(stat.num_children).unwrap_or(0).saturating_sub(known);
+        if strays > 0 && left_behind.is_none() && reads < MAX_READS {
+            // Or one of the two went between the count and the look at it.
+            let Some(now) = session.stat(&path).await? else { return Ok(None) };
+            if now.pzxid != stat.pzxid {
+                reads += 1;
+                continue;
+            }
+        }
+        return Ok(Some(PermitNode {
+            engine: engine.clone(),
+            content: match &left_behind {
+                Some(it) => Err(format!("it is left behind: {}", it.left_behind)),
+                None => document::read(&data),
+            },
+            version: stat.version,
+            ctime_ms: stat.ctime,
+            live,
+            answered,
+            strays,
+            left_behind: left_behind.is_some(),
+        }));
     }
-    let has = |name: &str| crowded || below.iter().any(|it| it == name);
-    let live = if has(LIVE) { read_live(session, engine).await? } else { None };
-    let answered = has(ANSWERED) && (!crowded || session.stat(&layout.answered(engine)).await?.is_some());
-    below.retain(|name| name != LIVE && name != ANSWERED);
-    Ok(Some(PermitNode {
-        engine: engine.clone(),
-        content: document::read(&data),
-        version: stat.version,
-        ctime_ms: stat.ctime,
-        live,
-        answered,
-        strays: below,
-        crowded,
-    }))
 }

@@ -12,7 +12,7 @@ use model::EngineName;
 use model::clock::SharedClock;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::agents::{self, Agent};
 use crate::drains;
@@ -21,6 +21,9 @@ use crate::permits::{self, Permit};
 use crate::registry::Live;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
+
+/// Between two readings, at least: an engine that comes and goes all the time costs everybody no more than that.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 /// What a proxy knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -111,6 +114,7 @@ impl Reader {
     async fn follow(&mut self, session: &Session) {
         let wakeups = Wakeups::of(session, Scope::Registry);
         while session.state() != SessionState::Expired {
+            let next = Instant::now() + MIN_PAUSE;
             match read(session, self.clock.boottime()).await {
                 Ok(read) => self.publish(read),
                 Err(error) => tracing::debug!(%error, "the registry can't be read now"),
@@ -125,6 +129,7 @@ impl Reader {
                     }
                 }
             }
+            sleep_until(next).await;
         }
     }
 

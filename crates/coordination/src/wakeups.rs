@@ -64,7 +64,7 @@ impl Wakeups {
     }
 }
 
-/// The set of watches, and the permits whose children belong to it.
+/// The set of watches, and the engines whose registrations belong to it.
 struct Armed {
     watches: Watches,
     engines: BTreeSet<String>,
@@ -112,8 +112,9 @@ async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), cra
             armed.engines = names.into_iter().collect();
         }
     }
-    // A registration is a child of its permit.
+    // By its name, there or not: whoever watches children is told the names of all of them, and below a permit an engine
+    // may make as many as it likes.
     let engines = armed.engines.iter().filter_map(|name| EngineName::new(name.clone()).ok());
-    let targets = engines.map(|engine| Target::Children(layout.permit(&engine))).collect();
+    let targets = engines.map(|engine| Target::Node(layout.live(&engine))).collect();
     armed.watches.arm(targets).await.map(drop)
 }

@@ -85,7 +85,8 @@ impl Recollection {
             .map(|(engine, (trouble, at))| (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() }));
         let troubles = troubles.collect();
         Observed {
-            permits: coordinated.permits.iter().map(permit).collect(),
+            // What was left behind is nobody's permit, and nobody's to delete.
+            permits: coordinated.permits.iter().filter(|it| !it.left_behind).map(permit).collect(),
             facts: self.facts(now, coordinated, pods, &lives),
             lives,
             pods: pods.to_vec(),
@@ -198,4 +199,33 @@ fn permit(node: &coordination::PermitNode) -> Permit {
 
 fn uids(pods: &[Pod]) -> BTreeSet<&str> {
     pods.iter().map(|pod| pod.uid.as_str()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use coordination::PermitNode;
+
+    use super::*;
+
+    #[test]
+    fn a_permit_that_was_left_behind_is_planned_for_no_more() {
+        let node = |name: &str, left_behind: bool| PermitNode {
+            engine: EngineName::new(name).unwrap(),
+            content: Err("nobody can read it".to_owned()),
+            version: 1,
+            ctime_ms: 5,
+            live: None,
+            answered: false,
+            strays: 1,
+            left_behind,
+        };
+        let coordinated =
+            Coordinated { permits: vec![node("e-1", true), node("e-2", false)], ..Coordinated::default() };
+        let mut recollection = Recollection::new(Duration::ZERO);
+        let (statuses, snapshot) = (BTreeMap::new(), Snapshot::default());
+        let observed = recollection.observe(Duration::ZERO, &coordinated, &[], &statuses, &snapshot);
+        let planned: Vec<&str> = observed.permits.iter().map(|permit| permit.engine.as_str()).collect();
+        assert_eq!(planned, ["e-2"]);
+    }
 }

@@ -1,12 +1,17 @@
 //! An engine that runs hostile code: it has its own key, and may create below its own permit.
 
-use coordination::{Drain, Error, drains, observe, permits, registry};
+use std::time::Duration;
+
+use coordination::{Drain, Error, Lock, PermitNode, SessionState, Wakeups, drains, observe, permits, registry};
+use tokio::time::timeout;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
-use super::{World, engine, live};
+use super::{World, engine, live, permit, within};
 
-/// More than are read below one permit.
+/// More than anybody deletes below one permit.
 const CROWD: usize = 1_001;
+/// Bytes of a name of which three don't fit into one request.
+const LONG_NAME_BYTES: usize = 400_000;
 
 fn fact(uid: &str) -> Drain {
     Drain { uid: Some(uid.to_owned()), grace_ms: 0, reason: "stopped".to_owned() }
@@ -21,6 +26,19 @@ async fn intruder(world: &World) -> Client {
 /// Everything for the maker of a node, nothing for anybody else.
 fn own() -> [Acl; 1] {
     [Acl::new(Permission::ALL, AuthId::authed())]
+}
+
+/// The permit of engine `e-1`.
+async fn seen(lock: &Lock) -> PermitNode {
+    permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap()
+}
+
+/// Deletes the permit of engine `e-1`, which stays, as nobody's.
+async fn left_behind(lock: &Lock) -> PermitNode {
+    permits::delete(lock, &seen(lock).await).await.unwrap();
+    let left = seen(lock).await;
+    assert!(left.left_behind && left.uid().is_none() && left.live.is_none() && left.strays > 0, "{left:?}");
+    left
 }
 
 async fn crowd(world: &World, intruder: &Client) {
@@ -42,8 +60,7 @@ pub async fn a_crowd_below_one_permit_holds_up_the_reading_of_no_other(world: Wo
     crowd(&world, &intruder(&world).await).await;
     let seen = observe(lock.session()).await.unwrap();
     assert!(seen.permits.iter().all(|permit| permit.ready().is_some() && permit.answered), "{:?}", seen.permits);
-    assert_eq!(seen.permits.iter().map(|permit| permit.crowded).collect::<Vec<_>>(), [true, false]);
-    assert!(matches!(permits::delete(&lock, &seen.permits[0]).await, Err(Error::Refused { .. })));
+    assert_eq!(seen.permits.iter().map(|permit| permit.strays).collect::<Vec<_>>(), [CROWD, 0]);
 
     drains::drain(&lock, &engine("e-1"), Some(&seen.permits[0]), None, &fact("uid-1")).await.unwrap();
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();
@@ -52,6 +69,37 @@ pub async fn a_crowd_below_one_permit_holds_up_the_reading_of_no_other(world: Wo
     assert!(permit.live.is_none() && !permit.answered, "{permit:?}");
     let again = registry::register(&session, &permit, &live("uid-1")).await.unwrap_err();
     assert!(matches!(again, Error::Refused { .. }), "{again}");
+    left_behind(&lock).await;
+}
+
+pub async fn names_as_long_as_a_request_keep_the_master_from_nothing(world: World) {
+    let lock = world.lock().await;
+    world.made(&lock, "e-1", "uid-1").await;
+    let anyone = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let intruder = intruder(&world).await;
+    for letter in ["a", "b", "c"] {
+        let path = format!("engines/e-1/{}", letter.repeat(LONG_NAME_BYTES));
+        intruder.create(&world.path(&path), b"", &anyone).await.unwrap();
+    }
+    assert_eq!(observe(lock.session()).await.unwrap().permits[0].strays, 3);
+    // One request with all three names would be too long: the server cuts off whoever sends it.
+    left_behind(&lock).await;
+    assert_eq!(lock.session().state(), SessionState::Connected);
+    assert!(lock.still_held().await.unwrap());
+}
+
+pub async fn what_an_engine_makes_below_its_permit_wakes_nobody(world: World) {
+    let lock = world.lock().await;
+    world.made(&lock, "e-1", "uid-1").await;
+    let wakeups = Wakeups::start(lock.session());
+    // All watches are armed by then.
+    within(wakeups.next()).await;
+    let anyone = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    intruder(&world).await.create(&world.path("engines/e-1/mine"), b"", &anyone).await.unwrap();
+    assert!(timeout(Duration::from_millis(500), wakeups.next()).await.is_err());
+    let session = world.session(world.engine("e-1")).await;
+    registry::register(&session, &seen(&lock).await, &live("uid-1")).await.unwrap();
+    within(wakeups.next()).await;
 }
 
 pub async fn a_registration_that_nobody_may_read_holds_up_the_reading_of_no_other(world: World) {
@@ -78,8 +126,8 @@ pub async fn children_that_only_the_engine_may_delete_keep_nobody_from_draining_
         let own = CreateMode::Persistent.with_acls(Acls::new(&acl));
         intruder.create(&world.path(path), b"", &own).await.unwrap();
     }
-    let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
-    assert_eq!(seen.strays, ["mine"]);
+    let seen = seen(&lock).await;
+    assert_eq!(seen.strays, 1);
     drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await.unwrap();
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.drain.unwrap().content, Ok(fact("uid-1")));
@@ -89,6 +137,51 @@ pub async fn children_that_only_the_engine_may_delete_keep_nobody_from_draining_
     assert!(matches!(again, Error::Refused { .. }), "{again}");
     // With the permit as it was before, nobody gets in either.
     assert!(registry::register(&session, &seen, &live("uid-1")).await.is_err());
+    let left = left_behind(&lock).await;
+    assert!(left.content.unwrap_err().contains("only that engine may delete"));
+}
+
+pub async fn a_registration_with_children_keeps_nobody_from_draining_its_engine(world: World) {
+    let lock = world.lock().await;
+    let made = world.made(&lock, "e-1", "uid-1").await;
+    let intruder = intruder(&world).await;
+    let acl = own();
+    // What is no ephemeral node may have children, and only its maker may delete those.
+    for path in ["engines/e-1/live", "engines/e-1/live/mine"] {
+        let own = CreateMode::Persistent.with_acls(Acls::new(&acl));
+        intruder.create(&world.path(path), b"{}", &own).await.unwrap();
+    }
+    let moved = drains::drain(&lock, &engine("e-1"), Some(&made), None, &fact("uid-1")).await.unwrap_err();
+    assert_eq!(moved, Error::NotEmpty { path: world.path("engines/e-1") }, "it came since");
+    assert_eq!(drains::list(lock.session()).await.unwrap(), []);
+
+    drains::drain(&lock, &engine("e-1"), Some(&seen(&lock).await), None, &fact("uid-1")).await.unwrap();
+    assert_eq!(drains::list(lock.session()).await.unwrap()[0].content, Ok(fact("uid-1")));
+    assert_eq!(seen(&lock).await.uid(), None);
+    left_behind(&lock).await;
+}
+
+pub async fn what_was_left_behind_is_a_permit_again_when_its_engine_is_to_have_one(world: World) {
+    let lock = world.lock().await;
+    let session = world.registered(&lock, "e-1", "uid-1").await;
+    let intruder = intruder(&world).await;
+    let acl = own();
+    for path in ["engines/e-1/mine", "engines/e-1/mine/too"] {
+        let own = CreateMode::Persistent.with_acls(Acls::new(&acl));
+        intruder.create(&world.path(path), b"", &own).await.unwrap();
+    }
+    session.close().await;
+    super::eventually("its registration is gone", || async { seen(&lock).await.live.is_none() }).await;
+    left_behind(&lock).await;
+    // The mark is there already, and an engine that is to be made needs none.
+    for uid in [Some("uid-1"), None] {
+        permits::create(&lock, &engine("e-1"), &permit(uid)).await.unwrap();
+        let again = seen(&lock).await;
+        assert!(!again.left_behind && again.uid() == uid && again.answered && again.strays == 1, "{again:?}");
+        let exists = permits::create(&lock, &engine("e-1"), &permit(uid)).await.unwrap_err();
+        assert_eq!(exists, Error::NodeExists { path: world.path("engines/e-1") });
+        left_behind(&lock).await;
+    }
 }
 
 pub async fn a_registration_that_came_or_went_since_keeps_a_crowded_drain_from_happening(world: World) {

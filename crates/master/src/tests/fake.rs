@@ -317,8 +317,8 @@ impl State {
                     ctime_ms: 0,
                 }),
                 answered: permit.answered,
-                crowded: false,
-                strays: Vec::new(),
+                strays: 0,
+                left_behind: false,
             }
         };
         observed.permits.iter().map(node).collect()

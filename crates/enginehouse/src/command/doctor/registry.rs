@@ -54,15 +54,19 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Ins
     let mut findings = Vec::new();
     for permit in &coordinated.nodes.permits {
         let path = format!("{root}/engines/{}", permit.engine);
+        if permit.left_behind {
+            findings.push(left_behind(path, permit));
+            continue;
+        }
         if let Some(what) = wrong_permit(permit, desired, place) {
             let mend =
                 format!("the acting master takes it away; by hand, once no engine of that name runs: deleteall {path}");
             findings.push(Finding::problem(&path, what, mend));
         }
-        if !permit.strays.is_empty() || permit.crowded {
-            let what = if permit.crowded { "far too many children".to_owned() } else { permit.strays.join(", ") };
-            let mend = "only that engine can have made them: look at who uses it; they go with the permit";
-            findings.push(Finding::warning(format!("{path}: children"), format!("below it stand {what}"), mend));
+        if permit.strays > 0 {
+            let what = format!("below it stand {} nodes that are neither registration nor mark", permit.strays);
+            let mend = "only that engine can have made them: look at who uses it; they go with the permit, if they can";
+            findings.push(Finding::warning(format!("{path}: children"), what, mend));
         }
     }
     for engine in place.listing.engines.iter().filter(|it| is_alive(it) && desired.is_present(&it.name)) {
@@ -78,6 +82,17 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Ins
         }
     }
     report.tell(PERMITS, format!("{} stand", coordinated.nodes.permits.len()), findings);
+}
+
+/// A permit that no master can delete, because of what its engine made below it.
+fn left_behind(path: String, permit: &PermitNode) -> Finding {
+    let why = permit.content.as_ref().err().map_or("it is left behind", String::as_str);
+    let what = format!("{why}; it admits nobody. It was made at {}", utc(permit.ctime_ms));
+    let mend = format!(
+        "look at who used that engine; only ZooKeeper's super user can delete it \
+         (zookeeper.DigestAuthenticationProvider.superDigest): deleteall {path}"
+    );
+    Finding::warning(path, what, mend)
 }
 
 fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Inspection) -> Option<String> {
