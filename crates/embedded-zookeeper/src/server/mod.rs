@@ -9,6 +9,7 @@ mod core;
 pub(crate) mod error;
 pub(crate) mod faults;
 mod port;
+mod refusals;
 
 pub use port::kept_port;
 
@@ -25,6 +26,7 @@ use tracing::{info, warn};
 use self::core::{CONNECTIONS_MAX, Core};
 use self::error::StartError;
 use self::faults::Faults;
+use self::refusals::Refusals;
 use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::state::{ConnectionId, State};
@@ -125,22 +127,33 @@ async fn accept(
     closed: watch::Receiver<bool>,
 ) {
     let mut last: ConnectionId = 0;
+    let (mut failed, mut refused) = (Refusals::default(), Refusals::default());
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                warn!(%error, "can't accept a connection");
+                if let Some(times) = failed.again(Instant::now()) {
+                    warn!(%error, times, "can't accept a connection");
+                }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
+        if let Some(times) = failed.over() {
+            info!(times, "connections can be accepted again");
+        }
         while connections.try_join_next().is_some() {}
         if shared.core().outage {
             continue;
         }
         if connections.len() >= CONNECTIONS_MAX {
-            warn!(%peer, limit = CONNECTIONS_MAX, "too many connections");
+            if let Some(times) = refused.again(Instant::now()) {
+                warn!(%peer, limit = CONNECTIONS_MAX, times, "too many connections");
+            }
             continue;
+        }
+        if let Some(times) = refused.over() {
+            info!(times, "there are fewer connections again");
         }
         last += 1;
         connections.spawn(connection::serve(shared.clone(), stream, peer, last, closed.clone()));

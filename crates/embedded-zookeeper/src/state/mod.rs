@@ -22,7 +22,7 @@ use std::ops::RangeInclusive;
 use bytes::Bytes;
 use tracing::{debug, info};
 
-use self::sessions::{ID_BITS, Sessions};
+use self::sessions::{ID_BITS, SESSIONS_MAX, Sessions};
 use self::tree::{Tree, Txn};
 pub(crate) use self::watches::ConnectionId;
 use self::watches::{Kind, Watches};
@@ -88,6 +88,8 @@ pub(crate) struct State {
     /// The last transaction id; raised by every write, failed ones included, and by sessions that come and go.
     zxid: i64,
     containers_due_ms: u64,
+    /// Clients that got no session since there were too many: told when it begins and when it is over.
+    turned_away: u64,
 }
 
 impl State {
@@ -100,6 +102,7 @@ impl State {
             connections: HashMap::new(),
             zxid: now.wall_ms << ID_BITS,
             containers_due_ms: now.mono_ms + CONTAINER_CHECK_MS,
+            turned_away: 0,
         }
     }
 
@@ -120,9 +123,16 @@ impl State {
                 return vec![close];
             }
             let Some(granted) = self.sessions.open(now, connection, request.timeout_ms) else {
-                info!(connection, "too many sessions");
+                if self.turned_away == 0 {
+                    info!(connection, limit = SESSIONS_MAX, "too many sessions, clients are turned away");
+                }
+                self.turned_away += 1;
                 return vec![close];
             };
+            if self.turned_away > 0 {
+                info!(turned_away = self.turned_away, "sessions are opened again");
+                self.turned_away = 0;
+            }
             self.zxid += 1;
             granted
         } else {
