@@ -150,7 +150,7 @@ async fn after_a_restart_of_the_server_everybody_registers_anew() {
     let lock = world.lock().await;
     let session = world.registered(&lock, "e-1", "uid-1").await;
     let supervisor = Supervisor::start(world.settings(world.agent()), world.clock.clone(), Arc::new(NoRebuild));
-    supervisor.ready(suite::WAIT).await.unwrap();
+    let first = supervisor.ready(suite::WAIT).await.unwrap();
     server.shutdown().await;
 
     let server = Server::start(config()).await.unwrap();
@@ -159,7 +159,7 @@ async fn after_a_restart_of_the_server_everybody_registers_anew() {
     let lock = world.lock().await;
     let agent = within(async {
         let mut sessions = supervisor.sessions();
-        let session = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.state() == SessionState::Connected));
+        let session = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()));
         session.await.unwrap().clone().unwrap()
     })
     .await;

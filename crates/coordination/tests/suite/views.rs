@@ -6,7 +6,7 @@ use std::time::Duration;
 use coordination::{
     Drain, NoRebuild, Registered, Supervisor, View, Wakeups, agents, alter_node, bell, drains, observe, permits,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use super::alter::alteration;
 use super::relay::Relay;
@@ -149,9 +149,8 @@ pub async fn a_view_keeps_engines_that_vanished_while_its_session_was_built_anew
     let kept = seen(&view, |it| it.engines.values().any(|it| !it.confirmed)).await;
     let known: Vec<_> = kept.engines.iter().map(|(name, it)| (name.as_str(), it.confirmed)).collect();
     assert_eq!(known, [("e-1", false), ("e-3", true)], "the order to drain is believed at once");
-    let began = Instant::now();
+    // For one session timeout; how long exactly, a test of the view with a clock of its own says.
     seen(&view, |it| !it.engines.contains_key(&engine("e-1"))).await;
-    assert!(began.elapsed() < own.timeout() * 2, "for one session timeout and no longer");
     assert!(view.snapshot().engines.contains_key(&engine("e-3")));
 }
 
