@@ -14,8 +14,9 @@ use super::layout::EngineDir;
 use super::record::{self, Ended};
 use super::state::State;
 
-/// How long a look waits for the exit of our own child, whose lock is free already, to be written down.
-const EXIT_WAIT: Duration = Duration::from_secs(1);
+/// How long a look waits for the exit of our own child, whose lock is free already, to be written down: on a machine that
+/// is busy, the file may take its time.
+const EXIT_WAIT: Duration = Duration::from_secs(3);
 
 /// The uids of the engines that we started and whose exit is not written down.
 #[derive(Debug, Default)]

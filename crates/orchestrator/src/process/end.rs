@@ -77,18 +77,24 @@ fn mark(state: &State, look: &Look, grace: Duration) -> io::Result<Ending> {
 /// while another works on the directory: then the next look does.
 pub(super) fn carry_on(state: &State, looks: &[Look]) -> bool {
     let is_due =
-        |look: &&Look| look.ending.as_ref().is_some_and(|ending| !look.alive || ending.is_due(state.clock.boottime()));
+        |look: &Look| look.ending.as_ref().is_some_and(|ending| !look.alive || ending.is_due(state.clock.boottime()));
     let is_long =
-        |look: &&Look| fs::metadata(look.directory.log()).is_ok_and(|log| log.len() > look.record.log_keep_bytes);
-    let due: Vec<&Look> = looks.iter().filter(is_due).collect();
-    let long: Vec<&Look> = looks.iter().filter(is_long).collect();
+        |look: &Look| fs::metadata(look.directory.log()).is_ok_and(|log| log.len() > look.record.log_keep_bytes);
+    let due: Vec<&Look> = looks.iter().filter(|look| is_due(look)).collect();
+    let long: Vec<&Look> = looks.iter().filter(|look| is_long(look)).collect();
     let has_debris = || state.layout.all_hidden(MAX_ENTRIES).is_ok_and(|hidden| !hidden.is_empty());
     if due.is_empty() && long.is_empty() && !has_debris() {
         return false;
     }
     let Ok(Some(_gate)) = Gate::try_enter(&state.layout.gate()) else { return false };
-    for look in &due {
-        let done = if look.alive { kill(look) } else { remove(state, look) };
+    for seen in &due {
+        // Since that look another may have done it, and the name may have been taken again: only what is there now, under
+        // the lock, is ended.
+        let Ok(Some(look)) = state.look(seen.record.name.as_str()) else { continue };
+        if look.record.uid != seen.record.uid || !is_due(&look) {
+            continue;
+        }
+        let done = if look.alive { kill(&look) } else { remove(state, &look) };
         tell(state, "end an engine", look.record.name.as_str(), done);
     }
     for look in long {
@@ -153,5 +159,71 @@ fn tell(state: &State, what: &'static str, of: &str, done: io::Result<()>) {
         }
     } else if let Some(times) = troubles.over(&key) {
         tracing::info!(what, of, times, "the state directory's keeper succeeded at last");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use model::Generation;
+    use model::clock::SystemClock;
+    use model::engine_type::Requests;
+    use model::labels::{self, LabelMap};
+
+    use super::super::{Config, launch};
+    use super::*;
+    use crate::{LogPolicy, Spec};
+
+    const EPOCH: Epoch = Epoch(1);
+    const DEADLINE: Duration = Duration::from_secs(20);
+
+    fn sleeper() -> Spec {
+        Spec {
+            name: EngineName::new("one").unwrap(),
+            labels: LabelMap::from([(labels::NAME.to_owned(), "one".to_owned())]),
+            generation: Generation(1),
+            annotations: BTreeMap::new(),
+            namespace: String::new(),
+            image: String::new(),
+            argv: ["/bin/sleep", "1000"].map(str::to_owned).to_vec(),
+            files: Vec::new(),
+            environment: BTreeMap::new(),
+            requests: Requests {
+                driver_cpu_millis: 1,
+                driver_memory_bytes: 1,
+                executor_cpu_millis: 0,
+                executor_memory_bytes: 0,
+                executors: 0,
+            },
+            nodes: None,
+            grace: Duration::ZERO,
+            log: LogPolicy::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_old_look_at_an_engine_ends_no_later_one_of_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let state = Arc::new(State::open(Config::new(place.path()), SystemClock::shared()).unwrap());
+        let look = || state.look("one").unwrap().unwrap();
+        let spec = sleeper();
+        let first = launch::ensure(&state, &spec, EPOCH).unwrap();
+        delete(&state, &spec.name, &first.uid, Duration::ZERO, EPOCH).unwrap();
+        let dying = async {
+            while !look().is_over() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, dying).await.unwrap();
+        // Two keepers see the same; the slower one acts when the name has been taken again.
+        let (quick, slow) = (look(), look());
+        assert!(carry_on(&state, &[quick]));
+        let second = launch::ensure(&state, &spec, EPOCH).unwrap();
+        carry_on(&state, &[slow]);
+        let seen = look();
+        assert_eq!((&seen.record.uid, seen.alive), (&second.uid, true));
+        delete(&state, &spec.name, &second.uid, Duration::ZERO, EPOCH).unwrap();
     }
 }

@@ -5,7 +5,8 @@
 //! The lock of an engine is asked for as every look does it, shared and for a moment; the directory lock, behind which
 //! effects stand, is not touched.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use model::Epoch;
@@ -35,14 +36,34 @@ pub struct Inspection {
     pub epoch: Option<Epoch>,
     /// Whether this process may create files there.
     pub writable: bool,
-    /// Whether the file system is mounted read-only.
+    /// The file system.
+    pub disk: Disk,
+}
+
+/// A file system, as it is for this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// Whether it is mounted read-only.
     pub read_only: bool,
-    /// Bytes that are free for this process.
+    /// Bytes that are free.
     pub free_bytes: u64,
-    /// Bytes of the file system.
+    /// Its bytes.
     pub total_bytes: u64,
-    /// Files that can still be made; `None` where the file system has no such limit.
+    /// Files that can still be made; `None` where it has no such limit.
     pub free_files: Option<u64>,
+}
+
+impl Disk {
+    /// The one that a file or folder is on.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let disk = statvfs(path)?;
+        Ok(Self {
+            read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
+            free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+            total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
+            free_files: (disk.f_files > 0).then_some(disk.f_favail),
+        })
+    }
 }
 
 /// Looks at the state directory. [`Error::Refused`] if it is not there or can't be read.
@@ -56,7 +77,7 @@ fn look(config: Config, clock: SharedClock) -> Result<Inspection, Error> {
     let state = Arc::new(State::looking(config, clock)?);
     let engines = state.layout.engines();
     let failed = |error: &dyn std::fmt::Display| Error::refused(format!("directory {}: {error}", engines.display()));
-    let disk = statvfs(&engines).map_err(|error| failed(&error))?;
+    let disk = Disk::of(&engines).map_err(|error| failed(&error))?;
     let (looks, unreadable) = state.look_at_all()?;
     let (over, there): (Vec<_>, Vec<_>) = looks.into_iter().partition(super::look::Look::is_over);
     let hidden = state.layout.all_hidden(MAX_ENTRIES).map_err(|error| failed(&error))?.len();
@@ -67,10 +88,7 @@ fn look(config: Config, clock: SharedClock) -> Result<Inspection, Error> {
         hidden,
         epoch: epoch(&state)?,
         writable: access(&engines, Access::WRITE_OK | Access::EXEC_OK).is_ok(),
-        read_only: disk.f_flag.contains(StatVfsMountFlags::RDONLY),
-        free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
-        total_bytes: disk.f_blocks.saturating_mul(disk.f_frsize),
-        free_files: (disk.f_files > 0).then_some(disk.f_favail),
+        disk,
     })
 }
 

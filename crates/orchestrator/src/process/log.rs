@@ -33,7 +33,11 @@ fn last_bytes(path: &std::path::Path, count: usize) -> io::Result<Vec<u8>> {
 /// beginning. What it writes in that very moment may be lost. Held: the directory lock.
 pub(super) fn limit(directory: &EngineDir, keep_bytes: u64) -> io::Result<()> {
     let path = directory.log();
-    let length = fs::metadata(&path)?.len();
+    let length = match fs::metadata(&path) {
+        // The engine was removed since somebody saw that its log is long.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?.len(),
+    };
     if length <= keep_bytes {
         return Ok(());
     }

@@ -100,16 +100,25 @@ impl State {
     /// How it ended. If nobody has written that down, the first who notices writes down when that was.
     fn exit_of(&self, directory: &EngineDir, uid: &str) -> io::Result<Exit> {
         let path = directory.exit();
-        if record::read::<Ended>(&path).unwrap_or_default().is_none() {
-            self.children.wait_for_exit(uid);
-            let noticed = Ended { code: None, signal: None, ended_at_ms: self.clock.wall_ms() };
-            if self.only_looks {
-                return Ok(noticed.into());
-            }
-            layout::put_first(&path, &record::text(&noticed)?)?;
+        let written = || record::read::<Ended>(&path);
+        if let Ok(Some(ended)) = written() {
+            return Ok(ended.into());
         }
-        let ended: Option<Ended> = record::read(&path)?;
-        ended.map(Exit::from).ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.children.wait_for_exit(uid);
+        let noticed = Ended { code: None, signal: None, ended_at_ms: self.clock.wall_ms() };
+        if self.only_looks {
+            return Ok(noticed.into());
+        }
+        match written() {
+            Ok(Some(ended)) => return Ok(ended.into()),
+            Ok(None) => drop(layout::put_first(&path, &record::text(&noticed)?)?),
+            // Cut short with the machine: it says nothing, and must not hide that the engine is dead.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                layout::replace(&path, &record::text(&noticed)?)?;
+            }
+            Err(error) => return Err(error),
+        }
+        written()?.map(Exit::from).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 

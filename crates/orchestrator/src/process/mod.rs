@@ -51,11 +51,13 @@ use tokio::task::JoinHandle;
 use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 
 pub use inside::{DIRECTORY_VARIABLE, Inside, still_wanted};
-pub use inspect::{Inspection, inspect};
+pub use inspect::{Disk, Inspection, inspect};
 use state::State;
 
 /// Engines at most, when the configuration says nothing else.
 pub const DEFAULT_MAX_ENGINES: usize = 64;
+/// The highest limit of engines that can be kept: it leaves room among the entries that are looked at.
+pub const MOST_ENGINES: usize = state::MAX_ENTRIES - 96;
 /// How often the keeper looks.
 pub const KEEPER_PERIOD: Duration = Duration::from_millis(500);
 /// The variables that pass from the master's environment to engines, when the configuration says nothing else.

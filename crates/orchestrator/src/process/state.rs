@@ -20,7 +20,7 @@ use super::{end, launch};
 use crate::wake::Ringer;
 use crate::{Error, Listing, Observed, Unreadable};
 
-/// Entries of the state directory that are looked at, at most; engines and foreign ones together.
+/// Entries of the state directory that are looked at, at most; engines, foreign ones and those on their way in or out.
 pub(super) const MAX_ENTRIES: usize = 4_096;
 /// Where `setsid(1)` may be.
 const SESSION_PROGRAMS: [&str; 3] = ["/usr/bin/setsid", "/bin/setsid", "/usr/local/bin/setsid"];

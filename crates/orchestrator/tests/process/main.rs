@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod crashes;
+mod full;
 mod inside;
 mod inspecting;
 mod machine;

@@ -10,7 +10,7 @@ use model::labels::LabelMap;
 use orchestrator::{Deleted, Error, Orchestrator};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
-use super::place::{EPOCH, LONG, Place, eventually, get, kill, lives, name, open, pid, sleeper, stat};
+use super::place::{DEADLINE, EPOCH, LONG, Place, eventually, get, kill, lives, name, open, pid, sleeper, stat};
 
 /// Tells the test below that it is the parent that shall be killed, and where.
 const PARENT_OF: &str = "ORCHESTRATOR_TEST_PARENT_OF";
@@ -34,7 +34,7 @@ async fn a_parent_makes_an_engine() {
 }
 
 /// A process that has made the engine `one` in the place and waits for its death.
-fn parent_of(place: &Place) -> Child {
+pub fn parent_of(place: &Place) -> Child {
     let mut parent = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "sharing::a_parent_makes_an_engine", "--nocapture"])
         .env(PARENT_OF, place.state())
@@ -90,9 +90,12 @@ async fn a_zombie_is_an_ended_engine() {
     let process = place.open();
     let pid = pid(&get(&process, "one").await.unwrap());
     kill(pid);
-    while stat(pid).unwrap().0 != 'Z' {
-        tokio::task::yield_now().await;
-    }
+    let dying = async {
+        while stat(pid).unwrap().0 != 'Z' {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, dying).await.unwrap();
     assert_eq!(get(&process, "one").await.unwrap().phase, Phase::Ended);
     assert_eq!(stat(pid).unwrap().0, 'Z');
     parent.kill().unwrap();
@@ -141,6 +144,20 @@ async fn what_is_damaged_or_foreign_is_reported_and_hides_nothing() {
     assert!(matches!(refused, Err(Error::Unreadable { .. })), "{refused:?}");
     fs::write(&record, &text).unwrap();
     assert_eq!(get(&process, "damaged").await.unwrap().uid, damaged.uid);
+}
+
+#[tokio::test]
+async fn an_exit_that_was_cut_short_hides_no_death() {
+    let place = Place::new();
+    let process = place.open();
+    process.ensure(&sleeper("one"), EPOCH).await.unwrap();
+    kill(pid(&get(&process, "one").await.unwrap()));
+    eventually(&process, "one has ended", |listing| listing.engines[0].phase == Phase::Ended).await;
+    // As a machine that goes down leaves a file that it had not written yet.
+    fs::write(place.engine("one").join("exit.json"), "").unwrap();
+    let ended = get(&process, "one").await.unwrap();
+    let exit = ended.exit.unwrap();
+    assert_eq!((ended.phase, exit.code, exit.signal), (Phase::Ended, None, None));
 }
 
 #[tokio::test]

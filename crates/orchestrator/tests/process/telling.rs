@@ -11,7 +11,9 @@ use orchestrator::process::{Config, KEEPER_PERIOD, Process};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use crate::place::{DEADLINE, Place};
+use orchestrator::Orchestrator as _;
+
+use crate::place::{DEADLINE, EPOCH, Place, shell};
 
 /// Keeps the lines of this thread.
 #[derive(Clone, Default)]
@@ -46,7 +48,7 @@ impl Visit for Text {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("orchestrator")
+        metadata.target().starts_with("orchestrator") && *metadata.level() <= Level::INFO
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -85,4 +87,33 @@ async fn a_state_directory_that_can_not_be_read_is_told_once_and_that_it_can_aga
     fs::create_dir(&engines).unwrap();
     lines.until(Level::INFO, "reads the state directory again").await;
     drop(process);
+}
+
+#[tokio::test]
+async fn a_log_that_can_not_be_limited_is_told_once() {
+    // Looks are taken on threads that belong to nobody, so the lines of all threads are kept, of other tests too.
+    let lines = Lines::default();
+    tracing::subscriber::set_global_default(lines.clone()).unwrap();
+    let place = Place::new();
+    let process = place.open();
+    let script = "until [ -d ../log.1 ]; do sleep 0.02; done; i=0; \
+                  while [ $i -lt 4000 ]; do echo line $i; i=$((i+1)); done; exec sleep 1000";
+    let mut wanted = shell("verbose", script);
+    wanted.log.keep_bytes = 10_000;
+    process.ensure(&wanted, EPOCH).await.unwrap();
+    // A folder stands where the old log should be.
+    let in_the_way = place.engine("verbose").join("log.1");
+    fs::create_dir(&in_the_way).unwrap();
+    let told = "what=\"limit the log of an engine\" of=\"verbose\"";
+    lines.until(Level::WARN, told).await;
+    tokio::time::sleep(KEEPER_PERIOD * 5).await;
+    assert_eq!(lines.count(Level::WARN, told), 1);
+    fs::remove_dir(&in_the_way).unwrap();
+    let log = place.engine("verbose").join("log");
+    let cut = async {
+        while fs::metadata(&log).unwrap().len() > 10_000 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(tokio::time::timeout(DEADLINE, cut).await.is_ok(), "the log is as long as before");
 }
