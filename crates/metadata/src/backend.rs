@@ -111,7 +111,7 @@ impl Settings {
     }
 
     /// The path of an `SQLite` file.
-    pub(crate) fn sqlite_path(&self) -> Result<PathBuf, Error> {
+    pub fn sqlite_path(&self) -> Result<PathBuf, Error> {
         let rest = self.url.strip_prefix("sqlite:").unwrap_or_default();
         let rest = rest.strip_prefix("//").unwrap_or(rest);
         let path = rest.split('?').next().unwrap_or_default();

@@ -19,6 +19,7 @@
 //! for a transaction whose process was stopped, for the whole call. Only the metadata agents have the credentials.
 
 mod backend;
+mod beside;
 mod commit;
 mod durability;
 mod error;
@@ -42,6 +43,7 @@ mod wish;
 pub use backend::{
     Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, Settings,
 };
+pub use beside::Beside;
 pub use commit::{CommitRequest, Committed};
 pub use durability::Durability;
 pub use error::{Error, Kind};

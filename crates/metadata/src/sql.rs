@@ -86,6 +86,9 @@ pub(crate) const VERSION_TABLE_MARIADB: &str = "SELECT COUNT(*) AS tables FROM i
 pub(crate) const STANDBY_POSTGRES: &str = "SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby";
 pub(crate) const STANDBY_MARIADB: &str = "SELECT CAST(@@global.read_only AS SIGNED) AS standby";
 
+/// Whether an `SQLite` file is whole; says `ok`, or at most so many things that are wrong.
+pub(crate) const SQLITE_CHECK: &str = "PRAGMA quick_check(5)";
+
 // What a connection says of its own time-outs.
 pub(crate) const TIMEOUT_SQLITE_BUSY: &str = "SELECT timeout AS value FROM pragma_busy_timeout";
 pub(crate) const TIMEOUT_POSTGRES_LOCK: &str =

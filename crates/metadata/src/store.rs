@@ -32,6 +32,8 @@ const REASON_DEADLINE: Duration = Duration::from_secs(3);
 /// How long a transaction waits for a connection before it asks whether the database can be reached at all: a restart is
 /// shorter and is waited for, and a master's call to a metadata agent waits longer, so that it hears the reason.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// `SQLite`'s codes for a file that somebody else has locked, without what specifies them.
+const SQLITE_LOCKED: [i32; 2] = [5, 6];
 /// What `PostgreSQL` answers while it starts or ends.
 const CANNOT_CONNECT_NOW: &str = "57P03";
 /// The mode of files that only their owner may read.
@@ -137,6 +139,10 @@ impl Store {
     pub(crate) async fn connect_once(&self) -> Result<(), sqlx::Error> {
         let mut connection = sqlx::AnyConnection::connect_with(&self.inner.pool.connect_options()).await?;
         refuse_standby(&mut connection, self.inner.backend).await?;
+        if self.inner.backend == Backend::Sqlite {
+            // Opening a file that was opened before reads nothing of it.
+            connection.execute(sql::VERSION_TABLE_SQLITE).await?;
+        }
         connection.close().await
     }
 
@@ -193,7 +199,7 @@ impl Store {
         loop {
             sleep(PATIENCE).await;
             match timeout(REASON_DEADLINE, self.connect_once()).await {
-                Ok(Err(error)) if is_away(&error) => return error.to_string(),
+                Ok(Err(error)) if is_away(&error, self.inner.backend) => return error.to_string(),
                 Ok(_) | Err(_) => {}
             }
         }
@@ -202,10 +208,15 @@ impl Store {
 
 /// Whether the database can't be reached now, in contrast to one that takes no more connections: a transaction can wait
 /// for one of those that are there.
-fn is_away(error: &sqlx::Error) -> bool {
+fn is_away(error: &sqlx::Error, backend: Backend) -> bool {
     match error {
         // The second is a standby's.
         sqlx::Error::Io(_) | sqlx::Error::Configuration(_) => true,
+        // A file that can't be opened or read, such as on a full disk; one that is locked can be waited for.
+        sqlx::Error::Database(error) if backend == Backend::Sqlite => {
+            let code = error.code().and_then(|code| code.parse::<i32>().ok());
+            code.is_none_or(|code| !SQLITE_LOCKED.contains(&(code & 0xff)))
+        }
         sqlx::Error::Database(error) => error.code().as_deref() == Some(CANNOT_CONNECT_NOW),
         _ => false,
     }

@@ -4,7 +4,7 @@
 
 mod contract;
 
-use metadata::Settings;
+use metadata::{ROUND_TRIPS, SCHEMA_VERSION, Settings, Store};
 use sqlx::{Connection as _, Executor as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,4 +31,26 @@ async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
     assert!((250..5_000).contains(&took), "{took} ms");
     other.execute("ROLLBACK").await.unwrap();
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
+}
+
+/// Beside the process that has the file, and at one that is not there or damaged.
+#[tokio::test]
+async fn a_file_is_looked_at_beside_the_process_that_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = Settings::sqlite(&folder.path().join("a b.db"));
+    let error = Store::examine_beside(&settings).await.unwrap_err();
+    assert_eq!(error.kind(), metadata::Kind::Unavailable, "{error}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a look has made a file");
+    let bench = contract::Bench::open(settings.clone()).await;
+    let seen = Store::examine_beside(&settings).await.unwrap();
+    assert_eq!((seen.schema, seen.damage.len(), seen.round_trips.len()), (SCHEMA_VERSION, 0, ROUND_TRIPS));
+    // It hinders nobody, and is not hindered by one who writes.
+    let mut writer = sqlx::AnyConnection::connect(&settings.url).await.unwrap();
+    writer.execute("BEGIN IMMEDIATE; UPDATE schema_version SET version = version + 1").await.unwrap();
+    assert_eq!(Store::examine_beside(&settings).await.unwrap().schema, SCHEMA_VERSION);
+    writer.execute("ROLLBACK").await.unwrap();
+    writer.close().await.unwrap();
+    bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
+    let elsewhere = Settings::new("postgres://nobody@127.0.0.1:1/nothing");
+    assert_eq!(Store::examine_beside(&elsewhere).await.unwrap_err().kind(), metadata::Kind::Operator);
 }
