@@ -1,8 +1,15 @@
-//! Logs: one line an event, to standard error, levels by `ENGINEHOUSE_LOG` (default `info`), JSON with
-//! `ENGINEHOUSE_LOG_FORMAT=json`.
+//! Logs: one line an event, to standard error or to a file of limited length, levels by `ENGINEHOUSE_LOG` (default
+//! `info`), JSON with `ENGINEHOUSE_LOG_FORMAT=json`.
+
+mod log_file;
+
+use std::sync::Mutex;
 
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use log_file::{KEEP_BYTES, LogFile};
 
 /// What is logged unless the environment says otherwise: our own events; libraries only when they warn.
 pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
@@ -11,9 +18,23 @@ pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,e
 
 /// Starts logging with the given filter unless the environment names one.
 pub fn start(default_filter: &str) -> anyhow::Result<()> {
+    begin(default_filter, std::io::stderr)
+}
+
+/// Starts logging to a file, which is kept from one start to the next and never grows beyond [`KEEP_BYTES`].
+pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
+    let file =
+        LogFile::open(path, KEEP_BYTES).with_context(|| format!("can't write the log {}", path.display()))?;
+    begin(DEFAULT_FILTER, Mutex::new(file))
+}
+
+fn begin<W>(default_filter: &str, writer: W) -> anyhow::Result<()>
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
     let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| default_filter.to_owned());
     let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false);
     // A reader of standard error that is gone would otherwise end the task that logs.
     let builder = builder.log_internal_errors(false);
     if std::env::var("ENGINEHOUSE_LOG_FORMAT").is_ok_and(|format| format == "json") {
@@ -21,23 +42,5 @@ pub fn start(default_filter: &str) -> anyhow::Result<()> {
     } else {
         builder.with_target(true).init();
     }
-    Ok(())
-}
-
-/// Starts logging to a file, which is kept from one start to the next. `ENGINEHOUSE_LOG` says what is logged.
-pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
-    let text = std::env::var("ENGINEHOUSE_LOG").unwrap_or_else(|_| DEFAULT_FILTER.to_owned());
-    let filter = EnvFilter::try_new(&text).with_context(|| format!("ENGINEHOUSE_LOG is \"{text}\""))?;
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .with_context(|| format!("can't write the log {}", path.display()))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::sync::Mutex::new(file))
-        .with_ansi(false)
-        .log_internal_errors(false)
-        .init();
     Ok(())
 }

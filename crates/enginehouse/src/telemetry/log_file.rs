@@ -1,0 +1,131 @@
+//! A log file that is never longer than its limit: then what is there becomes `<name>.1`, in the place of what was there
+//! before, and a new one begins. So the newest lines are always there, and at most twice the limit is on the disk.
+//!
+//! One process writes it (the one that has the data directory), one event a call; so no line stands in two files. Where
+//! neither can be done (a folder stands where the old one should be), the file begins anew without it: its limit holds
+//! whatever happens. Somebody who has removed the file finds a new one when the limit is reached.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of the log of `standalone` at most; the file before it has as many.
+pub const KEEP_BYTES: u64 = 16 << 20;
+
+/// The file, open.
+#[derive(Debug)]
+pub struct LogFile {
+    path: PathBuf,
+    keep_bytes: u64,
+    file: File,
+    length: u64,
+}
+
+impl LogFile {
+    /// Goes on with the file that is there, or makes it.
+    pub fn open(path: &Path, keep_bytes: u64) -> io::Result<Self> {
+        let file = append(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self { path: path.to_owned(), keep_bytes, file, length })
+    }
+
+    fn begin_anew(&mut self) {
+        if let Ok(file) = set_aside(&self.path).and_then(|()| append(&self.path)) {
+            self.file = file;
+        } else {
+            // What fails here fails the write too, and there is nobody to tell: this is the log.
+            let _ = self.file.set_len(0);
+        }
+        self.length = 0;
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        if self.length > 0 && self.length + event.len() as u64 > self.keep_bytes {
+            self.begin_anew();
+        }
+        let written = self.file.write(event)?;
+        self.length += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+fn set_aside(path: &Path) -> io::Result<()> {
+    let mut old = OsString::from(path);
+    old.push(".1");
+    match fs::rename(path, old) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    /// A folder, the log in it, and the one before.
+    fn place() -> (tempfile::TempDir, PathBuf, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, old) = (folder.path().join("x.log"), folder.path().join("x.log.1"));
+        (folder, log, old)
+    }
+
+    fn write(log: &mut LogFile, lines: std::ops::Range<u32>) {
+        for line in lines {
+            // In one call, as an event comes.
+            log.write_all(format!("line {line:04}\n").as_bytes()).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_newest_lines_are_kept_whole_within_the_limit() {
+        let (_folder, path, old) = place();
+        let mut log = LogFile::open(&path, 95).unwrap();
+        // Ten bytes a line, so nine fit.
+        write(&mut log, 0..9);
+        assert!(!old.exists());
+        write(&mut log, 9..1_000);
+        let text = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!(text(&path), "line 0999\n");
+        assert_eq!(text(&old).lines().collect::<Vec<_>>(), (990..999).map(|it| format!("line {it:04}")).collect::<Vec<_>>());
+        // The next process goes on where this one ended.
+        drop(log);
+        let mut log = LogFile::open(&path, 95).unwrap();
+        write(&mut log, 1_000..1_010);
+        assert!(text(&old).starts_with("line 0999\nline 1000\n") && text(&old).len() == 90, "{}", text(&old));
+        assert_eq!(text(&path), "line 1008\nline 1009\n");
+    }
+
+    #[test]
+    fn the_limit_holds_where_the_old_one_can_not_be_kept_and_where_the_file_was_removed() {
+        let (_folder, path, old) = place();
+        fs::create_dir(&old).unwrap();
+        let mut log = LogFile::open(&path, 95).unwrap();
+        write(&mut log, 0..1_000);
+        assert!(fs::metadata(&path).unwrap().len() <= 95);
+        assert!(fs::read_to_string(&path).unwrap().ends_with("line 0999\n"));
+        fs::remove_file(&path).unwrap();
+        write(&mut log, 0..20);
+        assert!(fs::read_to_string(&path).unwrap().ends_with("line 0019\n"));
+    }
+
+    #[test]
+    fn an_event_that_is_longer_than_the_limit_is_written() {
+        let (_folder, path, _) = place();
+        let mut log = LogFile::open(&path, 10).unwrap();
+        log.write_all(&[b'x'; 30]).unwrap();
+        log.write_all(b"y").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"y");
+    }
+}
