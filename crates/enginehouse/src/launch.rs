@@ -21,8 +21,6 @@ use crate::configuration::{EnginesSection, Span, ZookeeperSection};
 
 /// The name of the file in the engine's working directory.
 const FILE: &str = "engine.toml";
-/// How much of an engine's log is kept, in bytes.
-const LOG_KEEP_BYTES: u64 = 16 << 20;
 /// How long an engine that is told to end from outside (not by a drain) may take.
 const TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
@@ -123,7 +121,7 @@ impl master::Launcher for ProcessLauncher {
             requests: configuration.engine_type.requests(configuration),
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: TERMINATION_GRACE,
-            log: LogPolicy { keep_bytes: LOG_KEEP_BYTES },
+            log: LogPolicy::default(),
         })
     }
 }

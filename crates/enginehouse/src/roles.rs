@@ -24,8 +24,6 @@ use crate::open_files;
 
 /// The longest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
-/// Variables that engines of the process orchestrator inherit.
-const INHERITED: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
 
 /// Reads the cluster secret; refuses a file that others can read.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
@@ -159,16 +157,19 @@ pub async fn proxy(
     Proxy::start(settings, clock.clone()).await.map_err(Into::into)
 }
 
-/// Opens the orchestrator of local processes.
-pub fn orchestrator(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Arc<dyn Orchestrator>> {
+/// Where local processes are kept, and how many.
+pub fn place(configuration: &Configuration) -> anyhow::Result<orchestrator::process::Config> {
     let section = &configuration.orchestrator;
-    let config = orchestrator::process::Config {
-        state_dir: std::path::absolute(&section.state_dir)?,
+    Ok(orchestrator::process::Config {
         nodes: section.nodes.clone(),
         max_engines: section.max_engines,
-        inherit: INHERITED.map(str::to_owned).to_vec(),
-    };
-    let process = Process::open(config, clock.clone())
+        ..orchestrator::process::Config::new(std::path::absolute(&section.state_dir)?)
+    })
+}
+
+/// Opens the orchestrator of local processes.
+pub fn orchestrator(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Arc<dyn Orchestrator>> {
+    let process = Process::open(place(configuration)?, clock.clone())
         .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
     Ok(Arc::new(process))
 }

@@ -8,7 +8,9 @@ use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use installation::{DEADLINE, Installation, PROGRAM, Signal, ended, eventually, program, read_all, signal, text};
+use installation::{
+    DEADLINE, Installation, PROGRAM, Signal, cpu_ticks, ended, eventually, program, read_all, signal, text, works,
+};
 
 /// Runs with these arguments: exit status, standard output, standard error.
 fn run(command: &mut Command) -> (Option<i32>, String, String) {
@@ -173,7 +175,7 @@ fn ctrl_c_cancels_the_statement_at_the_server_and_ends_the_script() {
             }
             text(&kept)
         });
-        std::thread::sleep(Duration::from_millis(1_500));
+        works(engine);
         signal(child.id(), Signal::INT);
         let status = ended(&mut child, Duration::from_secs(5));
         let error = read_all(child.stderr.take());
@@ -187,13 +189,6 @@ fn ctrl_c_cancels_the_statement_at_the_server_and_ends_the_script() {
         });
     }
     assert_eq!(server.say("SELECT 1"), "1");
-}
-
-/// User and system time of a process, in ticks of 10 ms.
-fn cpu_ticks(pid: u32) -> u64 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
 #[test]

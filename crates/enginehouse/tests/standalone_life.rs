@@ -3,12 +3,14 @@
 
 mod installation;
 
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
 use installation::{
     END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal, text,
+    works,
 };
 
 /// A statement that runs for longer than any test.
@@ -79,6 +81,41 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
 }
 
 #[test]
+fn told_to_end_while_nobody_acts_as_master_it_ends_its_engines_all_the_same() {
+    let mut installation = Installation::with_failpoints();
+    installation.say_all(&ONE_ENGINE);
+    let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
+    installation.kill();
+    // The next one is held before its master has an epoch, and told to end there.
+    installation.hold_at("master.lock.won");
+    let mut child = installation.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
+    eventually("it is held", || installation.killed_at("master.lock.won") == Some(child.id()));
+    signal(child.id(), Signal::TERM);
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap_or_default();
+    assert!(first.starts_with("ending: "), "{first}; {}", installation.standard_error());
+    installation.release("master.lock.won");
+    assert_eq!(lines.collect::<Vec<_>>(), ["ended, nothing is left running"]);
+    assert!(ended(&mut child, END_DEADLINE).success());
+    assert!(!installation.engines().contains(&engine), "its engine is left");
+}
+
+#[test]
+fn its_log_is_never_longer_than_its_limit() {
+    let mut installation = Installation::start();
+    assert!(installation.stop().success());
+    let (log, old) = (installation.data().join("enginehouse.log"), installation.data().join("enginehouse.log.1"));
+    assert!(!old.exists());
+    let line = [&b"x".repeat(1_023)[..], b"\n"].concat();
+    std::fs::write(&log, line.repeat(16 << 10)).unwrap();
+    installation.start_again();
+    assert_eq!(std::fs::metadata(&old).unwrap().len(), 16 << 20);
+    assert!(installation.log().len() < 1 << 20 && installation.log().contains("every role runs"));
+    assert_eq!(installation.complaints(), Vec::<String>::new());
+    assert!(installation.stop().success());
+}
+
+#[test]
 fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
     let installation = Installation::start();
     let data = installation.data().with_file_name("other");
@@ -97,8 +134,7 @@ fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
 fn a_statement_that_runs_delays_the_end_by_its_grace_and_no_more() {
     let mut installation = Installation::with_an_engine();
     let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::piped()).spawn().unwrap();
-    eventually("the statement runs", || installation.say("SHOW ENGINES t").contains(",ready,"));
-    std::thread::sleep(Duration::from_millis(500));
+    works(installation.engines()[0]);
     let began = std::time::Instant::now();
     assert!(installation.stop().success());
     assert!(began.elapsed() > Duration::from_secs(8), "the statement was not given its time: {:?}", began.elapsed());
@@ -112,7 +148,7 @@ fn a_statement_that_runs_delays_the_end_by_its_grace_and_no_more() {
 fn told_to_end_twice_it_goes_at_once_and_engines_follow() {
     let mut installation = Installation::with_an_engine();
     let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::null()).spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    works(installation.engines()[0]);
     let pid = installation.pid();
     signal(pid, Signal::INT);
     eventually("it has begun to end", || installation.log().contains("engine told to end"));

@@ -44,6 +44,8 @@ struct Parts {
     proxy: Proxy,
     master: Master,
     orchestrator: Arc<dyn Orchestrator>,
+    /// Where the orchestrator keeps engines.
+    place: orchestrator::process::Config,
     cluster: String,
 }
 
@@ -60,11 +62,26 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
     let stop = termination::requested()?;
     let clock = roles::clock();
     let parts = start(&data, arguments.listen, &clock).await?;
+    let acting = tokio::select! {
+        acting = wait_until_acting(&parts.master) => acting,
+        () = stop.cancelled() => Ok(()),
+    };
+    if let Err(error) = acting {
+        // Nobody says ready, so nobody would end what it may have started.
+        return Err(match ending::end(parts).await {
+            Ok(()) => error,
+            Err(left) => error.context(left),
+        });
+    }
     let address = parts.proxy.addr();
-    say(&format!("ready: jdbc:hive2://{address}/"));
-    say(&format!("data, engine logs and our own log: {}", data.root().display()));
+    if !stop.is_cancelled() {
+        info!("every role runs");
+        data.keep_address(address);
+        say(&format!("ready: jdbc:hive2://{address}/"));
+        say(&format!("data, engine logs and our own log: {}", data.root().display()));
+    }
     let mut code = ExitCode::SUCCESS;
-    if arguments.tour {
+    if arguments.tour && !stop.is_cancelled() {
         let played = tokio::select! {
             played = tour::play(address, &data, arguments.seed) => played,
             () = stop.cancelled() => Ok(true),
@@ -83,7 +100,7 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
         stop.cancelled().await;
     }
     say(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
-    ending::end(parts).await;
+    ending::end(parts).await?;
     say("ended, nothing is left running");
     Ok(code)
 }
@@ -105,10 +122,9 @@ async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyho
     let orchestrator = roles::orchestrator(&configuration, clock)?;
     let proxy = roles::proxy(&configuration, &secret, clock).await?;
     let holder = roles::holder("standalone");
+    let place = roles::place(&configuration)?;
     let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
-    wait_until_acting(&master).await?;
-    info!("every role runs");
-    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, cluster: configuration.cluster.name })
+    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, place, cluster: configuration.cluster.name })
 }
 
 async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {

@@ -99,6 +99,19 @@ pub fn processes_below(folder: &Path) -> Vec<u32> {
     found
 }
 
+/// User and system time of a process, in ticks of 10 ms.
+pub fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// Waits until an engine computes: a statement that takes long was begun. At rest it uses far less.
+pub fn works(engine: u32) {
+    let before = cpu_ticks(engine);
+    eventually("the engine works", || cpu_ticks(engine) > before + 40);
+}
+
 /// A `standalone` that runs, or has run: the folder stays until this goes.
 pub struct Installation {
     folder: tempfile::TempDir,
@@ -137,13 +150,27 @@ impl Installation {
 
     /// The process, or its first engine to pass the point, is killed there.
     pub fn kill_at(&self, point: &str, pid: Option<u32>) {
-        let name = pid.map_or_else(|| point.to_owned(), |pid| format!("{point}@{pid}"));
+        self.arm(&pid.map_or_else(|| point.to_owned(), |pid| format!("{point}@{pid}")), "kill");
+    }
+
+    /// The first process to pass the point is held there until it is released.
+    pub fn hold_at(&self, point: &str) {
+        self.arm(point, "hold");
+    }
+
+    /// Lets the process go on that was held at the point.
+    pub fn release(&self, point: &str) {
+        let pid = self.killed_at(point).unwrap();
+        std::fs::remove_file(self.failpoints.as_ref().unwrap().join(format!("{point}.{pid}"))).unwrap();
+    }
+
+    fn arm(&self, name: &str, action: &str) {
         let folder = self.failpoints.as_ref().unwrap();
-        std::fs::write(folder.join("new"), "kill").unwrap();
+        std::fs::write(folder.join("new"), action).unwrap();
         std::fs::rename(folder.join("new"), folder.join(name)).unwrap();
     }
 
-    /// Who was killed at the point.
+    /// Who was killed or held at the point.
     pub fn killed_at(&self, point: &str) -> Option<u32> {
         let entries = std::fs::read_dir(self.failpoints.as_ref().unwrap()).unwrap().flatten();
         let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,8 @@ use crate::roles;
 
 /// The file that is locked by the process that has the folder.
 pub const LOCK_FILE: &str = "standalone.lock";
+/// The file that says where the proxy listens.
+const ADDRESS_FILE: &str = "proxy-address";
 /// Random bytes of a new cluster secret.
 const SECRET_BYTES: usize = 32;
 
@@ -44,6 +47,8 @@ impl DataDir {
             );
         }
         let data = Self { root, _lock: Some(lock) };
+        // Somebody else's, who ran here before.
+        let _ = fs::remove_file(data.root.join(ADDRESS_FILE));
         for folder in [data.engines(), data.engine_data(), data.samples(), data.zookeeper()] {
             fs::create_dir_all(&folder).with_context(cant)?;
         }
@@ -86,6 +91,19 @@ impl DataDir {
 
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Writes down where the proxy listens, for the doctor, who says so if he can't read it.
+    pub fn keep_address(&self, address: SocketAddr) {
+        let path = self.root.join(ADDRESS_FILE);
+        if let Err(error) = fs::write(&path, format!("{address}\n")) {
+            tracing::warn!(path = %path.display(), %error, "where the proxy listens can't be written down");
+        }
+    }
+
+    /// Where the proxy listens; `None` before it does.
+    pub fn kept_address(&self) -> Option<SocketAddr> {
+        fs::read_to_string(self.root.join(ADDRESS_FILE)).ok()?.trim().parse().ok()
     }
 
     pub fn log_file(&self) -> PathBuf {

@@ -16,10 +16,12 @@ use model::labels;
 use model::number::Epoch;
 use model::observation::{EndedEngine, Report};
 use model::slot::Renewal;
-use orchestrator::Orchestrator;
+use orchestrator::process::inspect;
+use orchestrator::{Observed, Orchestrator};
 use tracing::{info, warn};
 
 use super::Parts;
+use crate::roles;
 
 /// How long engines may finish their statements when everything ends.
 pub const DRAIN: Duration = Duration::from_secs(10);
@@ -30,15 +32,20 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How the engines ended, as SHOW and DESCRIBE say it.
 const REASON: &str = "standalone was stopped";
 
-/// Ends everything.
-pub async fn end(parts: Parts) {
-    let epoch = match *parts.master.state().borrow() {
+/// Ends everything; an error says what may be left.
+pub async fn end(parts: Parts) -> anyhow::Result<()> {
+    let acting = match *parts.master.state().borrow() {
         State::Acting { epoch, .. } => Some(epoch),
         _ => None,
     };
     parts.master.shutdown().await;
-    let ended = end_engines(&*parts.orchestrator, &parts.cluster, epoch.unwrap_or(Epoch(0))).await;
-    if let Some(epoch) = epoch
+    // Without a master that acts it is still we who have the folder: the state directory asks for the epoch that it knows.
+    let epoch = match acting {
+        Some(epoch) => epoch,
+        None => inspect(parts.place, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
+    };
+    let (ended, left) = end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
+    if acting.is_some()
         && !ended.is_empty()
         && let Err(error) = write_down(&parts.store, epoch, &ended).await
     {
@@ -47,43 +54,64 @@ pub async fn end(parts: Parts) {
     parts.proxy.shutdown().await;
     parts.agent.shutdown().await;
     parts.zookeeper.shutdown().await;
+    left
 }
 
 /// Tells every engine to finish and end, and waits until none is left: after the grace they are killed. Answers those
-/// that have ended.
-async fn end_engines(orchestrator: &dyn Orchestrator, cluster: &str, epoch: Epoch) -> BTreeSet<EngineName> {
+/// that have ended, and what may be left.
+async fn end_engines(
+    orchestrator: &dyn Orchestrator,
+    cluster: &str,
+    epoch: Epoch,
+) -> (BTreeSet<EngineName>, anyhow::Result<()>) {
     let selector = labels::selector(cluster);
     let until = tokio::time::Instant::now() + DRAIN + REAP;
     let (mut told, mut ended) = (BTreeSet::new(), BTreeSet::new());
     loop {
-        let engines = match orchestrator.list(&selector).await {
-            Ok(listing) => listing.engines,
-            Err(error) => {
-                warn!(%error, "the engines can't be listed");
-                return BTreeSet::new();
+        let (left, trouble) = match orchestrator.list(&selector).await {
+            Ok(listing) if listing.engines.is_empty() => return (ended, Ok(())),
+            Ok(listing) => {
+                let left: BTreeSet<EngineName> = listing.engines.iter().map(|engine| engine.name.clone()).collect();
+                (left, tell(orchestrator, listing.engines, epoch, &mut told, &mut ended).await)
             }
+            // Whoever was told may have ended or not.
+            Err(error) => (ended.clone(), Some(format!("the engines can't be listed: {error}"))),
         };
-        let left: BTreeSet<EngineName> = engines.iter().map(|engine| engine.name.clone()).collect();
-        if left.is_empty() {
-            return ended;
-        }
-        for engine in engines {
-            if !told.insert(engine.uid.clone()) {
-                continue;
-            }
-            match orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await {
-                // What had ended before has its own reason, and what is left of it is the next master's to find.
-                Ok(_) if engine.exit.is_none() => drop(ended.insert(engine.name)),
-                Ok(_) => {}
-                Err(error) => warn!(engine = %engine.name, %error, "an engine could not be told to end"),
-            }
-        }
         if tokio::time::Instant::now() >= until {
-            warn!("engines are left that did not end");
-            return &ended - &left;
+            let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            let trouble = trouble.map(|it| format!(": {it}")).unwrap_or_default();
+            warn!(engines = names, trouble, "engines are left that did not end");
+            return (&ended - &left, Err(anyhow::anyhow!("engines may be left that did not end: {names}{trouble}")));
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Tells those to end that were not told yet; why one could not be told, which is tried again.
+async fn tell(
+    orchestrator: &dyn Orchestrator,
+    engines: Vec<Observed>,
+    epoch: Epoch,
+    told: &mut BTreeSet<String>,
+    ended: &mut BTreeSet<EngineName>,
+) -> Option<String> {
+    let mut trouble = None;
+    for engine in engines {
+        if told.contains(&engine.uid) {
+            continue;
+        }
+        match orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await {
+            Ok(_) => {
+                told.insert(engine.uid);
+                // What had ended before has its own reason, and what is left of it is the next master's to find.
+                if engine.exit.is_none() {
+                    ended.insert(engine.name);
+                }
+            }
+            Err(error) => trouble = Some(format!("engine \"{}\" can't be told to end: {error}", engine.name)),
+        }
+    }
+    trouble
 }
 
 /// Records the ends, and gives every slot whose present engine is among them a new incarnation.

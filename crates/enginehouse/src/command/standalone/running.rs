@@ -15,8 +15,11 @@ use crate::configuration::Configuration;
 pub struct Running {
     /// Its process.
     pub pid: u32,
-    /// What it made of its folder. Where its proxy and its metadata agent listen is not in it.
+    /// What it made of its folder. Where its metadata agent listens is not in it, and where its proxy does only if
+    /// [`Running::listens`].
     pub configuration: Configuration,
+    /// Whether its proxy listens already.
+    pub listens: bool,
     /// Its secret.
     pub secret: ClusterSecret,
 }
@@ -37,9 +40,10 @@ impl Running {
             .context("the port of the embedded ZooKeeper can't be read")?;
         let port = port.with_context(|| format!("the standalone in {} has not started yet", folder.display()))?;
         let zookeeper = SocketAddr::from(([127, 0, 0, 1], port));
+        let listen = data.kept_address();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let configuration = configuration(&data, nowhere, zookeeper);
-        Ok(Self { pid, configuration, secret: data.kept_secret()? })
+        let configuration = configuration(&data, listen.unwrap_or(nowhere), zookeeper);
+        Ok(Self { pid, configuration, listens: listen.is_some(), secret: data.kept_secret()? })
     }
 }
 
