@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 
 use crate::cli::{Arguments, Command, ConfigCommand};
-use crate::open_files;
+use crate::{open_files, termination};
 
 /// How long the runtime waits for blocking work when the program ends.
 const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
@@ -49,7 +49,10 @@ fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
         .thread_name("enginehouse")
         .build()
         .context("the runtime did not start")?;
-    let outcome = runtime.block_on(work);
+    let outcome = runtime.block_on(async {
+        termination::outlive_the_limit_of_files()?;
+        work.await
+    });
     runtime.shutdown_timeout(SHUTDOWN_DEADLINE);
     outcome
 }

@@ -1,6 +1,7 @@
-//! SIGTERM and SIGINT: the two ways in which a process is asked to end.
+//! SIGTERM and SIGINT: the two ways in which a process is asked to end. And SIGXFSZ, which is none.
 
 use anyhow::Context as _;
+use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -28,4 +29,12 @@ pub fn requested() -> anyhow::Result<CancellationToken> {
         }
     });
     Ok(token)
+}
+
+/// From now on a file that reaches the limit of this process (`ulimit -f`) fails the write, as a full disk does, and does
+/// not end the process.
+pub fn outlive_the_limit_of_files() -> anyhow::Result<()> {
+    // It stays caught when nobody listens to it any more.
+    drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).context("SIGXFSZ can't be caught")?);
+    Ok(())
 }
