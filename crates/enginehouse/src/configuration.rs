@@ -12,6 +12,7 @@ mod span;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
@@ -58,13 +59,7 @@ pub struct Configuration {
 impl Configuration {
     /// Reads and checks a file; the environment overrides.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let length =
-            std::fs::metadata(path).with_context(|| format!("can't read the configuration {}", path.display()))?.len();
-        if length > MAX_FILE_BYTES {
-            bail!("the configuration {} has {length} bytes and may have {MAX_FILE_BYTES}", path.display());
-        }
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("can't read the configuration {}", path.display()))?;
+        let text = read(path)?;
         let readable = |(variable, value): (OsString, OsString)| {
             let variable = variable.into_string().ok().filter(|it| it.starts_with(ENVIRONMENT_PREFIX))?;
             Some((variable, value.to_string_lossy().into_owned()))
@@ -77,8 +72,7 @@ impl Configuration {
 
     /// The sections that a good file names, or the environment: of the others every key has its default.
     pub fn named_sections(path: &Path) -> anyhow::Result<BTreeSet<String>> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("can't read the configuration {}", path.display()))?;
+        let text = read(path)?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| readable(&text, &error))?;
         let mut sections: BTreeSet<String> = table.keys().cloned().collect();
         let known = toml::Table::try_from(Self::default())?;
@@ -106,6 +100,18 @@ impl Configuration {
         }
         Ok(overridden)
     }
+}
+
+/// Reads a file of limited length, whatever it says of its length.
+fn read(path: &Path) -> anyhow::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
+        .with_context(|| format!("can't read the configuration {}", path.display()))?;
+    if text.len() as u64 > MAX_FILE_BYTES {
+        bail!("the configuration {} has more than {MAX_FILE_BYTES} bytes", path.display());
+    }
+    Ok(text)
 }
 
 /// Sets the key that the variable names; `false` if the variable is none of ours. A variable with our prefix that

@@ -125,6 +125,7 @@ fn a_file_that_is_none_or_no_toml_is_refused() {
     for (path, expected) in [
         (folder.join("absent"), "can't read the configuration"),
         (folder.clone(), "can't read the configuration"),
+        (PathBuf::from("/dev/zero"), "bytes"),
         (files.write("a.toml", "[proxy\n", 0o600), "line 1"),
         (files.write("b.toml", "[proxy]\nlisten = 5\n", 0o600), "line 2"),
         (files.write("c.toml", "[proxy]\nsnapshot_poll = \"2 parsecs\"\n", 0o600), "2 parsecs"),

@@ -5,6 +5,7 @@
 
 use anyhow::bail;
 use coordination::Layout;
+use orchestrator::process::MOST_ENGINES;
 
 use super::{Authentication, Configuration, Span};
 
@@ -76,10 +77,16 @@ impl Configuration {
             ("orchestrator.max_engines", self.orchestrator.max_engines),
             ("master.surge", self.master.surge as usize),
         ];
-        match positive.iter().find(|(_, number)| *number == 0) {
-            Some((key, _)) => bail!("{key} is 0 and must be at least 1"),
-            None => Ok(()),
+        if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
+            bail!("{key} is 0 and must be at least 1");
         }
+        if self.orchestrator.max_engines > MOST_ENGINES {
+            bail!(
+                "orchestrator.max_engines is {} and may be {MOST_ENGINES}: one state directory keeps no more",
+                self.orchestrator.max_engines
+            );
+        }
+        Ok(())
     }
 
     fn check_zookeeper(&self) -> anyhow::Result<()> {
@@ -124,6 +131,7 @@ mod tests {
             ("[zookeeper]\nroot = \"no-slash\"", "zookeeper.root"),
             ("[database]\nurl = \"oracle://x\"", "database.url"),
             ("[proxy]\nmax_connections = 0", "proxy.max_connections"),
+            ("[orchestrator]\nmax_engines = 5000", "orchestrator.max_engines"),
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
             ("[access]\nadmins = [\"\"]", "access.admins"),
