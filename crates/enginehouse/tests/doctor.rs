@@ -11,6 +11,7 @@ use std::process::Output;
 
 use installation::{Installation, run, text};
 use serde_json::Value;
+use sqlx::{Connection as _, Executor as _};
 
 /// Looks at a standalone, as JSON.
 fn look(data: &Path) -> (Option<i32>, Value) {
@@ -34,10 +35,15 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
     let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.ends_with("\nall that was looked at is well: 26 checks, 7 not looked at\n"), "{shown}");
+    assert!(shown.ends_with("\nall that was looked at is well: 30 checks, 3 not looked at\n"), "{shown}");
     for part in [
         "\nzookeeper\n  ok             servers          127.0.0.1:",
-        "  not looked at  reachable        the running standalone has its SQLite file to itself",
+        "/metadata.sqlite (sqlite) can be read and is whole\n",
+        "  ok             migrations       up to date: schema version ",
+        "  not looked at  clock            does not apply: SQLite has this machine's clock\n",
+        "  not looked at  time-outs        does not apply: ",
+        "  not looked at  durability       does not apply: every connection to a file waits for the disk",
+        "  ok             proxies          1 of 1 accept connections\n",
         "  ok             wanted engines   1 of 1 wanted are there\n",
         "  ok             registrations    1 of 1 are below a permit and of a running engine\n",
         "  ok             alter node       none stands\n",
@@ -46,7 +52,7 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
     }
     let (code, report) = look(&folder);
     assert_eq!((code, report["well"].as_bool(), report["problems"].as_u64()), (Some(0), Some(true), Some(0)));
-    assert_eq!(check(&report, "reachable")["verdict"], "not_looked_at");
+    assert_eq!(check(&report, "round trips")["verdict"], "ok");
     assert_eq!(std::fs::read_dir(folder.join("engines/engines")).unwrap().count(), before);
     assert_eq!(installation.complaints(), Vec::<String>::new());
     // An entry that nobody can name is left alone by the master, and told by the doctor.
@@ -64,6 +70,70 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
     let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).contains("no enginehouse standalone runs in"), "{}", text(&output.stderr));
+}
+
+/// Runs SQL on the file of a standalone, beside it if it runs.
+async fn execute(data: &Path, sql: String) {
+    sqlx::any::install_default_drivers();
+    let url = format!("sqlite://{}?mode=rw", data.join("metadata.sqlite").display());
+    let mut connection = sqlx::AnyConnection::connect(&url).await.unwrap();
+    connection.execute(sqlx::AssertSqlSafe(sql)).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// The one finding of a check.
+fn finding<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let findings = check(report, name)["findings"].as_array().unwrap();
+    assert_eq!(findings.len(), 1, "{report:#}");
+    &findings[0]
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_or_of_another_version_is_named() {
+    let mut installation = Installation::start();
+    let data = installation.data().to_owned();
+    let (file, aside) = (data.join("metadata.sqlite"), data.join("aside"));
+    std::fs::rename(&file, &aside).unwrap();
+    let (code, report) = look(&data);
+    let gone = finding(&report, "reachable");
+    assert_eq!((code, gone["subject"].as_str()), (Some(1), file.to_str()), "{gone}");
+    assert!(gone["what"].as_str().unwrap().contains("unable to open"), "{gone}");
+    assert_eq!(check(&report, "migrations")["verdict"], "not_looked_at");
+    assert!(!file.exists(), "a look has made a database");
+    std::fs::rename(&aside, &file).unwrap();
+    for (change, expected) in [("version + 1", "newer than this program"), ("1", "behind this program")] {
+        execute(&data, format!("UPDATE schema_version SET version = {change}")).await;
+        let (code, report) = look(&data);
+        let other = finding(&report, "migrations");
+        assert_eq!(code, Some(1));
+        assert!(other["what"].as_str().unwrap().contains(expected), "{other}");
+    }
+    assert!(finding(&look(&data).1, "migrations")["mend"].as_str().unwrap().contains("start it again"));
+    execute(&data, format!("UPDATE schema_version SET version = {}", metadata::SCHEMA_VERSION)).await;
+    assert_eq!(look(&data).0, Some(0));
+    assert!(installation.stop().success());
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_is_named() {
+    let mut installation = Installation::start();
+    assert!(installation.stop().success());
+    let data = installation.data().to_owned();
+    // A table that nobody reads, so that everything else goes on; its only page is damaged.
+    execute(&data, "CREATE TABLE of_nobody (word TEXT); INSERT INTO of_nobody VALUES ('a-word-of-nobody')".to_owned()).await;
+    let file = data.join("metadata.sqlite");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let at = bytes.windows(16).position(|it| it == b"a-word-of-nobody").expect("the word is in the file");
+    let page = at / 4_096 * 4_096;
+    bytes[page..page + 8].fill(0xff);
+    std::fs::write(&file, bytes).unwrap();
+    installation.start_again();
+    let (code, report) = look(&data);
+    let damaged = finding(&report, "reachable");
+    assert_eq!(code, Some(1));
+    assert!(damaged["what"].as_str().unwrap().contains("the file is damaged: "), "{damaged}");
+    assert_eq!(check(&report, "migrations")["verdict"], "ok");
+    assert!(installation.stop().success());
 }
 
 #[test]

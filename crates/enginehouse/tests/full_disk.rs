@@ -1,7 +1,8 @@
 //! A disk without room below a running installation: what needs it is refused with 53100, everything else goes on in the
 //! same processes, and once there is room everything is as it was.
 //!
-//! The disk is a small tmpfs that the test mounts, so it must be root, as `tests/run` is, and is left to it.
+//! The disk is a small tmpfs that the test mounts, so it must be root, as `tests/run` is, and is left to it. Without root,
+//! the limit of file sizes stands for the disk: a process that has reached it fails every write to a file.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod installation;
@@ -11,7 +12,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installation::{Installation, catalog, eventually};
+use installation::{Installation, catalog, eventually, run};
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// Room for the database, the logs, and what an engine leaves; far from what the statement below spills.
 const DISK_BYTES: usize = 48 << 20;
@@ -30,20 +32,34 @@ const OBJECTS: [&str; 4] = [
 
 /// A disk of its own.
 struct Disk {
-    folder: tempfile::TempDir,
+    /// Where it is mounted.
+    path: PathBuf,
+    /// The folder, if it is its own; it goes when the disk is gone.
+    folder: Option<tempfile::TempDir>,
 }
 
 impl Disk {
     fn new() -> Self {
+        Self::of(&format!("size={DISK_BYTES}"))
+    }
+
+    /// With these options.
+    fn of(options: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let size = format!("size={DISK_BYTES}");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).status();
+        let mut disk = Self::over(folder.path().to_owned(), options);
+        disk.folder = Some(folder);
+        disk
+    }
+
+    /// In the place of a folder.
+    fn over(path: PathBuf, options: &str) -> Self {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&path).status();
         assert!(mounted.is_ok_and(|status| status.success()), "a tmpfs can't be mounted: this test needs root");
-        Self { folder }
+        Self { path, folder: None }
     }
 
     fn path(&self) -> &Path {
-        self.folder.path()
+        &self.path
     }
 
     /// Takes all the room there is.
@@ -59,8 +75,8 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("--lazy").arg(self.folder.path()).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "{} is left mounted", self.folder.path().display());
+        let unmounted = Command::new("umount").arg("--lazy").arg(&self.path).status();
+        assert!(unmounted.is_ok_and(|status| status.success()), "{} is left mounted", self.path.display());
     }
 }
 
@@ -71,6 +87,76 @@ impl Drop for Filler {
     fn drop(&mut self) {
         std::fs::remove_file(&self.0).unwrap();
     }
+}
+
+/// Sets how long a file of a running process may become; `None`: as long as it likes.
+fn may_write(pid: u32, bytes: Option<u64>) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    prlimit(Some(pid), Resource::Fsize, Rlimit { current: bytes, maximum }).unwrap();
+}
+
+#[test]
+fn a_process_that_can_write_no_file_refuses_what_needs_it_and_lives() {
+    let mut server = Installation::with_an_engine();
+    assert_eq!(server.say("SELECT 1"), "1");
+    let before = catalog(&server);
+    let pid = server.pid();
+    may_write(pid, Some(0));
+    for statement in ["CREATE TENANT x", "START ENGINE t p u"] {
+        let error = server.try_say(statement).unwrap_err();
+        println!("{statement}: {error}");
+        // Whether an alteration took effect is known once it can be settled.
+        let state = ["57P03", "40001", "08007"].into_iter().find(|it| error.contains(&format!("error {it}")));
+        let why = ["disk I/O error", "database or disk is full", "unable to open database file"];
+        assert!(state.is_some() && why.iter().any(|why| error.contains(why)), "{error}");
+        // What needs no file goes on: statements of sessions old and new.
+        assert_eq!(server.say("SELECT 2"), "2");
+    }
+    assert_eq!(server.pid(), pid);
+    may_write(pid, getrlimit(Resource::Fsize).current);
+    // The master settles what was left open, and nothing of it took effect.
+    eventually("a statement is taken again", || server.try_say("CREATE TENANT y RESOURCE_POOL_LIST ('p')").is_ok());
+    server.say("DROP TENANT y");
+    assert_eq!(catalog(&server), before);
+    assert_eq!(server.say("SELECT 3"), "3");
+    assert!(server.stop().success());
+}
+
+/// What the doctor says of the disk: the verdict, and what it found.
+fn told(data: &Path) -> (String, String) {
+    let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let disk = report["checks"].as_array().unwrap().iter().find(|it| it["check"] == "disk").unwrap();
+    assert_eq!(output.status.success(), disk["verdict"] != "problem", "{report:#}");
+    (disk["verdict"].as_str().unwrap().to_owned(), disk["findings"].to_string())
+}
+
+#[test]
+#[ignore = "needs root: it mounts small disks"]
+fn a_disk_with_little_room_is_told_by_the_doctor_and_on_which() {
+    let disk = Disk::new();
+    let mut server = Installation::start_in(disk.path());
+    let engines = server.data().join("engines");
+    let (verdict, found) = told(server.data());
+    assert_eq!(verdict, "problem", "{found}");
+    assert!(found.contains(engines.to_str().unwrap()) && found.contains("less than 256.0 MiB"), "{found}");
+    assert!(server.stop().success());
+    // Enough for bytes that are few, and no room for files.
+    let disk = Disk::of("size=1G,nr_inodes=500");
+    let mut server = Installation::start_in(disk.path());
+    let (verdict, found) = told(server.data());
+    assert!(verdict == "problem" && found.contains("more files can be made: fewer than 1000"), "{found}");
+    assert!(server.stop().success());
+    // A disk of its own for what engines spill.
+    let mut server = Installation::start();
+    assert!(server.stop().success());
+    let spilled = Disk::over(server.data().join("data"), "size=1G");
+    server.start_again();
+    let (verdict, found) = told(server.data());
+    assert_eq!(verdict, "warning", "{found}");
+    assert!(found.contains(spilled.path().to_str().unwrap()) && found.contains("less than 2.0 GiB"), "{found}");
+    assert!(server.stop().success());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The database itself: reachable, its version, how quick it answers, its clock, its time-outs, what a crash takes back.
 
 use std::cmp::Ordering;
+use std::path::Path;
 use std::time::Duration;
 
 use metadata::{Error, Examination, SCHEMA_VERSION, Store};
@@ -25,6 +26,10 @@ pub async fn look(patient: &Patient, report: &mut Report) -> bool {
         report.unseen(&REST, why);
         return false;
     }
+    if let Some(file) = &patient.file_of_database {
+        beside(patient, file, report).await;
+        return false;
+    }
     let shown = crate::configuration::without_password(&patient.configuration.database.url);
     let settings = patient.database();
     // A connection and why there is none, each within its own deadline; this one is for what nobody thought of.
@@ -46,9 +51,37 @@ pub async fn look(patient: &Patient, report: &mut Report) -> bool {
     }
 }
 
+/// Looks at a file that another process has.
+async fn beside(patient: &Patient, file: &Path, report: &mut Report) {
+    let shown = file.display().to_string();
+    match Store::examine_beside(&patient.database()).await {
+        Ok(seen) => {
+            let damaged = (!seen.damage.is_empty()).then(|| {
+                Finding::problem(
+                    &shown,
+                    format!("the file is damaged: {}", seen.damage.join("; ")),
+                    "end its process, keep a copy of the file, and restore it from a backup; engines that run go on meanwhile",
+                )
+            });
+            let said = if damaged.is_some() { "can be read" } else { "can be read and is whole" };
+            report.tell(REACHABLE, format!("{shown} (sqlite) {said}"), damaged.into_iter().collect());
+            migrations(patient, seen.schema, report);
+            round_trips(&seen.round_trips, report);
+        }
+        Err(error) => {
+            let mend = "put the file back while its process runs, which still has it open, or restore it from a backup";
+            report.tell(REACHABLE, "it can't be read", vec![Finding::problem(shown, error.to_string(), mend)]);
+            report.unseen(&[MIGRATIONS, ROUND_TRIPS], "the file can't be read");
+        }
+    }
+    report.unseen(&[CLOCK], "does not apply: SQLite has this machine's clock");
+    report.unseen(&[TIME_OUTS], "does not apply: nothing between a process and its file could take time-outs back");
+    report.unseen(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
+}
+
 fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
     migrations(patient, seen.schema, report);
-    round_trips(seen, report);
+    round_trips(&seen.round_trips, report);
     clock(seen.ahead_ms, report);
     let findings: Vec<Finding> = seen
         .time_outs
@@ -79,7 +112,7 @@ fn migrations(patient: &Patient, found: i64, report: &mut Report) {
         Ordering::Less => vec![Finding::problem(
             subject,
             format!("the database is behind this program, which needs version {SCHEMA_VERSION}"),
-            format!("enginehouse migrate {}", patient.argument),
+            patient.migrate(),
         )],
         Ordering::Equal => Vec::new(),
     };
@@ -91,17 +124,17 @@ fn migrations(patient: &Patient, found: i64, report: &mut Report) {
     report.tell(MIGRATIONS, said, findings);
 }
 
-fn round_trips(seen: &Examination, report: &mut Report) {
-    let (Some(least), Some(most)) = (seen.round_trips.first(), seen.round_trips.last()) else {
+fn round_trips(trips: &[Duration], report: &mut Report) {
+    let (Some(least), Some(most)) = (trips.first(), trips.last()) else {
         return report.unseen(&[ROUND_TRIPS], "none was measured");
     };
-    let median = seen.round_trips[seen.round_trips.len() / 2];
+    let median = trips[trips.len() / 2];
     let said = format!(
         "min {}, median {}, max {} of {}",
         span::age(*least),
         span::age(median),
         span::age(*most),
-        seen.round_trips.len()
+        trips.len()
     );
     let slow = (median > SLOW).then(|| {
         Finding::warning(

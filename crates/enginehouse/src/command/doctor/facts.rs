@@ -17,10 +17,11 @@ use model::labels;
 use model::number::Epoch;
 use model::observation::ObservedEngine;
 use model::snapshot::{EngineRecord, Snapshot};
-use orchestrator::process::{Config, Inspection, inspect};
+use orchestrator::process::{Inspection, inspect};
 
 use super::agents::client;
 use super::patient::{CALL_DEADLINE, Patient, bounded};
+use crate::roles;
 
 /// Names that run and have no open row are looked up one by one: at most so many.
 const MAX_ASKED: usize = 50;
@@ -87,9 +88,7 @@ pub async fn place(patient: &Patient) -> Result<Inspection, String> {
     if let Some(why) = &patient.no_place {
         return Err(why.clone());
     }
-    let section = &patient.configuration.orchestrator;
-    let mut config = Config::new(&section.state_dir);
-    (config.nodes, config.max_engines) = (section.nodes.clone(), section.max_engines);
+    let config = roles::place(&patient.configuration).map_err(|error| error.to_string())?;
     bounded("reading the state directory", inspect(config, patient.clock.clone())).await
 }
 
@@ -131,7 +130,7 @@ async fn from_agents(
     agents: &[Agent],
     node: Option<&model::alteration::RequestId>,
 ) -> Result<Desired, String> {
-    let mut reason = "the database is not looked at, and no metadata agent answers".to_owned();
+    let mut reason = "what is wanted can't be read from the database, and no metadata agent answers".to_owned();
     for agent in agents {
         let client = client(patient, &agent.address, CALL_DEADLINE);
         let asked = async {

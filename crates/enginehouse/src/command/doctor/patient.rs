@@ -3,7 +3,7 @@
 //! A section that the file does not have is not looked at: its defaults would name servers of somebody else. Only
 //! `[zookeeper]` and `[cluster]` have defaults that are believed, because every role needs both.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use coordination::{Identity, Session};
@@ -34,6 +34,9 @@ pub struct Patient {
     pub argument: String,
     /// Why the database itself is not looked at, if it isn't.
     pub no_database: Option<String>,
+    /// The database is this `SQLite` file, which another process has: it is looked at beside that one, and metadata agents
+    /// say what is wanted.
+    pub file_of_database: Option<PathBuf>,
     /// Why the place of engines is not looked at, if it isn't.
     pub no_place: Option<String>,
     /// Why the file's own proxy is not looked at, if it isn't.
@@ -49,15 +52,19 @@ impl Patient {
         let absent = |section: &str, what: &str| {
             (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
         };
-        let sqlite = configuration.database.url.starts_with("sqlite:").then(|| {
-            "database.url is SQLite, which one process has to itself; metadata agents are asked instead".to_owned()
-        });
+        let no_database = absent("database", "; metadata agents are asked instead");
+        let file_of_database = if no_database.is_none() && configuration.database.url.starts_with("sqlite:") {
+            Some(metadata::Settings::new(&configuration.database.url).sqlite_path()?)
+        } else {
+            None
+        };
         let any_port = (configuration.proxy.listen.port() == 0)
             .then(|| "proxy.listen has port 0, so where it listens is not in the file".to_owned());
         Ok(Self {
             named: format!("configuration {}", file.display()),
             argument: format!("--config {}", file.display()),
-            no_database: absent("database", "; metadata agents are asked instead").or(sqlite),
+            no_database,
+            file_of_database,
             no_place: absent("orchestrator", ""),
             no_proxy: absent("proxy", "").or(any_port),
             configuration,
@@ -72,11 +79,10 @@ impl Patient {
         Ok(Self {
             named: format!("standalone, process {}, in {}", running.pid, folder.display()),
             argument: format!("--data-dir {}", folder.display()),
-            no_database: Some(
-                "the running standalone has its SQLite file to itself; its metadata agent is asked".to_owned(),
-            ),
+            no_database: None,
+            file_of_database: Some(metadata::Settings::new(&running.configuration.database.url).sqlite_path()?),
             no_place: None,
-            no_proxy: Some("standalone writes nowhere where its proxy listens; it said so when it started".to_owned()),
+            no_proxy: (!running.listens).then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
             configuration: running.configuration,
             secret: running.secret,
             clock: clock.clone(),
@@ -104,6 +110,14 @@ impl Patient {
     /// How long the master may be silent: three of its ticks.
     pub fn stale_after(&self) -> Duration {
         self.configuration.master.tick_interval.0 * engine_agent::metadata::STALE_AFTER_TICKS
+    }
+
+    /// What brings the tables up to date.
+    pub fn migrate(&self) -> String {
+        if self.named.starts_with("standalone") {
+            return "end this standalone and start it again: it migrates when it starts".to_owned();
+        }
+        format!("enginehouse migrate {}", self.argument)
     }
 
     /// How a master is started.

@@ -1,7 +1,10 @@
 //! Where engines run: the state directory of local processes, its disk, how much fits.
 
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
 use model::engine_state::Phase;
-use orchestrator::process::Inspection;
+use orchestrator::process::{Disk, Inspection};
 
 use super::checks::{DISK, ENTRIES, ROOM, STATE_DIRECTORY};
 use super::patient::Patient;
@@ -30,14 +33,14 @@ pub fn look(patient: &Patient, place: &Result<Inspection, String>, report: &mut 
         }
     };
     state_directory(seen, report);
-    disk(seen, report);
+    disk(patient, seen, report);
     room(patient, seen, report);
     entries(seen, report);
 }
 
 fn state_directory(seen: &Inspection, report: &mut Report) {
     let directory = seen.state_dir.display().to_string();
-    let what = match (seen.read_only, seen.writable) {
+    let what = match (seen.disk.read_only, seen.writable) {
         (true, _) => Some("its file system is mounted read-only: no engine can be started or ended"),
         (_, false) => Some("this user may not write there"),
         _ => None,
@@ -49,21 +52,46 @@ fn state_directory(seen: &Inspection, report: &mut Report) {
     report.tell(STATE_DIRECTORY, format!("{directory} can be read and written"), finding.into_iter().collect());
 }
 
-fn disk(seen: &Inspection, report: &mut Report) {
-    let subject = seen.state_dir.display().to_string();
-    let said = format!("{} of {} are free", size(seen.free_bytes), size(seen.total_bytes));
-    let mend = "make room: logs of engines, spilled data below engines.data_dir, whatever else is there";
+fn disk(patient: &Patient, seen: &Inspection, report: &mut Report) {
     let mut findings = Vec::new();
-    if seen.free_bytes < LEAST_BYTES {
-        findings.push(Finding::problem(&subject, format!("{said}: less than {}", size(LEAST_BYTES)), mend));
-    } else if seen.free_bytes < LITTLE_BYTES {
-        findings.push(Finding::warning(&subject, format!("{said}: less than {}", size(LITTLE_BYTES)), mend));
+    let mut said = Vec::new();
+    for (folder, disk) in disks(patient, seen) {
+        let subject = folder.display().to_string();
+        let free = format!("{} of {} are free", size(disk.free_bytes), size(disk.total_bytes));
+        let mend = "make room: logs of engines, spilled data below engines.data_dir, whatever else is there";
+        if disk.free_bytes < LEAST_BYTES {
+            findings.push(Finding::problem(&subject, format!("{free}: less than {}", size(LEAST_BYTES)), mend));
+        } else if disk.free_bytes < LITTLE_BYTES {
+            findings.push(Finding::warning(&subject, format!("{free}: less than {}", size(LITTLE_BYTES)), mend));
+        }
+        if let Some(files) = disk.free_files.filter(|it| *it < LEAST_FILES) {
+            let what = format!("only {files} more files can be made: fewer than {LEAST_FILES}");
+            findings.push(Finding::problem(format!("{subject}: files"), what, mend));
+        }
+        said.push(if said.is_empty() { free } else { format!("{free} in {subject}") });
     }
-    if let Some(files) = seen.free_files.filter(|it| *it < LEAST_FILES) {
-        let what = format!("only {files} more files can be made: fewer than {LEAST_FILES}");
-        findings.push(Finding::problem(format!("{subject}: files"), what, mend));
+    report.tell(DISK, said.join("; "), findings);
+}
+
+/// The file systems on which something grows, each once: that of the state directory, and others of the engines' data and
+/// of a database in a file.
+fn disks(patient: &Patient, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
+    let device = |folder: &Path| std::fs::metadata(folder).ok().map(|it| it.dev());
+    let mut known = vec![device(&seen.state_dir)];
+    let mut disks = vec![(seen.state_dir.clone(), seen.disk)];
+    let others = [Some(patient.configuration.engines.data_dir.clone()), patient.file_of_database.clone()];
+    for path in others.into_iter().flatten() {
+        let of = device(&path);
+        // What is not there is made by the first engine, or told by another check.
+        if of.is_some()
+            && !known.contains(&of)
+            && let Ok(disk) = Disk::of(&path)
+        {
+            known.push(of);
+            disks.push((path, disk));
+        }
     }
-    report.tell(DISK, said, findings);
+    disks
 }
 
 /// Bytes as people read them.

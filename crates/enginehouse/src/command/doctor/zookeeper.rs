@@ -8,7 +8,7 @@ use futures::future::join_all;
 use model::span;
 
 use super::checks::{ACCESS_LISTS, DISCOVERY, ROOT, SERVERS, SESSION_TIMEOUT};
-use super::patient::{CALL_DEADLINE, CONNECT_DEADLINE, Patient, bounded};
+use super::patient::{CONNECT_DEADLINE, Patient, bounded};
 use super::report::{Finding, Report};
 
 /// A wish that every server raises to the shortest session that it grants.
@@ -136,11 +136,8 @@ pub async fn nodes(patient: &Patient, session: Result<&Session, &String>, report
 
 fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
     let Some(root) = nodes.first() else { return report.unseen(&[ROOT, ACCESS_LISTS], "there are no base nodes") };
-    let seconds = CALL_DEADLINE.as_secs();
     let missing = |path: &str| {
-        let mend = format!(
-            "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent ({seconds} s)"
-        );
+        let mend = "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent";
         Finding::problem(path, "it is not there", mend)
     };
     match root.standing {
