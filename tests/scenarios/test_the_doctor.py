@@ -7,6 +7,7 @@ left to the master: what the doctor calls the acting master's business has to he
 import json
 import re
 import shutil
+import urllib.parse
 import uuid
 
 import pytest
@@ -17,6 +18,7 @@ from harness.cluster import Cluster
 from harness.control import Control
 from harness.ports import free_port
 from harness.processes import run
+from harness.tcp_relay import TcpRelay
 from harness.waiting import wait_until
 
 LOOK_WITHIN_S = 90
@@ -26,8 +28,8 @@ HEAL_WITHIN_S = 90
 class Patient:
     """A cluster with one tenant that has one engine, and the doctor's view of it."""
 
-    def __init__(self, folder):
-        self.cluster = Cluster(folder).start()
+    def __init__(self, folder, **settings):
+        self.cluster = Cluster(folder, **settings).start()
         self.control = Control(self.cluster.addresses["proxy-b"])
         self.tenant, self.pool, self.unit = self.control.make("patient", options=", MIN_ENGINES 1")
         (engine,) = self.control.wait_ready(self.tenant)
@@ -58,6 +60,35 @@ class Patient:
         )
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
+
+    def through(self, relay):
+        """A configuration whose way to the database goes through a relay."""
+        url = self.cluster.database.url.replace(self.server(), relay.address)
+        return self.variant("relay", database={"url": url})
+
+    def server(self):
+        """HOST:PORT of the database."""
+        return urllib.parse.urlsplit(self.cluster.database.url).netloc.rsplit("@", 1)[-1]
+
+    def stop_proxies(self):
+        for name in ("proxy-a", "proxy-b"):
+            self.cluster.programs[name].stop()
+
+    def start_proxies(self):
+        for name in ("proxy-a", "proxy-b"):
+            self.cluster.start_program(name)
+        self.control = Control(self.cluster.addresses["proxy-b"])
+        self.cluster.wait_for_master()
+
+    def restart_engine(self):
+        """Replaces the one engine, which the acting master has to do."""
+        (engine,) = self.control.wait_ready(self.tenant)
+        self.control.say(f"RESTART ENGINE {self.pool} '{engine['engine']}' FORCE WAIT '1m'")
+        self.control.wait_ready(self.tenant)
+
+    def progress(self, alteration):
+        (row,) = [it for it in self.control.alterations() if it["id"] == alteration]
+        return row["progress"]
 
     def wait_well(self):
         """Waits until the doctor finds nothing."""
@@ -170,6 +201,46 @@ def test_a_database_of_another_version_is_named_with_what_to_run(patient):
     finally:
         patient.cluster.database.rows(f"UPDATE schema_version SET version = {version}")
     assert patient.look()[0] == 0
+
+
+def test_time_outs_that_something_in_between_takes_back_are_named(patient):
+    def taken_back(data):
+        return data.replace(b"SET lock_timeout = 5000", b"SET lock_timeout = 0000")
+
+    with TcpRelay(patient.server(), change=taken_back) as relay:
+        status, report = patient.look(patient.through(relay))
+    assert status == 1 and ill(report) == {"time-outs"}, report["summary"]
+    found = finding(report, "time-outs", "lock_timeout")
+    assert "has without end where 5s was asked for" in found["what"] and "let SET through" in found["mend"], found
+
+
+def test_a_slow_way_to_the_database_is_a_warning(patient):
+    with TcpRelay(patient.server(), delay_s=0.15) as relay:
+        status, report = patient.look(patient.through(relay))
+    assert status == 0 and ill(report) == {"round trips"}, report["summary"]
+    assert "is above 100 ms" in finding(report, "round trips", "round trips")["what"]
+
+
+def test_a_database_whose_clock_is_behind_is_a_warning(patient):
+    database = patient.cluster.database
+    role = f"behind_{database.name}"
+    for statement in (
+        "CREATE SCHEMA behind",
+        "CREATE FUNCTION behind.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
+        "'SELECT pg_catalog.clock_timestamp() - make_interval(0, 0, 0, 0, 1)'",
+        f"CREATE ROLE {role} SUPERUSER LOGIN",
+        # Whoever comes under this name gets that clock, and nobody else.
+        f"ALTER ROLE {role} IN DATABASE {database.name} SET search_path = public, behind, pg_catalog",
+    ):
+        database.rows(statement)
+    try:
+        url = database.url.replace("postgres@", f"{role}@")
+        status, report = patient.look(patient.variant("behind", database={"url": url}))
+    finally:
+        database.rows(f"DROP ROLE {role}")
+    assert status == 0 and ill(report) == {"clock"}, report["summary"]
+    found = finding(report, "clock", "clock")
+    assert re.search(r"1 h 0 min behind this machine's|59 min \d+ s behind this machine's", found["what"]), found
 
 
 def test_an_access_list_that_somebody_changed_is_named_and_mended_by_what_is_said(patient):
@@ -311,3 +382,74 @@ def test_what_is_the_acting_masters_business_heals_when_one_acts(patient, sick):
     assert not (patient.cluster.state_dir / "engines" / orphan).exists()
     (engine,) = patient.control.wait_ready(patient.tenant)
     assert engine["engine"] != patient.engine
+
+
+def test_an_alteration_whose_node_somebody_deleted_is_named_and_converges(patient):
+    cluster = patient.cluster
+    cluster.programs["proxy-a"].pause()
+    try:
+        (answer,) = patient.control.say(f"ALTER TENANT {patient.tenant} COMMENT 'without its node'")
+        cluster.nodes.client.delete(cluster.nodes.path("lock/alter"), recursive=True)
+        status, report = patient.look()
+    finally:
+        cluster.programs["proxy-a"].resume()
+    found = finding(report, "converging", answer["alteration"])
+    assert status == 1 and "has no alter node: somebody has deleted it by hand" in found["what"], found
+    assert check(report, "alter node")["verdict"] == "ok"
+    patient.wait_well()
+    assert patient.progress(answer["alteration"]) == "converged"
+
+
+def test_a_database_from_an_older_state_is_named_and_what_is_said_mends_it(patient):
+    """Masters come and go, the state directory knows the last; then the database is restored from before them."""
+    database, lock = patient.cluster.database, patient.cluster.state_dir / "lock"
+    patient.stop_proxies()
+    ((older,),) = database.rows("SELECT epoch FROM master")
+    database.rows("UPDATE master SET epoch = epoch + 5")
+    patient.start_proxies()
+    patient.restart_engine()
+    seen = int(lock.read_text())
+    assert seen == int(older) + 6, (older, seen)
+    patient.stop_proxies()
+    database.rows(f"UPDATE master SET epoch = {older}")
+    database.rows(f"UPDATE observed_engine SET epoch = {older}")
+    patient.start_proxies()
+    status, report = patient.look()
+    found = finding(report, "epochs", str(patient.cluster.state_dir))
+    assert status == 1 and ill(report) == {"epochs"}, report["summary"]
+    assert f"it has seen epoch {seen}, and the database is at {int(older) + 1}" in found["what"], found
+    assert "end all proxies" in found["mend"] and f"remove {lock}," in found["mend"], found
+    patient.stop_proxies()
+    lock.unlink()
+    patient.start_proxies()
+    patient.restart_engine()
+    patient.wait_well()
+    assert int(lock.read_text()) == int(older) + 2
+
+
+def test_a_place_that_is_full_is_named_and_so_is_what_stalls_for_it(workspace):
+    patient = Patient(workspace / "crowded", metadata_agent={"alter_deadline": "2s"}, orchestrator={"max_engines": 1})
+    try:
+        status, report = patient.look()
+        room = finding(report, "room", "orchestrator.max_engines")
+        assert status == 1 and ill(report) == {"room"}, report["summary"]
+        assert "1 engine of at most 1: no engine can be started" in room["what"], room
+        _, _, unit = patient.control.make("waiting")
+        (answer,) = patient.control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1")
+        alteration = answer["alteration"]
+        wait_until(lambda: patient.progress(alteration) == "stalled", HEAL_WITHIN_S, "it is stalled", 0.2)
+        status, report = patient.look()
+        assert status == 1 and ill(report) == {"room", "stalled", "wanted engines"}, report["summary"]
+        stalled = finding(report, "stalled", alteration)
+        for part in (f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1", "stalled at ", "there are 1 engines already"):
+            assert part in stalled["what"], (part, stalled)
+        # What is said of the room mends both.
+        assert "raise orchestrator.max_engines and restart the proxies" in room["mend"], room
+        patient.cluster.settings["orchestrator"] = {"max_engines": 20}
+        patient.file = patient.cluster.write("doctor")
+        patient.stop_proxies()
+        patient.start_proxies()
+        patient.wait_well()
+        assert patient.progress(alteration) == "converged"
+    finally:
+        patient.cluster.close()

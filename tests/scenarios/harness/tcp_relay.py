@@ -31,9 +31,14 @@ def listening():
 
 
 class TcpRelay:
-    """Listens on a free port of loopback and relays every connection to one server, until it is closed."""
+    """Listens on a free port of loopback and relays every connection to one server, until it is closed.
 
-    def __init__(self, server):
+    `delay_s`: what the server says takes that much longer. `change`: what becomes of each piece that goes to the server.
+    """
+
+    def __init__(self, server, delay_s=0.0, change=None):
+        self.delay_s = delay_s
+        self.change = change or (lambda data: data)
         host, port = server.rsplit(":", 1)
         self.server = (host, int(port))
         self.listener = listening()
@@ -163,5 +168,9 @@ class TcpRelay:
             if not data:
                 sink.shutdown(socket.SHUT_WR)
                 return
+            if counter == "bytes_to_server":
+                data = self.change(data)
+            elif self.delay_s:
+                await asyncio.sleep(self.delay_s)
             await self.loop.sock_sendall(sink, data)
             setattr(self, counter, getattr(self, counter) + len(data))
