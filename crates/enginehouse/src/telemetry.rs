@@ -23,8 +23,7 @@ pub fn start(default_filter: &str) -> anyhow::Result<()> {
 
 /// Starts logging to a file, which is kept from one start to the next and never grows beyond [`KEEP_BYTES`].
 pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
-    let file =
-        LogFile::open(path, KEEP_BYTES).with_context(|| format!("can't write the log {}", path.display()))?;
+    let file = LogFile::open(path, KEEP_BYTES).with_context(|| format!("can't write the log {}", path.display()))?;
     begin(DEFAULT_FILTER, Mutex::new(file))
 }
 

@@ -120,7 +120,8 @@ async fn a_file_that_is_damaged_is_named() {
     assert!(installation.stop().success());
     let data = installation.data().to_owned();
     // A table that nobody reads, so that everything else goes on; its only page is damaged.
-    execute(&data, "CREATE TABLE of_nobody (word TEXT); INSERT INTO of_nobody VALUES ('a-word-of-nobody')".to_owned()).await;
+    execute(&data, "CREATE TABLE of_nobody (word TEXT); INSERT INTO of_nobody VALUES ('a-word-of-nobody')".to_owned())
+        .await;
     let file = data.join("metadata.sqlite");
     let mut bytes = std::fs::read(&file).unwrap();
     let at = bytes.windows(16).position(|it| it == b"a-word-of-nobody").expect("the word is in the file");

@@ -9,8 +9,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use installation::{
-    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal, text,
-    works,
+    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal,
+    text, works,
 };
 
 /// A statement that runs for longer than any test.

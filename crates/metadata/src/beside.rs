@@ -39,10 +39,9 @@ impl Store {
         sqlx::any::install_default_drivers();
         match timeout(settings.call_deadline, look(settings)).await {
             Ok(looked) => looked.map_err(|error| Error::Unavailable(error.to_string())),
-            Err(_) => Err(Error::Unavailable(format!(
-                "the look took longer than {} s",
-                settings.call_deadline.as_secs()
-            ))),
+            Err(_) => {
+                Err(Error::Unavailable(format!("the look took longer than {} s", settings.call_deadline.as_secs())))
+            }
         }
     }
 }

@@ -98,7 +98,10 @@ mod tests {
         write(&mut log, 9..1_000);
         let text = |path: &Path| fs::read_to_string(path).unwrap();
         assert_eq!(text(&path), "line 0999\n");
-        assert_eq!(text(&old).lines().collect::<Vec<_>>(), (990..999).map(|it| format!("line {it:04}")).collect::<Vec<_>>());
+        assert_eq!(
+            text(&old).lines().collect::<Vec<_>>(),
+            (990..999).map(|it| format!("line {it:04}")).collect::<Vec<_>>()
+        );
         // The next process goes on where this one ended.
         drop(log);
         let mut log = LogFile::open(&path, 95).unwrap();

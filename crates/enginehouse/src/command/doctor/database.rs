@@ -129,13 +129,8 @@ fn round_trips(trips: &[Duration], report: &mut Report) {
         return report.unseen(&[ROUND_TRIPS], "none was measured");
     };
     let median = trips[trips.len() / 2];
-    let said = format!(
-        "min {}, median {}, max {} of {}",
-        span::age(*least),
-        span::age(median),
-        span::age(*most),
-        trips.len()
-    );
+    let said =
+        format!("min {}, median {}, max {} of {}", span::age(*least), span::age(median), span::age(*most), trips.len());
     let slow = (median > SLOW).then(|| {
         Finding::warning(
             "round trips",

@@ -82,7 +82,8 @@ impl Patient {
             no_database: None,
             file_of_database: Some(metadata::Settings::new(&running.configuration.database.url).sqlite_path()?),
             no_place: None,
-            no_proxy: (!running.listens).then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
+            no_proxy: (!running.listens)
+                .then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
             configuration: running.configuration,
             secret: running.secret,
             clock: clock.clone(),
