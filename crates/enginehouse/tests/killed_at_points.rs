@@ -37,9 +37,12 @@ fn start(server: &Installation, tenant: &str) -> String {
     started.split(',').next().unwrap().to_owned()
 }
 
-/// Kills a tenant's engine at each point: what is said before, the statement in which it happens, what its client is told,
-/// and a statement afterwards with a word of its answer.
-fn killed_engines(points: &[(&str, &str, &str, Told, (&str, &str))]) {
+/// A point, what is said before, the statement in which an engine is killed there, what its client is told, and a statement
+/// afterwards with a word of its answer.
+type Killed = (&'static str, &'static str, &'static str, Told, (&'static str, &'static str));
+
+/// Kills a tenant's engine at each point.
+fn killed_engines(points: &[Killed]) {
     let mut server = Installation::with_failpoints();
     server.say_all(&OBJECTS);
     let bystander = start(&server, "bystander");

@@ -146,14 +146,12 @@ async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), E
 
 /// Gives a setting its first value. One that had none was set by nobody, so it gets DataFusion's default: none.
 async fn give_back(context: &SessionContext, first: &ConfigEntry) -> Result<(), EngineError> {
-    match &first.value {
-        Some(value) => apply(context, &first.key, value).await,
-        None => {
-            let reset = Statement::ResetVariable(ResetVariable { variable: first.key.clone() });
-            context.execute_logical_plan(LogicalPlan::Statement(reset)).await?;
-            Ok(())
-        }
+    if let Some(value) = &first.value {
+        return apply(context, &first.key, value).await;
     }
+    let reset = Statement::ResetVariable(ResetVariable { variable: first.key.clone() });
+    context.execute_logical_plan(LogicalPlan::Statement(reset)).await?;
+    Ok(())
 }
 
 /// Gives one setting, or all, the value back with which the session began.

@@ -1,5 +1,5 @@
 //! The readings that statements which WAIT share: however many wait at this agent, the database is read once each
-//! [`WAIT_POLL`](super::settings::WAIT_POLL) for all of them, and no more than [`MAX_WAITERS`] wait.
+//! [`WAIT_POLL`] for all of them, and no more than [`MAX_WAITERS`] wait.
 //!
 //! Who waits asks for a reading that began after it asked, so that it sees what it did before; who asks while one is
 //! being made, or between two, takes the next one. A waiter that is cancelled leaves the reading to the others.
@@ -129,7 +129,7 @@ mod tests {
         for waiter in waiters.collect::<Vec<_>>() {
             waiter.await.unwrap();
         }
-        let intervals = (clock.boottime() - begun).as_millis() / INTERVAL.as_millis();
+        let intervals = clock.boottime().saturating_sub(begun).as_millis() / INTERVAL.as_millis();
         let readings = u128::from(readings.load(Ordering::SeqCst));
         assert!((10..=intervals + 1).contains(&readings), "{readings} readings in {intervals} intervals");
     }

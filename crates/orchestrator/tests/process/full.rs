@@ -1,7 +1,7 @@
 //! A disk that takes nothing more: what can't be written down is refused with the reason and leaves nothing, and goes on
 //! when there is room.
 //!
-//! In place of the disk, the process may make no file longer than nothing (RLIMIT_FSIZE): every write to a file fails, for
+//! In place of the disk, the process may make no file longer than nothing (`RLIMIT_FSIZE`): every write to a file fails, for
 //! root too. So each of these tests runs in a process of its own.
 
 use std::fs;
