@@ -82,8 +82,13 @@ impl Store {
             Backend::Sqlite => Some(lock_file(settings).await?),
             Backend::Postgres | Backend::Mariadb => None,
         };
+        let url = match backend {
+            // The file was made with its lock. One that went since is missed: another, empty one would hide that.
+            Backend::Sqlite => format!("{}?mode=rw", settings.url.split('?').next().unwrap_or_default()),
+            Backend::Postgres | Backend::Mariadb => settings.url.clone(),
+        };
         let options: AnyConnectOptions =
-            settings.url.parse().map_err(|_| Error::Settings("the database's URL can't be read".to_owned()))?;
+            url.parse().map_err(|_| Error::Settings("the database's URL can't be read".to_owned()))?;
         let on_connect = backend.connection_sql(settings);
         let pool = AnyPoolOptions::new()
             .max_connections(settings.connections)

@@ -33,6 +33,25 @@ async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
 }
 
+/// A connection that is made later finds no file: it makes no empty one, which would hide that the other is missed.
+#[tokio::test]
+async fn a_file_that_went_is_missed_and_not_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
+    let bench = contract::Bench::open(Settings::sqlite(&file)).await;
+    std::fs::rename(&file, &aside).unwrap();
+    // More at once than there are connections.
+    let read = |store: Store| tokio::spawn(async move { store.catalog().await });
+    for read in (0..20).map(|_| read(bench.store.clone())).collect::<Vec<_>>() {
+        if let Err(error) = read.await.unwrap() {
+            assert_eq!(error.kind(), metadata::Kind::Unavailable, "{error}");
+        }
+    }
+    assert!(!file.exists());
+    std::fs::rename(&aside, &file).unwrap();
+    bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
+}
+
 /// Beside the process that has the file, and at one that is not there or damaged.
 #[tokio::test]
 async fn a_file_is_looked_at_beside_the_process_that_has_it() {
