@@ -1,11 +1,12 @@
 //! What a master says in the log of a trouble that lasts.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use tracing::field::{Field, Visit};
-use tracing::{Event, Metadata, Subscriber, span};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Event, Metadata, Subscriber, span};
 
 use super::fake::{Fake, memory};
 use crate::world::Failure;
@@ -24,6 +25,17 @@ impl Lines {
     fn with(&self, text: &str) -> Vec<String> {
         self.0.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
     }
+}
+
+/// While there is one collector only, `tracing` asks the thread that comes by a line first whether anybody wants it: a
+/// test of another thread, which has none, would say no for all. With two it asks the collectors.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+
+/// The lines of this thread from now on.
+fn told() -> (Lines, DefaultGuard) {
+    LazyLock::force(&SECOND);
+    let lines = Lines::default();
+    (lines.clone(), tracing::subscriber::set_default(lines))
 }
 
 struct Text(String);
@@ -60,8 +72,7 @@ impl Subscriber for Lines {
 
 #[tokio::test]
 async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_succeeds() {
-    let lines = Lines::default();
-    let _telling = tracing::subscriber::set_default(lines.clone());
+    let (lines, _telling) = told();
     let fake = Fake::with_engines_wanted(1);
     let mut driver = fake.driver(1);
     fake.settle(&mut driver).await;
@@ -90,8 +101,7 @@ async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_su
 
 #[tokio::test]
 async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
-    let lines = Lines::default();
-    let _telling = tracing::subscriber::set_default(lines.clone());
+    let (lines, _telling) = told();
     let fake = Fake::with_engines_wanted(1);
     fake.make_node("a-1", 99);
     fake.state().unsettled = true;

@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use model::clock::SystemClock;
 use orchestrator::process::{Config, KEEPER_PERIOD, Process};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
 use orchestrator::Orchestrator as _;
 
@@ -19,7 +19,16 @@ use crate::place::{DEADLINE, EPOCH, Place, shell};
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<(Level, String)>>>, Arc<AtomicUsize>);
 
+/// While there is one collector only, `tracing` asks the thread that comes by a line first whether anybody wants it: a
+/// test of another thread, which has none, would say no for all. With two it asks the collectors.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+
 impl Lines {
+    fn begin() -> Self {
+        LazyLock::force(&SECOND);
+        Self::default()
+    }
+
     fn count(&self, level: Level, text: &str) -> usize {
         self.0.lock().unwrap().iter().filter(|(of, line)| *of == level && line.contains(text)).count()
     }
@@ -72,7 +81,7 @@ impl Subscriber for Lines {
 
 #[tokio::test]
 async fn a_state_directory_that_can_not_be_read_is_told_once_and_that_it_can_again() {
-    let lines = Lines::default();
+    let lines = Lines::begin();
     let _telling = tracing::subscriber::set_default(lines.clone());
     let place = Place::new();
     let process = Process::open(Config::new(place.state()), SystemClock::shared()).unwrap();
@@ -92,7 +101,7 @@ async fn a_state_directory_that_can_not_be_read_is_told_once_and_that_it_can_aga
 #[tokio::test]
 async fn a_log_that_can_not_be_limited_is_told_once() {
     // Looks are taken on threads that belong to nobody, so the lines of all threads are kept, of other tests too.
-    let lines = Lines::default();
+    let lines = Lines::begin();
     tracing::subscriber::set_global_default(lines.clone()).unwrap();
     let place = Place::new();
     let process = place.open();
