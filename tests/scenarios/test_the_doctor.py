@@ -7,117 +7,17 @@ left to the master: what the doctor calls the acting master's business has to he
 import json
 import re
 import shutil
-import urllib.parse
 import uuid
 
 import pytest
 from kazoo.security import ACL, Id, make_acl
 
 from harness import golden
-from harness.cluster import Cluster
-from harness.control import Control
+from harness.doctor import HEAL_WITHIN_S, Patient, as_if_it_waited_for_the_disk, check, finding, ill
 from harness.ports import free_port
 from harness.processes import run
 from harness.tcp_relay import TcpRelay
 from harness.waiting import wait_until
-
-LOOK_WITHIN_S = 90
-HEAL_WITHIN_S = 90
-
-
-class Patient:
-    """A cluster with one tenant that has one engine, and the doctor's view of it."""
-
-    def __init__(self, folder, **settings):
-        self.cluster = Cluster(folder, **settings).start()
-        self.control = Control(self.cluster.addresses["proxy-b"])
-        self.tenant, self.pool, self.unit = self.control.make("patient", options=", MIN_ENGINES 1")
-        (engine,) = self.control.wait_ready(self.tenant)
-        self.engine = engine["engine"]
-        self.cluster.settled(self.control)
-        self.file = self.cluster.write("doctor")
-
-    def variant(self, name, **sections):
-        """Another configuration file: `section=None` leaves a section out, `section={…}` changes keys of it."""
-        wanted = dict(self.cluster.settings)
-        self.cluster.settings = wanted | {key: value for key, value in sections.items() if value}
-        text = self.cluster.configuration()
-        self.cluster.settings = wanted
-        for section in (key for key, value in sections.items() if value is None):
-            text = re.sub(rf"\[{section}\]\n(?:[^\[\n][^\n]*\n)*", "", text)
-        path = self.cluster.folder / f"{name}.toml"
-        path.write_text(text)
-        return path
-
-    def text(self, file=None):
-        return run(["doctor", "--config", file or self.file], within_s=LOOK_WITHIN_S, cwd=self.cluster.folder)
-
-    def look(self, file=None):
-        """(exit status, report)."""
-        done = run(
-            ["doctor", "--config", file or self.file, "--format", "json"], within_s=LOOK_WITHIN_S,
-            cwd=self.cluster.folder,
-        )
-        assert done.stdout, done.stderr
-        return done.returncode, json.loads(done.stdout)
-
-    def through(self, relay):
-        """A configuration whose way to the database goes through a relay."""
-        url = self.cluster.database.url.replace(self.server(), relay.address)
-        return self.variant("relay", database={"url": url})
-
-    def server(self):
-        """HOST:PORT of the database."""
-        return urllib.parse.urlsplit(self.cluster.database.url).netloc.rsplit("@", 1)[-1]
-
-    def stop_proxies(self):
-        for name in ("proxy-a", "proxy-b"):
-            self.cluster.programs[name].stop()
-
-    def start_proxies(self):
-        for name in ("proxy-a", "proxy-b"):
-            self.cluster.start_program(name)
-        self.control = Control(self.cluster.addresses["proxy-b"])
-        self.cluster.wait_for_master()
-
-    def restart_engine(self):
-        """Replaces the one engine, which the acting master has to do."""
-        (engine,) = self.control.wait_ready(self.tenant)
-        self.control.say(f"RESTART ENGINE {self.pool} '{engine['engine']}' FORCE WAIT '1m'")
-        self.control.wait_ready(self.tenant)
-
-    def progress(self, alteration):
-        (row,) = [it for it in self.control.alterations() if it["id"] == alteration]
-        return row["progress"]
-
-    def wait_well(self):
-        """Waits until the doctor finds nothing."""
-        wait_until(lambda: self.look()[0] == 0, HEAL_WITHIN_S, "the doctor finds nothing any more", 0.5)
-
-
-def check(report, name):
-    (found,) = [it for it in report["checks"] if it["check"] == name]
-    return found
-
-
-def finding(report, name, subject):
-    """The one finding of a check about a subject."""
-    found = [it for it in check(report, name)["findings"] if subject in it["subject"]]
-    assert len(found) == 1, json.dumps(check(report, name), indent=1)
-    assert found[0]["mend"], found
-    return found[0]
-
-
-def ill(report):
-    """The checks that found something. Servers of tests may be told not to wait for the disk, which has a test of its own."""
-    return {it["check"] for it in report["checks"] if it["findings"]} - {"durability"}
-
-
-def as_if_it_waited_for_the_disk(shown):
-    """The report of a server that forgets nothing: those of tests may be told not to wait for the disk."""
-    shown = re.sub(r"(?m)^(  \w+ +durability +).*$(\n    .*)*", r"\1<as the server is set>", shown)
-    shown = re.sub(r"(?m)^  (ok|warning) +(?=\w)", "  ok  ", shown)
-    return re.sub(r"(?m)^no problem, \d warnings? in (\d+ checks)", r"all is well: \1", shown)
 
 
 @pytest.fixture(scope="module")
