@@ -110,7 +110,7 @@ async fn a_cancel_does_not_wait_for_the_call_that_waits_for_the_statement() {
     };
     let canceling = async {
         eventually("a running statement", async || (engine.datafusion.load().1 == 1).then_some(())).await;
-        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
         let request = TCancelOperationReq { operation_handle: operation_handle.clone() };
         let answer: TCancelOperationResp = call(&house, ANN, "CancelOperation", &request).await;
         status::check(&answer.status).unwrap();
