@@ -98,11 +98,16 @@ impl House {
         node.ready().unwrap().content.clone().unwrap().address
     }
 
-    /// Objects and one engine.
+    /// Objects and one engine, which the proxy has seen: a statement that comes before waits, and goes on when it is asked
+    /// about.
     pub async fn furnished() -> (Self, Session, Running) {
         let house = Self::new().await;
         let mut admin = house.objects().await;
         let engine = house.engine(&mut admin).await;
+        let mut first = house.session("ann").await;
+        must(&mut first, "SELECT 1").await;
+        first.close().await.unwrap();
+        sessions_of(&engine, 0).await;
         (house, admin, engine)
     }
 }
