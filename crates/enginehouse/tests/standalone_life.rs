@@ -71,7 +71,6 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(moment_ms));
         signal(child.id(), which);
-        // An engine that is told to end while it starts may use its whole grace, and a busy machine needs its time besides.
         let status = ended(&mut child, END_DEADLINE);
         let error = read_all(child.stderr.take());
         // Before it could catch the signal, the signal ended it.
