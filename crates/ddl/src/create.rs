@@ -41,11 +41,14 @@ fn tenant(spec: TenantSpec) -> TenantPatch {
 }
 
 fn pool(spec: PoolSpec) -> PoolPatch {
-    let PoolSpec { units, namespace, nodes, image, comment } = spec;
+    let PoolSpec { units, namespace, nodes, node_selector, cpu_overcommit, queue_prefix, image, comment } = spec;
     PoolPatch {
         units: Some(units),
         namespace: setting(namespace),
         nodes: setting(nodes),
+        node_selector: setting((!node_selector.is_empty()).then_some(node_selector)),
+        cpu_overcommit: setting(cpu_overcommit),
+        queue_prefix: setting(queue_prefix),
         image: setting(image),
         comment: setting(comment),
     }

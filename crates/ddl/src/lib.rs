@@ -17,7 +17,8 @@
 //!   `UNIT_LIST` and `RESOURCE_POOL_LIST` it may also be a string. A bare name with `--` right behind it is refused.
 //! - The name of an engine is always a string.
 //! - Numbers, sizes and lengths of time may be quoted or not: `1G`, `'1G'`, `WAIT 5m`.
-//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `IMAGE` and `COMMENT`.
+//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`
+//!   and `COMMENT`. `NODE_LIST ()` is no node; `NODE_SELECTOR` needs a label.
 //! - `PROPERTIES RESET` drops all properties; `PROPERTIES RESET ('k'='v')` drops all and then sets.
 //! - A bare WAIT waits for [`DEFAULT_WAIT`].
 //! - `EXPLAIN` takes no WAIT, and `ALTER` needs at least one option.

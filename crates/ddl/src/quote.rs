@@ -1,7 +1,7 @@
 //! Writing names and strings so that they are read back as they are.
 
 /// Words that mean something in the language; a name that is one of them is printed in quotes.
-const KEYWORDS: [&str; 43] = [
+const KEYWORDS: [&str; 46] = [
     "all",
     "alter",
     "alterations",
@@ -41,7 +41,10 @@ const KEYWORDS: [&str; 43] = [
     "units",
     "wait",
     "within",
+    "cpu_overcommit",
     "node_list",
+    "node_selector",
+    "queue_prefix",
     "unit_list",
     "user_list",
     "resource_pool_list",

@@ -51,7 +51,11 @@ pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::R
 }
 
 fn defaults(configuration: &Configuration) -> Defaults {
-    Defaults { engine_type: configuration.engines.default_type, images: configuration.engines.images.clone() }
+    Defaults {
+        engine_type: configuration.engines.default_type,
+        images: configuration.engines.images.clone(),
+        needs_nodes: configuration.orchestrator.kind.needs_nodes(),
+    }
 }
 
 fn plan_limits(configuration: &Configuration) -> planner::Limits {

@@ -8,8 +8,11 @@ use std::time::Duration;
 
 use coordination::Observation as Coordinated;
 use model::alteration::RequestId;
+use model::catalog::Catalog;
 use model::engine_name::EngineName;
-use model::observation::{ObservedEngine, Report};
+use model::name::PoolName;
+use model::observation::{MAX_NODES, ObservedEngine, ObservedNode, Report};
+use model::room::nodes_in_two_pools;
 use model::slot::Slot;
 use model::snapshot::Snapshot;
 use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
@@ -24,6 +27,9 @@ pub(crate) struct Recollection {
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: BTreeMap<String, String>,
     reported: Option<BTreeMap<EngineName, ObservedEngine>>,
+    /// The nodes as they were reported; kept when they could not be read.
+    reported_nodes: Option<Vec<ObservedNode>>,
+    shared: BTreeSet<String>,
     unreadable: BTreeSet<String>,
     settled_from: Duration,
 }
@@ -66,6 +72,21 @@ impl Recollection {
         new
     }
 
+    /// Nodes that labels give to two pools and did not the last time: worth a line in the log.
+    pub fn newly_shared(&mut self, catalog: &Catalog, nodes: &[ObservedNode]) -> Vec<(String, PoolName, PoolName)> {
+        let found = nodes_in_two_pools(catalog, nodes);
+        let new = found.iter().filter(|(node, ..)| !self.shared.contains(*node));
+        let new = new.map(|(node, one, other)| ((*node).to_owned(), (*one).clone(), (*other).clone())).collect();
+        self.shared = found.into_iter().map(|(node, ..)| node.to_owned()).collect();
+        new
+    }
+
+    /// The nodes that are to be reported: all of them, if they are not as they were.
+    pub fn changed_nodes(&self, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
+        let nodes = nodes.map(|nodes| &nodes[..nodes.len().min(MAX_NODES)])?;
+        (self.reported_nodes.as_deref() != Some(nodes)).then(|| nodes.to_vec())
+    }
+
     /// Turns what was read into the input of a plan, and remembers since when what is missing has been missing.
     pub fn observe(
         &mut self,
@@ -90,6 +111,7 @@ impl Recollection {
             facts: self.facts(now, coordinated, pods, &lives),
             lives,
             pods: pods.to_vec(),
+            nodes: BTreeMap::new(),
             vanished: BTreeSet::new(),
             troubles,
             status: status.clone(),
@@ -187,7 +209,12 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<&[ObservedEngine]>) {
+    pub fn reported(&mut self, written: Option<&[ObservedEngine]>, nodes: Option<Vec<ObservedNode>>) {
+        match (written, nodes) {
+            (None, _) => self.reported_nodes = None,
+            (Some(_), Some(nodes)) => self.reported_nodes = Some(nodes),
+            (Some(_), None) => {}
+        }
         self.reported = written.map(|rows| rows.iter().map(|row| (row.name.clone(), row.clone())).collect());
     }
 }

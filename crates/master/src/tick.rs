@@ -12,7 +12,7 @@ use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::number::Epoch;
-use model::observation::Report;
+use model::observation::{ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
 use planner::{Desired, Observed, Plan, Pod, Status};
 use tokio::sync::Notify;
@@ -184,6 +184,9 @@ impl Driver {
         let loads = self.loads.said();
         let now = world.now();
         let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &desired.snapshot);
+        let nodes = engines.nodes.as_deref().unwrap_or_default();
+        observed.know_nodes(&desired.snapshot.catalog, nodes);
+        self.tell_shared(&desired, nodes);
         self.addresses = self.recollection.reachable(&observed);
         self.ask(world, &desired, &mut observed).await;
         let plan = planner::plan(&desired, &observed);
@@ -265,8 +268,7 @@ impl Driver {
             Settled::Stands(Some(what)) => Some(what),
             _ => plan.waits_for.clone(),
         };
-        let namespaces = namespaces(&seen.engines.pods);
-        self.report(world, desired, plan, waits_for, namespaces).await?;
+        self.report(world, desired, plan, waits_for, &seen.engines).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
         let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
@@ -316,13 +318,14 @@ impl Driver {
         desired: &Desired,
         plan: &Plan,
         waits_for: Option<String>,
-        namespaces: Vec<String>,
+        engines: &Engines,
     ) -> Result<(), Failure> {
         let mut report = self.recollection.report(&plan.report, waits_for);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
-        report.namespaces_in_use = Some(namespaces);
+        report.namespaces_in_use = Some(namespaces(&engines.pods));
+        report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
         let written = self.send(world, &report).await;
-        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
+        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()), report.nodes);
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over(world.now());
@@ -367,9 +370,15 @@ impl Driver {
             ..Report::default()
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
-        self.recollection.reported(None);
+        self.recollection.reported(None, None);
         self.send(world, &report).await?;
         Ok(Ticked::Done { progress: executed.applied > 0, due: None })
+    }
+
+    fn tell_shared(&mut self, desired: &Desired, nodes: &[ObservedNode]) {
+        for (node, one, other) in self.recollection.newly_shared(&desired.snapshot.catalog, nodes) {
+            tracing::warn!(node, %one, %other, "a node is in two resource pools: NODE_LIST or NODE_SELECTOR of both mean it");
+        }
     }
 
     fn tell_unreadable(&mut self, engines: &Engines) {

@@ -51,7 +51,7 @@ pub use examine::{Examination, ROUND_TRIPS, TimeOut};
 pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, REQUEST_KEEP_MS};
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_REPORT, NAMESPACE_KEEP_MS};
-pub use overview::{EngineDetail, MAX_ALTERATIONS, Overview};
+pub use overview::{EngineDetail, MAX_ALTERATIONS, Overview, Place};
 pub use request::{Caller, Effect, EngineAnswer, Request, RestartRequest, StartRequest, StopRequest};
 pub use rows::Seen;
 pub use store::Store;

@@ -1,14 +1,15 @@
-//! What a master reports: engines as it sees them, uids, ends, namespaces, the time of its tick.
+//! What a master reports: engines and nodes as it sees them, uids, ends, namespaces, the time of its tick.
 //!
 //! A report of a deposed master is refused as a whole. So is one that comes late within its epoch, because the agent that
 //! it was sent to first stood still and another one has written it, and those after it, since: a report holds only what
 //! changed, so what a late one says of an engine would stand there until that engine changes again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::number::Epoch;
 use model::observation::{
-    EndedEngine, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, MadeEngine, ObservedEngine, Recorded, Report, cut, tail,
+    EndedEngine, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, MadeEngine, ObservedEngine, ObservedNode, Recorded,
+    Report, cut, tail,
 };
 
 use crate::backend::Mode;
@@ -33,6 +34,9 @@ impl Store {
         let longest = [report.engines.len(), report.gone.len(), report.made.len(), report.ended.len()];
         if longest.into_iter().any(|count| count > MAX_REPORT) {
             return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
+        }
+        if report.nodes.as_ref().is_some_and(|nodes| nodes.len() > MAX_NODES) {
+            return Err(Error::Broken(format!("a report has more than {MAX_NODES} nodes")));
         }
         let mut tx = self.begin(Mode::Write).await?;
         let result = write(&mut tx, epoch, report).await;
@@ -76,7 +80,31 @@ async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Do
     if report.complete {
         delete_others(tx, report).await?;
     }
+    if let Some(nodes) = &report.nodes {
+        write_nodes(&mut *tx, nodes, now_ms, epoch).await?;
+    }
     Ok(Done::Write(recorded))
+}
+
+/// Makes the table what the report says. Only rows that differ are written: there may be thousands.
+async fn write_nodes(tx: &mut Transaction, nodes: &[ObservedNode], now_ms: i64, epoch: Epoch) -> Result<(), Error> {
+    let mut known: BTreeMap<String, String> = BTreeMap::new();
+    for row in tx.rows(sql::NODES_OBSERVED, args![]).await? {
+        known.insert(rows::text(&row, "name")?, rows::text(&row, "facts")?);
+    }
+    for node in nodes {
+        let facts = to_json(node)?;
+        let statement = match known.remove(&node.name) {
+            Some(stored) if stored == facts => continue,
+            Some(_) => sql::NODE_UPDATE,
+            None => sql::NODE_INSERT,
+        };
+        tx.execute(statement, args![facts, now_ms, epoch, node.name.as_str()]).await?;
+    }
+    for name in known.keys() {
+        tx.execute(sql::NODE_DELETE, args![name.as_str()]).await?;
+    }
+    Ok(())
 }
 
 /// Writes that a tick has ended, unless another one has since the one before.

@@ -6,6 +6,7 @@ use model::alteration::{AlterationRecord, Progress};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::TenantName;
+use model::observation::ObservedNode;
 use model::slot::Slot;
 use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
@@ -27,6 +28,19 @@ pub struct Overview {
     pub snapshot: Snapshot,
     /// What the master saw last.
     pub observed: Vec<Seen>,
+}
+
+/// The catalog together with the nodes that the master saw.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Tenants, pools and units.
+    pub catalog: Catalog,
+    /// The nodes; empty where the orchestrator knows none.
+    pub nodes: Vec<ObservedNode>,
+    /// The master's row.
+    pub master: MasterRecord,
+    /// The database's clock, in milliseconds since 1970.
+    pub now_ms: i64,
 }
 
 /// One engine with all that is known of it.
@@ -87,6 +101,13 @@ impl Store {
         tx.leave(detail).await
     }
 
+    /// Everything that DESCRIBE RESOURCE POOL needs.
+    pub async fn place(&self) -> Result<Place, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let place = place(&mut tx).await;
+        tx.leave(place).await
+    }
+
     /// Tenants, pools and units.
     pub async fn catalog(&self) -> Result<Catalog, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
@@ -127,6 +148,15 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
 
 async fn overview(tx: &mut Transaction) -> Result<Overview, Error> {
     Ok(Overview { snapshot: snapshot(tx).await?, observed: read::observed(tx).await? })
+}
+
+async fn place(tx: &mut Transaction) -> Result<Place, Error> {
+    Ok(Place {
+        catalog: read::catalog(tx).await?,
+        nodes: read::nodes(tx).await?,
+        master: read::master(tx).await?,
+        now_ms: tx.now_ms().await?,
+    })
 }
 
 async fn detail(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineDetail>, Error> {

@@ -5,6 +5,7 @@ use model::catalog::{Catalog, Link};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::Generation;
+use model::observation::ObservedNode;
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
@@ -77,6 +78,11 @@ pub(crate) async fn master(tx: &mut Transaction) -> Result<MasterRecord, Error> 
 /// What the master saw last.
 pub(crate) async fn observed(tx: &mut Transaction) -> Result<Vec<Seen>, Error> {
     tx.rows(sql::OBSERVED, args![]).await?.iter().map(rows::seen).collect()
+}
+
+/// The nodes as the master saw them last.
+pub(crate) async fn nodes(tx: &mut Transaction) -> Result<Vec<ObservedNode>, Error> {
+    tx.rows(sql::NODES_OBSERVED, args![]).await?.iter().map(rows::node).collect()
 }
 
 /// Every namespace that is not forgotten, with the moment when it was retired.

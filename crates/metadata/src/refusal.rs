@@ -62,6 +62,15 @@ pub fn pool_lacks_unit(pool: &PoolName, unit: &UnitName, has: &[UnitName]) -> Us
     if has.is_empty() { error.detail("it offers no unit") } else { error.detail(format!("it offers {}", names(has))) }
 }
 
+/// The pool has no node that an engine could be made on; `why` is what [`PoolSpec::lacks_nodes`] says.
+///
+/// [`PoolSpec::lacks_nodes`]: model::catalog::PoolSpec::lacks_nodes
+pub fn pool_lacks_nodes(pool: &PoolName, why: &str) -> UserError {
+    UserError::new(ErrorKind::WrongState, format!("resource pool \"{pool}\" has no nodes")).detail(why.to_owned()).hint(
+        format!("an admin gives it some with ALTER RESOURCE POOL {pool} NODE_LIST ('…') or NODE_SELECTOR ('…'='…')"),
+    )
+}
+
 /// START above `MAX_ENGINES`.
 pub fn above_max(link: &Link, wished: usize, max: u32) -> UserError {
     let Link { tenant, pool, unit } = link;

@@ -121,8 +121,8 @@ pub struct EngineAnswer {
 }
 
 impl Store {
-    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, and when tenant, pool and unit
-    /// don't belong together.
+    /// START: adds a slot at the lowest free ordinal. Refused above `MAX_ENGINES`, when tenant, pool and unit don't
+    /// belong together, and when the pool has no nodes.
     pub async fn start(&self, start: &StartRequest) -> Result<EngineAnswer, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = self.start_in(&mut tx, start).await;
@@ -159,6 +159,7 @@ impl Store {
         let catalog = read::catalog(tx).await?;
         refusal::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
         let unit = linked(&catalog, &start.link)?;
+        self.unless_nodes(&catalog, &start.link.pool)?;
         let rows = read::slots_of(tx, &start.link).await?;
         if rows.len() >= unit.max_engines as usize {
             return Err(refusal::above_max(&start.link, rows.len(), unit.max_engines).into());
@@ -218,6 +219,8 @@ impl Store {
             }
             Named::Present(slot) => slot,
         };
+        // There would be no replacement, and with FORCE no engine.
+        self.unless_nodes(&catalog, &slot.key.pool)?;
         failpoint!(failpoints::REQUEST_VALIDATED);
         let incarnation = Incarnation(drawn.get());
         let reason = format!("restarted with FORCE by \"{}\"", restart.request.caller.user);
@@ -232,6 +235,15 @@ impl Store {
         let engine = slot.key.engine(incarnation);
         let answer = EngineAnswer { effect: Effect::Restarted, engine, slot: slot.key, incarnation };
         finish_request(tx, &restart.request, answer).await
+    }
+
+    /// Refuses what would make an engine in a pool without nodes.
+    fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
+        let needs_nodes = self.rules().defaults.needs_nodes;
+        match catalog.pool(pool).and_then(|spec| spec.lacks_nodes(needs_nodes)) {
+            Some(why) => Err(refusal::pool_lacks_nodes(pool, why)),
+            None => Ok(()),
+        }
     }
 
     /// The answer of a repeat, or the refusal of a request that comes too late.

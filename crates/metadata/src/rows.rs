@@ -7,7 +7,7 @@ use model::engine_state::Phase;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::ObservedEngine;
+use model::observation::{ObservedEngine, ObservedNode};
 use model::slot::{Origin, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 use serde::de::DeserializeOwned;
@@ -164,6 +164,11 @@ pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
         last_tick_ms: int(row, "last_tick_ms")?,
         waits_for: text_or_none(row, "waits_for")?,
     })
+}
+
+pub(crate) fn node(row: &AnyRow) -> Result<ObservedNode, Error> {
+    // The column is the key; what stands in the text besides is the same.
+    Ok(ObservedNode { name: text(row, "name")?, ..json(row, "facts")? })
 }
 
 pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {

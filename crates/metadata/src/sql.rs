@@ -11,6 +11,7 @@
 //! | `engine` | one name ever issued, what became of it, how it is to end |
 //! | `alteration` | one CREATE, ALTER or DROP with its outcome and progress |
 //! | `observed_engine` | one engine as the master last saw it |
+//! | `observed_node` | one node as the master last saw it, as JSON |
 //! | `namespace` | one namespace that an engine's name was ever issued for |
 //!
 //! One portable text: BIGINT, SMALLINT, VARCHAR and TEXT; times are milliseconds since 1970; JSON is TEXT; a boolean
@@ -19,7 +20,7 @@
 
 /// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
 /// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, NODES];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -66,6 +67,11 @@ const DETAILS: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS
 
 /// Whether an engine ever registered: EXPLAIN knows by it which engine stands in. Null in rows that are there already.
 const ANSWERED: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS answered SMALLINT"];
+
+/// What the orchestrator knows of its nodes. A pool's options of this version stand in its spec, and a program of the
+/// one before would lose them: it doesn't open a database of this version.
+const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR(255) NOT NULL PRIMARY KEY, \
+     facts TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)"];
 
 // The version.
 pub(crate) const VERSION_CREATE: &str =
@@ -227,6 +233,12 @@ pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (uid, phas
      epoch, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
 pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name = ?";
+
+pub(crate) const NODES_OBSERVED: &str = "SELECT name, facts FROM observed_node ORDER BY name";
+pub(crate) const NODE_UPDATE: &str = "UPDATE observed_node SET facts = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
+pub(crate) const NODE_INSERT: &str =
+    "INSERT INTO observed_node (facts, observed_at_ms, epoch, name) VALUES (?, ?, ?, ?)";
+pub(crate) const NODE_DELETE: &str = "DELETE FROM observed_node WHERE name = ?";
 
 // Namespaces.
 pub(crate) const NAMESPACES: &str = "SELECT name, retired_at_ms FROM namespace ORDER BY name";

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine_type::EngineType;
+use crate::labels::LabelMap;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Generation;
 use crate::quantity::{Cpu, Memory};
@@ -59,6 +60,15 @@ pub struct PoolSpec {
     pub namespace: Option<String>,
     /// The nodes that engines may run on; `None` is any, an empty list none.
     pub nodes: Option<Vec<String>>,
+    /// Labels that a node must have besides; empty: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// CPU that may be promised for each 100 that are there; `None` is 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_overcommit: Option<u32>,
+    /// Sessions that name this queue, or one below it, get engines of this pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_prefix: Option<String>,
     /// The image of the pool's engines; `None` is the configuration's.
     pub image: Option<String>,
     /// A remark.
@@ -109,6 +119,36 @@ pub struct Link {
     pub unit: UnitName,
 }
 
+impl PoolSpec {
+    /// Why no engine can be made in this pool; `None` where one can. `must_name` says that a pool which names no node
+    /// has none ([`Defaults::needs_nodes`](crate::configuration::Defaults::needs_nodes)).
+    pub fn lacks_nodes(&self, must_name: bool) -> Option<&'static str> {
+        match &self.nodes {
+            Some(nodes) if nodes.is_empty() => Some("its NODE_LIST is empty"),
+            Some(_) => None,
+            None if must_name && self.node_selector.is_empty() => Some("it has neither NODE_LIST nor NODE_SELECTOR"),
+            None => None,
+        }
+    }
+
+    /// Whether engines of this pool may run on the node.
+    pub fn admits(&self, node: &str, labels: &LabelMap) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|it| it == node))
+            && self.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+    }
+
+    /// Whether the node is this pool's own: it may run there because the pool names it, by list or by labels.
+    pub fn claims(&self, node: &str, labels: &LabelMap) -> bool {
+        (self.nodes.is_some() || !self.node_selector.is_empty()) && self.admits(node, labels)
+    }
+
+    /// Whether the queue is the pool's: the prefix itself, or something below it, which begins after a dot.
+    fn has_queue(&self, queue: &str) -> bool {
+        let below = self.queue_prefix.as_ref().and_then(|prefix| queue.strip_prefix(prefix.as_str()));
+        below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    }
+}
+
 impl Catalog {
     /// The unit's spec.
     pub fn unit(&self, name: &UnitName) -> Option<&UnitSpec> {
@@ -145,6 +185,12 @@ impl Catalog {
         self.pools.iter().filter(|(_, it)| it.spec.units.contains(unit)).map(|(name, _)| name).collect()
     }
 
+    /// The pool that the queue belongs to: the one with the longest prefix of it.
+    pub fn pool_of_queue(&self, queue: &str) -> Option<&PoolName> {
+        let fitting = self.pools.iter().filter(|(_, it)| it.spec.has_queue(queue));
+        fitting.max_by_key(|(_, it)| it.spec.queue_prefix.as_ref().map_or(0, String::len)).map(|(name, _)| name)
+    }
+
     /// The tenants that use the pool.
     pub fn tenants_of_pool(&self, pool: &PoolName) -> Vec<&TenantName> {
         self.tenants.iter().filter(|(_, it)| it.spec.pools.contains(pool)).map(|(name, _)| name).collect()
@@ -157,5 +203,87 @@ impl Catalog {
             .filter(|(_, it)| it.spec.users.iter().any(|listed| listed == user))
             .map(|(name, _)| name)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn pools(of: &[(&str, PoolSpec)]) -> Catalog {
+        let versioned = |spec: &PoolSpec| Versioned { spec: spec.clone(), generation: Generation(1) };
+        let pools = of.iter().map(|(name, spec)| (PoolName::new(*name).unwrap(), versioned(spec))).collect();
+        Catalog { pools, ..Catalog::default() }
+    }
+
+    fn queues(of: &[(&str, &str)]) -> Catalog {
+        let spec = |prefix: &str| PoolSpec { queue_prefix: Some(prefix.to_owned()), ..PoolSpec::default() };
+        let of: Vec<_> = of.iter().map(|(name, prefix)| (*name, spec(prefix))).collect();
+        pools(&of)
+    }
+
+    #[test]
+    fn the_longest_prefix_that_ends_at_a_dot_is_the_queues_pool() {
+        let mut catalog =
+            queues(&[("rp_1", "pool1"), ("rp_2", "pool1.etl"), ("rp_3", "pool10"), ("rp_4", "root.übung")]);
+        let spec = PoolSpec::default();
+        catalog.pools.insert(PoolName::new("rp_0").unwrap(), Versioned { spec, generation: Generation(1) });
+        for (queue, pool) in [
+            ("pool1", Some("rp_1")),
+            ("pool1.a", Some("rp_1")),
+            ("pool1.etl", Some("rp_2")),
+            ("pool1.etl.nightly", Some("rp_2")),
+            ("pool1.etlx", Some("rp_1")),
+            ("pool10.x", Some("rp_3")),
+            ("pool100", None),
+            ("Pool1", None),
+            ("pool", None),
+            ("", None),
+            ("root.übung.a", Some("rp_4")),
+            ("root.übungen", None),
+        ] {
+            assert_eq!(catalog.pool_of_queue(queue).map(AsRef::as_ref), pool, "{queue}");
+        }
+    }
+
+    #[test]
+    fn a_pool_has_no_nodes_when_its_list_is_empty_or_when_it_must_name_some_and_names_none() {
+        let none = PoolSpec::default();
+        let empty = PoolSpec { nodes: Some(Vec::new()), ..PoolSpec::default() };
+        let listed = PoolSpec { nodes: Some(vec!["node-1".to_owned()]), ..PoolSpec::default() };
+        let selector = [("zone".to_owned(), "a".to_owned())];
+        let selected = PoolSpec { node_selector: selector.clone().into(), ..PoolSpec::default() };
+        let both = PoolSpec { node_selector: selector.into(), ..empty.clone() };
+        for (spec, anywhere, named) in [
+            (&none, false, true),
+            (&empty, true, true),
+            (&listed, false, false),
+            (&selected, false, false),
+            (&both, true, true),
+        ] {
+            assert_eq!(spec.lacks_nodes(false).is_some(), anywhere, "{spec:?}");
+            assert_eq!(spec.lacks_nodes(true).is_some(), named, "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_is_a_pools_own_when_list_and_labels_both_say_so() {
+        let labels: LabelMap = [("zone".to_owned(), "a".to_owned())].into();
+        let any = PoolSpec::default();
+        assert!(any.admits("node-1", &labels) && !any.claims("node-1", &labels));
+        let selected = PoolSpec { node_selector: labels.clone(), ..PoolSpec::default() };
+        assert!(selected.claims("node-1", &labels) && !selected.admits("node-1", &LabelMap::new()));
+        let both = PoolSpec { nodes: Some(vec!["node-1".to_owned()]), ..selected };
+        assert!(both.claims("node-1", &labels));
+        assert!(!both.admits("node-2", &labels) && !both.admits("node-1", &LabelMap::new()));
+    }
+
+    #[test]
+    fn a_pool_that_an_older_program_wrote_is_read_and_what_is_not_said_is_not_written() {
+        let old = r#"{"units":[],"namespace":null,"nodes":null,"image":null,"comment":null}"#;
+        let spec: PoolSpec = serde_json::from_str(old).unwrap();
+        assert_eq!(spec, PoolSpec::default());
+        assert_eq!(serde_json::to_string(&spec).unwrap(), old);
     }
 }

@@ -12,7 +12,7 @@ mod unit;
 use serde::{Deserialize, Serialize};
 
 pub use object::{Object, ObjectPatch};
-pub use pool::PoolPatch;
+pub use pool::{MAX_QUEUE_BYTES, PoolPatch, selector_text};
 pub use tenant::TenantPatch;
 pub use unit::{PropertiesPatch, UnitPatch};
 

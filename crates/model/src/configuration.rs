@@ -1,7 +1,8 @@
 //! The effective configuration of an engine, its canonical form and its hash.
 //!
 //! It follows from unit, pool, tenant name and the defaults of the installation. Two engines with equal hashes were
-//! launched from the same text. The canonical form is JSON with sorted keys and no spaces, every field present;
+//! launched from the same text. The canonical form is JSON with sorted keys and no spaces, every field present but an
+//! overcommit that was not said (so that engines from before there was one stay what they are);
 //! quantities stand in it in their canonical print (`1G`, never `1024M`), so equal wishes have equal hashes.
 //! `MIN_ENGINES`, `MAX_ENGINES`, comments, users and nodes are no part of it: changing them restarts nothing.
 
@@ -31,17 +32,23 @@ pub struct Defaults {
     pub engine_type: EngineType,
     /// The image of each engine type, for pools that name none.
     pub images: BTreeMap<EngineType, String>,
+    /// Whether a pool must say on which nodes its engines run: so where they are pods of a cluster that others use
+    /// too. Elsewhere a pool that names none runs on any.
+    pub needs_nodes: bool,
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new() }
+        Self { engine_type: EngineType::Datafusion, images: BTreeMap::new(), needs_nodes: false }
     }
 }
 
 /// The whole effective configuration of one engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Configuration {
+    /// CPU that may be promised for each 100 that are there; `None` is 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_overcommit: Option<u32>,
     /// CPU of the driver.
     pub driver_cpu: Cpu,
     /// Memory of the driver.
@@ -74,6 +81,8 @@ impl Configuration {
     pub fn new(tenant: &TenantName, pool: &PoolName, of_pool: &PoolSpec, unit: &UnitSpec, defaults: &Defaults) -> Self {
         let image = of_pool.image.as_ref().or_else(|| defaults.images.get(&unit.engine_type));
         Self {
+            // What is said as much as what is not: 100 percent is none.
+            cpu_overcommit: of_pool.cpu_overcommit.filter(|percent| *percent != 100),
             driver_cpu: unit.driver_cpu,
             driver_memory: unit.driver_memory,
             engine_type: unit.engine_type,
@@ -128,6 +137,7 @@ mod tests {
 
     fn configuration() -> Configuration {
         Configuration {
+            cpu_overcommit: None,
             driver_cpu: Cpu::ONE,
             driver_memory: Memory::GIB,
             engine_type: EngineType::Datafusion,
@@ -147,6 +157,20 @@ mod tests {
             configuration().canonical(),
             r#"{"driver_cpu":"1","driver_memory":"1G","engine_type":"datafusion","executor_cpu":"2","executor_memory":"2G","image":"","max_executors":2,"min_executors":0,"namespace":"rp-1--t-1","properties":{}}"#
         );
+    }
+
+    #[test]
+    fn an_overcommit_is_part_of_it_only_where_it_changes_something() {
+        let unit = crate::change::UnitPatch::default().create(&Defaults::default()).unwrap();
+        let of = |cpu_overcommit| {
+            let pool = PoolSpec { cpu_overcommit, ..PoolSpec::default() };
+            let (tenant, name) = (TenantName::new("t_1").unwrap(), PoolName::new("rp_1").unwrap());
+            Configuration::new(&tenant, &name, &pool, &unit, &Defaults::default())
+        };
+        assert_eq!(of(None), of(Some(100)));
+        assert!(!of(None).canonical().contains("overcommit"));
+        assert!(of(Some(200)).canonical().starts_with(r#"{"cpu_overcommit":200,"driver_cpu""#));
+        assert_ne!(of(None).hash(), of(Some(200)).hash());
     }
 
     #[test]

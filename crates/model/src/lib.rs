@@ -9,7 +9,8 @@
 //! | [`catalog`], [`change`] | tenants, resource pools and resource units; what a CREATE, ALTER or DROP makes of them |
 //! | [`slot`], [`desired`] | the wish for one engine; which slots follow from a catalog |
 //! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | what an engine is made from, and how it is called, marked and launched |
-//! | [`engine_state`], [`observation`] | what is known of an engine that runs |
+//! | [`engine_state`], [`observation`] | what is known of an engine that runs, and of a node |
+//! | [`room`] | what the nodes of a pool have room for |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`error`], [`secret`], [`credential`], [`clock`] | errors that reach users, values that must not, keys, time |
 //! | [`trouble`] | how often a log tells of what lasts |
@@ -34,6 +35,7 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
+pub mod room;
 pub mod secret;
 pub mod slot;
 pub mod snapshot;

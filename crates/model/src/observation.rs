@@ -61,6 +61,28 @@ const fn yes() -> bool {
     true
 }
 
+/// The most nodes that are kept.
+pub const MAX_NODES: usize = 5_000;
+
+/// One machine that engines may run on, as the orchestrator saw it: a row of table `observed_node`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ObservedNode {
+    /// Its name.
+    pub name: String,
+    /// Its labels.
+    pub labels: crate::labels::LabelMap,
+    /// CPU that engines may be promised, in thousandths of a core.
+    pub cpu_millis: u64,
+    /// Memory that engines may be promised, in bytes.
+    pub memory_bytes: u64,
+    /// CPU that was promised to what of ours runs there.
+    pub cpu_used_millis: u64,
+    /// Memory that was promised to what of ours runs there.
+    pub memory_used_bytes: u64,
+    /// Whether new engines may go there.
+    pub open: bool,
+}
+
 /// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's
 /// first report is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -86,6 +108,9 @@ pub struct Report {
     pub after_tick_ms: Option<i64>,
     /// Every namespace that has a pod of ours now; `None` if the orchestrator was not asked.
     pub namespaces_in_use: Option<Vec<String>>,
+    /// Every node that the orchestrator knows, if that is not what was reported before; empty where it knows none.
+    #[serde(default)]
+    pub nodes: Option<Vec<ObservedNode>>,
 }
 
 /// An engine whose pod or process exists from now on.

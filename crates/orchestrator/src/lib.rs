@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::labels::LabelMap;
+use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 
 pub use error::Error;
@@ -80,4 +81,10 @@ pub trait Orchestrator: Send + Sync + fmt::Debug {
 
     /// How much fits here at all.
     async fn capacity(&self) -> Result<Capacity, Error>;
+
+    /// The nodes with their labels and their room, for people and for pools that choose nodes by labels. May lag
+    /// behind. Empty where nothing is known of them beside their names: local processes share one machine.
+    async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
+        Ok(Vec::new())
+    }
 }

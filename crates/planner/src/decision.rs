@@ -3,6 +3,7 @@
 //! The executor adds its epoch and its lock. A decision whose ground has moved is refused where it takes effect (by
 //! uid, incarnation, generation or a node's version) and nothing is retried: the next tick plans anew.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use model::alteration::RequestId;
@@ -114,6 +115,8 @@ pub struct Launch {
     pub configuration: Configuration,
     /// The nodes that it may run on; `None` is any.
     pub nodes: Option<Vec<String>>,
+    /// Labels that its node must have besides.
+    pub node_selector: BTreeMap<String, String>,
 }
 
 /// The order in which chains are executed: create before delete, drain before delete.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::catalog::PoolSpec;
 use model::configuration::{Configuration, Defaults};
 use model::slot::{Slot, SlotKey};
 use model::snapshot::Snapshot;
@@ -27,9 +28,14 @@ impl Desired {
         Configuration::of_slot(&self.snapshot.catalog, key, &self.defaults)
     }
 
-    /// The nodes of the slot's pool; `None` is any.
-    pub fn nodes(&self, key: &SlotKey) -> Option<&[String]> {
-        self.snapshot.catalog.pool(&key.pool)?.nodes.as_deref()
+    /// The slot's pool.
+    pub fn pool(&self, key: &SlotKey) -> Option<&PoolSpec> {
+        self.snapshot.catalog.pool(&key.pool)
+    }
+
+    /// Why no engine can be made in the slot's pool; `None` where one can.
+    pub fn lacks_nodes(&self, key: &SlotKey) -> Option<&'static str> {
+        self.pool(key)?.lacks_nodes(self.defaults.needs_nodes)
     }
 
     pub(crate) fn slots(&self) -> BTreeMap<&SlotKey, &Slot> {

@@ -6,11 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::number::Generation;
-use model::observation::ObservedEngine;
+use model::observation::{ObservedEngine, ObservedNode};
 use model::snapshot::Snapshot;
 
 /// The observed state.
@@ -18,6 +19,8 @@ use model::snapshot::Snapshot;
 pub struct Observed {
     /// Every pod or process with this installation's labels, and those that were found by name.
     pub pods: Vec<Pod>,
+    /// The labels of each node that is known.
+    pub nodes: BTreeMap<String, LabelMap>,
     /// Every permit.
     pub permits: Vec<Permit>,
     /// Every registration.
@@ -133,6 +136,14 @@ pub struct Status {
 }
 
 impl Observed {
+    /// Takes in which nodes there are. Only a pool that chooses them by their labels needs to know.
+    pub fn know_nodes(&mut self, catalog: &Catalog, nodes: &[ObservedNode]) {
+        self.nodes.clear();
+        if catalog.pools.values().any(|pool| !pool.spec.node_selector.is_empty()) {
+            self.nodes.extend(nodes.iter().map(|node| (node.name.clone(), node.labels.clone())));
+        }
+    }
+
     /// What the master last reported, as an observation: the input of EXPLAIN, where nobody asks the orchestrator.
     ///
     /// A permit is taken for there wherever the master would keep one, because it is not part of the report.

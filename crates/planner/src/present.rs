@@ -75,10 +75,13 @@ fn create(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Aroun
     let Some(configuration) = draft.desired.configuration(&slot.key) else {
         return refused(draft, "the catalog lacks the unit or the pool of the slot".to_owned(), None);
     };
-    let nodes = draft.desired.nodes(&slot.key).map(<[String]>::to_vec);
-    if nodes.as_ref().is_some_and(Vec::is_empty) {
-        return refused(draft, format!("resource pool \"{}\" has no nodes", slot.key.pool), None);
+    if let Some(why) = draft.desired.lacks_nodes(&slot.key) {
+        // No alteration waits for it: only another one can give the pool nodes.
+        return draft.wait(engine, format!("resource pool \"{}\" has no nodes: {why}", slot.key.pool), None);
     }
+    let pool = draft.desired.pool(&slot.key);
+    let nodes = pool.and_then(|pool| pool.nodes.clone());
+    let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
     let trouble = draft.observed.troubles.get(&engine.name);
     if let Some(trouble) = trouble {
         let delay_ms = backoff::back_off_ms(trouble.failures.saturating_sub(1));
@@ -101,7 +104,7 @@ fn create(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Aroun
     if engine.permit.is_none() {
         chain.push(decide(engine, Action::CreatePermit { uid: None }, because.clone()));
     }
-    let launch = Action::CreateEngine(Box::new(Launch { labels, configuration, nodes }));
+    let launch = Action::CreateEngine(Box::new(Launch { labels, configuration, nodes, node_selector }));
     chain.push(decide(engine, launch, because));
     chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
     chain.push(decide(engine, Action::WritePermitUid { uid: None }, "it may register from now on"));
@@ -198,8 +201,21 @@ fn replaced_because(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &P
         Ok(false) => return Some("outdated: its labels are not what its slot says".to_owned()),
         Ok(true) => {}
     }
-    let (nodes, node) = (draft.desired.nodes(&slot.key)?, pod.node.as_ref()?);
-    (!nodes.contains(node)).then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
+    left_pool(draft, slot, pod)
+}
+
+/// Whether its node is no longer one of the pool's. In a pool without any node there is nothing to replace it by: it
+/// lives on.
+fn left_pool(draft: &Draft<'_>, slot: &Slot, pod: &Pod) -> Option<String> {
+    let (pool, node) = (draft.desired.pool(&slot.key)?, pod.node.as_ref()?);
+    if draft.desired.lacks_nodes(&slot.key).is_some() {
+        return None;
+    }
+    let is_listed = pool.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+    // Of a node that is not known nobody can say which labels it has.
+    let labels = draft.observed.nodes.get(node);
+    let is_admitted = is_listed && labels.is_none_or(|labels| pool.admits(node, labels));
+    (!is_admitted).then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
 }
 
 /// What an engine that is kept needs: its uid recorded, and a permit with it.

@@ -112,6 +112,8 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
                 pod.labels.insert((*label).to_owned(), (*value).to_owned());
             }
         }
+        ["needs-nodes"] => play.world.desired.defaults.needs_nodes = true,
+        ["labels", node, labels] => drop(play.world.observed.nodes.insert((*node).to_owned(), play::labels(labels))),
         ["node", engine, node] => {
             let engine = play.engine(engine);
             for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {

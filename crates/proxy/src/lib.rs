@@ -8,6 +8,7 @@
 //! | [`listener`](crate) | a connection: authenticate, read calls, end what it leaves behind |
 //! | `session::open` | `OpenSession`: whose it is, which keys are ours, which go on to the engine |
 //! | `session::statement` | `ExecuteStatement`: ours, answered here, or the engine's |
+//! | `session::queue` | the queue that a session names, and the pool that it means |
 //! | `session::unbound` | `GetInfo`, USE and SET while no engine is bound |
 //! | `session::binding` | choose an engine, open its session, replay, hand over when it drains |
 //! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |

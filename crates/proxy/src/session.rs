@@ -11,6 +11,7 @@ pub(crate) mod control;
 pub(crate) mod keys;
 pub(crate) mod open;
 pub(crate) mod operation;
+mod queue;
 mod relayed;
 pub(crate) mod statement;
 pub(crate) mod unbound;

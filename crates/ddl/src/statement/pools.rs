@@ -1,16 +1,25 @@
 //! The options of a resource pool.
 
+use std::collections::BTreeMap;
+
 use model::alteration::ObjectKind;
 use model::change::{PoolPatch, Setting};
+use model::error::{ErrorKind, UserError};
 use model::name::UnitName;
 
 use super::options::{Options, printed_list, printed_text, read_list, read_setting, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
+use crate::quote::quoted_string;
+use crate::token::Kind;
+
+/// The most labels that are read; how many may be kept is the catalog's business.
+const MAX_LABELS: usize = 1_000;
 
 impl Options for PoolPatch {
     const KIND: ObjectKind = ObjectKind::ResourcePool;
-    const NAMES: &'static [&'static str] = &["UNIT_LIST", "NAMESPACE", "NODE_LIST", "IMAGE", "COMMENT"];
+    const NAMES: &'static [&'static str] =
+        &["UNIT_LIST", "NAMESPACE", "NODE_LIST", "NODE_SELECTOR", "CPU_OVERCOMMIT", "QUEUE_PREFIX", "IMAGE", "COMMENT"];
 
     fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
         match option {
@@ -24,6 +33,9 @@ impl Options for PoolPatch {
                     read_list(cursor, option, |cursor| cursor.string("the quoted name of a node"))
                 })?;
             }
+            "NODE_SELECTOR" => self.node_selector = read_setting(cursor, read_labels)?,
+            "CPU_OVERCOMMIT" => self.cpu_overcommit = read_setting(cursor, |cursor| cursor.number(option))?,
+            "QUEUE_PREFIX" => self.queue_prefix = read_text(cursor)?,
             "IMAGE" => self.image = read_text(cursor)?,
             _ => self.comment = read_text(cursor)?,
         }
@@ -39,8 +51,61 @@ impl Options for PoolPatch {
             Setting::Reset => options.push("NODE_LIST DEFAULT".to_owned()),
             Setting::Set(nodes) => options.push(printed_list("NODE_LIST", nodes)),
         }
+        match &self.node_selector {
+            Setting::Keep => {}
+            Setting::Reset => options.push("NODE_SELECTOR DEFAULT".to_owned()),
+            Setting::Set(labels) => options.push(printed_labels(labels)),
+        }
+        match &self.cpu_overcommit {
+            Setting::Keep => {}
+            Setting::Reset => options.push("CPU_OVERCOMMIT DEFAULT".to_owned()),
+            Setting::Set(percent) => options.push(format!("CPU_OVERCOMMIT {percent}")),
+        }
+        options.extend(printed_text("QUEUE_PREFIX", &self.queue_prefix));
         options.extend(printed_text("IMAGE", &self.image));
         options.extend(printed_text("COMMENT", &self.comment));
         options
     }
+}
+
+/// Reads `('label'='value', …)`: one at least, because none would mean any node and not no node.
+fn read_labels(cursor: &mut Cursor<'_>) -> Result<BTreeMap<String, String>, ParseError> {
+    if !cursor.eat_symbol(&Kind::Open) {
+        return Err(cursor
+            .unexpected()
+            .or_hint("labels stand in parentheses: NODE_SELECTOR ('zone'='a', 'disk'='ssd')"));
+    }
+    let mut labels = BTreeMap::new();
+    loop {
+        let position = cursor.position();
+        let label = cursor.string("the quoted name of a label").map_err(|error| {
+            if labels.is_empty() { error.or_hint("NODE_SELECTOR DEFAULT takes the labels back") } else { error }
+        })?;
+        cursor.symbol(&Kind::Equals)?;
+        let value = cursor.string("a value in single quotes")?;
+        if labels.contains_key(&label) {
+            let shown: String = label.chars().take(MAX_LABEL_SHOWN_CHARS).collect();
+            return Err(ParseError::syntax(position, format!("label \"{shown}\" is said twice"))
+                .or_hint("leave one of them out"));
+        }
+        labels.insert(label, value);
+        if labels.len() > MAX_LABELS {
+            let error = UserError::new(ErrorKind::ProgramLimit, "NODE_SELECTOR has too many labels")
+                .detail(format!("{MAX_LABELS} are read at most"));
+            return Err(ParseError::at(position, error));
+        }
+        if !cursor.eat_symbol(&Kind::Comma) {
+            cursor.symbol(&Kind::Close)?;
+            return Ok(labels);
+        }
+    }
+}
+
+/// The longest name of a label that an error repeats, in characters.
+const MAX_LABEL_SHOWN_CHARS: usize = 64;
+
+fn printed_labels(labels: &BTreeMap<String, String>) -> String {
+    let labels: Vec<String> =
+        labels.iter().map(|(label, value)| format!("{}={}", quoted_string(label), quoted_string(value))).collect();
+    format!("NODE_SELECTOR ({})", labels.join(", "))
 }

@@ -112,9 +112,23 @@ fn unit_patch() -> impl Strategy<Value = UnitPatch> {
     )
 }
 
-fn pool_patch() -> impl Strategy<Value = PoolPatch> {
-    (option::of(vec(unit(), 0..4)), setting(text()), setting(vec(text(), 0..4)), setting(text()), setting(text()))
-        .prop_map(|(units, namespace, nodes, image, comment)| PoolPatch { units, namespace, nodes, image, comment })
+/// Boxed: it would take too much of a test's stack.
+fn pool_patch() -> BoxedStrategy<PoolPatch> {
+    let place = (setting(text()), setting(vec(text(), 0..4)), setting(btree_map(text(), text(), 1..4)));
+    let rest = (setting(any::<u32>()), setting(text()), setting(text()), setting(text()));
+    let patch = (option::of(vec(unit(), 0..4)), place.boxed(), rest.boxed()).prop_map(
+        |(units, (namespace, nodes, node_selector), (cpu_overcommit, queue_prefix, image, comment))| PoolPatch {
+            units,
+            namespace,
+            nodes,
+            node_selector,
+            cpu_overcommit,
+            queue_prefix,
+            image,
+            comment,
+        },
+    );
+    patch.boxed()
 }
 
 fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
@@ -194,7 +208,7 @@ pub fn gap() -> impl Strategy<Value = String> {
 pub fn word_salad() -> impl Strategy<Value = String> {
     let words = "show engines tenants resource pool pools unit units tenant create alter drop explain describe desc start \
                  restart stop engine if not exists set wait within force like limit alterations master for properties \
-                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list user_list t_1 1G 500m \
+                 reset null default comment min_engines driver_memory driver_cpu unit_list node_list node_selector queue_prefix cpu_overcommit user_list t_1 1G 500m \
                  'x' 'it''s' \"q\" `b` ( ) , ; = - . -- /* */ 5 0.5 '5m' use \u{e9} \n";
     let words: Vec<&str> = words.split(' ').filter(|it| !it.is_empty()).collect();
     let heads = vec!["", "create tenant ", "alter resource unit u ", "stop engine p 'e' ", "show ", "desc "];
@@ -264,11 +278,18 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
     let nodes = option::of(proptest::sample::subsequence(vec!["node-1", "it's", "n.example"], 0..=3));
     let namespace = option::of(select(vec!["my-namespace", "{pool}--{tenant}", "x-{tenant}"]));
     let image = option::of(select(vec!["registry:5000/engine:1", "it's", "größe@sha256:0f"]));
-    (known(), namespace, nodes, image, option::of(text())).prop_map(|(units, namespace, nodes, image, comment)| {
+    let labels = btree_map(select(vec!["zone", "example.org/disk"]), select(vec!["", "a", "SSD_1.x"]), 0..3);
+    let queue = option::of(select(vec!["etl", "it's.größe"]));
+    let rest = (labels, option::of(100..=1_000_u32), queue, option::of(text()));
+    (known(), namespace, nodes, image, rest).prop_map(|(units, namespace, nodes, image, rest)| {
+        let (labels, cpu_overcommit, queue_prefix, comment) = rest;
         PoolSpec {
             units: units.into_iter().map(|it| UnitName::new(it).unwrap()).collect(),
             namespace: namespace.map(str::to_owned),
             nodes: nodes.map(|nodes| nodes.into_iter().map(str::to_owned).collect()),
+            node_selector: labels.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            cpu_overcommit,
+            queue_prefix: queue_prefix.map(str::to_owned),
             image: image.map(str::to_owned),
             comment,
         }

@@ -1,11 +1,12 @@
 //! WAIT: until the engines concerned are ready or gone, or the time is over; the log tells what happens meanwhile.
 //!
 //! It waits for slots, not for names: an engine that fails and is replaced under a new name is still what was asked
-//! for. Cancelling ends the wait and nothing else. All who wait share one reading ([`Looks`](super::looks::Looks)).
+//! for. Nobody waits for an engine of a pool without nodes: that it has none is the answer. Cancelling ends the wait and
+//! nothing else. All who wait share one reading ([`Looks`](super::looks::Looks)).
 
 use std::time::Duration;
 
-use metadata::{Overview, Seen};
+use metadata::{Overview, Seen, refusal};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
@@ -25,7 +26,10 @@ enum Look<T> {
 pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not ready", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
-        Some(slot) => not_ready(overview, slot).map_or_else(|| Look::Over(slot.engine()), Look::NotYet),
+        Some(slot) => match not_ready(overview, slot) {
+            Some(reason) => nowhere(context, overview, slot).map_or(Look::NotYet(reason), Look::Never),
+            None => Look::Over(slot.engine()),
+        },
     })
     .await
 }
@@ -34,9 +38,9 @@ pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) 
 pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not replaced", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
-        Some(slot) => match not_ready(overview, slot).or_else(|| left_over(overview, |it| it == key)) {
-            Some(reason) => Look::NotYet(reason),
-            None => Look::Over(slot.engine()),
+        Some(slot) => match not_ready(overview, slot) {
+            Some(reason) => nowhere(context, overview, slot).map_or(Look::NotYet(reason), Look::Never),
+            None => left_over(overview, |it| it == key).map_or_else(|| Look::Over(slot.engine()), Look::NotYet),
         },
     })
     .await
@@ -63,8 +67,12 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
         ObjectKind::ResourceUnit => key.unit.as_str() == object.name,
     };
     until(context, patience, "not all engines are ready", |overview| {
-        let mut slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
-        let waits = slots.find_map(|slot| not_ready(overview, slot));
+        let slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
+        let mut waiting = slots.filter_map(|slot| Some((slot, not_ready(overview, slot)?))).peekable();
+        let waits = waiting.peek().map(|(_, reason)| reason.clone());
+        if let Some(never) = waiting.find_map(|(slot, _)| nowhere(context, overview, slot)) {
+            return Look::Never(never);
+        }
         waits.or_else(|| left_over(overview, reaches)).map_or(Look::Over(()), Look::NotYet)
     })
     .await
@@ -100,6 +108,19 @@ async fn until<T>(
         }
         context.log.line(reason);
     }
+}
+
+/// The pool of a slot whose engine is not there has no nodes: nothing to wait for before somebody gives it some.
+fn nowhere(context: &Context, overview: &Overview, slot: &Slot) -> Option<UserError> {
+    let pool = &slot.key.pool;
+    let needs_nodes = context.agent.settings.rules.defaults.needs_nodes;
+    let why = overview.snapshot.catalog.pool(pool)?.lacks_nodes(needs_nodes)?;
+    // One that was made before can still get ready: it lives on.
+    if seen(overview, &slot.engine()).is_some_and(|it| it.engine.uid.is_some()) {
+        return None;
+    }
+    let error = refusal::pool_lacks_nodes(pool, why);
+    Some(error.detail(format!("{why}; engine \"{}\" is wished for and waits until it has some", slot.engine())))
 }
 
 fn slot_of<'a>(overview: &'a Overview, key: &SlotKey) -> Option<&'a Slot> {

@@ -204,6 +204,15 @@ pub enum OrchestratorKind {
     Process,
 }
 
+impl OrchestratorKind {
+    /// Whether a pool must say on which nodes its engines run. A machine is one node, whatever it is called.
+    pub const fn needs_nodes(self) -> bool {
+        match self {
+            Self::Process => false,
+        }
+    }
+}
+
 /// Where engines run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

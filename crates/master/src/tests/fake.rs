@@ -11,7 +11,7 @@ use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome,
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::Report;
+use model::observation::{ObservedNode, Report};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use planner::{Action, Decision, Desired, Observed};
@@ -72,6 +72,8 @@ pub struct State {
     pub asked: usize,
     /// Whether the master stands still, for long, right after it has asked for an outcome.
     pub stands_still: bool,
+    /// What the orchestrator tells of its nodes.
+    pub nodes: Vec<ObservedNode>,
 }
 
 /// The settings of all tests: an effect may take 50 ms.
@@ -119,6 +121,7 @@ impl Fake {
             endless: false,
             asked: 0,
             stands_still: false,
+            nodes: Vec::new(),
         };
         Arc::new(Self { state: Mutex::new(state) })
     }

@@ -148,7 +148,16 @@ impl World for ActingWorld {
     async fn engines(&self) -> Result<Engines, Failure> {
         let listing =
             self.means.orchestrator.list(&self.means.selector).await.map_err(|error| orchestration(&error))?;
+        // Nothing is made or ended upon what is known of nodes: without it everything else goes on.
+        let nodes = match self.means.orchestrator.nodes().await {
+            Ok(nodes) => Some(nodes),
+            Err(error) => {
+                tracing::debug!(%error, "the nodes can't be read");
+                None
+            }
+        };
         Ok(Engines {
+            nodes,
             pods: listing.engines.into_iter().map(pod).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
         })

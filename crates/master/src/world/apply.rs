@@ -88,6 +88,7 @@ impl ActingWorld {
             labels: &plan.labels,
             configuration: &plan.configuration,
             nodes: plan.nodes.as_deref(),
+            node_selector: &plan.node_selector,
             generation: ground.generation,
             epoch: ground.epoch,
         };

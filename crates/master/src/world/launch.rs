@@ -1,5 +1,7 @@
 //! How engines are launched: told by whoever composes the process.
 
+use std::collections::BTreeMap;
+
 use model::configuration::Configuration;
 use model::engine_name::EngineName;
 use model::error::UserError;
@@ -23,6 +25,8 @@ pub struct Launch<'a> {
     pub configuration: &'a Configuration,
     /// The nodes that it may run on; `None` is any.
     pub nodes: Option<&'a [String]>,
+    /// Labels that its node must have besides.
+    pub node_selector: &'a BTreeMap<String, String>,
     /// The generation of the plan.
     pub generation: Generation,
     /// The master's epoch.

@@ -11,6 +11,7 @@ mod concurrency;
 mod engines;
 mod examining;
 mod masters;
+mod pools;
 mod requests;
 mod schema;
 
@@ -22,7 +23,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 55;
+pub const COUNT: usize = 62;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -107,6 +108,15 @@ cases! {
         a_report_replaces_what_was_seen,
         an_ended_engine_stays_only_while_it_is_present,
         a_namespace_is_remembered_until_a_day_after_its_last_pod,
+    }
+    pools::{
+        an_emptied_pool_keeps_what_runs_and_starts_nothing,
+        where_a_pool_must_name_its_nodes_one_that_names_none_starts_nothing,
+        a_node_or_a_queue_of_another_pool_is_refused_and_the_owner_is_named,
+        an_overcommit_renews_the_slots_and_nodes_renew_none,
+        nodes_are_what_the_last_report_that_names_them_says,
+        a_database_of_the_version_before_keeps_its_pools,
+        a_tenant_without_a_pool_starts_nothing,
     }
     concurrency::{
         commit_and_abort_race_for_one_row,

@@ -1,4 +1,10 @@
 //! Resource pools: options and validation.
+//!
+//! A node is in one pool. That can be told here of lists, and of labels where one pool's contain the other's, so that
+//! every node of the one would be the other's too. Labels that only meet on some real node are found by whoever sees
+//! the nodes ([`crate::room`]).
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +15,12 @@ use crate::name::{PoolName, UnitName};
 
 /// The longest name of a node, in bytes: what Kubernetes gives it.
 pub const MAX_NODE_BYTES: usize = 253;
+/// The most labels of a selector.
+pub const MAX_SELECTOR_LABELS: usize = 32;
+/// The longest name of a queue, in bytes.
+pub const MAX_QUEUE_BYTES: usize = 255;
+/// What `CPU_OVERCOMMIT` may be, in percent.
+pub const OVERCOMMIT_PERCENT: std::ops::RangeInclusive<u32> = 100..=1_000;
 /// The longest image, in bytes.
 pub const MAX_IMAGE_BYTES: usize = 1_024;
 
@@ -21,6 +33,12 @@ pub struct PoolPatch {
     pub namespace: Setting<String>,
     /// `NODE_LIST`
     pub nodes: Setting<Vec<String>>,
+    /// `NODE_SELECTOR`
+    pub node_selector: Setting<BTreeMap<String, String>>,
+    /// `CPU_OVERCOMMIT`
+    pub cpu_overcommit: Setting<u32>,
+    /// `QUEUE_PREFIX`
+    pub queue_prefix: Setting<String>,
     /// `IMAGE`
     pub image: Setting<String>,
     /// `COMMENT`
@@ -35,6 +53,13 @@ impl PoolPatch {
         }
         self.namespace.onto(&mut spec.namespace);
         self.nodes.onto(&mut spec.nodes);
+        match &self.node_selector {
+            Setting::Keep => {}
+            Setting::Reset => spec.node_selector.clear(),
+            Setting::Set(labels) => spec.node_selector.clone_from(labels),
+        }
+        self.cpu_overcommit.onto(&mut spec.cpu_overcommit);
+        self.queue_prefix.onto(&mut spec.queue_prefix);
         self.image.onto(&mut spec.image);
         self.comment.onto(&mut spec.comment);
         spec
@@ -60,6 +85,17 @@ pub(super) fn validate(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> R
     if let Some(image) = &spec.image {
         check_image(name, image)?;
     }
+    if let Some(percent) = spec.cpu_overcommit {
+        check_overcommit(name, percent)?;
+    }
+    if let Some(prefix) = &spec.queue_prefix {
+        check_queue_prefix(name, prefix, catalog)?;
+    }
+    check_selector(name, spec, catalog)?;
+    check_nodes(name, spec, catalog)
+}
+
+fn check_nodes(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {
     let Some(nodes) = &spec.nodes else { return Ok(()) };
     let list = format!("NODE_LIST of resource pool \"{name}\"");
     check_list(&list, nodes)?;
@@ -110,4 +146,110 @@ fn check_image(pool: &PoolName, image: &str) -> Result<(), UserError> {
     )
     .detail(format!("an image has 1 to {MAX_IMAGE_BYTES} bytes and no white space"))
     .hint("IMAGE DEFAULT goes back to the image of the configuration"))
+}
+
+/// A request above the limit would be refused by whoever keeps both, so nothing below 100.
+fn check_overcommit(pool: &PoolName, percent: u32) -> Result<(), UserError> {
+    if OVERCOMMIT_PERCENT.contains(&percent) {
+        return Ok(());
+    }
+    let (least, most) = (OVERCOMMIT_PERCENT.start(), OVERCOMMIT_PERCENT.end());
+    let message = format!("invalid CPU_OVERCOMMIT {percent} of resource pool \"{pool}\"");
+    Err(UserError::new(ErrorKind::InvalidValue, message)
+        .detail(format!("it is a percentage from {least} to {most}"))
+        .hint("CPU_OVERCOMMIT 200 asks for half of the CPU that engines may use; 100 asks for all of it"))
+}
+
+fn check_queue_prefix(pool: &PoolName, prefix: &str, catalog: &Catalog) -> Result<(), UserError> {
+    let is_name = |part: &str| !part.is_empty() && !part.contains(|c: char| c.is_whitespace() || c.is_control());
+    if prefix.len() > MAX_QUEUE_BYTES || !prefix.split('.').all(is_name) {
+        let message = format!("invalid QUEUE_PREFIX \"{}\" of resource pool \"{pool}\"", shown(prefix));
+        return Err(UserError::new(ErrorKind::InvalidValue, message)
+            .detail(format!(
+                "a queue has 1 to {MAX_QUEUE_BYTES} bytes without white space; dots separate its parts, none of them empty"
+            ))
+            .hint("QUEUE_PREFIX 'etl' takes the queues etl, etl.daily and all others that begin with etl."));
+    }
+    let mut others = catalog.pools.iter().filter(|(other, _)| *other != pool);
+    match others.find(|(_, it)| it.spec.queue_prefix.as_deref() == Some(prefix)) {
+        None => Ok(()),
+        Some((owner, _)) => {
+            let message = format!("queue prefix \"{}\" belongs to resource pool \"{owner}\"", shown(prefix));
+            Err(UserError::new(ErrorKind::WrongState, message)
+                .detail("a queue is one pool's; a longer prefix may be another's")
+                .hint(format!("ALTER RESOURCE POOL {owner} QUEUE_PREFIX DEFAULT takes it back first")))
+        }
+    }
+}
+
+fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {
+    let labels = &spec.node_selector;
+    if labels.len() > MAX_SELECTOR_LABELS {
+        let message = format!("NODE_SELECTOR of resource pool \"{pool}\" has too many labels");
+        return Err(UserError::new(ErrorKind::ProgramLimit, message)
+            .detail(format!("it has {} and may have {MAX_SELECTOR_LABELS}", labels.len())));
+    }
+    if let Some((key, value)) = labels.iter().find(|(key, value)| !is_label_key(key) || !is_label_value(value)) {
+        let message = format!(
+            "NODE_SELECTOR of resource pool \"{pool}\" has the invalid label \"{}={}\"",
+            shown(key),
+            shown(value)
+        );
+        return Err(UserError::new(ErrorKind::InvalidValue, message)
+            .detail(
+                "a label is [prefix/]name=value: name and value have at most 63 of a-z, A-Z, 0-9, -, _ and ., and begin \
+                 and end with a letter or digit; the prefix is a domain name; the value may be empty",
+            )
+            .hint("write NODE_SELECTOR ('topology.kubernetes.io/zone'='a')"));
+    }
+    if labels.is_empty() || spec.nodes.is_some() {
+        return Ok(());
+    }
+    let contains = |one: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+        other.iter().all(|(label, value)| one.get(label) == Some(value))
+    };
+    let reaches_all = |other: &PoolSpec| {
+        other.nodes.is_none()
+            && !other.node_selector.is_empty()
+            && (contains(labels, &other.node_selector) || contains(&other.node_selector, labels))
+    };
+    match catalog.pools.iter().find(|(other, it)| *other != pool && reaches_all(&it.spec)) {
+        None => Ok(()),
+        Some((owner, it)) => Err(UserError::new(
+            ErrorKind::WrongState,
+            format!("NODE_SELECTOR of resource pool \"{pool}\" means nodes of resource pool \"{owner}\""),
+        )
+        .detail(format!("that one's is {}; a node can be in one pool only", selector_text(&it.spec.node_selector)))
+        .hint(format!("give a label another value, or change that of resource pool {owner} first"))),
+    }
+}
+
+/// `zone=a, disk=ssd`
+pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
+    let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+    labels.join(", ")
+}
+
+/// What Kubernetes accepts as the name of a label, after its prefix, or as a value.
+fn is_label_part(text: &str) -> bool {
+    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+    text.len() <= 63
+        && edge(text.bytes().next())
+        && edge(text.bytes().last())
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+}
+
+fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_label_part(text)
+}
+
+fn is_label_key(text: &str) -> bool {
+    let Some((prefix, name)) = text.split_once('/') else { return is_label_part(text) };
+    let is_domain_part = |part: &str| {
+        let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+        edge(part.bytes().next())
+            && edge(part.bytes().last())
+            && part.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
+    };
+    prefix.len() <= MAX_NODE_BYTES && prefix.split('.').all(is_domain_part) && is_label_part(name)
 }

@@ -152,6 +152,120 @@ fn a_node_can_be_in_one_pool_only() {
     assert!(error.message.contains("\"node-1\"") && error.message.contains("\"rp_1\""), "{error}");
 }
 
+fn labels(of: &[(&str, &str)]) -> std::collections::BTreeMap<String, String> {
+    of.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
+}
+
+fn named(name: &str, patch: PoolPatch) -> ObjectPatch {
+    ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch)
+}
+
+#[test]
+fn labels_that_mean_each_others_nodes_are_refused_and_those_that_may_only_meet_are_not() {
+    let selected = |name: &str, of: &[(&str, &str)]| {
+        named(name, PoolPatch { node_selector: Setting::Set(labels(of)), ..PoolPatch::default() })
+    };
+    let before = world(&[create(selected("rp_1", &[("zone", "a"), ("disk", "ssd")]))]);
+    let try_in = |object: ObjectPatch| create(object).apply(&before, &Rules::default());
+    for same in [&[("zone", "a"), ("disk", "ssd")][..], &[("zone", "a")], &[("zone", "a"), ("disk", "ssd"), ("x", "")]]
+    {
+        let error = try_in(selected("rp_2", same)).unwrap_err();
+        assert_eq!(error.sqlstate(), "55000");
+        assert!(error.message.contains("\"rp_1\"") && error.detail.unwrap().contains("disk=ssd, zone=a"));
+    }
+    for other in [&[("zone", "b"), ("disk", "ssd")][..], &[("zone", "b")], &[("rack", "1")]] {
+        try_in(selected("rp_2", other)).unwrap();
+    }
+    // A list narrows what the labels mean, and the owner may say its own again.
+    let listed = PoolPatch {
+        nodes: Setting::Set(vec!["node-1".to_owned()]),
+        node_selector: Setting::Set(labels(&[("zone", "a")])),
+        ..PoolPatch::default()
+    };
+    try_in(named("rp_2", listed)).unwrap();
+    alter(selected("rp_1", &[("zone", "a")])).apply(&before, &Rules::default()).unwrap();
+}
+
+#[test]
+fn a_queue_is_one_pools_and_a_longer_one_may_be_anothers() {
+    let queue = |name: &str, prefix: &str| {
+        named(name, PoolPatch { queue_prefix: Setting::Set(prefix.to_owned()), ..PoolPatch::default() })
+    };
+    let before = world(&[create(queue("rp_1", "etl"))]);
+    let try_in = |object: ObjectPatch| create(object).apply(&before, &Rules::default());
+    let error = try_in(queue("rp_2", "etl")).unwrap_err();
+    assert_eq!(error.message, "queue prefix \"etl\" belongs to resource pool \"rp_1\"");
+    try_in(queue("rp_2", "etl.daily")).unwrap();
+    alter(queue("rp_1", "etl")).apply(&before, &Rules::default()).unwrap();
+    for bad in ["", ".", "etl.", ".etl", "a..b", "a b", "a\n", &"q".repeat(MAX_QUEUE_BYTES + 1)] {
+        assert_eq!(try_in(queue("rp_2", bad)).unwrap_err().sqlstate(), "22023", "{bad}");
+    }
+}
+
+#[test]
+fn an_overcommit_has_a_range_and_a_label_a_form() {
+    let percent = |percent: u32| {
+        let patch = PoolPatch { cpu_overcommit: Setting::Set(percent), ..PoolPatch::default() };
+        create(named("rp_1", patch)).apply(&Catalog::default(), &Rules::default())
+    };
+    for fits in [100, 200, 1_000] {
+        percent(fits).unwrap();
+    }
+    for bad in [0, 99, 1_001, u32::MAX] {
+        let error = percent(bad).unwrap_err();
+        assert_eq!(error.sqlstate(), "22023");
+        assert_eq!(error.detail.as_deref(), Some("it is a percentage from 100 to 1000"));
+    }
+    let label = |label: &str, value: &str| {
+        let patch = PoolPatch { node_selector: Setting::Set(labels(&[(label, value)])), ..PoolPatch::default() };
+        create(named("rp_1", patch)).apply(&Catalog::default(), &Rules::default())
+    };
+    for (key, value) in [("zone", ""), ("a.b/C_d", "1.x-Y"), (&*"k".repeat(63), &*"v".repeat(63))] {
+        label(key, value).unwrap();
+    }
+    let long = "k".repeat(64);
+    for (key, value) in [
+        ("", "a"),
+        ("-a", "b"),
+        ("a/", "b"),
+        ("/a", "b"),
+        ("A/a", "b"),
+        ("a/b/c", "d"),
+        ("a", "b c"),
+        ("a", "-"),
+        (&*long, ""),
+    ] {
+        let error = label(key, value).unwrap_err();
+        assert_eq!(error.sqlstate(), "22023", "{key}={value}");
+        assert!(error.message.contains("resource pool \"rp_1\"") && error.hint.is_some(), "{error}");
+    }
+    let many = (0..33).map(|n| (format!("k{n}"), String::new())).collect();
+    let patch = PoolPatch { node_selector: Setting::Set(many), ..PoolPatch::default() };
+    let error = create(named("rp_1", patch)).apply(&Catalog::default(), &Rules::default()).unwrap_err();
+    assert_eq!(error.sqlstate(), "54000");
+}
+
+#[test]
+fn what_is_reset_is_as_if_it_was_never_said() {
+    let all = PoolPatch {
+        node_selector: Setting::Set(labels(&[("zone", "a")])),
+        cpu_overcommit: Setting::Set(200),
+        queue_prefix: Setting::Set("etl".to_owned()),
+        ..PoolPatch::default()
+    };
+    let none = PoolPatch {
+        node_selector: Setting::Reset,
+        cpu_overcommit: Setting::Reset,
+        queue_prefix: Setting::Reset,
+        ..PoolPatch::default()
+    };
+    let said = world(&[create(named("rp_1", all))]);
+    let rp_1 = PoolName::new("rp_1").unwrap();
+    assert_eq!(said.pool(&rp_1).unwrap().cpu_overcommit, Some(200));
+    let reset = applied(&said, &alter(named("rp_1", none)));
+    assert_eq!(*reset.pool(&rp_1).unwrap(), crate::catalog::PoolSpec::default());
+}
+
 #[test]
 fn values_that_name_nothing_are_refused_with_their_object_and_what_would_do() {
     let refused = |object: ObjectPatch| create(object).apply(&Catalog::default(), &Rules::default()).unwrap_err();

@@ -24,6 +24,8 @@ pub enum Verb {
     Delete,
     /// `capacity`.
     Capacity,
+    /// `nodes`.
+    Nodes,
 }
 
 impl Verb {

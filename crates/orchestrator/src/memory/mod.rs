@@ -16,6 +16,7 @@ use async_trait::async_trait;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
+use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 
 use crate::observed::{annotations, bears};
@@ -49,6 +50,7 @@ struct State {
     highest: Option<Epoch>,
     made: u64,
     nodes: Vec<String>,
+    observed_nodes: Vec<ObservedNode>,
     max_engines: Option<usize>,
 }
 
@@ -68,6 +70,11 @@ impl Memory {
             state.max_engines = max_engines;
         }
         self
+    }
+
+    /// Sets what is told of the nodes from now on.
+    pub fn tell_nodes(&self, nodes: Vec<ObservedNode>) {
+        self.change(|state, _| state.observed_nodes = nodes);
     }
 
     /// Brings every engine to where the clock says that it is, and wakes whoever watches if one has changed. A test
@@ -264,5 +271,9 @@ impl Orchestrator for Memory {
             Ok(Capacity { engines: state.max_engines, nodes: state.nodes.clone() })
         };
         self.call(Call::new(Verb::Capacity), work).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
+        self.call(Call::new(Verb::Nodes), |state, _| Ok(state.observed_nodes.clone())).await
     }
 }

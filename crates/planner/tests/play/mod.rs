@@ -104,6 +104,11 @@ impl Play {
                 "none" => Setting::Set(Vec::new()),
                 text => Setting::Set(names(text).map(str::to_owned).collect()),
             }),
+            node_selector: options.get("labels").map_or(Setting::Keep, |text| match *text {
+                "none" => Setting::Reset,
+                text => Setting::Set(labels(text)),
+            }),
+            cpu_overcommit: options.get("overcommit").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
             image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
             ..PoolPatch::default()
         };
@@ -248,6 +253,12 @@ impl Play {
 pub enum Step<'a> {
     Plan(&'a Plan),
     World(&'a str),
+}
+
+/// `zone=a,disk=ssd`, in scripts `zone:a,disk:ssd`, because `=` parts options there.
+pub fn labels(text: &str) -> BTreeMap<String, String> {
+    let pairs = names(text).map(|it| it.split_once(':').unwrap());
+    pairs.map(|(label, value)| (label.to_owned(), value.to_owned())).collect()
 }
 
 pub fn names(text: &str) -> impl Iterator<Item = &str> {

@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::absence::why_none;
 use super::operation::Place;
+use super::queue::Asks;
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close};
 use crate::routes::{Place as RoutePlace, Route, Wanted};
@@ -198,24 +199,26 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
 
 async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, UserError> {
     let keys = &session.keys;
-    let tenant = |snapshot: &ProxySnapshot| {
-        rights::tenant_of(&snapshot.catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())
+    let wanted = |snapshot: &ProxySnapshot| {
+        let catalog = &snapshot.catalog;
+        let tenant = rights::tenant_of(catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())?;
+        let pool = Asks::of(gateway, &session.user, keys).pool_in(catalog)?;
+        Ok(Wanted { tenant, pool, unit: keys.unit.clone() })
     };
     // A proxy that has just started serves before it has read the catalog: it looks for agents as a control statement does.
     if !gateway.catalog.first(AGENT_DEADLINE).await {
         return Err(gateway.agents.none_reachable());
     }
-    let tenant = match tenant(&gateway.catalog.reading().snapshot) {
-        Ok(tenant) => tenant,
+    match wanted(&gateway.catalog.reading().snapshot) {
+        Ok(wanted) => Ok(wanted),
         // Before somebody is refused the newest catalog is asked.
         Err(error) => {
             if !gateway.catalog.refresh().await {
                 return Err(error);
             }
-            tenant(&gateway.catalog.reading().snapshot)?
+            wanted(&gateway.catalog.reading().snapshot)
         }
-    };
-    Ok(Wanted { tenant, pool: keys.pool.clone(), unit: keys.unit.clone() })
+    }
 }
 
 /// Opens the engine's session and replays what was said before.

@@ -19,6 +19,8 @@ pub(crate) struct SessionKeys {
     pub(crate) tenant: Option<TenantName>,
     pub(crate) pool: Option<PoolName>,
     pub(crate) unit: Option<UnitName>,
+    /// The queue: another way to name a pool.
+    pub(crate) queue: Option<String>,
     /// Goes on to the engine when its session is opened.
     pub(crate) forwarded: BTreeMap<String, String>,
     /// USE and SET, in order, to be replayed.
@@ -45,6 +47,10 @@ const USE_DATABASE: &str = "use:database";
 /// What may stand before a setting's name, as often as a client likes.
 const PREFIXES: [&str; 6] = ["set:", "hiveconf:", "hivevar:", "system:", "metaconf:", "sparkconf:"];
 const OURS: &str = "enginehouse.";
+/// Our key for the queue, without its prefix.
+pub(crate) const QUEUE: &str = "queue";
+/// How sessions of a YARN cluster call it. It means nothing to our engines and never goes on.
+const YARN_QUEUE: &str = "spark.yarn.queue";
 
 /// The beginnings of keys that choose code or files of a launch.
 const LAUNCH_KEYS: [&str; 10] = [
@@ -68,6 +74,7 @@ impl SessionKeys {
                 .detail(format!("it has {} and may have {MAX_SESSION_KEYS}", configuration.len())));
         }
         let mut keys = Self::default();
+        let mut yarn_queue = None;
         for (spelled, value) in configuration {
             let lower = spelled.trim().to_ascii_lowercase();
             let bare = without_prefixes(&lower);
@@ -84,26 +91,35 @@ impl SessionKeys {
                 keys.set_own(ours, value)?;
                 continue;
             }
+            if bare == YARN_QUEUE {
+                yarn_queue = Some(value);
+                continue;
+            }
             refuse_launch_key(bare)?;
             keys.forwarded.insert(spelled.clone(), value.clone());
+        }
+        // What names us is meant for us.
+        if let Some(queue) = yarn_queue.filter(|_| keys.queue.is_none()) {
+            keys.set_own(QUEUE, queue)?;
         }
         Ok(keys)
     }
 
     /// Sets one of our own keys, named without its prefix.
     pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
-        let value = value.trim().trim_matches(['\'', '"', '`']);
-        let given = (!value.is_empty()).then_some(value);
+        let given = given(value);
         match key {
             "tenant" => self.tenant = given.map(TenantName::new).transpose()?,
             "pool" => self.pool = given.map(PoolName::new).transpose()?,
             "unit" => self.unit = given.map(UnitName::new).transpose()?,
+            QUEUE => self.queue = given.map(str::to_owned),
             _ => {
-                return Err(UserError::new(ErrorKind::InvalidValue, format!("unknown setting \"{OURS}{key}\""))
-                    .hint("the settings are enginehouse.tenant, enginehouse.pool and enginehouse.unit"));
+                return Err(UserError::new(ErrorKind::InvalidValue, format!("unknown setting \"{OURS}{key}\"")).hint(
+                    "the settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit and enginehouse.queue",
+                ));
             }
         }
-        self.settings.insert(format!("{OURS}{key}"), value.to_owned());
+        self.settings.insert(format!("{OURS}{key}"), given.unwrap_or_default().to_owned());
         Ok(())
     }
 
@@ -159,6 +175,12 @@ impl SessionKeys {
     }
 }
 
+/// A value of a setting of ours without quotes and white space; nothing where it is empty.
+pub(crate) fn given(value: &str) -> Option<&str> {
+    let value = value.trim().trim_matches(['\'', '"', '`']);
+    (!value.is_empty()).then_some(value)
+}
+
 fn without_prefixes(spelled: &str) -> &str {
     let mut bare = spelled;
     while let Some(rest) = PREFIXES.iter().find_map(|prefix| bare.strip_prefix(prefix)) {
@@ -175,7 +197,10 @@ pub(crate) fn is_proxy_user(bare: &str) -> bool {
 /// Whether a SET is one of our own keys: the key without its prefix.
 pub(crate) fn own_key(key: &str) -> Option<String> {
     let lower = key.trim().to_ascii_lowercase();
-    without_prefixes(&lower).strip_prefix(OURS).map(str::to_owned)
+    match without_prefixes(&lower) {
+        YARN_QUEUE => Some(QUEUE.to_owned()),
+        bare => bare.strip_prefix(OURS).map(str::to_owned),
+    }
 }
 
 /// Refuses a setting that would choose code or files of a launch.
@@ -208,6 +233,23 @@ mod tests {
             assert_eq!(keys.forwarded.into_iter().collect::<Vec<_>>(), [("set:hiveconf:a".to_owned(), "1".to_owned())]);
         }
         assert!(read(&[("enginehouse.tennant", "t_1")]).unwrap_err().hint.is_some());
+    }
+
+    #[test]
+    fn a_queue_is_ours_under_both_names_and_our_name_counts_first() {
+        for key in ["enginehouse.queue", "spark.yarn.queue", "set:hiveconf:spark.yarn.queue", "Spark.Yarn.Queue"] {
+            let keys = read(&[(key, " 'etl.daily' "), ("a", "1")]).unwrap();
+            assert_eq!(keys.queue.as_deref(), Some("etl.daily"), "{key}");
+            assert_eq!(keys.setting("spark.yarn.queue"), Some("etl.daily"));
+            assert_eq!(keys.forwarded.into_keys().collect::<Vec<_>>(), ["a"], "{key}");
+        }
+        let both = read(&[("set:hiveconf:spark.yarn.queue", "a"), ("set:hiveconf:enginehouse.queue", "b")]).unwrap();
+        assert_eq!(both.queue.as_deref(), Some("b"));
+        let mut keys = read(&[("enginehouse.queue", "")]).unwrap();
+        assert_eq!(keys.queue, None);
+        keys.set_own(QUEUE, "etl").unwrap();
+        keys.set_own(QUEUE, "''").unwrap();
+        assert_eq!(keys.queue, None);
     }
 
     #[test]

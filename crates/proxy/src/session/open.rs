@@ -10,7 +10,7 @@ use model::error::{ErrorKind, UserError};
 use tracing::info;
 
 use super::keys::SessionKeys;
-use super::{Gone, Session, answer, connection_of, refuse};
+use super::{Gone, Session, answer, connection_of, queue, refuse};
 use crate::Gateway;
 use crate::failpoints;
 
@@ -58,6 +58,7 @@ async fn opened(
     };
     let user = principal.user.clone();
     let keys = SessionKeys::read(&request.configuration.unwrap_or_default())?;
+    queue::check(gateway, &user, &keys).await?;
     let handle = gateway.sessions.insert(
         Session::new(user.clone(), keys),
         connection_of(connection),

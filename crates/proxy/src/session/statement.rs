@@ -13,7 +13,7 @@ use model::error::{ErrorKind, UserError};
 use super::absence;
 use super::binding::{self, NotBound, Sent};
 use super::operation::{Operation, Place, Waiting};
-use super::{Entry, Gone, Session, answer, close, control, refuse, send, unbound};
+use super::{Entry, Gone, Session, answer, close, control, queue, refuse, send, unbound};
 use crate::Gateway;
 use crate::settings::{CALL_DEADLINE, MAX_HANDOVERS, MAX_OPERATIONS, POLL_STEP, SYNCHRONOUS_DEADLINE};
 
@@ -65,6 +65,9 @@ pub(super) async fn execute(
             return served;
         }
         if let Some(said) = ddl::session_statement(text) {
+            if let Err(error) = queue::check_set(gateway, &session, &said).await {
+                return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+            }
             match unbound::answer_here(&mut session, text, &said) {
                 Ok(Some(local)) => {
                     let has_result = local.has_result();

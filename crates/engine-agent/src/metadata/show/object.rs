@@ -1,5 +1,7 @@
 //! DESCRIBE and SHOW CREATE of a tenant, resource pool or resource unit.
 
+use std::fmt::Write as _;
+
 use hs2::SqlType;
 use model::alteration::ObjectRef;
 use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec};
@@ -8,36 +10,52 @@ use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
 use model::name::{PoolName, UnitName};
 use model::number::Generation;
+use model::observation::ObservedNode;
+use model::room::{Amount, MAX_DIFFERENCE_PERCENT, Room};
 
+use super::freshness::{Freshness, tell};
 use super::objects::nodes;
 use crate::metadata::answer::{Answer, names, text};
 use crate::metadata::context::Context;
 
-async fn find(context: &Context, object: &ObjectRef) -> Result<(Catalog, Object, Generation), UserError> {
-    context.require_admin()?;
-    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
-    let (found, generation) = Object::find(&catalog, object)?.ok_or_else(|| object.undefined())?;
-    let found = found.masked(&context.agent.settings.rules.secret_keys);
-    Ok((catalog, found, generation))
+/// The most nodes that are listed, and the most warnings of a kind.
+const MAX_NODES_LISTED: usize = 20;
+
+fn find(context: &Context, catalog: &Catalog, object: &ObjectRef) -> Result<(Object, Generation), UserError> {
+    let (found, generation) = Object::find(catalog, object)?.ok_or_else(|| object.undefined())?;
+    Ok((found.masked(&context.agent.settings.rules.secret_keys), generation))
 }
 
 pub(in crate::metadata) async fn show_create(context: &Context, object: &ObjectRef) -> Result<Answer, UserError> {
-    let (_, found, _) = find(context, object).await?;
+    context.require_admin()?;
+    let catalog = context.store().catalog().await.map_err(|error| error.user_error())?;
+    let (found, _) = find(context, &catalog, object)?;
     let mut answer = Answer::new(&[("statement", SqlType::String)]);
     answer.row(vec![text(ddl::print_create(&found, &context.agent.settings.rules.secret_keys))]);
     Ok(answer)
 }
 
 pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef) -> Result<Answer, UserError> {
-    let (catalog, found, generation) = find(context, object).await?;
+    context.require_admin()?;
+    let place = context.store().place().await.map_err(|error| error.user_error())?;
+    let catalog = &place.catalog;
+    let (found, generation) = find(context, catalog, object)?;
     let mut rows = match &found {
         Object::Tenant { name, spec } => {
             let mut rows = tenant(spec);
             rows.insert(0, ("tenant", name.to_string()));
             rows
         }
-        Object::ResourcePool { name, spec } => pool(&catalog, name, spec),
-        Object::ResourceUnit { name, spec } => unit(&catalog, name, spec),
+        Object::ResourcePool { name, spec } => {
+            let mut rows = pool(catalog, name, spec);
+            if !place.nodes.is_empty() {
+                let freshness = Freshness::of(&place.master, place.now_ms, context.agent.settings.tick_interval);
+                tell(context, &freshness, &place.master).await;
+                rows.extend(room(&Room::of(catalog, name, spec, &place.nodes)));
+            }
+            rows
+        }
+        Object::ResourceUnit { name, spec } => unit(catalog, name, spec),
     };
     rows.push(("generation", generation.to_string()));
     Ok(Answer::properties(rows.into_iter().map(|(property, value)| (property.to_owned(), value))))
@@ -59,10 +77,54 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
         ("units", names(&spec.units)),
         ("used by tenants", names(&catalog.tenants_of_pool(name))),
         ("namespace", spec.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())),
-        ("nodes", nodes(spec.nodes.as_deref())),
+        ("nodes", nodes(spec)),
+        ("cpu overcommit", format!("{} %", spec.cpu_overcommit.unwrap_or(100))),
+        ("queue prefix", spec.queue_prefix.clone().unwrap_or_default()),
         ("image", spec.image.clone().unwrap_or_else(|| "the configuration's".to_owned())),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]
+}
+
+/// What the pool's nodes have room for, and what an admin should know of them. The place where engines run tells of nodes
+/// or it doesn't: without that there are no such rows.
+fn room(room: &Room<'_>) -> Rows {
+    let open = room.nodes.iter().filter(|node| node.open).count();
+    let named: Vec<&str> = room.nodes.iter().take(MAX_NODES_LISTED).map(|node| node.name.as_str()).collect();
+    let mut there = named.join(", ");
+    if let more @ 1.. = room.nodes.len() - named.len() {
+        let _ = write!(there, " and {more} more");
+    }
+    let mut rows = vec![
+        ("nodes that are there", there),
+        ("nodes that take engines", format!("{open} of {}", room.nodes.len())),
+        ("capacity", room.capacity().to_string()),
+        ("used by engines", room.used().to_string()),
+        (
+            "largest engine that fits",
+            room.largest().map_or_else(|| "none".to_owned(), |(amount, node)| format!("{amount} on node {node}")),
+        ),
+    ];
+    rows.extend(warnings(room).into_iter().map(|warning| ("warning", warning)));
+    rows
+}
+
+fn warnings(room: &Room<'_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if let Some((small, large)) = room.uneven() {
+        let size = |node: &ObservedNode| Amount { cpu_millis: node.cpu_millis, memory_bytes: node.memory_bytes };
+        warnings.push(format!(
+            "its nodes differ by more than {MAX_DIFFERENCE_PERCENT} %: {} has {}, {} has {}",
+            small.name,
+            size(small),
+            large.name,
+            size(large)
+        ));
+    }
+    let missing = room.missing.iter().take(MAX_NODES_LISTED);
+    warnings.extend(missing.map(|node| format!("node \"{node}\" of its NODE_LIST is not there")));
+    let shared = room.shared.iter().take(MAX_NODES_LISTED);
+    warnings.extend(shared.map(|(node, pool)| format!("node \"{node}\" is in resource pool \"{pool}\" too")));
+    warnings
 }
 
 fn unit(catalog: &Catalog, name: &UnitName, spec: &UnitSpec) -> Rows {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use hs2::{SqlType, Value};
 use metadata::refusal;
 use model::alteration::ObjectKind;
-use model::catalog::Catalog;
+use model::catalog::{Catalog, PoolSpec};
+use model::change::selector_text;
 use model::configuration::DEFAULT_NAMESPACE;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
@@ -71,6 +72,7 @@ fn pools<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a PoolName>) -> A
         ("units", SqlType::String),
         ("namespace", SqlType::String),
         ("nodes", SqlType::String),
+        ("queue_prefix", SqlType::String),
         ("image", SqlType::String),
         ("comment", SqlType::String),
     ]);
@@ -79,7 +81,8 @@ fn pools<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a PoolName>) -> A
             text(name.as_str()),
             text(names(&spec.units)),
             text(spec.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)),
-            text(nodes(spec.nodes.as_deref())),
+            text(nodes(spec)),
+            maybe(spec.queue_prefix.clone()),
             maybe(spec.image.clone()),
             maybe(spec.comment.clone()),
         ]);
@@ -87,13 +90,14 @@ fn pools<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a PoolName>) -> A
     answer
 }
 
-/// The nodes of a pool as people read them.
-pub(super) fn nodes(nodes: Option<&[String]>) -> String {
-    match nodes {
+/// The nodes of a pool as people read them: `any`, `none`, `node-1, node-2`, `any with zone=a`.
+pub(super) fn nodes(spec: &PoolSpec) -> String {
+    let listed = match spec.nodes.as_deref() {
         None => "any".to_owned(),
-        Some([]) => "none".to_owned(),
+        Some([]) => return "none".to_owned(),
         Some(nodes) => nodes.join(", "),
-    }
+    };
+    if spec.node_selector.is_empty() { listed } else { format!("{listed} with {}", selector_text(&spec.node_selector)) }
 }
 
 fn units<'a>(context: &Context, catalog: &Catalog, listed: impl Iterator<Item = &'a UnitName>) -> Answer {
