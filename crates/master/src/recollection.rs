@@ -232,8 +232,55 @@ fn uids(pods: &[Pod]) -> BTreeSet<&str> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use coordination::PermitNode;
+    use model::catalog::{PoolSpec, Versioned};
+    use model::number::Generation;
 
     use super::*;
+
+    fn node(name: &str) -> ObservedNode {
+        let labels = [("zone".to_owned(), "a".to_owned())].into();
+        ObservedNode { name: name.to_owned(), labels, ..ObservedNode::default() }
+    }
+
+    #[test]
+    fn nodes_are_reported_when_they_changed_and_again_when_it_is_not_known_whether_they_were() {
+        let mut recollection = Recollection::default();
+        let nodes = [node("node-1")];
+        assert_eq!(recollection.changed_nodes(None), None);
+        let report = recollection.changed_nodes(Some(&nodes));
+        assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
+        recollection.reported(Some(&[]), report);
+        assert_eq!(recollection.changed_nodes(Some(&nodes)), None);
+        recollection.reported(Some(&[]), None);
+        assert_eq!(recollection.changed_nodes(Some(&nodes)), None, "a report without nodes says nothing of them");
+        assert_eq!(recollection.changed_nodes(Some(&[])), Some(Vec::new()));
+        recollection.reported(None, None);
+        assert_eq!(recollection.changed_nodes(Some(&nodes)), Some(nodes.to_vec()));
+    }
+
+    #[test]
+    fn a_node_in_two_pools_is_told_once_and_again_when_it_comes_back() {
+        let mut catalog = Catalog::default();
+        for (name, disk) in [("rp_1", false), ("rp_2", true)] {
+            let mut node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+            if disk {
+                node_selector = BTreeMap::from([("disk".to_owned(), "ssd".to_owned())]);
+            }
+            let spec = PoolSpec { node_selector, ..PoolSpec::default() };
+            catalog.pools.insert(PoolName::new(name).unwrap(), Versioned { spec, generation: Generation(1) });
+        }
+        let mut both = node("node-1");
+        both.labels.insert("disk".to_owned(), "ssd".to_owned());
+        let mut recollection = Recollection::default();
+        let mut told = |nodes: &[ObservedNode]| {
+            let new = recollection.newly_shared(&catalog, nodes);
+            new.into_iter().map(|(node, one, other)| format!("{node} {one} {other}")).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[both.clone(), node("node-2")]), ["node-1 rp_1 rp_2"]);
+        assert!(told(&[both.clone(), node("node-2")]).is_empty());
+        assert!(told(&[node("node-1")]).is_empty());
+        assert_eq!(told(&[both]).len(), 1);
+    }
 
     #[test]
     fn a_permit_that_was_left_behind_is_planned_for_no_more() {

@@ -11,8 +11,15 @@ use std::time::Duration;
 
 use house::{House, acting, eventually, memory};
 use master::State;
+use model::PoolName;
 use model::alteration::{Outcome, Progress};
+use model::change::{Change, ObjectPatch, PoolPatch, Setting};
+use model::observation::ObservedNode;
+use orchestrator::Error;
 use orchestrator::memory::{End, Verb};
+
+/// Calls that fail: more than a test makes.
+const MANY: u32 = 10_000;
 
 fn epoch(state: State) -> i64 {
     let State::Acting { epoch, .. } = state else { panic!("{state:?}") };
@@ -314,5 +321,62 @@ async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait
     .await;
     house.memory.refuse_creates(None);
     house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
+    let house = House::founded(1).await;
+    let node = |name: &str| ObservedNode {
+        name: name.to_owned(),
+        labels: [("zone".to_owned(), "a".to_owned())].into(),
+        cpu_millis: 4_000,
+        memory_bytes: 16 << 30,
+        open: true,
+        ..ObservedNode::default()
+    };
+    let known = async |names: &[&str]| {
+        let nodes = house.store.place().await.unwrap().nodes;
+        nodes.iter().map(|it| it.name.as_str()).eq(names.iter().copied())
+    };
+    house.memory.tell_nodes(vec![node("node-1"), node("node-2")]);
+    let master = house.master();
+    eventually("both nodes", || known(&["node-1", "node-2"])).await;
+    house.memory.tell_nodes(vec![node("node-2")]);
+    eventually("one node", || known(&["node-2"])).await;
+    master.shutdown().await;
+    assert!(known(&["node-2"]).await, "nobody is master, and what was seen stands");
+    // While nobody acts one goes and one comes; the next master tells.
+    house.memory.tell_nodes(vec![node("node-3")]);
+    let master = house.master();
+    eventually("the other node", || known(&["node-3"])).await;
+    // Nodes that can't be read take nothing away and hold up nothing.
+    for _ in 0..MANY {
+        house.memory.fail_next(Verb::Nodes, Error::transient("the server is away"));
+    }
+    house.start().await;
+    house.converges().await;
+    assert!(known(&["node-3"]).await);
+    master.shutdown().await;
+}
+
+#[tokio::test]
+async fn whoever_launches_an_engine_is_told_of_its_pools_labels_and_overcommit() {
+    let house = House::founded(0).await;
+    let patch = PoolPatch {
+        node_selector: Setting::Set([("zone".to_owned(), "a".to_owned())].into()),
+        cpu_overcommit: Setting::Set(200),
+        ..PoolPatch::default()
+    };
+    let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
+    let master = house.master();
+    house.alter(Change::Alter { if_exists: false, object: pool }).await;
+    house.converges().await;
+    house.start().await;
+    house.converges().await;
+    // The launcher of the tests writes down what it was told.
+    let annotations = house.engines().await.remove(0).annotations;
+    assert_eq!(annotations.get("zone").map(String::as_str), Some("a"));
+    assert_eq!(annotations.get("cpu overcommit").map(String::as_str), Some("200"));
     master.shutdown().await;
 }

@@ -10,6 +10,7 @@ mod rig;
 mod alterations;
 mod bench;
 mod failures;
+mod pools;
 mod requests;
 mod rights;
 mod shows;

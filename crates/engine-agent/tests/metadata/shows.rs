@@ -136,7 +136,8 @@ async fn show_create_makes_the_same_object_again() {
     .await;
     must(
         &mut admin,
-        "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2'), NAMESPACE 'n-1', NODE_LIST ('a', 'b'), IMAGE 'i:1'",
+        "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2'), NAMESPACE 'n-1', NODE_LIST ('a', 'b'), \
+         NODE_SELECTOR ('zone'='a', 'example.org/disk'=''), CPU_OVERCOMMIT 250, QUEUE_PREFIX 'it''s.größe', IMAGE 'i:1'",
     )
     .await;
     must(&mut admin, "CREATE TENANT t_2 RESOURCE_POOL_LIST ('rp_2'), USER_LIST ('bob', 'eve')").await;

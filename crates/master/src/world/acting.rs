@@ -16,6 +16,7 @@ use model::observation::{Recorded, Report};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
+use tokio::time::timeout;
 
 use super::agents::Agents;
 use super::launch::Launcher;
@@ -34,6 +35,8 @@ pub(crate) struct Means {
     pub(super) agents: Agents,
     pub(super) limits: planner::Limits,
     clock: SharedClock,
+    /// How long the orchestrator may take to tell of its nodes.
+    nodes_deadline: Duration,
     statuses: Statuses,
     selector: LabelMap,
 }
@@ -48,6 +51,7 @@ impl Means {
             agents: Agents::new(key, settings.effect_deadline() / PART_OF_EFFECT),
             limits: settings.limits,
             clock: Arc::clone(&parts.clock),
+            nodes_deadline: settings.effect_deadline() / PART_OF_EFFECT,
             statuses: Statuses::new(parts.secret.clone(), status_deadline),
             selector: selector(&settings.cluster),
         }
@@ -148,11 +152,15 @@ impl World for ActingWorld {
     async fn engines(&self) -> Result<Engines, Failure> {
         let listing =
             self.means.orchestrator.list(&self.means.selector).await.map_err(|error| orchestration(&error))?;
-        // Nothing is made or ended upon what is known of nodes: without it everything else goes on.
-        let nodes = match self.means.orchestrator.nodes().await {
-            Ok(nodes) => Some(nodes),
-            Err(error) => {
+        // Nothing waits for what is known of nodes.
+        let nodes = match timeout(self.means.nodes_deadline, self.means.orchestrator.nodes()).await {
+            Ok(Ok(nodes)) => Some(nodes),
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "the nodes can't be read");
+                None
+            }
+            Err(_) => {
+                tracing::debug!("the nodes were not told in time");
                 None
             }
         };

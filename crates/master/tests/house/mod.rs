@@ -70,13 +70,20 @@ impl Rebuild for Registered {
 
 struct Nothing;
 
+/// What a launcher is told beside what the master writes into the spec.
+fn told(launch: &Launch<'_>) -> BTreeMap<String, String> {
+    let mut told = launch.node_selector.clone();
+    told.extend(launch.configuration.cpu_overcommit.map(|it| ("cpu overcommit".to_owned(), it.to_string())));
+    told
+}
+
 impl Launcher for Nothing {
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError> {
         Ok(Spec {
             name: launch.engine.clone(),
             labels: LabelMap::new(),
             generation: launch.generation,
-            annotations: BTreeMap::new(),
+            annotations: told(launch),
             namespace: String::new(),
             image: String::new(),
             argv: vec!["/bin/true".to_owned()],
