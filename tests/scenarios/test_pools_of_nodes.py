@@ -66,9 +66,9 @@ def test_an_unknown_queue_is_an_error_of_opening_the_session(standalone, two_poo
         assert said.sqlstate == "42704"
         assert 'queue "pool100.x" belongs to no resource pool' in said.message
         assert "'pool1', 'pool10'" in said.message, said
-    with pytest.raises(JdbcError, match="belongs to no resource pool") as raised:
+    # The Hive driver has one state of its own for whatever it could not open a session for, and keeps the message.
+    with pytest.raises(JdbcError, match='queue "nowhere" belongs to no resource pool'):
         Jdbc(standalone.address, "quinn", "?spark.yarn.queue=nowhere")
-    assert raised.value.sqlstate == "42704"
     with pyhive_session(standalone.address, "quinn") as session:
         assert refused(session, "SET spark.yarn.queue=nowhere").sqlstate == "42704"
         assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
