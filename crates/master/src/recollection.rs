@@ -87,6 +87,15 @@ impl Recollection {
         (self.reported_nodes.as_deref() != Some(nodes)).then(|| nodes.to_vec())
     }
 
+    /// A report with these nodes was written; if it may not have been, the next one names them again.
+    pub fn reported_nodes(&mut self, written: bool, nodes: Option<Vec<ObservedNode>>) {
+        match (written, nodes) {
+            (false, _) => self.reported_nodes = None,
+            (true, Some(nodes)) => self.reported_nodes = Some(nodes),
+            (true, None) => {}
+        }
+    }
+
     /// Turns what was read into the input of a plan, and remembers since when what is missing has been missing.
     pub fn observe(
         &mut self,
@@ -209,12 +218,7 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<&[ObservedEngine]>, nodes: Option<Vec<ObservedNode>>) {
-        match (written, nodes) {
-            (None, _) => self.reported_nodes = None,
-            (Some(_), Some(nodes)) => self.reported_nodes = Some(nodes),
-            (Some(_), None) => {}
-        }
+    pub fn reported(&mut self, written: Option<&[ObservedEngine]>) {
         self.reported = written.map(|rows| rows.iter().map(|row| (row.name.clone(), row.clone())).collect());
     }
 }
@@ -249,12 +253,12 @@ mod tests {
         assert_eq!(recollection.changed_nodes(None), None);
         let report = recollection.changed_nodes(Some(&nodes));
         assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
-        recollection.reported(Some(&[]), report);
+        recollection.reported_nodes(true, report);
         assert_eq!(recollection.changed_nodes(Some(&nodes)), None);
-        recollection.reported(Some(&[]), None);
+        recollection.reported_nodes(true, None);
         assert_eq!(recollection.changed_nodes(Some(&nodes)), None, "a report without nodes says nothing of them");
         assert_eq!(recollection.changed_nodes(Some(&[])), Some(Vec::new()));
-        recollection.reported(None, None);
+        recollection.reported_nodes(false, None);
         assert_eq!(recollection.changed_nodes(Some(&nodes)), Some(nodes.to_vec()));
     }
 

@@ -325,7 +325,8 @@ impl Driver {
         report.namespaces_in_use = Some(namespaces(&engines.pods));
         report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
         let written = self.send(world, &report).await;
-        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()), report.nodes);
+        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
+        self.recollection.reported_nodes(written.is_ok(), report.nodes);
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over(world.now());
@@ -370,7 +371,7 @@ impl Driver {
             ..Report::default()
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
-        self.recollection.reported(None, None);
+        self.recollection.reported(None);
         self.send(world, &report).await?;
         Ok(Ticked::Done { progress: executed.applied > 0, due: None })
     }
