@@ -1,0 +1,476 @@
+"""The scheduler and all kubelets, played by one thread that alone knows the pods; everybody else sends it messages.
+
+Each look at a pod is the same function of the pod as the API server has it, its processes and the faults that hold, so
+that a message too many, or one that was lost, changes nothing. What the API server refuses or doesn't answer is tried
+again after a moment. An error of this code ends nothing and is told by `close`.
+"""
+
+import heapq
+import itertools
+import pathlib
+import queue
+import signal
+import socket
+import threading
+import time
+import traceback
+
+from harness.kubelet import scheduler, status
+from harness.kubelet.container import Process
+from harness.kubelet.environment import Missing, Sight
+from harness.kubelet.faults import Faults
+from harness.kubelet.nodes import Nodes
+from harness.kubelet.pod import Container, Pod
+from harness.kubelet.probes import Probes
+from harness.kubelet.watcher import Watcher
+from harness.kubernetes_client import ApiError, Unreachable
+from harness.waiting import wait_until
+
+AGAIN_AFTER_S = 0.2
+CONFIG_AGAIN_S = 0.5
+BACK_OFF_AFTER_S = 0.5
+ENDS_WITHIN_S = 30
+NOT_FOUND = 404
+START_ERROR = 128
+
+
+class Kubelet:
+    """Plays the nodes of `cluster` (a `harness.kubernetes.Kubernetes`). `images`: name → `Image`; an image without an
+    entry can't be pulled. `default_image` stands for every other name."""
+
+    def __init__(self, cluster, folder, images=None, default_image=None, events=True):
+        self.cluster = cluster
+        self.client = cluster.client("admin", "kubelet")
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, mode=0o700)
+        self.images = dict(images or {})
+        self.default_image = default_image
+        self.events = events
+        self.messages = queue.SimpleQueue()
+        self.timers = []
+        self.order = itertools.count()
+        self.pods = {}
+        self.unplaced = {}
+        self.failures = []
+        self.nodes = Nodes(self.client, lambda: self.send(self.look_at_unplaced))
+        self.faults = Faults(lambda: self.send(self.look_at_all))
+        self.addresses = Addresses()
+        self.watcher = Watcher(
+            self.client, "pods", lambda pods: self.send(self.see_all, pods),
+            lambda kind, pod: self.send(self.see, kind, pod),
+        )
+        self.closing = False
+        self.thread = threading.Thread(target=self.work, daemon=True, name="kubelet")
+
+    # What scenarios call.
+
+    def start(self):
+        self.thread.start()
+        self.nodes.start()
+        self.watcher.start()
+        return self
+
+    def close(self):
+        """Ends all processes; fails if this code did."""
+        self.watcher.close()
+        self.nodes.close()
+        self.send(self.end_all)
+        self.thread.join(ENDS_WITHIN_S)
+        self.addresses.close()
+        assert not self.thread.is_alive(), "the kubelet does not end"
+        assert not self.failures, "\n".join(self.failures)
+
+    def add_node(self, name, **told):
+        self.nodes.add(name, **told)
+
+    def fault(self, kind, match, **told):
+        """A fault of `harness.kubelet.faults`, until it is lifted; also for `with`."""
+        return self.faults.add(kind, match, told)
+
+    def process(self, namespace, name, container=None):
+        """The process of a running container, the first one by default; `None` if there is none."""
+        for pod in list(self.pods.values()):
+            if pod.key == (namespace, name):
+                wanted = [it for it in pod.containers or [] if container in (None, it.name)]
+                return wanted[0].process if wanted else None
+        return None
+
+    def kill(self, namespace, name, container=None, reason=None):
+        """kill -9 of a container's processes; `reason="OOMKilled"` as if for lack of memory. Also of a pretended one."""
+        self.send(self.kill_now, namespace, name, container, reason)
+
+    def evict(self, namespace, name, message="The node was low on resource: memory."):
+        """Ends a pod as a kubelet does that runs out of something: it is *Failed*, and stays."""
+        self.send(self.evict_now, namespace, name, message)
+
+    def lose_node(self, name):
+        """The node is heard of no more: its pods run on, and nothing about them is told or confirmed."""
+        self.send(self.set_lost, name, True)
+        self.nodes.set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+
+    def find_node(self, name):
+        self.nodes.set_ready(name, "True", "KubeletReady", "kubelet is posting ready status")
+        self.send(self.set_lost, name, False)
+
+    # The thread.
+
+    def send(self, action, *arguments):
+        self.messages.put((action, arguments))
+
+    def later(self, after_s, action, *arguments):
+        heapq.heappush(self.timers, (time.monotonic() + after_s, next(self.order), action, arguments))
+
+    def work(self):
+        while not self.closing:
+            due = self.timers[0][0] - time.monotonic() if self.timers else None
+            try:
+                if due is not None and due <= 0:
+                    _, _, action, arguments = heapq.heappop(self.timers)
+                else:
+                    action, arguments = self.messages.get(timeout=due)
+            except queue.Empty:
+                continue
+            try:
+                action(*arguments)
+            except Exception:  # noqa: BLE001: told by close
+                self.failures.append(traceback.format_exc())
+
+    def see_all(self, pods):
+        there = {it["metadata"]["uid"] for it in pods}
+        for uid in [uid for uid in self.pods if uid not in there]:
+            self.forget(uid)
+        for it in pods:
+            self.see("MODIFIED", it)
+
+    def see(self, kind, seen):
+        uid = seen["metadata"]["uid"]
+        if kind == "DELETED":
+            self.forget(uid)
+            return
+        pod = self.pods.get(uid)
+        if pod is None:
+            pod = self.pods[uid] = Pod(seen, self.folder / uid)
+        elif int(seen["metadata"]["resourceVersion"]) < int(pod.seen["metadata"]["resourceVersion"]):
+            return
+        pod.seen = seen
+        self.look(uid)
+
+    def forget(self, uid):
+        pod = self.pods.pop(uid, None)
+        if pod is not None:
+            self.unplaced.pop(uid, None)
+            self.uncount(pod)
+            pod.forget()
+
+    def look_at_all(self):
+        for uid in list(self.pods):
+            self.look(uid)
+
+    def look_at_unplaced(self):
+        for uid in list(self.unplaced):
+            self.look(uid)
+
+    def set_lost(self, node, lost):
+        for pod in self.pods.values():
+            if pod.node == node:
+                pod.lost = lost
+        if not lost:
+            self.look_at_all()
+
+    def look(self, uid):
+        pod = self.pods.get(uid)
+        if pod is None or pod.lost:
+            return
+        try:
+            self.step(pod)
+        except ApiError as error:
+            # It is gone, or another object has its name by now: the watch will tell.
+            if error.code != NOT_FOUND:
+                self.later(AGAIN_AFTER_S, self.look, uid)
+        except Unreachable:
+            self.later(AGAIN_AFTER_S, self.look, uid)
+
+    def step(self, pod):
+        """One look at one pod."""
+        if pod.node is not None:
+            self.count(pod)
+        if pod.terminating:
+            self.end(pod)
+        elif pod.over:
+            self.uncount(pod)
+        elif pod.node is None:
+            self.place(pod)
+        else:
+            self.advance(pod)
+
+    # The scheduler.
+
+    def place(self, pod):
+        told = self.faults.of("unschedulable", pod.seen)
+        if told is not None:
+            node, why = None, told.get("message", "0/0 nodes are available.")
+        else:
+            node, why = scheduler.place(pod.seen, self.nodes.ready(), self.nodes.loads)
+        if node is None:
+            self.unplaced[pod.uid] = None
+            if why != pod.unschedulable:
+                self.write(pod, status.unschedulable(why))
+                self.event(pod, "Warning", "FailedScheduling", why)
+                pod.unschedulable = why
+            return
+        namespace, name = pod.key
+        self.client.create("pods", {
+            "metadata": {"name": name, "uid": pod.uid}, "target": {"kind": "Node", "name": node},
+        }, namespace, name, "binding")
+        self.unplaced.pop(pod.uid, None)
+        pod.seen["spec"]["nodeName"] = node
+        self.count(pod)
+
+    def count(self, pod):
+        if pod.counted_on is None and not pod.over:
+            pod.counted_on = pod.node
+            self.nodes.load(pod.node).add(pod.requests)
+
+    def uncount(self, pod):
+        if pod.counted_on is not None:
+            self.nodes.load(pod.counted_on).remove(pod.requests)
+            pod.counted_on = None
+            if self.unplaced:
+                self.send(self.look_at_unplaced)
+
+    # The kubelets.
+
+    def advance(self, pod):
+        if pod.containers is None:
+            assert not pod.seen["spec"].get("initContainers"), "init containers are not played"
+            pod.containers = [Container(it) for it in pod.seen["spec"]["containers"]]
+            pod.start_time = status.now()
+            pod.ip = self.addresses.next()
+        for container in pod.containers:
+            if container.is_to_start():
+                self.try_start(pod, container)
+            crash = self.faults.of("crash", pod.seen)
+            if container.runs and crash is not None:
+                if container.process is None:
+                    self.ended(pod, container, crash.get("code", 1), crash.get("reason"), crash.get("message"))
+                else:
+                    container.process.kill()
+        self.tell(pod)
+
+    def image_of(self, container):
+        return self.images.get(container.spec["image"], self.default_image)
+
+    def try_start(self, pod, container):
+        image, told = self.image_of(container), self.faults.of("image", pod.seen)
+        if image is None or told is not None:
+            self.cannot_pull(pod, container, (told or {}).get("message"))
+            return
+        if self.faults.of("start", pod.seen) is not None:
+            container.waits("ContainerCreating", None, AGAIN_AFTER_S)
+            return
+        told = self.faults.of("config", pod.seen)
+        try:
+            if told is not None:
+                raise Missing(told.get("message", "couldn't find key"))
+            process = self.started(pod, container, image) if image.runs else None
+        except Missing as missing:
+            container.waits("CreateContainerConfigError", str(missing), CONFIG_AGAIN_S)
+            self.later(CONFIG_AGAIN_S, self.look, pod.uid)
+            return
+        container.started(process)
+        self.event(pod, "Normal", "Started", f"Started container {container.name}")
+        if process is None:
+            container.ready = True
+        else:
+            self.follow(pod, container)
+
+    def cannot_pull(self, pod, container, message):
+        name = container.spec["image"]
+        message = message or f'failed to pull and unpack image "{name}": not found'
+        first = container.tries == 0
+        container.tries += 1
+        container.waits("ErrImagePull" if first else "ImagePullBackOff",
+                        message if first else f'Back-off pulling image "{name}": ErrImagePull: {message}', BACK_OFF_AFTER_S)
+        if container.tries <= 2:
+            self.event(pod, "Warning", "Failed", f'Failed to pull image "{name}": {message}')
+        self.later(BACK_OFF_AFTER_S, self.look, pod.uid)
+
+    def started(self, pod, container, image):
+        """Starts the container's process."""
+        if pod.sight is None:
+            host, port = self.cluster.address.rsplit(":", 1)
+            inherited = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+            sight = Sight(pod.seen, pod.ip, "127.0.0.1", self.client, inherited)
+            pod.volumes = sight.write_volumes(pod.folder / "volumes")
+            pod.hosts.write_text(f"127.0.0.1\tlocalhost\n{pod.ip}\t{pod.seen['metadata']['name']}\n")
+            pod.sight = sight
+        process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.restarts}")
+        process.start(pod.sight, pod.volumes, pod.hosts)
+        return process
+
+    def follow(self, pod, container):
+        """Waits for the end of a process, and asks its probes."""
+        process, uid = container.process, pod.uid
+
+        def wait():
+            code = process.wait()
+            self.send(self.process_ended, uid, process, code)
+
+        threading.Thread(target=wait, daemon=True, name=f"waits for {pod.key[1]}").start()
+        container.probes = Probes(
+            process, pod.ip, lambda ready: self.send(self.set_ready, uid, process, ready),
+            lambda why: self.send(self.kill_unhealthy, uid, process, why),
+        )
+
+    def find(self, uid, process):
+        """The pod and its container that runs as this process; a later run is another process."""
+        pod = self.pods.get(uid)
+        found = [it for it in pod.containers or [] if it.process is process] if pod else []
+        return (pod, found[0]) if found else (None, None)
+
+    def set_ready(self, uid, process, ready):
+        pod, container = self.find(uid, process)
+        if container is not None:
+            container.ready = ready
+            self.look(uid)
+
+    def kill_unhealthy(self, uid, process, why):
+        pod, container = self.find(uid, process)
+        if container is not None:
+            self.event(pod, "Warning", "Unhealthy", why)
+            process.kill()
+
+    def process_ended(self, uid, process, code):
+        pod, container = self.find(uid, process)
+        if container is None:
+            return
+        crash = self.faults.of("crash", pod.seen)
+        reason = message = None
+        if crash is not None:
+            code, reason, message = crash.get("code", 1), crash.get("reason"), crash.get("message")
+        elif getattr(process, "killed_for", None):
+            reason = process.killed_for
+        elif code == START_ERROR:
+            reason = "StartError"
+            message = process.log().strip()[-1000:]
+        self.ended(pod, container, code, reason, message or process.last_words(code))
+        self.look(uid)
+
+    def ended(self, pod, container, code, reason=None, message=None):
+        policy = "Never" if pod.terminating else pod.restart_policy
+        again_in_s = container.ended(code, reason, message, policy)
+        if again_in_s is not None:
+            self.event(pod, "Warning", "BackOff", f"Back-off restarting failed container {container.name}")
+            self.later(again_in_s, self.look, pod.uid)
+
+    def end(self, pod):
+        """The pod is being deleted: SIGTERM, SIGKILL when its grace is over, and a confirmation when nothing runs."""
+        grace_s = pod.seen["metadata"].get("deletionGracePeriodSeconds", 0)
+        if not pod.asked_to_end:
+            pod.asked_to_end = True
+            for process in pod.processes():
+                process.send(signal.SIGTERM)
+        kill_at = time.monotonic() + grace_s
+        if pod.kill_at is None or kill_at < pod.kill_at:
+            pod.kill_at = kill_at
+            self.later(grace_s, self.look, pod.uid)
+        if time.monotonic() >= pod.kill_at:
+            for process in pod.processes():
+                process.kill()
+        if any(it.process is not None for it in pod.containers or []):
+            return
+        if pod.containers is not None and not pod.over:
+            for container in pod.containers:
+                if container.runs:
+                    container.ended(0)
+            self.tell(pod)
+        if self.faults.of("end", pod.seen) is None:
+            namespace, name = pod.key
+            self.client.delete("pods", name, namespace, grace_s=0, uid=pod.uid)
+
+    def tell(self, pod):
+        """Writes the pod's status if it isn't what was written last."""
+        if self.faults.of("readiness", pod.seen) is not None:
+            for container in pod.containers:
+                container.ready = False
+        made = pod.status()
+        if made is not None:
+            self.write(pod, made)
+            pod.written = made
+
+    def write(self, pod, made):
+        namespace, name = pod.key
+        # With its uid: a pod of the same name that came later is another one.
+        self.client.patch("pods", name, {"metadata": {"uid": pod.uid}, "status": made}, namespace, "status")
+
+    def by_name(self, namespace, name):
+        return next((it for it in self.pods.values() if it.key == (namespace, name)), None)
+
+    def kill_now(self, namespace, name, container, reason):
+        pod = self.by_name(namespace, name)
+        for it in (pod.containers or []) if pod else []:
+            if it.runs and container in (None, it.name):
+                if it.process is None:
+                    self.ended(pod, it, 137, reason)
+                else:
+                    it.process.killed_for = reason
+                    it.process.kill()
+        if pod:
+            self.look(pod.uid)
+
+    def evict_now(self, namespace, name, message):
+        pod = self.by_name(namespace, name)
+        if pod is None:
+            return
+        for container in pod.containers or []:
+            process = container.process
+            if container.runs:
+                container.ended(137)
+            if process is not None:
+                process.kill()
+        entries = [it.entry() for it in pod.containers or []]
+        self.write(pod, {
+            "phase": "Failed", "reason": "Evicted", "message": message, "containerStatuses": entries,
+            "conditions": [status.condition("DisruptionTarget", True, "TerminationByKubelet", message),
+                           status.condition("Ready", False, "PodFailed")],
+        })
+        self.event(pod, "Warning", "Evicted", message)
+
+    def event(self, pod, kind, reason, message):
+        if not self.events:
+            return
+        namespace, name = pod.key
+        now = status.now()
+        self.client.create("events", {
+            "metadata": {"generateName": f"{name[:50]}.", "namespace": namespace},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": pod.uid},
+            "type": kind, "reason": reason, "message": message, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+            "source": {"component": "kubelet"},
+        }, namespace)
+
+    def end_all(self):
+        for uid in list(self.pods):
+            self.forget(uid)
+        self.closing = True
+
+
+class Addresses:
+    """Addresses of 127.0.0.0/8 that nobody else of this machine's tests gives out: a second number is claimed by a port."""
+
+    def __init__(self):
+        for second in range(64, 250):
+            self.claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            try:
+                self.claim.bind((f"127.{second}.0.1", 9))
+                break
+            except OSError:
+                self.claim.close()
+        else:
+            raise AssertionError("no addresses of 127.0.0.0/8 are left")
+        self.given = (f"127.{second}.{third}.{fourth}" for third in range(1, 256) for fourth in range(1, 255))
+
+    def next(self):
+        return next(self.given)
+
+    def close(self):
+        self.claim.close()

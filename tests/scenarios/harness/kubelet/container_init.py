@@ -1,0 +1,88 @@
+"""The first process of a container, as a program: builds the file system that its argument describes, gives up what the
+container may not have, and becomes the container's command.
+
+It runs in mount and process namespaces of its own (`unshare`), so that nothing of it is seen or left outside. What
+can't be set up is told on standard error and ends it with the status 128, as a runtime does that can't start a
+container.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+import signal
+import sys
+
+CANNOT_START = 128
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
+PR_SET_NO_NEW_PRIVS = 38
+SCRATCH_BYTES = "256m"
+DEVICES = ("null", "zero", "full", "random", "urandom")
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def mount(source, target, kind=None, flags=0, options=None):
+    words = [None if it is None else os.fsencode(it) for it in (source, target, kind)]
+    if libc.mount(*words, ctypes.c_ulong(flags), None if options is None else options.encode()) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"can't mount {source} on {target}: {os.strerror(number)}")
+
+
+def bind(source, target, read_only):
+    """A folder or file of the machine inside; where it goes is made."""
+    if pathlib.Path(source).is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    mount(source, target, flags=MS_BIND | MS_REC)
+    if read_only:
+        mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+
+
+def build(told):
+    """The container's root: what it writes is in memory and goes with it, below are the image's layers."""
+    scratch = pathlib.Path(told["scratch"])
+    mount("tmpfs", scratch, "tmpfs", options=f"size={SCRATCH_BYTES},mode=755")
+    upper, work, root = (scratch / name for name in ("upper", "work", "root"))
+    for folder in (upper, work, root):
+        folder.mkdir()
+    mount("overlay", root, "overlay",
+          options=f"lowerdir={':'.join(told['layers'])},upperdir={upper},workdir={work}")
+    for name in ("proc", "dev", "sys"):
+        (root / name).mkdir(exist_ok=True)
+    mount("proc", root / "proc", "proc")
+    mount("tmpfs", root / "dev", "tmpfs", options="size=1m,mode=755")
+    for name in DEVICES:
+        bind(f"/dev/{name}", root / "dev" / name, read_only=False)
+    (root / "dev/fd").symlink_to("/proc/self/fd")
+    (root / "dev/shm").mkdir()
+    (root / "dev/shm").chmod(0o1777)
+    for it in told["binds"]:
+        bind(it["source"], root / it["target"].lstrip("/"), it["read_only"])
+    if told["read_only"]:
+        mount(None, root, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+    return root
+
+
+def main():
+    told = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    try:
+        os.chroot(build(told))
+        os.chdir(told["workdir"])
+        os.setgroups(told["groups"])
+        os.setgid(told["gid"])
+        os.setuid(told["uid"])
+        if told["no_new_privileges"]:
+            libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        # Python ignores these two, and so would the command.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        os.execvpe(told["argv"][0], told["argv"], told["env"])
+    except OSError as error:
+        print(f"the container can't be started: {error}", file=sys.stderr)
+        sys.exit(CANNOT_START)
+
+
+if __name__ == "__main__":
+    main()
