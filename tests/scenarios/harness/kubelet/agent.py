@@ -10,21 +10,21 @@ import itertools
 import pathlib
 import queue
 import signal
-import socket
 import threading
 import time
 import traceback
 
 from harness.kubelet import scheduler, status
+from harness.kubelet.addresses import Addresses
 from harness.kubelet.container import Process
 from harness.kubelet.environment import Missing, Sight
 from harness.kubelet.faults import Faults
 from harness.kubelet.nodes import Nodes
 from harness.kubelet.pod import Container, Pod
 from harness.kubelet.probes import Probes
+from harness.kubelet.reports import Reports
 from harness.kubelet.watcher import Watcher
 from harness.kubernetes_client import ApiError, Unreachable
-from harness.waiting import wait_until
 
 AGAIN_AFTER_S = 0.2
 CONFIG_AGAIN_S = 0.5
@@ -45,7 +45,7 @@ class Kubelet:
         self.folder.mkdir(parents=True, mode=0o700)
         self.images = dict(images or {})
         self.default_image = default_image
-        self.events = events
+        self.reports = Reports(self.client, events)
         self.messages = queue.SimpleQueue()
         self.timers = []
         self.order = itertools.count()
@@ -214,8 +214,8 @@ class Kubelet:
         if node is None:
             self.unplaced[pod.uid] = None
             if why != pod.unschedulable:
-                self.write(pod, status.unschedulable(why))
-                self.event(pod, "Warning", "FailedScheduling", why)
+                self.reports.status(pod, status.unschedulable(why))
+                self.reports.event(pod, "Warning", "FailedScheduling", why)
                 pod.unschedulable = why
             return
         namespace, name = pod.key
@@ -266,7 +266,7 @@ class Kubelet:
             self.cannot_pull(pod, container, (told or {}).get("message"))
             return
         if self.faults.of("start", pod.seen) is not None:
-            container.waits("ContainerCreating", None, AGAIN_AFTER_S)
+            container.waits("ContainerCreating", None, 0)
             return
         told = self.faults.of("config", pod.seen)
         try:
@@ -278,7 +278,7 @@ class Kubelet:
             self.later(CONFIG_AGAIN_S, self.look, pod.uid)
             return
         container.started(process)
-        self.event(pod, "Normal", "Started", f"Started container {container.name}")
+        self.reports.event(pod, "Normal", "Started", f"Started container {container.name}")
         if process is None:
             container.ready = True
         else:
@@ -292,7 +292,7 @@ class Kubelet:
         container.waits("ErrImagePull" if first else "ImagePullBackOff",
                         message if first else f'Back-off pulling image "{name}": ErrImagePull: {message}', BACK_OFF_AFTER_S)
         if container.tries <= 2:
-            self.event(pod, "Warning", "Failed", f'Failed to pull image "{name}": {message}')
+            self.reports.event(pod, "Warning", "Failed", f'Failed to pull image "{name}": {message}')
         self.later(BACK_OFF_AFTER_S, self.look, pod.uid)
 
     def started(self, pod, container, image):
@@ -337,7 +337,7 @@ class Kubelet:
     def kill_unhealthy(self, uid, process, why):
         pod, container = self.find(uid, process)
         if container is not None:
-            self.event(pod, "Warning", "Unhealthy", why)
+            self.reports.event(pod, "Warning", "Unhealthy", why)
             process.kill()
 
     def process_ended(self, uid, process, code):
@@ -360,7 +360,7 @@ class Kubelet:
         policy = "Never" if pod.terminating else pod.restart_policy
         again_in_s = container.ended(code, reason, message, policy)
         if again_in_s is not None:
-            self.event(pod, "Warning", "BackOff", f"Back-off restarting failed container {container.name}")
+            self.reports.event(pod, "Warning", "BackOff", f"Back-off restarting failed container {container.name}")
             self.later(again_in_s, self.look, pod.uid)
 
     def end(self, pod):
@@ -395,13 +395,8 @@ class Kubelet:
                 container.ready = False
         made = pod.status()
         if made is not None:
-            self.write(pod, made)
+            self.reports.status(pod, made)
             pod.written = made
-
-    def write(self, pod, made):
-        namespace, name = pod.key
-        # With its uid: a pod of the same name that came later is another one.
-        self.client.patch("pods", name, {"metadata": {"uid": pod.uid}, "status": made}, namespace, "status")
 
     def by_name(self, namespace, name):
         return next((it for it in self.pods.values() if it.key == (namespace, name)), None)
@@ -429,48 +424,14 @@ class Kubelet:
             if process is not None:
                 process.kill()
         entries = [it.entry() for it in pod.containers or []]
-        self.write(pod, {
+        self.reports.status(pod, {
             "phase": "Failed", "reason": "Evicted", "message": message, "containerStatuses": entries,
             "conditions": [status.condition("DisruptionTarget", True, "TerminationByKubelet", message),
                            status.condition("Ready", False, "PodFailed")],
         })
-        self.event(pod, "Warning", "Evicted", message)
-
-    def event(self, pod, kind, reason, message):
-        if not self.events:
-            return
-        namespace, name = pod.key
-        now = status.now()
-        self.client.create("events", {
-            "metadata": {"generateName": f"{name[:50]}.", "namespace": namespace},
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": pod.uid},
-            "type": kind, "reason": reason, "message": message, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
-            "source": {"component": "kubelet"},
-        }, namespace)
+        self.reports.event(pod, "Warning", "Evicted", message)
 
     def end_all(self):
         for uid in list(self.pods):
             self.forget(uid)
         self.closing = True
-
-
-class Addresses:
-    """Addresses of 127.0.0.0/8 that nobody else of this machine's tests gives out: a second number is claimed by a port."""
-
-    def __init__(self):
-        for second in range(64, 250):
-            self.claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            try:
-                self.claim.bind((f"127.{second}.0.1", 9))
-                break
-            except OSError:
-                self.claim.close()
-        else:
-            raise AssertionError("no addresses of 127.0.0.0/8 are left")
-        self.given = (f"127.{second}.{third}.{fourth}" for third in range(1, 256) for fourth in range(1, 255))
-
-    def next(self):
-        return next(self.given)
-
-    def close(self):
-        self.claim.close()

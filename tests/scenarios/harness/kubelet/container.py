@@ -1,5 +1,6 @@
 """One container as a process of this machine: what its image stands for, how it is started, told to end, and how it ended."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -43,7 +44,7 @@ class Process:
     def __init__(self, spec, pod, image, folder):
         self.spec, self.pod, self.image = spec, pod, image
         self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.log_file = self.folder / "log"
         self.termination_log = self.folder / "termination-log"
         self.process = None
@@ -53,7 +54,7 @@ class Process:
         env = {"PATH": DEFAULT_PATH, "HOSTNAME": self.pod["metadata"]["name"]} | self.image.env | sight.variables(self.spec)
         self.termination_log.touch()
         self.termination_log.chmod(0o666)
-        (self.folder / "scratch").mkdir()
+        (self.folder / "scratch").mkdir(exist_ok=True)
         told = {
             "scratch": str(self.folder / "scratch"),
             "layers": self.image.layers,
@@ -113,21 +114,31 @@ class Process:
     @property
     def pid(self):
         """The pid of its first process, as this machine counts; `None` once it has ended."""
-        children = psutil.Process(self.process.pid).children() if self.is_running() else []
-        return children[0].pid if children else None
+        try:
+            children = psutil.Process(self.process.pid).children() if self.is_running() else []
+            return children[0].pid if children else None
+        except psutil.NoSuchProcess:
+            return None
 
     def is_running(self):
         return self.process is not None and self.process.poll() is None
 
     def send(self, number):
         """A signal to its first process, which like every first process hears only what it listens for."""
-        # It may have been started this moment.
-        pid = wait_until(lambda: self.pid or not self.is_running(), CHILD_WITHIN_S, "the container has a process")
-        if pid is not True:
-            try:
+        # What it was before it became the command listens for nothing.
+        wait_until(lambda: self.has_begun() or not self.is_running(), CHILD_WITHIN_S, "the container runs its command")
+        pid = self.pid
+        if pid is not None:
+            # It may have ended since.
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass  # it has ended
+
+    def has_begun(self):
+        """Whether its first process is the command by now."""
+        try:
+            return self.pid is not None and str(INIT) not in psutil.Process(self.pid).cmdline()
+        except psutil.NoSuchProcess:
+            return False
 
     def kill(self):
         """kill -9 of all its processes."""
