@@ -1,9 +1,9 @@
-"""The first process of a container, as a program: builds the file system that its argument describes, gives up what the
-container may not have, and becomes the container's command.
+"""A container, as a program: its first process in mount and process namespaces of its own, so that nothing of it is seen
+or left outside, and this one, which waits for it and ends as it ended (above 128: by a signal).
 
-It runs in mount and process namespaces of its own (`unshare`), so that nothing of it is seen or left outside. What
-can't be set up is told on standard error and ends it with the status 128, as a runtime does that can't start a
-container.
+The first process builds the file system that the argument describes, gives up what the container may not have, and
+becomes the container's command. What can't be set up is told on standard error and ends it with the status 128, as a
+runtime does that can't start a container. All of it ends with whoever started this.
 """
 
 import ctypes
@@ -14,8 +14,9 @@ import signal
 import sys
 
 CANNOT_START = 128
-MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 1, 32, 4096, 16384
-PR_SET_NO_NEW_PRIVS = 38
+MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
+CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 SCRATCH_BYTES = "256m"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 libc = ctypes.CDLL(None, use_errno=True)
@@ -65,8 +66,33 @@ def build(told):
     return root
 
 
+def unshare():
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWPID) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"can't make namespaces, which needs root: {os.strerror(number)}")
+    mount(None, "/", flags=MS_REC | MS_PRIVATE)
+
+
 def main():
     told = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    try:
+        unshare()
+    except OSError as error:
+        print(f"the container can't be started: {error}", file=sys.stderr)
+        sys.exit(CANNOT_START)
+    # The first process of the new namespace is our child.
+    child = os.fork()
+    if child == 0:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        become(told)
+    _, how = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(how)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def become(told):
+    """Becomes the container's command."""
     try:
         os.chroot(build(told))
         os.chdir(told["workdir"])
@@ -80,8 +106,8 @@ def main():
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
         os.execvpe(told["argv"][0], told["argv"], told["env"])
     except OSError as error:
-        print(f"the container can't be started: {error}", file=sys.stderr)
-        sys.exit(CANNOT_START)
+        print(f"the container can't be started: {error}", file=sys.stderr, flush=True)
+        os._exit(CANNOT_START)
 
 
 if __name__ == "__main__":
