@@ -245,7 +245,7 @@ class Kubernetes:
         found = []
         for line in self.audit_log.read_text().splitlines():
             event = json.loads(line)
-            said = {"user": event["user"]["username"], "verb": event["verb"],
+            said = {"user": event["user"].get("username"), "verb": event["verb"],
                     "resource": event.get("objectRef", {}).get("resource")}
             if all(said[name] == value for name, value in wanted.items()):
                 found.append(event)

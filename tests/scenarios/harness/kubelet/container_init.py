@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import signal
+import stat
 import sys
 
 CANNOT_START = 128
@@ -30,19 +31,23 @@ def mount(source, target, kind=None, flags=0, options=None):
 
 
 def bind(source, target, read_only):
-    """A folder or file of the machine inside; where it goes is made."""
-    if pathlib.Path(source).is_dir():
+    """What is open as `source` inside; where it goes is made. Only after the change of root: a link of the image, such as
+    /var/run, would lead out of it."""
+    target = pathlib.Path(target)
+    if stat.S_ISDIR(os.fstat(source).st_mode):
         target.mkdir(parents=True, exist_ok=True)
     else:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()
-    mount(source, target, flags=MS_BIND | MS_REC)
+    mount(f"/proc/self/fd/{source}", target, flags=MS_BIND | MS_REC)
     if read_only:
         mount(None, target, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
+    os.close(source)
 
 
-def build(told):
-    """The container's root: what it writes is in memory and goes with it, below are the image's layers."""
+def enter(told):
+    """Makes the container's root and enters it: what it writes is in memory and goes with it, below are the image's
+    layers."""
     scratch = pathlib.Path(told["scratch"])
     mount("tmpfs", scratch, "tmpfs", options=f"size={SCRATCH_BYTES},mode=755")
     upper, work, root = (scratch / name for name in ("upper", "work", "root"))
@@ -50,20 +55,22 @@ def build(told):
         folder.mkdir()
     mount("overlay", root, "overlay",
           options=f"lowerdir={':'.join(told['layers'])},upperdir={upper},workdir={work}")
-    for name in ("proc", "dev", "sys"):
-        (root / name).mkdir(exist_ok=True)
-    mount("proc", root / "proc", "proc")
-    mount("tmpfs", root / "dev", "tmpfs", options="size=1m,mode=755")
-    for name in DEVICES:
-        bind(f"/dev/{name}", root / "dev" / name, read_only=False)
-    (root / "dev/fd").symlink_to("/proc/self/fd")
-    (root / "dev/shm").mkdir()
-    (root / "dev/shm").chmod(0o1777)
-    for it in told["binds"]:
-        bind(it["source"], root / it["target"].lstrip("/"), it["read_only"])
+    binds = [(f"/dev/{name}", f"/dev/{name}", False) for name in DEVICES] + [("/sys", "/sys", True)]
+    binds += [(it["source"], it["target"], it["read_only"]) for it in told["binds"]]
+    opened = [(os.open(source, os.O_PATH), target, read_only) for source, target, read_only in binds]
+    os.chroot(root)
+    os.chdir("/")
+    for name in ("proc", "dev"):
+        os.makedirs(f"/{name}", exist_ok=True)
+    mount("proc", "/proc", "proc")
+    mount("tmpfs", "/dev", "tmpfs", options="size=1m,mode=755")
+    os.symlink("/proc/self/fd", "/dev/fd")
+    os.mkdir("/dev/shm")
+    os.chmod("/dev/shm", 0o1777)
+    for it in opened:
+        bind(*it)
     if told["read_only"]:
-        mount(None, root, flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
-    return root
+        mount(None, "/", flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
 
 
 def unshare():
@@ -94,7 +101,7 @@ def main():
 def become(told):
     """Becomes the container's command."""
     try:
-        os.chroot(build(told))
+        enter(told)
         os.chdir(told["workdir"])
         os.setgroups(told["groups"])
         os.setgid(told["gid"])
