@@ -195,7 +195,7 @@ def test_the_servers_end_with_whoever_started_them(folder):
     try:
         wait_until(lambda: "ready: " in (folder / "out").read_text(), STARTS_WITHIN_S, "it is ready")
         servers = [process_of(it.pid) for it in psutil.Process(starter.pid).children()]
-        assert len(servers) == 3
+        assert len(servers) == 4
     finally:
         os.kill(starter.pid, signal.SIGKILL)
         starter.wait()

@@ -1,14 +1,15 @@
-// The part of Kubernetes that the tests need, as one program: the real etcd, the real kube-apiserver and the real
-// kube-controller-manager, each a subcommand and a process of its own, so that a test can kill one of them.
+// The control plane of Kubernetes as one program: the real etcd, kube-apiserver, kube-controller-manager and
+// kube-scheduler, each a subcommand and a process of its own, so that a test can kill one of them.
 //
 //	kubernetes-server etcd DIRECTORY [HOST:PORT]
 //	kubernetes-server kube-apiserver FLAGS…
 //	kubernetes-server kube-controller-manager FLAGS…
+//	kubernetes-server kube-scheduler FLAGS…
 //	kubernetes-server service-account-key FILE
 //
-// There is no kubelet, no scheduler and no container runtime: the scenarios' harness plays them. What serves ends as soon
-// as its standard input does, if END_WITH_STDIN is set: whoever started it holds the other end, so it outlives nobody,
-// not even one that was killed.
+// There is no kubelet and no container runtime: the scenarios' harness plays them. What serves ends as soon as its
+// standard input does, if END_WITH_STDIN is set: whoever started it holds the other end, so it outlives nobody, not even
+// one that was killed.
 package main
 
 import (
@@ -21,9 +22,11 @@ import (
 	"k8s.io/component-base/cli"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 )
 
-const usage = "usage: kubernetes-server etcd | kube-apiserver | kube-controller-manager | service-account-key …"
+const usage = "usage: kubernetes-server etcd | kube-apiserver | kube-controller-manager | kube-scheduler | " +
+	"service-account-key …"
 
 func main() {
 	if len(os.Args) < 2 {
@@ -42,6 +45,8 @@ func main() {
 		os.Exit(cli.Run(apiserver.NewAPIServerCommand()))
 	case "kube-controller-manager":
 		os.Exit(cli.Run(controllers.NewControllerManagerCommand()))
+	case "kube-scheduler":
+		os.Exit(cli.Run(scheduler.NewSchedulerCommand()))
 	case "service-account-key":
 		fail(writeKey(os.Args[1:]))
 	default:

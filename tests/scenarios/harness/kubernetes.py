@@ -1,10 +1,10 @@
-"""A Kubernetes of the tests' own: the real etcd, kube-apiserver and controllers, three processes on loopback.
+"""A Kubernetes of the tests' own: the real etcd, kube-apiserver, controllers and scheduler, four processes on loopback.
 
 `EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`).
-There is neither a scheduler nor a kubelet; `harness.kubelet` plays them, and without it a pod stays pending for ever.
+There are no nodes; `harness.kubelet` makes and plays them, and without it a pod stays pending for ever.
 
 Who may do what is RBAC's business: the admin of `Kubernetes.admin` is in `system:masters`, everybody else gets a
-service account (`service_account`) or a token of `users` and only the rights that somebody binds. The three processes
+service account (`service_account`) or a token of `users` and only the rights that somebody binds. The processes
 end when this one does, however it ends. Also a program, for tests that are not in Python:
 
     python kubernetes.py FOLDER     # prints `ready: <path of the admin's kubeconfig>`, ends on SIGTERM or SIGINT
@@ -34,6 +34,8 @@ CONTROLLERS = (
     "namespace-controller", "resourcequota-controller", "serviceaccount-controller", "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller", "garbage-collector-controller",
 )
+# For what is deployed by Deployments and such, in addition.
+WORKLOADS = ("deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller")
 KEY_WITHIN_S = 30
 ANSWER_WITHIN_S = 2
 CONTROLLERS_WITHIN_S = 60
@@ -72,9 +74,10 @@ class Component(ServerProcess):
 
 
 class Kubernetes:
-    """One cluster. `users`: name → groups, each with a token of its own; with `audit` every request is written down."""
+    """One cluster. `users`: name → groups, each with a token of its own; with `audit` every request is written down;
+    without `scheduler` a pod gets its node from the test (`bind`). `flags` are further ones of the API server."""
 
-    def __init__(self, folder, users=None, audit=False, controllers=CONTROLLERS, flags=()):
+    def __init__(self, folder, users=None, audit=False, scheduler=True, controllers=CONTROLLERS, flags=()):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.controllers = controllers
@@ -95,6 +98,10 @@ class Kubernetes:
         self.manager = Component(
             "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers,
         )
+        # Nobody waits for it: what it has not looked at yet is pending.
+        self.scheduler = Component(
+            "kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True,
+        ) if scheduler else None
 
     @property
     def url(self):
@@ -104,6 +111,8 @@ class Kubernetes:
         self.write_files()
         self.etcd.start()
         self.apiserver.start()
+        if self.scheduler:
+            self.scheduler.start()
         self.manager.start()
         return self
 
@@ -178,6 +187,19 @@ class Kubernetes:
         except Unreachable:
             return False
 
+    def scheduler_arguments(self):
+        path = self.scheduler.folder / "scheduler.json"
+        path.write_text(json.dumps({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
+            # What could not be scheduled is looked at again at once, as far as it can be said.
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
+        }))
+        return [f"--config={path}", "--secure-port=0"]
+
     def client(self, user="admin", agent="enginehouse-scenarios"):
         """A client with the token of one of `users`."""
         return self.client_of(self.tokens[user], agent)
@@ -240,6 +262,11 @@ class Kubernetes:
                  "spec": {"expirationSeconds": hours * 3600}}
         return self.admin.create("serviceaccounts", asked, namespace, name, "token")["status"]["token"]
 
+    def bind(self, namespace, name, node):
+        """Gives a pod its node, as a scheduler does."""
+        target = {"kind": "Node", "name": node}
+        self.admin.create("pods", {"metadata": {"name": name}, "target": target}, namespace, name, "binding")
+
     def requests(self, **wanted):
         """The audited requests so far; `user="…"`, `verb="…"`, `resource="…"` leave out the others."""
         found = []
@@ -253,8 +280,8 @@ class Kubernetes:
 
     def close(self):
         """Ends the processes, the last one first; what they keep goes with the folder."""
-        for component in (self.manager, self.apiserver, self.etcd):
-            if component.process is not None:
+        for component in (self.scheduler, self.manager, self.apiserver, self.etcd):
+            if component is not None and component.process is not None:
                 component.kill()
                 component.process.stdin.close()
 

@@ -1,4 +1,4 @@
-"""A scheduler and the kubelets of all nodes, played by the tests in front of a real API server (`harness.kubernetes`).
+"""The kubelets of all nodes, played by the tests in front of a real API server and scheduler (`harness.kubernetes`).
 
 `agent.Kubelet` is what scenarios use. Pods whose image `runs` are processes of this machine, with an address of their
 own in 127.0.0.0/8, a file system and a process namespace of their own (this needs root); those of other images are

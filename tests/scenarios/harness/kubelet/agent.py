@@ -1,4 +1,4 @@
-"""The scheduler and all kubelets, played by one thread that alone knows the pods; everybody else sends it messages.
+"""The kubelets of all nodes, played by one thread that alone knows the pods; everybody else sends it messages.
 
 Each look at a pod is the same function of the pod as the API server has it, its processes and the faults that hold, so
 that a message too many, or one that was lost, changes nothing. What the API server refuses or doesn't answer is tried
@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 
-from harness.kubelet import scheduler, status
+from harness.kubelet import status
 from harness.kubelet.addresses import Addresses
 from harness.kubelet.container import Process
 from harness.kubelet.environment import Missing, Sight
@@ -50,9 +50,9 @@ class Kubelet:
         self.timers = []
         self.order = itertools.count()
         self.pods = {}
-        self.unplaced = {}
+        self.lost = set()
         self.failures = []
-        self.nodes = Nodes(self.client, lambda: self.send(self.look_at_unplaced))
+        self.nodes = Nodes(self.client)
         self.faults = Faults(lambda: self.send(self.look_at_all))
         self.addresses = Addresses()
         self.watcher = Watcher(
@@ -66,22 +66,17 @@ class Kubelet:
 
     def start(self):
         self.thread.start()
-        self.nodes.start()
         self.watcher.start()
         return self
 
     def close(self):
         """Ends all processes; fails if this code did."""
         self.watcher.close()
-        self.nodes.close()
         self.send(self.end_all)
         self.thread.join(ENDS_WITHIN_S)
         self.addresses.close()
         assert not self.thread.is_alive(), "the kubelet does not end"
         assert not self.failures, "\n".join(self.failures)
-
-    def add_node(self, name, **told):
-        self.nodes.add(name, **told)
 
     def fault(self, kind, match, **told):
         """A fault of `harness.kubelet.faults`, until it is lifted; also for `with`."""
@@ -158,28 +153,22 @@ class Kubelet:
     def forget(self, uid):
         pod = self.pods.pop(uid, None)
         if pod is not None:
-            self.unplaced.pop(uid, None)
-            self.uncount(pod)
             pod.forget()
 
     def look_at_all(self):
         for uid in list(self.pods):
             self.look(uid)
 
-    def look_at_unplaced(self):
-        for uid in list(self.unplaced):
-            self.look(uid)
-
     def set_lost(self, node, lost):
-        for pod in self.pods.values():
-            if pod.node == node:
-                pod.lost = lost
-        if not lost:
+        if lost:
+            self.lost.add(node)
+        else:
+            self.lost.discard(node)
             self.look_at_all()
 
     def look(self, uid):
         pod = self.pods.get(uid)
-        if pod is None or pod.lost:
+        if pod is None or pod.node in self.lost:
             return
         try:
             self.step(pod)
@@ -192,53 +181,12 @@ class Kubelet:
 
     def step(self, pod):
         """One look at one pod."""
-        if pod.node is not None:
-            self.count(pod)
+        if pod.node is None:
+            return
         if pod.terminating:
             self.end(pod)
-        elif pod.over:
-            self.uncount(pod)
-        elif pod.node is None:
-            self.place(pod)
-        else:
+        elif not pod.over:
             self.advance(pod)
-
-    # The scheduler.
-
-    def place(self, pod):
-        told = self.faults.of("unschedulable", pod.seen)
-        if told is not None:
-            node, why = None, told.get("message", "0/0 nodes are available.")
-        else:
-            node, why = scheduler.place(pod.seen, self.nodes.ready(), self.nodes.loads)
-        if node is None:
-            self.unplaced[pod.uid] = None
-            if why != pod.unschedulable:
-                self.reports.status(pod, status.unschedulable(why))
-                self.reports.event(pod, "Warning", "FailedScheduling", why)
-                pod.unschedulable = why
-            return
-        namespace, name = pod.key
-        self.client.create("pods", {
-            "metadata": {"name": name, "uid": pod.uid}, "target": {"kind": "Node", "name": node},
-        }, namespace, name, "binding")
-        self.unplaced.pop(pod.uid, None)
-        pod.seen["spec"]["nodeName"] = node
-        self.count(pod)
-
-    def count(self, pod):
-        if pod.counted_on is None and not pod.over:
-            pod.counted_on = pod.node
-            self.nodes.load(pod.node).add(pod.requests)
-
-    def uncount(self, pod):
-        if pod.counted_on is not None:
-            self.nodes.load(pod.counted_on).remove(pod.requests)
-            pod.counted_on = None
-            if self.unplaced:
-                self.send(self.look_at_unplaced)
-
-    # The kubelets.
 
     def advance(self, pod):
         if pod.containers is None:

@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 
-from harness.kubelet.scheduler import quantity
+from harness.kubelet.quantity import quantity
 
 REFERENCE = re.compile(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 DEFAULT_TOKEN_S = 3600

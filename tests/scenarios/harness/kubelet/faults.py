@@ -2,7 +2,6 @@
 
 | kind | what a matching pod sees |
 | --- | --- |
-| `unschedulable` | no node will do; `message=` is why |
 | `image` | its image can't be pulled: `ErrImagePull`, then `ImagePullBackOff`; `message=` |
 | `config` | its container can't be made: `CreateContainerConfigError`; `message=` |
 | `start` | it stays in `ContainerCreating` |
@@ -10,10 +9,11 @@
 | `readiness` | it runs and never gets ready, whatever it answers |
 | `end` | its processes end, and nobody confirms it: it stays *terminating* |
 
-What happens once and not for a while is a method of the kubelet: `evict`, `kill`, `lose_node`.
+What happens once and not for a while is a method of the kubelet: `evict`, `kill`, `lose_node`. That no node takes pods is
+said by `nodes.cordon`; the scheduler is the real one.
 """
 
-KINDS = ("unschedulable", "image", "config", "start", "crash", "readiness", "end")
+KINDS = ("image", "config", "start", "crash", "readiness", "end")
 
 
 def bearing(**labels):

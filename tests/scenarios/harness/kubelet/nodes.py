@@ -1,43 +1,15 @@
-"""The nodes: made, labelled, tainted and lost by a scenario, and what runs on each."""
+"""The nodes: made, labelled, tainted, cordoned and lost by a scenario."""
 
 from harness.kubelet import status
-from harness.kubelet.scheduler import Load
-from harness.kubelet.watcher import Watcher
 
 LOST = [{"key": "node.kubernetes.io/unreachable", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
 
 
 class Nodes:
-    """Follows the nodes; `changed` is called after each change."""
+    """Makes nodes and changes them. What a node is, the API server alone knows."""
 
-    def __init__(self, client, changed):
-        self.client, self.changed = client, changed
-        self.known = {}
-        self.loads = {}
-        self.watcher = Watcher(client, "nodes", self.see_all, self.see)
-
-    def start(self):
-        self.watcher.start()
-
-    def close(self):
-        self.watcher.close()
-
-    def see_all(self, nodes):
-        self.known = {it["metadata"]["name"]: it for it in nodes}
-        self.changed()
-
-    def see(self, kind, node):
-        # Replaced as a whole: another thread goes through them.
-        others = {name: it for name, it in self.known.items() if name != node["metadata"]["name"]}
-        self.known = others if kind == "DELETED" else others | {node["metadata"]["name"]: node}
-        self.changed()
-
-    def ready(self):
-        """The nodes that take pods; the others only keep theirs."""
-        return list(self.known.values())
-
-    def load(self, name):
-        return self.loads.setdefault(name, Load())
+    def __init__(self, client):
+        self.client = client
 
     def add(self, name, cpu="8", memory="16Gi", pods=110, labels=None, taints=()):
         """Makes a node that is ready. `taints`: {"key": …, "value": …, "effect": …}."""
@@ -52,6 +24,20 @@ class Nodes:
         })
         # The API server taints every new node as not ready; a controller takes that away when it is.
         self.client.patch("nodes", name, {"spec": {"taints": list(taints)}})
+
+    def change(self, name, labels=None, taints=None):
+        """Gives it further labels (`None` takes one away), other taints."""
+        spec = {} if taints is None else {"spec": {"taints": list(taints)}}
+        self.client.patch("nodes", name, {"metadata": {"labels": labels or {}}} | spec)
+
+    def cordon(self, *names):
+        """They take no more pods."""
+        for name in names:
+            self.client.patch("nodes", name, {"spec": {"unschedulable": True}})
+
+    def uncordon(self, *names):
+        for name in names:
+            self.client.patch("nodes", name, {"spec": {"unschedulable": None}})
 
     def set_ready(self, name, holds, reason, message):
         """`holds`: True, False or Unknown, as a condition has it. One that isn't heard of is tainted."""

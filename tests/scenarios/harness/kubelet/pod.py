@@ -4,7 +4,6 @@ import shutil
 import time
 
 from harness.kubelet import status
-from harness.kubelet.scheduler import requests_of
 
 ENDED = ("Succeeded", "Failed")
 # Those of a real kubelet are 10 s and 5 min; here nobody wants to wait.
@@ -79,7 +78,6 @@ class Pod:
         self.seen = seen
         self.uid = seen["metadata"]["uid"]
         self.folder = folder
-        self.requests = requests_of(seen)
         self.containers = None
         self.start_time = None
         self.ip = None
@@ -89,9 +87,6 @@ class Pod:
         self.written = None
         self.kill_at = None
         self.asked_to_end = False
-        self.counted_on = None
-        self.unschedulable = None
-        self.lost = False
 
     @property
     def key(self):

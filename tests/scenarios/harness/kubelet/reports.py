@@ -1,4 +1,4 @@
-"""What kubelets and the scheduler tell of pods: statuses and events."""
+"""What kubelets tell of pods: statuses and events."""
 
 import contextlib
 

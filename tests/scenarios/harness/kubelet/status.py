@@ -74,11 +74,6 @@ def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None):
     } | ({"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}) | ({"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]} if host_ip else {})
 
 
-def unschedulable(message):
-    """The patch of a pod for which there is no node."""
-    return {"phase": "Pending", "conditions": [condition("PodScheduled", False, "Unschedulable", message)]}
-
-
 def keep_times(conditions, before):
     """A condition that says what it said before has the time of that."""
     known = {it["type"]: it for it in before}
