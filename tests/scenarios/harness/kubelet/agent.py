@@ -16,9 +16,11 @@ import traceback
 
 from harness.kubelet import status
 from harness.kubelet.addresses import Addresses
-from harness.kubelet.container import Process
+from harness.kubelet.container import Process, stop_politely
 from harness.kubelet.environment import Missing, Sight
 from harness.kubelet.faults import Faults
+from harness.kubelet.logs import Logs
+from harness.kubelet.names import Names
 from harness.kubelet.nodes import Nodes
 from harness.kubelet.pod import Container, Pod
 from harness.kubelet.probes import Probes
@@ -55,9 +57,16 @@ class Kubelet:
         self.nodes = Nodes(self.client)
         self.faults = Faults(lambda: self.send(self.look_at_all))
         self.addresses = Addresses()
+        self.names = Names()
+        self.logs = Logs(self.log, cluster.certificates)
+        self.nodes.log_port = self.logs.port
         self.watcher = Watcher(
             self.client, "pods", lambda pods: self.send(self.see_all, pods),
             lambda kind, pod: self.send(self.see, kind, pod),
+        )
+        self.service_watcher = Watcher(
+            self.client, "services", lambda services: self.send(self.see_services, self.names.see_all, services),
+            lambda kind, service: self.send(self.see_services, self.names.see, kind, service),
         )
         self.closing = False
         self.thread = threading.Thread(target=self.work, daemon=True, name="kubelet")
@@ -66,12 +75,15 @@ class Kubelet:
 
     def start(self):
         self.thread.start()
+        self.service_watcher.start()
         self.watcher.start()
         return self
 
     def close(self):
         """Ends all processes; fails if this code did."""
         self.watcher.close()
+        self.service_watcher.close()
+        self.logs.close()
         self.send(self.end_all)
         self.thread.join(ENDS_WITHIN_S)
         self.addresses.close()
@@ -88,6 +100,15 @@ class Kubelet:
             if pod.key == (namespace, name):
                 wanted = [it for it in pod.containers or [] if container in (None, it.name)]
                 return wanted[0].process if wanted else None
+        return None
+
+    def log(self, namespace, name, container=None, previous=False):
+        """What a container has printed in its present run or in the one before; `None` if there is none such."""
+        for pod in list(self.pods.values()):
+            for it in pod.containers or []:
+                if pod.key == (namespace, name) and container in (None, it.name):
+                    path = pod.folder / f"{it.name}-{max(0, it.runs_begun - (2 if previous else 1))}" / "log"
+                    return path.read_text(errors="replace") if path.exists() else None
         return None
 
     def kill(self, namespace, name, container=None, reason=None):
@@ -158,6 +179,10 @@ class Kubelet:
     def look_at_all(self):
         for uid in list(self.pods):
             self.look(uid)
+
+    def see_services(self, see, *arguments):
+        see(*arguments)
+        self.names.write(self.pods.values())
 
     def set_lost(self, node, lost):
         if lost:
@@ -250,10 +275,11 @@ class Kubelet:
             inherited = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
             sight = Sight(pod.seen, pod.ip, "127.0.0.1", self.client, inherited)
             pod.volumes = sight.write_volumes(pod.folder / "volumes")
-            pod.hosts.write_text(f"127.0.0.1\tlocalhost\n{pod.ip}\t{pod.seen['metadata']['name']}\n")
             pod.sight = sight
-        process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.restarts}")
+            self.names.write(self.pods.values())
+        process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.runs_begun}")
         process.start(pod.sight, pod.volumes, pod.hosts)
+        container.runs_begun += 1
         return process
 
     def follow(self, pod, container):
@@ -296,7 +322,7 @@ class Kubelet:
         reason = message = None
         if crash is not None:
             code, reason, message = crash.get("code", 1), crash.get("reason"), crash.get("message")
-        elif getattr(process, "killed_for", None):
+        elif process.killed_for:
             reason = process.killed_for
         elif code == START_ERROR:
             reason = "StartError"
@@ -317,7 +343,10 @@ class Kubelet:
         if not pod.asked_to_end:
             pod.asked_to_end = True
             for process in pod.processes():
-                process.send(signal.SIGTERM)
+                if process.spec.get("lifecycle", {}).get("preStop"):
+                    threading.Thread(target=stop_politely, args=(process, pod.ip), daemon=True).start()
+                else:
+                    process.send(signal.SIGTERM)
         kill_at = time.monotonic() + grace_s
         if pod.kill_at is None or kill_at < pod.kill_at:
             pod.kill_at = kill_at
@@ -338,13 +367,13 @@ class Kubelet:
 
     def tell(self, pod):
         """Writes the pod's status if it isn't what was written last."""
-        if self.faults.of("readiness", pod.seen) is not None:
-            for container in pod.containers:
-                container.ready = False
-        made = pod.status()
+        self.names.write(self.pods.values())
+        made = pod.status(may_be_ready=self.faults.of("readiness", pod.seen) is None)
         if made is not None:
             self.reports.status(pod, made)
             pod.written = made
+            # What is over is over, whenever the watch tells.
+            pod.seen.setdefault("status", {})["phase"] = made["phase"]
 
     def by_name(self, namespace, name):
         return next((it for it in self.pods.values() if it.key == (namespace, name)), None)
@@ -377,6 +406,7 @@ class Kubelet:
             "conditions": [status.condition("DisruptionTarget", True, "TerminationByKubelet", message),
                            status.condition("Ready", False, "PodFailed")],
         })
+        pod.seen.setdefault("status", {})["phase"] = "Failed"
         self.reports.event(pod, "Warning", "Evicted", message)
 
     def end_all(self):

@@ -1,12 +1,14 @@
 """One container as a process of this machine: what its image stands for, how it is started, told to end, and how it ended."""
 
 import contextlib
+import http.client
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import psutil
 
@@ -21,6 +23,7 @@ MESSAGE_BYTES = 2048
 MESSAGE_LINES = 80
 CHILD_WITHIN_S = 10
 ENDED_WITHIN_S = 10
+HOOK_WITHIN_S = 600
 
 
 class Image:
@@ -48,6 +51,8 @@ class Process:
         self.log_file = self.folder / "log"
         self.termination_log = self.folder / "termination-log"
         self.process = None
+        # Why it was killed, if somebody else said so.
+        self.killed_for = None
 
     def start(self, sight, volumes, hosts):
         """Starts it. `volumes`: volume → folder; `hosts`: the pod's file of host names."""
@@ -168,3 +173,19 @@ class Process:
 
 def bound(source, target, read_only=False):
     return {"source": str(source), "target": target, "read_only": read_only}
+
+
+def stop_politely(process, ip):
+    """Does what is to be done before a container is told to end, and tells it. However long that takes: when the grace
+    is over it is killed anyway."""
+    hook = process.spec["lifecycle"]["preStop"]
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        if "sleep" in hook:
+            time.sleep(hook["sleep"]["seconds"])
+        elif "httpGet" in hook:
+            connection = http.client.HTTPConnection(hook["httpGet"].get("host", ip), hook["httpGet"]["port"], timeout=HOOK_WITHIN_S)
+            connection.request("GET", hook["httpGet"].get("path", "/"))
+            connection.getresponse().read()
+        else:
+            subprocess.run(process.command_inside(hook["exec"]["command"]), capture_output=True, check=False)
+    process.send(signal.SIGTERM)

@@ -10,6 +10,8 @@ class Nodes:
 
     def __init__(self, client):
         self.client = client
+        # Where the kubelet of all of them serves logs.
+        self.log_port = None
 
     def add(self, name, cpu="8", memory="16Gi", pods=110, labels=None, taints=()):
         """Makes a node that is ready. `taints`: {"key": …, "value": …, "effect": …}."""
@@ -18,7 +20,8 @@ class Nodes:
             "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})},
             "status": {
                 "capacity": amounts, "allocatable": amounts,
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": name}],
+                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": self.log_port}},
                 "conditions": [ready("True", "KubeletReady", "kubelet is posting ready status")],
             },
         })

@@ -20,6 +20,7 @@ class Container:
         self.state = status.NOT_STARTED
         self.last = None
         self.restarts = 0
+        self.runs_begun = 0
         self.ready = False
         # Both are `None` unless it really runs.
         self.process = None
@@ -38,8 +39,9 @@ class Container:
     def started_at(self):
         return self.state["running"]["startedAt"] if self.runs else status.now()
 
-    def entry(self):
-        return status.container(self.name, self.spec["image"], self.state, self.ready and self.runs, self.restarts, self.last)
+    def entry(self, may_be_ready=True):
+        ready = self.ready and self.runs and may_be_ready
+        return status.container(self.name, self.spec["image"], self.state, ready, self.restarts, self.last)
 
     def is_to_start(self):
         return "waiting" in self.state and time.monotonic() >= self.next_at
@@ -84,6 +86,7 @@ class Pod:
         self.sight = None
         self.volumes = None
         self.hosts = folder / "hosts"
+        self.names = None
         self.written = None
         self.kill_at = None
         self.asked_to_end = False
@@ -115,9 +118,13 @@ class Pod:
     def processes(self):
         return [it.process for it in self.containers or [] if it.process is not None]
 
-    def status(self):
+    def is_ready(self):
+        """Whether its containers are, as far as they themselves go."""
+        return bool(self.containers) and all(it.ready and it.runs for it in self.containers)
+
+    def status(self, may_be_ready):
         """Its status as it is to be written, or `None` if that was written already."""
-        entries = [it.entry() for it in self.containers]
+        entries = [it.entry(may_be_ready) for it in self.containers]
         made = status.of_pod(entries, self.restart_policy, self.start_time, self.ip, "127.0.0.1")
         if self.written is not None:
             status.keep_times(made["conditions"], self.written["conditions"])
