@@ -53,6 +53,7 @@ class Kubelet:
         self.order = itertools.count()
         self.pods = {}
         self.lost = set()
+        self.changed = set()
         self.failures = []
         self.nodes = Nodes(self.client)
         self.faults = Faults(lambda: self.send(self.look_at_all))
@@ -169,6 +170,13 @@ class Kubelet:
         elif int(seen["metadata"]["resourceVersion"]) < int(pod.seen["metadata"]["resourceVersion"]):
             return
         pod.seen = seen
+        # Looked at when all that is known by now has been seen: of several changes only the last one matters.
+        if uid not in self.changed:
+            self.changed.add(uid)
+            self.send(self.look_at_changed, uid)
+
+    def look_at_changed(self, uid):
+        self.changed.discard(uid)
         self.look(uid)
 
     def forget(self, uid):
@@ -206,7 +214,7 @@ class Kubelet:
 
     def step(self, pod):
         """One look at one pod."""
-        if pod.node is None:
+        if pod.node is None or pod.confirmed:
             return
         if pod.terminating:
             self.end(pod)
@@ -364,6 +372,7 @@ class Kubelet:
         if self.faults.of("end", pod.seen) is None:
             namespace, name = pod.key
             self.client.delete("pods", name, namespace, grace_s=0, uid=pod.uid)
+            pod.confirmed = True
 
     def tell(self, pod):
         """Writes the pod's status if it isn't what was written last."""

@@ -90,6 +90,7 @@ class Pod:
         self.written = None
         self.kill_at = None
         self.asked_to_end = False
+        self.confirmed = False
 
     @property
     def key(self):
