@@ -171,8 +171,12 @@ def test_every_request_is_written_down(kubernetes, admin):
     client.items("pods", namespace)
     refused(lambda: client.items("services", namespace), 403)
     user = f"system:serviceaccount:{namespace}:watched"
-    told = [(it["verb"], it["objectRef"]["resource"], it["responseStatus"]["code"]) for it in kubernetes.requests(user=user)]
-    assert told == [("list", "pods", 200), ("list", "services", 403)]
+
+    def told():
+        return [(it["verb"], it["objectRef"]["resource"], it["responseStatus"]["code"]) for it in kubernetes.requests(user=user)]
+
+    # Written down when the answer is on its way.
+    wait_until(lambda: told() == [("list", "pods", 200), ("list", "services", 403)], WITHIN_S, "both are written down")
     assert len(kubernetes.requests(user=user, resource="pods")) == 1
 
 

@@ -270,7 +270,8 @@ class Kubernetes:
     def requests(self, **wanted):
         """The audited requests so far; `user="…"`, `verb="…"`, `resource="…"` leave out the others."""
         found = []
-        for line in self.audit_log.read_text().splitlines():
+        # The last line may be being written.
+        for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
             event = json.loads(line)
             said = {"user": event["user"].get("username"), "verb": event["verb"],
                     "resource": event.get("objectRef", {}).get("resource")}
