@@ -200,12 +200,12 @@ class Kubernetes:
         }))
         return [f"--config={path}", "--secure-port=0"]
 
-    def client(self, user="admin", agent="enginehouse-scenarios"):
-        """A client with the token of one of `users`."""
-        return self.client_of(self.tokens[user], agent)
+    def client(self, user="admin", agent="enginehouse-scenarios", address=None):
+        """A client with the token of one of `users`; `address` may be that of a relay before the server."""
+        return self.client_of(self.tokens[user], agent, address)
 
-    def client_of(self, token, agent="enginehouse-scenarios"):
-        return Client(self.address, self.authority, token, agent)
+    def client_of(self, token, agent="enginehouse-scenarios", address=None):
+        return Client(address or self.address, self.authority, token, agent)
 
     def kubeconfig(self, user="admin"):
         """The path of a kubeconfig for one of `users`."""
