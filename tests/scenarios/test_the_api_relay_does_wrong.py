@@ -374,7 +374,6 @@ def test_a_client_in_go_works_through_it_and_survives_what_it_does(kubernetes, r
             assert relay.requests["create", "pods"] == 3
     finally:
         scheduler.kill()
-        scheduler.process.stdin.close()
 
 
 def test_nothing_of_a_relay_is_left(kubernetes, namespace):

@@ -17,7 +17,7 @@ from harness.kubernetes import Kubernetes
 from harness.processes import BINARY
 from harness.waiting import stays, wait_until
 
-WITHIN_S = 20
+WITHIN_S = 60
 QUIET_S = 1
 PORT = 18080
 # Answers who it is, is ready when the file is there, and ends on SIGTERM with 7 when it is told to, else goes on.

@@ -4,11 +4,12 @@ services, logs over the API server, what is done before a container is told to e
 import pytest
 
 from harness.kubelet import Image, Kubelet
+from harness.kubelet.pod import refuse_what_is_not_played
 from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError, path_of
 from harness.waiting import wait_until
 
-WITHIN_S = 20
+WITHIN_S = 60
 LONG = 300
 
 
@@ -86,6 +87,8 @@ def test_logs_are_told_through_the_api_server_to_who_may_read_them(kubernetes, k
     assert log(admin, namespace, "says") == "one\ntwo\nthree\n"
     assert log(admin, namespace, "says", tailLines=2) == "two\nthree\n"
     assert log(admin, namespace, "says", tailLines=2, limitBytes=3) == "two"
+    with pytest.raises(ApiError, match="there is no such container"):
+        log(admin, namespace, "says", previous="true")
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     reader = kubernetes.client_of(kubernetes.service_account(namespace, "reader", rules))
     with pytest.raises(ApiError) as refusal:
@@ -120,6 +123,39 @@ def test_what_is_to_be_done_before_the_end_is_done_before(kubernetes, kubelet, a
         status_of(admin, namespace, "drains", lambda it: "terminated" in it["containerStatuses"][0]["state"], "it ended")
         assert told.read_text() == "serves\ndrained\ntold\n"
     wait_until(lambda: admin.find("pods", "drains", namespace) is None, WITHIN_S, "it is gone")
+
+
+def test_commands_run_inside_as_the_container_does_and_each_probe_at_its_own_pace(kubernetes, kubelet, admin):
+    namespace = kubernetes.namespace("probes")
+    ask = "test \"$MODE\" = served && test $(id -u) = 12345 && echo {} >>/told/{}"
+    container = {
+        "env": [{"name": "MODE", "value": "served"}], "volumeMounts": [{"name": "told", "mountPath": "/told"}],
+        "readinessProbe": {"exec": {"command": ["/bin/sh", "-c", ask.format("x", "often")]}, "periodSeconds": 1},
+        "livenessProbe": {"exec": {"command": ["/bin/sh", "-c", ask.format("x", "rarely")]}, "periodSeconds": 3600},
+        "lifecycle": {"preStop": {"exec": {"command": ["/bin/sh", "-c", ask.format("x", "hook")]}}},
+    }
+    admin.create("pods", pod("asked", "exec sleep 300", container=container, securityContext={"runAsUser": 12345},
+                             volumes=[{"name": "told", "emptyDir": {}}]), namespace)
+    status_of(admin, namespace, "asked", is_ready, "its probe succeeds")
+    told = kubelet.process(namespace, "asked").folder.parent / "volumes/told"
+    wait_until(lambda: len((told / "often").read_text().splitlines()) >= 3, WITHIN_S, "it is asked again and again")
+    assert (told / "rarely").read_text() == "x\n"
+    with kubelet.fault("end", lambda it: it["metadata"]["namespace"] == namespace):
+        admin.delete("pods", "asked", namespace, grace_s=30)
+        wait_until((told / "hook").exists, WITHIN_S, "the hook has run")
+        # It listens for no signal.
+        admin.delete("pods", "asked", namespace, grace_s=1)
+        status_of(admin, namespace, "asked", lambda it: "terminated" in it["containerStatuses"][0]["state"], "it ended")
+
+
+@pytest.mark.parametrize("spec", [
+    {"initContainers": [{"name": "first"}]}, {"shareProcessNamespace": True}, {"hostNetwork": True},
+    {"containers": [{"name": "main", "livenessProbe": {"grpc": {"port": 1}}}]},
+    {"containers": [{"name": "main", "lifecycle": {"postStart": {"exec": {"command": ["x"]}}}}]},
+])
+def test_what_these_kubelets_do_not_play_is_refused(spec):
+    with pytest.raises(AssertionError, match="is not played"):
+        refuse_what_is_not_played({"containers": [{"name": "main"}]} | spec)
 
 
 def test_a_container_that_stays_unhealthy_is_killed_and_started_again(kubernetes, kubelet, admin):

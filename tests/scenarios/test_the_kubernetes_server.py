@@ -14,7 +14,7 @@ from harness.kubernetes_client import ApiError, Unreachable
 from harness.processes import is_alive, process_of
 from harness.waiting import stays, wait_until
 
-WITHIN_S = 30
+WITHIN_S = 60
 STARTS_WITHIN_S = 120
 QUIET_S = 1
 

@@ -72,6 +72,11 @@ class Component(ServerProcess):
         self.wait_serving()
         return self
 
+    def kill(self):
+        # Which ends it too.
+        self.process.stdin.close()
+        super().kill()
+
 
 class Kubernetes:
     """One cluster. `users`: name → groups, each with a token of its own; with `audit` every request is written down;
@@ -284,7 +289,6 @@ class Kubernetes:
         for component in (self.scheduler, self.manager, self.apiserver, self.etcd):
             if component is not None and component.process is not None:
                 component.kill()
-                component.process.stdin.close()
 
 
 def write_secret(path, text):

@@ -1,8 +1,9 @@
 """The kubelets of all nodes, played by one thread that alone knows the pods; everybody else sends it messages.
 
 Each look at a pod is the same function of the pod as the API server has it, its processes and the faults that hold, so
-that a message too many, or one that was lost, changes nothing. What the API server refuses or doesn't answer is tried
-again after a moment. An error of this code ends nothing and is told by `close`.
+that a message too many, or one that was lost, changes nothing. What the API server doesn't answer, or refuses for now, is
+tried again after a moment. An error of this code ends nothing and is told by `close`, and so is what the server will never
+take.
 """
 
 import heapq
@@ -22,7 +23,7 @@ from harness.kubelet.faults import Faults
 from harness.kubelet.logs import Logs
 from harness.kubelet.names import Names
 from harness.kubelet.nodes import Nodes
-from harness.kubelet.pod import Container, Pod
+from harness.kubelet.pod import Container, Pod, refuse_what_is_not_played
 from harness.kubelet.probes import Probes
 from harness.kubelet.reports import Reports
 from harness.kubelet.watcher import Watcher
@@ -31,8 +32,10 @@ from harness.kubernetes_client import ApiError, Unreachable
 AGAIN_AFTER_S = 0.2
 CONFIG_AGAIN_S = 0.5
 BACK_OFF_AFTER_S = 0.5
-ENDS_WITHIN_S = 30
+ENDS_WITHIN_S = 60
 NOT_FOUND = 404
+# What was asked is wrong, and will be.
+WRONG = (400, 422)
 START_ERROR = 128
 
 
@@ -54,6 +57,7 @@ class Kubelet:
         self.pods = {}
         self.lost = set()
         self.changed = set()
+        self.names_changed = False
         self.failures = []
         self.nodes = Nodes(self.client)
         self.faults = Faults(lambda: self.send(self.look_at_all))
@@ -108,7 +112,7 @@ class Kubelet:
         for pod in list(self.pods.values()):
             for it in pod.containers or []:
                 if pod.key == (namespace, name) and container in (None, it.name):
-                    path = pod.folder / f"{it.name}-{max(0, it.runs_begun - (2 if previous else 1))}" / "log"
+                    path = pod.folder / f"{it.name}-{it.runs_begun - (2 if previous else 1)}" / "log"
                     return path.read_text(errors="replace") if path.exists() else None
         return None
 
@@ -207,7 +211,9 @@ class Kubelet:
             self.step(pod)
         except ApiError as error:
             # It is gone, or another object has its name by now: the watch will tell.
-            if error.code != NOT_FOUND:
+            if error.code in WRONG:
+                self.failures.append(str(error))
+            elif error.code != NOT_FOUND:
                 self.later(AGAIN_AFTER_S, self.look, uid)
         except Unreachable:
             self.later(AGAIN_AFTER_S, self.look, uid)
@@ -223,7 +229,7 @@ class Kubelet:
 
     def advance(self, pod):
         if pod.containers is None:
-            assert not pod.seen["spec"].get("initContainers"), "init containers are not played"
+            refuse_what_is_not_played(pod.seen["spec"])
             pod.containers = [Container(it) for it in pod.seen["spec"]["containers"]]
             pod.start_time = status.now()
             pod.ip = self.addresses.next()
@@ -301,7 +307,7 @@ class Kubelet:
         threading.Thread(target=wait, daemon=True, name=f"waits for {pod.key[1]}").start()
         container.probes = Probes(
             process, pod.ip, lambda ready: self.send(self.set_ready, uid, process, ready),
-            lambda why: self.send(self.kill_unhealthy, uid, process, why),
+            lambda why: self.send(self.kill_unhealthy, uid, process, why), self.failures.append,
         )
 
     def find(self, uid, process):
@@ -352,7 +358,7 @@ class Kubelet:
             pod.asked_to_end = True
             for process in pod.processes():
                 if process.spec.get("lifecycle", {}).get("preStop"):
-                    threading.Thread(target=stop_politely, args=(process, pod.ip), daemon=True).start()
+                    threading.Thread(target=stop_politely, args=(process, pod.ip, grace_s), daemon=True).start()
                 else:
                     process.send(signal.SIGTERM)
         kill_at = time.monotonic() + grace_s
@@ -376,13 +382,20 @@ class Kubelet:
 
     def tell(self, pod):
         """Writes the pod's status if it isn't what was written last."""
-        self.names.write(self.pods.values())
+        # Once for all that changes now: there may be thousands of pods.
+        if not self.names_changed:
+            self.names_changed = True
+            self.send(self.write_names)
         made = pod.status(may_be_ready=self.faults.of("readiness", pod.seen) is None)
         if made is not None:
             self.reports.status(pod, made)
             pod.written = made
             # What is over is over, whenever the watch tells.
             pod.seen.setdefault("status", {})["phase"] = made["phase"]
+
+    def write_names(self):
+        self.names_changed = False
+        self.names.write(self.pods.values())
 
     def by_name(self, namespace, name):
         return next((it for it in self.pods.values() if it.key == (namespace, name)), None)

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import time
 import psutil
 
 from harness.kubelet.environment import Missing, expanded
+from harness.kubelet.probes import ask_http
 from harness.waiting import wait_until
 
 INIT = pathlib.Path(__file__).with_name("container_init.py")
@@ -21,9 +23,8 @@ TERMINATION_LOG = "/dev/termination-log"
 # A kubelet gives so much of a log as the reason why a container ended.
 MESSAGE_BYTES = 2048
 MESSAGE_LINES = 80
-CHILD_WITHIN_S = 10
-ENDED_WITHIN_S = 10
-HOOK_WITHIN_S = 600
+BEGINS_WITHIN_S = 60
+ENDED_WITHIN_S = 60
 
 
 class Image:
@@ -51,16 +52,19 @@ class Process:
         self.log_file = self.folder / "log"
         self.termination_log = self.folder / "termination-log"
         self.process = None
+        self.env = None
         # Why it was killed, if somebody else said so.
         self.killed_for = None
 
     def start(self, sight, volumes, hosts):
         """Starts it. `volumes`: volume → folder; `hosts`: the pod's file of host names."""
         env = {"PATH": DEFAULT_PATH, "HOSTNAME": self.pod["metadata"]["name"]} | self.image.env | sight.variables(self.spec)
+        self.env = env
         self.termination_log.touch()
         self.termination_log.chmod(0o666)
         (self.folder / "scratch").mkdir(exist_ok=True)
         told = {
+            "parent": os.getpid(),
             "scratch": str(self.folder / "scratch"),
             "layers": self.image.layers,
             "binds": [*self.binds(volumes, env), bound(hosts, "/etc/hosts"),
@@ -130,7 +134,7 @@ class Process:
     def send(self, number):
         """A signal to its first process, which like every first process hears only what it listens for."""
         # What it was before it became the command listens for nothing.
-        wait_until(lambda: self.has_begun() or not self.is_running(), CHILD_WITHIN_S, "the container runs its command")
+        wait_until(lambda: self.has_begun() or not self.is_running(), BEGINS_WITHIN_S, "the container runs its command")
         pid = self.pid
         if pid is not None:
             # It may have ended since.
@@ -147,12 +151,15 @@ class Process:
     def kill(self):
         """kill -9 of all its processes."""
         if self.is_running():
-            self.send(signal.SIGKILL)
+            # As long as there is no first process, who waits for it will take it along.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid or self.process.pid, signal.SIGKILL)
             self.process.wait(timeout=ENDED_WITHIN_S)
 
     def wait(self):
         """Waits for its end and answers its code as a runtime tells it: that of a signal is above 128."""
-        return self.process.wait()
+        code = self.process.wait()
+        return code if code >= 0 else 128 - code
 
     def log(self):
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
@@ -164,28 +171,37 @@ class Process:
             said = "".join(self.log().splitlines(keepends=True)[-MESSAGE_LINES:])
         return said.encode()[-MESSAGE_BYTES:].decode(errors="ignore") or None
 
-    def command_inside(self, command):
-        """The command line that runs a command inside, as its user."""
+    def run_inside(self, command, within_s):
+        """Runs a command inside, as the container's user and in its environment; answers its exit status. All of it is
+        killed when it takes longer, and that is a `TimeoutExpired`."""
         rights = self.rights()
-        return ["nsenter", "--target", str(self.pid), "--mount", "--pid", "--root", "--wd",
-                f"--setuid={rights['uid']}", f"--setgid={rights['gid']}", "--", *command]
+        # Where the container's programs are is of no use for this one.
+        words = [shutil.which("nsenter"), "--target", str(self.pid), "--mount", "--pid", "--root", "--wd",
+                 f"--setuid={rights['uid']}", f"--setgid={rights['gid']}", "--", *command]
+        process = subprocess.Popen(
+            words, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(within_s)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait(ENDED_WITHIN_S)
 
 
 def bound(source, target, read_only=False):
     return {"source": str(source), "target": target, "read_only": read_only}
 
 
-def stop_politely(process, ip):
-    """Does what is to be done before a container is told to end, and tells it. However long that takes: when the grace
-    is over it is killed anyway."""
+def stop_politely(process, ip, grace_s):
+    """Does what is to be done before a container is told to end, and tells it. When the grace is over it is killed anyway."""
     hook = process.spec["lifecycle"]["preStop"]
-    with contextlib.suppress(OSError, http.client.HTTPException):
+    with contextlib.suppress(OSError, http.client.HTTPException, subprocess.TimeoutExpired):
         if "sleep" in hook:
             time.sleep(hook["sleep"]["seconds"])
         elif "httpGet" in hook:
-            connection = http.client.HTTPConnection(hook["httpGet"].get("host", ip), hook["httpGet"]["port"], timeout=HOOK_WITHIN_S)
-            connection.request("GET", hook["httpGet"].get("path", "/"))
-            connection.getresponse().read()
+            ask_http(process.spec, ip, hook["httpGet"], grace_s)
         else:
-            subprocess.run(process.command_inside(hook["exec"]["command"]), capture_output=True, check=False)
+            process.run_inside(hook["exec"]["command"], grace_s)
     process.send(signal.SIGTERM)

@@ -3,13 +3,16 @@ or left outside, and this one, which waits for it and ends as it ended (above 12
 
 The first process builds the file system that the argument describes, gives up what the container may not have, and
 becomes the container's command. What can't be set up is told on standard error and ends it with the status 128, as a
-runtime does that can't start a container. All of it ends with whoever started this.
+runtime does that can't start a container. All of it ends with whoever started this, in whatever moment that ends: the
+kernel kills who waits here, and then the first process, which takes along its whole namespace. Only a command that changes
+its own user escapes that, since the kernel then forgets to kill it.
 """
 
 import ctypes
 import json
 import os
 import pathlib
+import select
 import signal
 import stat
 import sys
@@ -73,6 +76,12 @@ def enter(told):
         mount(None, "/", flags=MS_REMOUNT | MS_BIND | MS_RDONLY)
 
 
+def end_with_parent():
+    """The kernel forgets this when the user changes."""
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "can't end with who started it")
+
+
 def unshare():
     if libc.unshare(CLONE_NEWNS | CLONE_NEWPID) != 0:
         number = ctypes.get_errno()
@@ -82,30 +91,42 @@ def unshare():
 
 def main():
     told = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     try:
+        end_with_parent()
+        # Who was gone before that is not noticed by the kernel.
+        if os.getppid() != told["parent"]:
+            raise OSError("who started it has ended")
         unshare()
     except OSError as error:
         print(f"the container can't be started: {error}", file=sys.stderr)
         sys.exit(CANNOT_START)
+    # Of a parent that is outside of its namespace a process can't tell whether it lives: by this its end is seen.
+    alive, ours = os.pipe()
     # The first process of the new namespace is our child.
     child = os.fork()
     if child == 0:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        become(told)
+        os.close(ours)
+        become(told, alive)
+    os.close(alive)
     _, how = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(how)
     os._exit(code if code >= 0 else 128 - code)
 
 
-def become(told):
+def become(told, alive):
     """Becomes the container's command."""
     try:
+        end_with_parent()
+        if has_ended(alive):
+            os._exit(CANNOT_START)
         enter(told)
         os.chdir(told["workdir"])
         os.setgroups(told["groups"])
         os.setgid(told["gid"])
         os.setuid(told["uid"])
+        end_with_parent()
+        if has_ended(alive):
+            os._exit(CANNOT_START)
         if told["no_new_privileges"]:
             libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         # Python ignores these two, and so would the command.
@@ -115,6 +136,13 @@ def become(told):
     except OSError as error:
         print(f"the container can't be started: {error}", file=sys.stderr, flush=True)
         os._exit(CANNOT_START)
+
+
+def has_ended(other_end):
+    """Whether nobody has the other end of a pipe any more."""
+    poll = select.poll()
+    poll.register(other_end, select.POLLHUP)
+    return bool(poll.poll(0))
 
 
 if __name__ == "__main__":

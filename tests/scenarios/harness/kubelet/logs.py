@@ -5,7 +5,7 @@ import ssl
 import threading
 import urllib.parse
 
-NOT_FOUND = 404
+BAD_REQUEST = 400
 PATHS = "containerLogs"
 
 
@@ -38,8 +38,8 @@ def handler_of(log):
             found = None
             if len(words) == 4 and words[0] == PATHS:
                 found = log(*words[1:], asked.get("previous") == "true")
-            text = cut(found, asked) if found is not None else "there is no such container\n"
-            self.send_response(200 if found is not None else NOT_FOUND)
+            text = cut(found, asked) if found is not None else "there is no such container"
+            self.send_response(200 if found is not None else BAD_REQUEST)
             self.send_header("Content-Type", "text/plain")
             self.end_headers()
             self.wfile.write(text.encode())

@@ -4,11 +4,23 @@ import shutil
 import time
 
 from harness.kubelet import status
+from harness.kubelet.probes import KINDS
 
 ENDED = ("Succeeded", "Failed")
 # Those of a real kubelet are 10 s and 5 min; here nobody wants to wait.
 RESTART_AFTER_S = 0.5
 RESTART_AFTER_AT_MOST_S = 8
+
+
+def refuse_what_is_not_played(spec):
+    """What a kubelet would do and this one doesn't: a test that relies on it must fail, not go on without."""
+    for word in ("initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
+        assert not spec.get(word), f"{word} is not played"
+    for container in spec["containers"]:
+        assert not container.get("lifecycle", {}).get("postStart"), "postStart is not played"
+        for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+            probe = container.get(kind)
+            assert not probe or any(it in probe for it in KINDS), f"{kind} of {container['name']} is not played: {probe}"
 
 
 class Container:

@@ -9,15 +9,21 @@ import socket
 import ssl
 import subprocess
 import threading
+import time
+import traceback
 
 SUCCESS = range(200, 400)
+BEGUN_ASKED_EVERY_S = 0.05
+# The kinds of probes that can be asked.
+KINDS = ("httpGet", "tcpSocket", "exec")
 
 
 class Probes:
-    """Calls `told(ready)` when that changes, and `failing(why)` once if the container has to be killed."""
+    """Calls `told(ready)` when that changes, `failing(why)` once if the container has to be killed, and `broken(why)` if the
+    probes can't be asked at all."""
 
-    def __init__(self, process, ip, told, failing):
-        self.process, self.ip, self.told, self.failing = process, ip, told, failing
+    def __init__(self, process, ip, told, failing, broken):
+        self.process, self.ip, self.told, self.failing, self.broken = process, ip, told, failing, broken
         self.ready = None
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True, name=f"probes of {process.spec['name']}")
@@ -32,15 +38,26 @@ class Probes:
             self.told(ready)
 
     def run(self):
+        try:
+            self.ask_all()
+        except Exception:  # noqa: BLE001: told by who began it
+            self.broken(traceback.format_exc())
+
+    def ask_all(self):
         spec = self.process.spec
+        # An answer of what is not the container yet would count.
+        while not self.process.has_begun():
+            if self.ended.wait(BEGUN_ASKED_EVERY_S):
+                return
         if not self.wait_started(spec.get("startupProbe")):
             return
         readiness, liveness = (Counted(spec.get(it)) for it in ("readinessProbe", "livenessProbe"))
         self.tell(readiness.probe is None)
-        while (readiness.probe or liveness.probe) and not self.ended.is_set():
-            for counted in (readiness, liveness):
-                if counted.probe:
-                    counted.count(self.ask(counted.probe))
+        asked = [it for it in (readiness, liveness) if it.probe]
+        while asked and not self.ended.is_set():
+            for it in asked:
+                if it.is_due():
+                    it.count(self.ask(it.probe))
             if readiness.succeeded:
                 self.tell(True)
             elif readiness.failed:
@@ -48,62 +65,73 @@ class Probes:
             if liveness.failed:
                 self.failing("Liveness probe failed")
                 return
-            self.ended.wait(min(it.period_s for it in (readiness, liveness) if it.probe))
+            self.ended.wait(min(it.due_in_s() for it in asked))
 
     def wait_started(self, probe):
         counted = Counted(probe)
-        while probe and not self.ended.is_set():
+        while probe and not self.ended.wait(counted.due_in_s()):
             counted.count(self.ask(probe))
             if counted.succeeded:
                 break
             if counted.failed:
                 self.failing("Startup probe failed")
                 return False
-            self.ended.wait(counted.period_s)
         return not self.ended.is_set()
 
     def ask(self, probe):
         within_s = probe.get("timeoutSeconds", 1)
         try:
             if "httpGet" in probe:
-                return self.ask_http(probe["httpGet"], within_s)
+                return ask_http(self.process.spec, self.ip, probe["httpGet"], within_s) in SUCCESS
             if "tcpSocket" in probe:
-                with socket.create_connection((self.ip, self.port(probe["tcpSocket"]["port"])), within_s):
+                wanted = probe["tcpSocket"]
+                address = wanted.get("host", self.ip), port_of(self.process.spec, wanted["port"])
+                with socket.create_connection(address, within_s):
                     return True
-            command = self.process.command_inside(probe["exec"]["command"])
-            return subprocess.run(command, capture_output=True, timeout=within_s, check=False).returncode == 0
+            return self.process.run_inside(probe["exec"]["command"], within_s) == 0
         except (OSError, http.client.HTTPException, subprocess.TimeoutExpired):
             return False
 
-    def ask_http(self, wanted, within_s):
-        host, port = wanted.get("host", self.ip), self.port(wanted["port"])
-        if wanted.get("scheme") == "HTTPS":
-            # A kubelet doesn't look at the certificate either.
-            context = ssl._create_unverified_context()  # noqa: S323
-            connection = http.client.HTTPSConnection(host, port, timeout=within_s, context=context)
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=within_s)
-        try:
-            connection.request("GET", wanted.get("path", "/"))
-            return connection.getresponse().status in SUCCESS
-        finally:
-            connection.close()
 
-    def port(self, port):
-        if isinstance(port, int):
-            return port
-        return next(it["containerPort"] for it in self.process.spec["ports"] if it.get("name") == port)
+def ask_http(spec, ip, wanted, within_s):
+    """What is answered to an `httpGet` of a container: the status."""
+    host, port = wanted.get("host", ip), port_of(spec, wanted["port"])
+    if wanted.get("scheme") == "HTTPS":
+        # A kubelet doesn't look at the certificate either.
+        context = ssl._create_unverified_context()  # noqa: S323
+        connection = http.client.HTTPSConnection(host, port, timeout=within_s, context=context)
+    else:
+        connection = http.client.HTTPConnection(host, port, timeout=within_s)
+    try:
+        headers = {it["name"]: it["value"] for it in wanted.get("httpHeaders", [])}
+        connection.request("GET", wanted.get("path", "/"), headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def port_of(spec, port):
+    """The number of a container's port."""
+    return port if isinstance(port, int) else next(it["containerPort"] for it in spec["ports"] if it.get("name") == port)
 
 
 class Counted:
-    """A probe with its last answers."""
+    """A probe with its last answers, and when it is asked next."""
 
     def __init__(self, probe):
         self.probe = probe
         self.period_s = (probe or {}).get("periodSeconds", 10)
         self.successes = self.failures = 0
+        self.due_at = time.monotonic() + (probe or {}).get("initialDelaySeconds", 0)
+
+    def is_due(self):
+        return self.due_in_s() == 0
+
+    def due_in_s(self):
+        return max(0.0, self.due_at - time.monotonic())
 
     def count(self, succeeded):
+        self.due_at = time.monotonic() + self.period_s
         self.successes = self.successes + 1 if succeeded else 0
         self.failures = 0 if succeeded else self.failures + 1
 
