@@ -13,7 +13,7 @@ use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::error::UserError;
 use model::name::TenantName;
-use orchestrator::{LogPolicy, Spec, SpecFile};
+use orchestrator::{LogPolicy, PodWish, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
 use crate::command::failpoints;
@@ -122,6 +122,7 @@ impl master::Launcher for ProcessLauncher {
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: TERMINATION_GRACE,
             log: LogPolicy::default(),
+            pod: PodWish::default(),
         })
     }
 }

@@ -152,7 +152,7 @@ impl State {
             Some(frozen) => frozen.clone(),
             None => self.engines.values().map(|engine| engine.observed.clone()).collect(),
         };
-        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), unreadable: Vec::new() }
+        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), ..Listing::default() }
     }
 
     fn ensure(&mut self, spec: &Spec, epoch: Epoch, clock: &SharedClock) -> Result<Ensured, Error> {
