@@ -15,6 +15,9 @@ pub const DEFAULT_SERVICE_ACCOUNT: &str = "enginehouse-engine";
 /// Where the agent of a pod accepts connections, when nothing else is said.
 pub const DEFAULT_AGENT_PORT: u16 = 10_021;
 
+/// How long one call of the API may take, when nothing else is said.
+pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(10);
+
 /// What the installation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -40,6 +43,8 @@ pub struct Config {
     pub start_deadline: Duration,
     /// Engines at most, ended ones that were not deleted included.
     pub max_engines: usize,
+    /// How long one call of the API may take.
+    pub call_deadline: Duration,
 }
 
 impl Config {
@@ -62,6 +67,7 @@ impl Config {
             agent_port: DEFAULT_AGENT_PORT,
             start_deadline: Duration::from_mins(5),
             max_engines: DEFAULT_MAX_ENGINES,
+            call_deadline: DEFAULT_CALL_DEADLINE,
         }
     }
 

@@ -133,7 +133,7 @@ impl Kubernetes {
             }
         };
         // Without an answer they are unknown, and nothing is refused for it.
-        drop(tokio::time::timeout(place::CALL_DEADLINE, waiting).await);
+        drop(tokio::time::timeout(self.place.config.call_deadline, waiting).await);
     }
 }
 

@@ -17,8 +17,6 @@ use super::config::Config;
 use super::gate::Gate;
 use super::signature::Signer;
 
-/// How long one call may take.
-pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// Under which name the API server writes down what we changed.
 const FIELD_MANAGER: &str = "enginehouse";
 
@@ -69,9 +67,10 @@ impl Place {
 
     /// A call that changes nothing.
     pub(super) async fn reading<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-        let answer = match tokio::time::timeout(CALL_DEADLINE, call).await {
+        let deadline = self.config.call_deadline;
+        let answer = match tokio::time::timeout(deadline, call).await {
             Ok(answer) => answer.map_err(|error| Failure::of(&error)),
-            Err(_) => Err(Failure::late(CALL_DEADLINE)),
+            Err(_) => Err(Failure::late(deadline)),
         };
         if let Err(Failure::Busy(_, pause)) = &answer {
             let until = self.clock.boottime().saturating_add(*pause);

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use reply::{Reply, error};
+pub use reply::status;
 use request::Request;
 
 /// The cluster. Clones share everything.
