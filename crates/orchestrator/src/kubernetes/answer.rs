@@ -82,10 +82,9 @@ impl Failure {
             Self::Denied(text) if is_quota(&text) => Error::refused(format!("{doing}: the quota is used up: {text}")),
             Self::Denied(text) => Error::refused(format!("{doing}: a right is missing: {text}")),
             Self::Invalid(text) => Error::refused(format!("{doing}: {text}")),
-            Self::Busy(text, pause) => Error::transient(format!(
-                "{doing}: the API server asks to wait {} s: {text}",
-                pause.as_secs()
-            )),
+            Self::Busy(text, pause) => {
+                Error::transient(format!("{doing}: the API server asks to wait {} s: {text}", pause.as_secs()))
+            }
             Self::Absent(text) | Self::Exists(text) | Self::Moved(text) | Self::Passing(text) => {
                 Error::transient(format!("{doing}: {text}"))
             }

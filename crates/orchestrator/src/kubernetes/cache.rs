@@ -24,7 +24,7 @@ use super::read::{self, Found, Seen, Warning, Warnings};
 use super::signature::Signer;
 use crate::observed::bears;
 use crate::wake::{Ringer, WakeUps};
-use crate::{Error, Listing};
+use crate::{Error, Listing, Unreadable};
 
 /// How long what only our own call said is believed.
 const UNCONFIRMED: Duration = Duration::from_mins(1);
@@ -80,10 +80,18 @@ struct Scope {
 pub(super) enum Belief {
     /// It can.
     Complete,
-    /// Something was never read; the last error of it.
-    Unfilled(Option<Error>),
-    /// A watch has been broken for too long.
+    /// Something is being read for the first time.
+    Unfilled,
+    /// Nothing can be read, or has not been for too long.
     Broken(Error),
+}
+
+impl Scope {
+    /// What makes what is known of it worth nothing: it was never read, or not for too long.
+    fn trouble(&self, now: Duration) -> Option<&Error> {
+        let (since, error) = self.broken.as_ref()?;
+        (!self.filled || now.saturating_sub(*since) >= BROKEN_FOR).then_some(error)
+    }
 }
 
 impl Cache {
@@ -224,19 +232,17 @@ impl Cache {
         self.lock().warnings.get(uid).map(|it| it.all().to_vec()).unwrap_or_default()
     }
 
-    /// Whether everything was read, and is not broken for too long.
+    /// Whether a listing can be believed. One namespace of many that can't be read hides no other: a listing names it.
     pub(super) fn belief(&self, now: Duration) -> Belief {
         let inner = self.lock();
-        for scope in &inner.scopes {
-            match &scope.broken {
-                _ if !scope.filled => return Belief::Unfilled(scope.broken.as_ref().map(|(_, error)| error.clone())),
-                Some((since, error)) if now.saturating_sub(*since) >= BROKEN_FOR => {
-                    return Belief::Broken(error.clone());
-                }
-                _ => {}
-            }
+        if inner.scopes.iter().any(|scope| !scope.filled && scope.broken.is_none()) {
+            return Belief::Unfilled;
         }
-        Belief::Complete
+        let mut troubles = inner.scopes.iter().map(|scope| scope.trouble(now));
+        match troubles.next().flatten() {
+            Some(error) if troubles.all(|trouble| trouble.is_some()) => Belief::Broken(error.clone()),
+            _ => Belief::Complete,
+        }
     }
 
     /// The engines with the selector's labels, by name, and what is no engine beside them.
@@ -244,6 +250,13 @@ impl Cache {
         let mut inner = self.lock();
         inner.entries.retain(|_, entry| entry.unconfirmed_until.is_none_or(|until| now < until));
         let mut listing = Listing::default();
+        for scope in &inner.scopes {
+            if let (Some(namespace), Some(error)) = (&scope.namespace, scope.trouble(now)) {
+                listing
+                    .unreadable
+                    .push(Unreadable { name: format!("namespace {namespace}"), reason: error.to_string() });
+            }
+        }
         for entry in inner.entries.values() {
             match &entry.found {
                 Found::Engine(seen) if seen.observed.matches(selector) => {
@@ -304,7 +317,8 @@ impl Inner {
         let found = read::pod(&pod, warnings, signer);
         let before = self.entries.get(&key);
         // What a watch has told of once stays confirmed.
-        let confirmed = before.is_some_and(|it| it.unconfirmed_until.is_none() && it.pod.metadata.uid == pod.metadata.uid);
+        let confirmed =
+            before.is_some_and(|it| it.unconfirmed_until.is_none() && it.pod.metadata.uid == pod.metadata.uid);
         let changed = before.is_none_or(|before| before.found != found);
         let unconfirmed_until = unconfirmed_until.filter(|_| !confirmed);
         self.entries.insert(key, Entry { pod, found, unconfirmed_until });
@@ -337,14 +351,13 @@ fn trimmed(mut pod: Pod) -> Pod {
         annotations.retain(|key, _| !key.starts_with(FILE_ANNOTATION));
     }
     pod.spec = pod.spec.map(|spec| PodSpec {
-        containers: spec
-            .containers
-            .into_iter()
-            .map(|it| Container { name: it.name, ..Container::default() })
-            .collect(),
+        containers: spec.containers.into_iter().map(|it| Container { name: it.name, ..Container::default() }).collect(),
         node_name: spec.node_name,
         scheduling_gates: spec.scheduling_gates,
         ..PodSpec::default()
     });
     pod
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,11 +49,7 @@ pub struct Config {
 
 impl Config {
     /// An installation of that name, and everything else as it is when nothing is said.
-    pub fn new(
-        cluster: impl Into<String>,
-        home_namespace: impl Into<String>,
-        agent_image: impl Into<String>,
-    ) -> Self {
+    pub fn new(cluster: impl Into<String>, home_namespace: impl Into<String>, agent_image: impl Into<String>) -> Self {
         let cluster = cluster.into();
         Self {
             selector: labels::selector(&cluster),

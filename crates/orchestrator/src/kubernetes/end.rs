@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Preconditions};
-use model::engine_state::Phase;
 use model::{EngineName, Epoch, failpoint};
 
 use super::answer::Failure;
@@ -76,7 +75,7 @@ fn grace_seconds(seen: &Seen, grace: Duration, now_ms: i64) -> Option<u32> {
     let whole = |ms: i64| u32::try_from(ms.max(0).saturating_add(999) / 1_000).unwrap_or(u32::MAX);
     let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
     // With 0 the object is taken away, and whatever runs may go on unseen.
-    let least = u32::from(seen.bound && seen.observed.phase != Phase::Ended);
+    let least = u32::from(seen.may_run);
     let Some((deadline_ms, given_s)) = seen.deletion else { return Some(whole(grace_ms).max(least)) };
     let wanted_ms = now_ms.saturating_add(grace_ms);
     if wanted_ms >= deadline_ms {

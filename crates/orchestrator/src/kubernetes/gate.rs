@@ -69,9 +69,8 @@ async fn raise(place: &Place, epoch: Epoch) -> Result<Epoch, Error> {
         let written = match found {
             None => place.effect(api.create(&place.post(), &config_map(place, &name, epoch))).await,
             Some(found) => {
-                let highest = read(&found).map_err(|why| {
-                    Error::refused(format!("{doing}: {why}; delete the config map to begin anew"))
-                })?;
+                let highest = read(&found)
+                    .map_err(|why| Error::refused(format!("{doing}: {why}; delete the config map to begin anew")))?;
                 if epoch <= highest {
                     return Ok(highest);
                 }

@@ -69,12 +69,7 @@ async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Fa
     Ok(answer)
 }
 
-async fn prepared(
-    place: &Place,
-    spec: &Spec,
-    api: &kube::Api<Pod>,
-    objects: &Objects,
-) -> Result<Pod, Failure> {
+async fn prepared(place: &Place, spec: &Spec, api: &kube::Api<Pod>, objects: &Objects) -> Result<Pod, Failure> {
     prepare::namespace(place, &spec.namespace).await?;
     place.effect(api.create(&place.post(), &objects.pod)).await
 }

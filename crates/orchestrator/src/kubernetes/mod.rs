@@ -113,8 +113,8 @@ impl Kubernetes {
             loop {
                 match self.place.cache.belief(self.place.clock.boottime()) {
                     Belief::Complete => return Ok(()),
-                    Belief::Broken(error) | Belief::Unfilled(Some(error)) => return Err(error),
-                    Belief::Unfilled(None) => wake_ups.wait().await,
+                    Belief::Broken(error) => return Err(error),
+                    Belief::Unfilled => wake_ups.wait().await,
                 }
             }
         };

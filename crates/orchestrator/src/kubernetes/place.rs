@@ -39,13 +39,7 @@ impl std::fmt::Debug for Place {
 }
 
 impl Place {
-    pub(super) fn new(
-        client: kube::Client,
-        config: Config,
-        signer: Signer,
-        clock: SharedClock,
-        cache: Cache,
-    ) -> Self {
+    pub(super) fn new(client: kube::Client, config: Config, signer: Signer, clock: SharedClock, cache: Cache) -> Self {
         Self { client, config, signer, clock, cache, gate: Gate::default(), pause: Mutex::default() }
     }
 

@@ -1,9 +1,7 @@
 //! What a master may do, no more: the list, and which of it the API server does not grant. `deploy/kubernetes` grants
 //! exactly this list.
 
-use k8s_openapi::api::authorization::v1::{
-    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
-};
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::Api;
 
 use super::config::Config;
@@ -55,7 +53,8 @@ pub fn needed(config: &Config) -> Vec<Right> {
         add(CORE, "configmaps", &["create", "get"], scope);
         if config.make_namespaces {
             // Nobody may give a right that he has not.
-            let beyond: Vec<&'static str> = ENGINE_VERBS.into_iter().filter(|verb| *verb == "deletecollection").collect();
+            let beyond: Vec<&'static str> =
+                ENGINE_VERBS.into_iter().filter(|verb| *verb == "deletecollection").collect();
             add(CORE, "pods", &beyond, scope);
             add(CORE, "serviceaccounts", &["create"], scope);
             add(RBAC, "roles", &["create"], scope);

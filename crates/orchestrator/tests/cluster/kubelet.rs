@@ -6,8 +6,8 @@
 use model::clock::Clock;
 use serde_json::{Value, json};
 
-use super::request::Request;
 use super::reply::{Reply, error};
+use super::request::Request;
 use super::{Cluster, State};
 
 type Key = (String, String, String);
@@ -104,8 +104,8 @@ impl Cluster {
 
 /// The least loaded of the nodes that the pod's affinity allows.
 fn choose(state: &State, pod: &Value) -> Option<String> {
-    let terms = &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        ["nodeSelectorTerms"];
+    let terms =
+        &pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
     let allowed = |node: &str| match terms.as_array() {
         None => true,
         Some(terms) => terms.iter().any(|term| term["matchFields"][0]["values"][0] == node),

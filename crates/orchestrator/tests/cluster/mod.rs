@@ -16,8 +16,9 @@ use model::clock::{Clock, ManualClock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use reply::{Reply, error};
+#[allow(unused_imports, reason = "for faults, which the contract suite has none of")]
 pub use reply::status;
+use reply::{Reply, error};
 use request::Request;
 
 /// The cluster. Clones share everything.
@@ -64,8 +65,12 @@ impl Cluster {
             version: Arc::new(watch::Sender::new(0)),
         };
         for node in ["node-1", "node-2"] {
-            cluster.put("nodes", "", json!({"metadata": {"name": node}, "spec": {}, "status": {
-                "allocatable": {"cpu": "4", "memory": "16Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}}));
+            cluster.put(
+                "nodes",
+                "",
+                json!({"metadata": {"name": node}, "spec": {}, "status": {
+                "allocatable": {"cpu": "4", "memory": "16Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}}),
+            );
         }
         for namespace in ["enginehouse", "rp-1--t-1"] {
             cluster.put("namespaces", "", json!({"metadata": {"name": namespace}}));
@@ -137,7 +142,7 @@ impl Cluster {
         self.lock().faults.push_back((line.to_owned(), fault));
     }
 
-    /// A right that is not granted: `create services`.
+    /// A right that is not granted: `create services`, `list pods in a-namespace`.
     pub fn deny(&self, right: &str) {
         self.lock().denied.push(right.to_owned());
     }
@@ -208,7 +213,8 @@ impl Cluster {
     }
 
     fn answer(&self, request: &Request) -> Reply {
-        if self.lock().denied.contains(&request.right()) {
+        let here = format!("{} in {}", request.right(), request.namespace);
+        if self.lock().denied.iter().any(|denied| *denied == request.right() || *denied == here) {
             let words = format!("cannot {} in the namespace \"{}\"", request.right(), request.namespace);
             return error(403, "Forbidden", &words);
         }

@@ -55,26 +55,29 @@ pub fn watch(cluster: Cluster, request: Request) -> http::Response<Body> {
         return http::Response::builder().status(200).body(body).unwrap();
     }
     let versions = cluster.version.subscribe();
-    let events = futures::stream::unfold((cluster, request, versions, from), move |(cluster, request, mut versions, from)| async move {
-        loop {
-            let (lines, upto, is_cut) = {
-                let state = cluster.lock();
-                let new = state.history.iter().filter(|(version, resource, event)| {
-                    *version > from && *resource == request.resource && selects(&request, event)
-                });
-                let lines: String = new.map(|(_, _, event)| format!("{event}\n")).collect();
-                (lines, state.version, state.broken_watches != breaks)
-            };
-            if is_cut {
-                return None;
+    let events = futures::stream::unfold(
+        (cluster, request, versions, from),
+        move |(cluster, request, mut versions, from)| async move {
+            loop {
+                let (lines, upto, is_cut) = {
+                    let state = cluster.lock();
+                    let new = state.history.iter().filter(|(version, resource, event)| {
+                        *version > from && *resource == request.resource && selects(&request, event)
+                    });
+                    let lines: String = new.map(|(_, _, event)| format!("{event}\n")).collect();
+                    (lines, state.version, state.broken_watches != breaks)
+                };
+                if is_cut {
+                    return None;
+                }
+                if !lines.is_empty() {
+                    let frame = http_body::Frame::data(Bytes::from(lines));
+                    return Some((Ok(frame), (cluster, request, versions, upto)));
+                }
+                versions.changed().await.ok()?;
             }
-            if !lines.is_empty() {
-                let frame = http_body::Frame::data(Bytes::from(lines));
-                return Some((Ok(frame), (cluster, request, versions, upto)));
-            }
-            versions.changed().await.ok()?;
-        }
-    });
+        },
+    );
     http::Response::builder().status(200).body(StreamBody::new(events).boxed_unsync()).unwrap()
 }
 

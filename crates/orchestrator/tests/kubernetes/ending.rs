@@ -43,5 +43,8 @@ async fn an_engine_that_is_told_to_end_is_listed_so_at_once() {
     eventually(&kubernetes, "it runs", |it| it.engines[0].phase == Phase::Running).await;
     assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Terminating));
     let engine = all(&kubernetes).await.engines.remove(0);
-    assert_eq!((engine.phase, engine.reason.as_deref()), (Phase::Terminating, Some("it was told to end and has 3600000 ms for it")));
+    assert_eq!(
+        (engine.phase, engine.reason.as_deref()),
+        (Phase::Terminating, Some("it was told to end and has 3600000 ms for it"))
+    );
 }

@@ -1,7 +1,5 @@
 //! `list`, `get` and the watch: events that are lost, versions that are too old, warnings, missing rights.
 
-use std::time::Duration;
-
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use orchestrator::{Error, Orchestrator as _};
@@ -29,10 +27,16 @@ async fn a_warning_about_a_pod_becomes_its_reason() {
     let mut spec = datafusion(1);
     "waits".clone_into(&mut spec.argv[1]);
     let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    cluster.put("events", NAMESPACE, json!({"metadata": {"name": "e"}, "type": "Warning", "reason": "FailedScheduling",
+    cluster.put(
+        "events",
+        NAMESPACE,
+        json!({"metadata": {"name": "e"}, "type": "Warning", "reason": "FailedScheduling",
         "message": "0/2 nodes are available", "count": 1, "lastTimestamp": "2026-01-01T00:00:00Z",
-        "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": spec.name.as_str(), "uid": made.uid}}));
-    let told = |it: &orchestrator::Listing| it.engines[0].reason.as_deref() == Some("no node takes it: 0/2 nodes are available");
+        "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": spec.name.as_str(), "uid": made.uid}}),
+    );
+    let told = |it: &orchestrator::Listing| {
+        it.engines[0].reason.as_deref() == Some("no node takes it: 0/2 nodes are available")
+    };
     let listing = eventually(&kubernetes, "the warning is told", told).await;
     assert_eq!(kubernetes.get(&spec.name).await.unwrap().as_ref(), listing.engines.first(), "get says the same");
 }
@@ -83,13 +87,17 @@ async fn an_engine_whose_labels_were_taken_away_is_still_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn an_engine_that_no_watch_has_confirmed_is_forgotten_after_a_minute() {
+async fn one_namespace_of_a_list_that_can_not_be_read_hides_no_other() {
     let cluster = Cluster::new();
-    // Its pods are not watched: it bears another label than what is looked at.
-    let kubernetes = open(&cluster);
     let spec = datafusion(1);
-    kubernetes.ensure(&spec, EPOCH).await.unwrap();
-    eventually(&kubernetes, "it runs", |it| it.engines[0].phase == Phase::Running).await;
-    cluster.advance(Duration::from_mins(2));
-    assert_eq!(all(&kubernetes).await.engines.len(), 1, "a watch has confirmed it");
+    open(&cluster).ensure(&spec, EPOCH).await.unwrap();
+    cluster.deny("list pods in secret-place");
+    let mut config = config();
+    config.namespaces = Some(vec![NAMESPACE.to_owned(), "secret-place".to_owned()]);
+    let listing = all(&open_with(&cluster, config.clone())).await;
+    assert_eq!((listing.engines.len(), listing.unreadable.len()), (1, 1));
+    assert_eq!(listing.unreadable[0].name, "namespace secret-place");
+    // Where none can be read there is no listing.
+    config.namespaces = Some(vec!["secret-place".to_owned()]);
+    assert!(matches!(open_with(&cluster, config).list(&LabelMap::new()).await, Err(Error::Refused { .. })));
 }

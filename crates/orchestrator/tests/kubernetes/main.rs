@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[allow(dead_code, reason = "shared with the contract suite")]
 #[path = "../cluster/mod.rs"]
 mod cluster;
 mod ending;

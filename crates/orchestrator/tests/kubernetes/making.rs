@@ -98,8 +98,9 @@ async fn a_pod_that_nobody_completes_is_told_as_ended_and_can_be_deleted() {
     kubernetes.ensure(&spec, EPOCH).await.unwrap_err();
     assert_eq!(all(&kubernetes).await.engines[0].phase, Phase::Pending);
     cluster.advance(Duration::from_mins(2));
-    let engine = all(&kubernetes).await.engines.remove(0);
-    assert_eq!(engine.phase, Phase::Ended);
+    // The watch may be late; until it has told of the pod, two minutes are too long to believe in it.
+    let ended = |it: &orchestrator::Listing| it.engines.first().is_some_and(|it| it.phase == Phase::Ended);
+    let engine = eventually(&kubernetes, "it is told as ended", ended).await.engines.remove(0);
     assert_eq!(kubernetes.get(&spec.name).await.unwrap().unwrap().phase, Phase::Ended);
     kubernetes.delete(&spec.name, &engine.uid, Duration::ZERO, EPOCH).await.unwrap();
     assert_eq!(cluster.names("pods"), Vec::<String>::new());
@@ -168,7 +169,10 @@ async fn a_foreign_pod_of_the_name_is_a_conflict_and_stays_as_it_is() {
     assert!(matches!(&conflict, Err(Error::Conflict { reason, .. }) if reason.contains("foreign")), "{conflict:?}");
     let listing = eventually(&kubernetes, "it is told", |listing| !listing.foreign.is_empty()).await;
     assert!(listing.engines.is_empty());
-    assert_eq!((listing.foreign[0].namespace.as_str(), listing.foreign[0].name.as_str()), (NAMESPACE, spec.name.as_str()));
+    assert_eq!(
+        (listing.foreign[0].namespace.as_str(), listing.foreign[0].name.as_str()),
+        (NAMESPACE, spec.name.as_str())
+    );
     assert_eq!(kubernetes.get(&spec.name).await, Ok(None));
     let uid = listing.foreign[0].uid.clone();
     kubernetes.delete(&spec.name, &uid, Duration::ZERO, EPOCH).await.unwrap();
@@ -194,7 +198,11 @@ async fn two_installations_in_one_cluster_do_not_see_each_other() {
 async fn an_epoch_that_can_not_be_read_lets_nobody_in() {
     let cluster = Cluster::new();
     let kubernetes = open(&cluster);
-    cluster.put("configmaps", "enginehouse", json!({"metadata": {"name": "enginehouse-epoch-eh"}, "data": {"epoch": "x"}}));
+    cluster.put(
+        "configmaps",
+        "enginehouse",
+        json!({"metadata": {"name": "enginehouse-epoch-eh"}, "data": {"epoch": "x"}}),
+    );
     refusal(kubernetes.ensure(&datafusion(1), EPOCH).await, "is no epoch");
     assert_eq!(cluster.names("pods"), Vec::<String>::new());
 }

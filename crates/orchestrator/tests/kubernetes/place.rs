@@ -67,8 +67,13 @@ pub fn datafusion(incarnation: i64) -> Spec {
 /// A Spark engine.
 pub fn spark(incarnation: i64) -> Spec {
     let (_, configuration) = configuration(EngineType::Spark);
-    let argv = ["/opt/spark/bin/spark-submit", "--properties-file", "/etc/enginehouse-spark/spark.properties",
-        "--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"];
+    let argv = [
+        "/opt/spark/bin/spark-submit",
+        "--properties-file",
+        "/etc/enginehouse-spark/spark.properties",
+        "--class",
+        "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2",
+    ];
     let wish = SparkWish {
         version: "4.0.1".to_owned(),
         argv: argv.map(str::to_owned).to_vec(),

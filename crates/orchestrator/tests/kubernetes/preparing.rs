@@ -38,7 +38,9 @@ async fn a_missing_account_is_made_in_a_namespace_that_is_there() {
 
 #[tokio::test]
 async fn a_right_that_is_missing_is_named() {
-    for right in ["create namespaces", "create roles", "create rolebindings", "create serviceaccounts", "get namespaces"] {
+    for right in
+        ["create namespaces", "create roles", "create rolebindings", "create serviceaccounts", "get namespaces"]
+    {
         let cluster = without_namespace();
         cluster.deny(right);
         let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await;
@@ -64,7 +66,11 @@ async fn nothing_is_made_where_an_admin_makes_namespaces() {
 async fn a_namespace_of_another_installation_is_not_used() {
     let cluster = Cluster::new();
     cluster.remove("serviceaccounts", NAMESPACE, "enginehouse-engine");
-    cluster.put("namespaces", "", json!({"metadata": {"name": NAMESPACE, "labels": {"enginehouse.io/cluster": "other"}}}));
+    cluster.put(
+        "namespaces",
+        "",
+        json!({"metadata": {"name": NAMESPACE, "labels": {"enginehouse.io/cluster": "other"}}}),
+    );
     let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await.unwrap_err();
     assert!(refused.to_string().contains("belongs to installation \"other\""), "{refused}");
 }

@@ -36,8 +36,10 @@ fn merge(into: &mut Value, change: Value) {
 }
 
 fn containers(agent: Value, spark: Value) -> Value {
-    let status = |name: &str, state: Value| json!({"name": name, "state": state, "image": format!("registry.example/{name}:1"),
-        "imageID": "", "ready": false, "restartCount": 0});
+    let status = |name: &str, state: Value| {
+        json!({"name": name, "state": state, "image": format!("registry.example/{name}:1"),
+        "imageID": "", "ready": false, "restartCount": 0})
+    };
     json!([status("engine-agent", agent), status("spark", spark)])
 }
 
@@ -67,43 +69,104 @@ fn cases() -> Vec<(&'static str, Value)> {
     vec![
         ("just made", pod(json!({}))),
         ("behind its gate", pod(json!({"spec": {"schedulingGates": [{"name": "enginehouse.io/incomplete"}]}}))),
-        ("no node takes it", pod(json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
-            "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}]}}))),
+        (
+            "no node takes it",
+            pod(json!({"status": {"conditions": [{"type": "PodScheduled", "status": "False",
+            "reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient cpu."}]}})),
+        ),
         ("has a node", pod(json!({"spec": {"nodeName": "node-1"}}))),
-        ("containers are being made",
-            on_node("Pending", containers(waiting("ContainerCreating", ""), waiting("ContainerCreating", "")))),
-        ("its image can't be pulled", on_node("Pending", containers(
-            waiting("ContainerCreating", ""), waiting("ImagePullBackOff", "Back-off pulling image \"x\"")))),
-        ("its configuration is missing", on_node("Pending", containers(
-            waiting("CreateContainerConfigError", "configmap \"x\" not found"), waiting("ContainerCreating", "")))),
+        (
+            "containers are being made",
+            on_node("Pending", containers(waiting("ContainerCreating", ""), waiting("ContainerCreating", ""))),
+        ),
+        (
+            "its image can't be pulled",
+            on_node(
+                "Pending",
+                containers(
+                    waiting("ContainerCreating", ""),
+                    waiting("ImagePullBackOff", "Back-off pulling image \"x\""),
+                ),
+            ),
+        ),
+        (
+            "its configuration is missing",
+            on_node(
+                "Pending",
+                containers(
+                    waiting("CreateContainerConfigError", "configmap \"x\" not found"),
+                    waiting("ContainerCreating", ""),
+                ),
+            ),
+        ),
         ("one of two runs", on_node("Pending", containers(running(), waiting("ContainerCreating", "")))),
         ("both run", on_node("Running", containers(running(), running()))),
         ("one has ended, the other runs", on_node("Running", containers(running(), ended(1, "Error", "no memory\n")))),
-        ("about to be evicted", pod(json!({"spec": {"nodeName": "node-1"}, "status": {"phase": "Running",
+        (
+            "the agent has ended, Spark runs",
+            on_node("Running", containers(ended(0, "Completed", "enginehouse: it was drained\n"), running())),
+        ),
+        (
+            "about to be evicted",
+            pod(json!({"spec": {"nodeName": "node-1"}, "status": {"phase": "Running",
             "containerStatuses": containers(running(), running()), "conditions": [{"type": "DisruptionTarget",
-            "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]}}))),
+            "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]}})),
+        ),
         ("its node is silent", on_node("Unknown", containers(running(), running()))),
-        ("told to end", pod(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:30:00Z",
+        (
+            "told to end",
+            pod(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:30:00Z",
             "deletionGracePeriodSeconds": 60}, "spec": {"nodeName": "node-1"},
-            "status": {"phase": "Running", "containerStatuses": containers(running(), running())}}))),
-        ("told to end and ended", pod(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:30:00Z",
+            "status": {"phase": "Running", "containerStatuses": containers(running(), running())}})),
+        ),
+        (
+            "told to end and ended",
+            pod(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:30:00Z",
             "deletionGracePeriodSeconds": 60}, "status": {"phase": "Succeeded",
-            "containerStatuses": containers(ended(0, "Completed", ""), ended(0, "Completed", ""))}}))),
-        ("ended well, with last words", on_node("Succeeded", containers(
-            ended(0, "Completed", "enginehouse: it was drained\nlast line"), ended(0, "Completed", "")))),
-        ("the agent failed, with last words", on_node("Failed", containers(
-            ended(3, "Error", "enginehouse: the warm-up query failed\nline 1\nline 2\n"), ended(143, "Error", "")))),
-        ("the agent failed without a word", on_node("Failed", containers(
-            ended(3, "Error", "a line\nwent wrong\n"), ended(0, "Completed", "")))),
-        ("Spark failed and the agent ended well", on_node("Failed", containers(
-            ended(0, "Completed", ""), ended(1, "Error", "Exception in thread \"main\"\n")))),
-        ("too much memory", on_node("Failed", containers(
-            ended(0, "Completed", ""), ended(137, "OOMKilled", "")))),
+            "containerStatuses": containers(ended(0, "Completed", ""), ended(0, "Completed", ""))}})),
+        ),
+        (
+            "ended well, with last words",
+            on_node(
+                "Succeeded",
+                containers(ended(0, "Completed", "enginehouse: it was drained\nlast line"), ended(0, "Completed", "")),
+            ),
+        ),
+        (
+            "the agent failed, with last words",
+            on_node(
+                "Failed",
+                containers(
+                    ended(3, "Error", "enginehouse: the warm-up query failed\nline 1\nline 2\n"),
+                    ended(143, "Error", ""),
+                ),
+            ),
+        ),
+        (
+            "the agent failed without a word",
+            on_node("Failed", containers(ended(3, "Error", "a line\nwent wrong\n"), ended(0, "Completed", ""))),
+        ),
+        (
+            "Spark failed and the agent ended well",
+            on_node(
+                "Failed",
+                containers(ended(0, "Completed", ""), ended(1, "Error", "Exception in thread \"main\"\n")),
+            ),
+        ),
+        ("too much memory", on_node("Failed", containers(ended(0, "Completed", ""), ended(137, "OOMKilled", "")))),
         ("killed", on_node("Failed", containers(ended(137, "Error", ""), ended(137, "Error", "")))),
-        ("can't be run", on_node("Failed", containers(
-            ended(128, "StartError", "exec: \"/bin/x\": no such file\n"), ended(0, "Completed", "")))),
+        (
+            "can't be run",
+            on_node(
+                "Failed",
+                containers(ended(128, "StartError", "exec: \"/bin/x\": no such file\n"), ended(0, "Completed", "")),
+            ),
+        ),
         ("evicted by its kubelet", pod(gone("Evicted", "The node was low on resource: memory."))),
-        ("its node was shut down", pod(gone("Terminated", "Pod was terminated in response to imminent node shutdown."))),
+        (
+            "its node was shut down",
+            pod(gone("Terminated", "Pod was terminated in response to imminent node shutdown.")),
+        ),
         ("refused by its kubelet", pod(gone("OutOfcpu", "Node didn't have enough resource: cpu"))),
         ("not signed", pod(json!({"metadata": {"annotations": {SIGNATURE_ANNOTATION: null}}}))),
         ("signed for another namespace", pod(json!({"metadata": {"namespace": "rp-1--t-2"}}))),
@@ -141,7 +204,10 @@ fn describe(found: &Found) -> String {
     };
     line("reason", it.reason.clone());
     line("node", it.node.clone());
-    line("exit", it.exit.as_ref().map(|exit| format!("{} at {}", exit.describe(), model::clock::utc(exit.ended_at_ms))));
+    line(
+        "exit",
+        it.exit.as_ref().map(|exit| format!("{} at {}", exit.describe(), model::clock::utc(exit.ended_at_ms))),
+    );
     line("log", it.log_tail.as_ref().map(|log| format!("{log:?}")));
     line("started", it.started_at_ms.map(model::clock::utc));
     for (key, value) in &it.details {

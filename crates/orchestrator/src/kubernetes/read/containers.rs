@@ -5,6 +5,7 @@ use model::clock::utc;
 use model::engine_state::Phase;
 
 use super::millis;
+use super::names::AGENT;
 
 /// An agent that ends writes this and its reason as the first line of its termination message, and the last lines of
 /// its log behind it. Without it the kubelet puts the log's last lines there, if the container failed.
@@ -48,6 +49,13 @@ pub(super) fn phase(pod: &Pod) -> Phase {
         started if started < wanted => Phase::Starting,
         _ => Phase::Running,
     }
+}
+
+/// Whether the agent has ended, whatever goes on beside it.
+pub(super) fn has_agent_ended(pod: &Pod) -> bool {
+    let is_agents = |status: &&&ContainerStatus| status.name == AGENT;
+    let status = statuses(pod);
+    status.iter().find(is_agents).and_then(|it| it.state.as_ref()).is_some_and(|state| state.terminated.is_some())
 }
 
 /// When the agent was started.

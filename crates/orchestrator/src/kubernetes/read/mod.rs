@@ -1,7 +1,8 @@
 //! From a pod, with what was warned of it, to what is observed: pure, and without a clock.
 //!
 //! Only a pod with our signature is an engine. Phases go forward only, as the kubelet tells them: a container that ran
-//! once counts as running until the pod ends, even if another container of it has ended meanwhile.
+//! once counts as running until the engine ends. An engine ends with its agent: without it nobody can reach it, though Spark
+//! beside it may go on until the pod is deleted.
 
 mod containers;
 mod reason;
@@ -51,8 +52,8 @@ pub struct Seen {
     pub namespace: String,
     /// Since when it stands behind its gate, in milliseconds since 1970; `None` once the gate is away.
     pub gated_since_ms: Option<i64>,
-    /// Whether it has a node, where something may run.
-    pub bound: bool,
+    /// Whether something of it may run: it has a node, and its kubelet has not said that all is over.
+    pub may_run: bool,
     /// By when it must be gone and what grace it was given, in milliseconds since 1970 and in seconds.
     pub deletion: Option<(i64, i64)>,
     /// Whether its deletion waits for somebody's finalizer.
@@ -116,7 +117,7 @@ pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
         observed,
         namespace,
         gated_since_ms: if gated { metadata.creation_timestamp.as_ref().map(millis) } else { None },
-        bound: node(pod).is_some(),
+        may_run: node(pod).is_some() && !is_over(pod),
         deletion: metadata
             .deletion_timestamp
             .as_ref()
@@ -136,8 +137,14 @@ fn phase(pod: &Pod) -> Phase {
     }
     match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
         Some("Succeeded" | "Failed") => Phase::Ended,
+        _ if containers::has_agent_ended(pod) => Phase::Ended,
         _ => containers::phase(pod),
     }
+}
+
+/// Whether nothing of it runs any more, by the word of its kubelet.
+fn is_over(pod: &Pod) -> bool {
+    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 fn is_gated(pod: &Pod) -> bool {

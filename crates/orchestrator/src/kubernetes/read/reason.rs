@@ -69,16 +69,22 @@ fn waiting(pod: &Pod, warnings: &[Warning]) -> Option<String> {
 
 fn stuck(status: &ContainerStatus, waiting: &ContainerStateWaiting) -> Option<String> {
     let word = waiting.reason.as_deref()?;
-    let message = waiting.message.as_deref().filter(|it| !it.is_empty()).map(|it| format!(": {it}")).unwrap_or_default();
+    let message =
+        waiting.message.as_deref().filter(|it| !it.is_empty()).map(|it| format!(": {it}")).unwrap_or_default();
     match word {
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" | "ImageInspectError"
-        | "RegistryUnavailable" | "SignatureValidationFailed" => {
-            Some(format!("image \"{}\" can't be pulled{message} ({word})", status.image))
-        }
-        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" | "PreCreateHookError"
-        | "PreStartHookError" | "PostStartHookError" => {
-            Some(format!("container {} can't be started{message} ({word})", status.name))
-        }
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "InvalidImageName"
+        | "ErrImageNeverPull"
+        | "ImageInspectError"
+        | "RegistryUnavailable"
+        | "SignatureValidationFailed" => Some(format!("image \"{}\" can't be pulled{message} ({word})", status.image)),
+        "CreateContainerConfigError"
+        | "CreateContainerError"
+        | "RunContainerError"
+        | "PreCreateHookError"
+        | "PreStartHookError"
+        | "PostStartHookError" => Some(format!("container {} can't be started{message} ({word})", status.name)),
         "CrashLoopBackOff" => Some(format!("container {} ends again and again{message} ({word})", status.name)),
         _ => None,
     }

@@ -48,7 +48,11 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
             period_seconds: Some(STARTUP_PERIOD_S as i32),
             ..probe(config.agent_port)
         }),
-        liveness_probe: Some(Probe { failure_threshold: Some(6), period_seconds: Some(10), ..probe(config.agent_port) }),
+        liveness_probe: Some(Probe {
+            failure_threshold: Some(6),
+            period_seconds: Some(10),
+            ..probe(config.agent_port)
+        }),
         readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(config.agent_port) }),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(vec![mount(FILES, AGENT_DIR, true), mount(SCRATCH, SCRATCH_DIR, false)]),

@@ -99,7 +99,7 @@ pub fn engine(spec: &Spec, config: &Config, signer: &Signer, epoch: Epoch) -> Re
     let rest = if spec.pod.spark.is_some() {
         volumes.extend([agent::files_from_config_map(spec), spark::files_volume(spec), spark::token_volume()]);
         volumes.extend(spark::scratch_volumes());
-        containers.extend(spark::container(spec));
+        containers.extend(spark::container(spec, config));
         gates = Some(vec![PodSchedulingGate { name: names::GATE.to_owned() }]);
         Some(Rest { service: spark::service(spec), config_map: spark::config_map(spec, config)? })
     } else {

@@ -29,10 +29,8 @@ pub struct Room {
 /// The namespace of that name.
 pub fn room(name: &str, config: &Config) -> Room {
     let account = &config.service_account;
-    let labels = BTreeMap::from([
-        (MANAGED_BY.to_owned(), MANAGER.to_owned()),
-        (CLUSTER.to_owned(), config.cluster.clone()),
-    ]);
+    let labels =
+        BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned()), (CLUSTER.to_owned(), config.cluster.clone())]);
     let inside = || ObjectMeta {
         name: Some(account.clone()),
         namespace: Some(name.to_owned()),
@@ -51,11 +49,7 @@ pub fn room(name: &str, config: &Config) -> Room {
     };
     Room {
         namespace: Namespace {
-            metadata: ObjectMeta {
-                name: Some(name.to_owned()),
-                labels: Some(of_namespace),
-                ..ObjectMeta::default()
-            },
+            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(of_namespace), ..ObjectMeta::default() },
             ..Namespace::default()
         },
         service_account: ServiceAccount {

@@ -6,7 +6,7 @@ use super::resources;
 use crate::kubernetes::config::Config;
 use crate::kubernetes::names::{EXECUTOR_TEMPLATE, SPARK_DIR};
 use crate::kubernetes::{marks, names};
-use crate::{Spec, SparkWish};
+use crate::{SparkWish, Spec};
 
 /// Where executors reach the driver.
 pub(super) const DRIVER_PORT: u16 = 7_078;

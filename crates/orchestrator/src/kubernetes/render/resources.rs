@@ -58,11 +58,7 @@ fn requirements(asked_cpu: u64, most_cpu: u64, memory_bytes: u64) -> ResourceReq
             ("memory".to_owned(), Quantity(memory(memory_bytes))),
         ])
     };
-    ResourceRequirements {
-        claims: None,
-        limits: Some(quantities(most_cpu)),
-        requests: Some(quantities(asked_cpu)),
-    }
+    ResourceRequirements { claims: None, limits: Some(quantities(most_cpu)), requests: Some(quantities(asked_cpu)) }
 }
 
 #[cfg(test)]

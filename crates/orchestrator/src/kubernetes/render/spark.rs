@@ -1,13 +1,17 @@
 //! The container of Spark's driver, its service and its config map.
 //!
+//! When the pod is told to end, the agent drains while Spark goes on: a hook keeps the signal from Spark for as long as the
+//! agent accepts connections, within the pod's grace.
+//!
 //! Spark shares the pod's network with the agent and nothing else: another user, no process namespace in common, none of
 //! the agent's environment or files. It alone has a token of the service account, because it makes and deletes executors.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, KeyToPath,
-    ProjectedVolumeSource, Service, ServiceAccountTokenProjection, ServicePort, ServiceSpec, Volume, VolumeProjection,
+    ConfigMap, ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, ExecAction, KeyToPath,
+    Lifecycle, LifecycleHandler, ProjectedVolumeSource, Service, ServiceAccountTokenProjection, ServicePort,
+    ServiceSpec, Volume, VolumeProjection,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::labels;
@@ -30,7 +34,7 @@ const SCRATCH: [(&str, &str); 3] =
 const TOKEN_SECONDS: i64 = 3_607;
 
 /// Spark's container, if the engine is Spark.
-pub(super) fn container(spec: &Spec) -> Option<Container> {
+pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
     let spark = spec.pod.spark.as_ref()?;
     let mut mounts = vec![agent::mount(FILES, SPARK_DIR, true), agent::mount(TOKEN, TOKEN_DIR, true)];
     mounts.extend(SCRATCH.iter().map(|(volume, path)| agent::mount(volume, path, false)));
@@ -38,10 +42,14 @@ pub(super) fn container(spec: &Spec) -> Option<Container> {
         name: SPARK.to_owned(),
         image: Some(spec.image.clone()),
         command: Some(spark.argv.clone()),
-        env: Some(vec![
-            agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1),
-            agent::from_pod("SPARK_DRIVER_BIND_ADDRESS", "status.podIP"),
-        ]),
+        env: Some(vec![agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1)]),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler {
+                exec: Some(ExecAction { command: Some(wait_for_agent(config.agent_port)) }),
+                ..LifecycleHandler::default()
+            }),
+            ..Lifecycle::default()
+        }),
         ports: Some(vec![
             agent::port("driver", properties::DRIVER_PORT),
             agent::port("blocks", properties::BLOCK_PORT),
@@ -53,6 +61,12 @@ pub(super) fn container(spec: &Spec) -> Option<Container> {
         working_dir: Some(SCRATCH[2].1.to_owned()),
         ..Container::default()
     })
+}
+
+/// Returns when the agent accepts no connection any more. Spark's images have a bash.
+fn wait_for_agent(port: u16) -> Vec<String> {
+    let script = format!("while (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 1; done");
+    ["/bin/bash", "-c", &script].map(str::to_owned).to_vec()
 }
 
 pub(super) fn scratch_volumes() -> impl Iterator<Item = Volume> {
