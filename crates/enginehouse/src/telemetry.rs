@@ -11,10 +11,12 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use log_file::{KEEP_BYTES, LogFile};
 
-/// What is logged unless the environment says otherwise: our own events; libraries only when they warn.
+/// What is logged unless the environment says otherwise: our own events; libraries only when they warn. `kube` says
+/// nothing: it writes a line for each refused call and each broken watch, which the orchestrator tells with limits.
 pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
                                   metadata=info,orchestrator=info,datafusion_engine=info,embedded_zookeeper=info,\
-                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error";
+                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error,\
+                                  kube_client=off,kube_runtime=off";
 
 /// Starts logging with the given filter unless the environment names one.
 pub fn start(default_filter: &str) -> anyhow::Result<()> {

@@ -5,7 +5,9 @@
 //! - One entry for each (name, namespace); a newer uid takes the place of an older one, never the other way round.
 //! - An answer to our own call is taken in at once, so that a `list` after an `ensure` shows the engine. Neither such an
 //!   answer nor an event brings an older version back. What no watch has confirmed within a minute goes again.
-//! - A uid that was seen to go stays gone, whatever a late event says.
+//! - A uid that was seen to go stays gone, whatever a late event says. (A pod leaves a watch also when it loses a label; a
+//!   newer version of it brings it back.)
+//! - What is foreign is kept apart, and not all of it if there is much: others decide how many such pods there are.
 //! - A reading of a scope that is complete removes what it did not contain; until it is, nothing is removed.
 //!
 //! A stale cache shows engines as they were. Nothing is decided here, and every effect asks the server.
@@ -24,7 +26,7 @@ use super::read::{self, Found, Seen, Warning, Warnings};
 use super::signature::Signer;
 use crate::observed::bears;
 use crate::wake::{Ringer, WakeUps};
-use crate::{Error, Listing, Unreadable};
+use crate::{Error, Foreign, Listing, Unreadable};
 
 /// How long what only our own call said is believed.
 const UNCONFIRMED: Duration = Duration::from_mins(1);
@@ -32,6 +34,8 @@ const UNCONFIRMED: Duration = Duration::from_mins(1);
 pub const BROKEN_FOR: Duration = Duration::from_secs(15);
 /// How long a pod may stand behind its gate before it is told as ended, in milliseconds.
 pub const GATE_PATIENCE_MS: i64 = 120_000;
+/// Foreign pods that are kept at most.
+pub const MAX_FOREIGN: usize = 1_000;
 /// Uids that were seen to go and are remembered.
 const MAX_GONE: usize = 10_000;
 
@@ -49,7 +53,9 @@ struct Inner {
     warnings: HashMap<String, Warnings>,
     scopes: Vec<Scope>,
     nodes: Nodes,
-    gone: HashSet<String>,
+    foreign: BTreeMap<(String, String), (Foreign, LabelMap)>,
+    /// With the version at which a watch said so; `None` where the server itself said that it is no more.
+    gone: HashMap<String, Option<u64>>,
     gone_in_order: VecDeque<String>,
 }
 
@@ -147,7 +153,7 @@ impl Cache {
     pub(super) fn removed(&self, pod: &Pod) {
         let (name, namespace) = key(pod);
         if let Some(uid) = pod.metadata.uid.as_deref() {
-            self.gone(&namespace, &name, uid);
+            self.went(&namespace, &name, uid, version(pod));
         }
     }
 
@@ -158,11 +164,11 @@ impl Cache {
             let Some(scope) = inner.scopes.get_mut(scope) else { return };
             (scope.filled, scope.broken) = (true, None);
             let (seen, namespace) = (scope.seen.take().unwrap_or_default(), scope.namespace.clone());
-            inner.entries.retain(|key, entry| {
-                let elsewhere = namespace.as_ref().is_some_and(|namespace| *namespace != key.1);
-                let fresh = entry.unconfirmed_until.is_some_and(|until| now < until);
-                elsewhere || fresh || seen.contains(key)
-            });
+            let stays = |key: &(String, String)| {
+                seen.contains(key) || namespace.as_ref().is_some_and(|namespace| *namespace != key.1)
+            };
+            inner.entries.retain(|key, entry| stays(key) || entry.unconfirmed_until.is_some_and(|until| now < until));
+            inner.foreign.retain(|key, _| stays(key));
             inner.forget_warnings();
         }
         self.ringer.ring();
@@ -189,14 +195,21 @@ impl Cache {
 
     /// The pod of that uid is gone.
     pub(super) fn gone(&self, namespace: &str, name: &str, uid: &str) {
+        self.went(namespace, name, uid, None);
+    }
+
+    fn went(&self, namespace: &str, name: &str, uid: &str, at: Option<u64>) {
         {
             let mut inner = self.lock();
             let key = (name.to_owned(), namespace.to_owned());
             if inner.entries.get(&key).is_some_and(|entry| entry.pod.metadata.uid.as_deref() == Some(uid)) {
                 inner.entries.remove(&key);
             }
+            if inner.foreign.get(&key).is_some_and(|(foreign, _)| foreign.uid == uid) {
+                inner.foreign.remove(&key);
+            }
             inner.warnings.remove(uid);
-            if inner.gone.insert(uid.to_owned()) {
+            if inner.gone.insert(uid.to_owned(), at).is_none() {
                 inner.gone_in_order.push_back(uid.to_owned());
                 if inner.gone_in_order.len() > MAX_GONE
                     && let Some(oldest) = inner.gone_in_order.pop_front()
@@ -264,14 +277,11 @@ impl Cache {
                 }
                 Found::Engine(_) => {}
                 Found::Unreadable(unreadable) => listing.unreadable.push(unreadable.clone()),
-                Found::Foreign(foreign) => {
-                    let none = LabelMap::new();
-                    if bears(entry.pod.metadata.labels.as_ref().unwrap_or(&none), selector) {
-                        listing.foreign.push(foreign.clone());
-                    }
-                }
+                Found::Foreign(foreign) => listing.foreign.push(foreign.clone()),
             }
         }
+        let foreign = inner.foreign.values().filter(|(_, labels)| bears(labels, selector));
+        listing.foreign.extend(foreign.map(|(foreign, _)| foreign.clone()));
         listing
     }
 
@@ -279,8 +289,8 @@ impl Cache {
     pub(super) fn find(&self, name: &EngineName) -> Option<Seen> {
         let inner = self.lock();
         let from = (name.to_string(), String::new());
-        let of_name = inner.entries.range(from..).take_while(|(key, _)| key.0 == name.as_str());
-        of_name.filter_map(|(_, entry)| engine(entry)).next().cloned()
+        let mut of_name = inner.entries.range(from..).take_while(|(key, _)| key.0 == name.as_str());
+        of_name.find_map(|(_, entry)| engine(entry)).cloned()
     }
 
     /// How many engines there are.
@@ -300,8 +310,10 @@ impl Inner {
     /// Takes a pod in, unless a newer one is known; whether anything that is told has changed.
     fn take_in(&mut self, pod: Pod, unconfirmed_until: Option<Duration>, signer: &Signer) -> bool {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
-        if self.gone.contains(&uid) {
-            return false;
+        match (self.gone.get(&uid), version(&pod)) {
+            (Some(Some(at)), Some(version)) if version > *at => {}
+            (Some(_), _) => return false,
+            (None, _) => {}
         }
         let key = key(&pod);
         if let Some(known) = self.entries.get_mut(&key) {
@@ -315,6 +327,10 @@ impl Inner {
         let pod = trimmed(pod);
         let warnings = self.warnings.get(&uid).map(Warnings::all).unwrap_or_default();
         let found = read::pod(&pod, warnings, signer);
+        if let Found::Foreign(foreign) = found {
+            return self.take_foreign(key, foreign, pod.metadata.labels.unwrap_or_default());
+        }
+        self.foreign.remove(&key);
         let before = self.entries.get(&key);
         // What a watch has told of once stays confirmed.
         let confirmed =
@@ -323,6 +339,18 @@ impl Inner {
         let unconfirmed_until = unconfirmed_until.filter(|_| !confirmed);
         self.entries.insert(key, Entry { pod, found, unconfirmed_until });
         changed
+    }
+
+    fn take_foreign(&mut self, key: (String, String), foreign: Foreign, labels: LabelMap) -> bool {
+        // It may be one of ours whose signature somebody took away.
+        let was_ours = self.entries.remove(&key).is_some();
+        let known = self.foreign.get(&key);
+        let is_new = known.is_none_or(|(known, before)| *known != foreign || *before != labels);
+        if known.is_none() && self.foreign.len() >= MAX_FOREIGN {
+            return was_ours;
+        }
+        self.foreign.insert(key, (foreign, labels));
+        was_ours || is_new
     }
 
     fn forget_warnings(&mut self) {
@@ -340,8 +368,11 @@ fn key(pod: &Pod) -> (String, String) {
 /// Whether the first is an older version of the second. Versions are compared as the numbers that they are in every
 /// server with etcd behind it; where they are none, the newest word counts.
 fn is_older(one: &Pod, other: &Pod) -> bool {
-    let version = |pod: &Pod| pod.metadata.resource_version.as_deref().and_then(|it| it.parse::<u64>().ok());
     matches!((version(one), version(other)), (Some(one), Some(other)) if one < other)
+}
+
+fn version(pod: &Pod) -> Option<u64> {
+    pod.metadata.resource_version.as_deref()?.parse().ok()
 }
 
 /// Without what is never read: a pod's volumes, environment and files are most of it, and files may be secret.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use either::Either;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Preconditions};
 use model::{EngineName, Epoch, failpoint};
@@ -42,7 +43,7 @@ pub(super) async fn delete(
     let answer = place.effect(place.pods(&seen.namespace).delete(name.as_str(), &exactly)).await;
     failpoint!(failpoints::DELETE_SIGNALLED);
     let gone = || place.cache.gone(&seen.namespace, name.as_str(), uid);
-    match answer.map(|answer| answer.left()) {
+    match answer.map(Either::left) {
         Ok(Some(pod)) if is_still_there(&pod) => {
             place.cache.wrote(pod, place.clock.boottime());
             tracing::info!(engine = %name, uid, grace_s, "engine told to end");

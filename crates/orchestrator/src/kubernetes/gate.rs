@@ -16,7 +16,7 @@ use tokio::sync::Mutex;
 
 use super::answer::Failure;
 use super::names;
-use super::place::Place;
+use super::place::{Place, post};
 use crate::Error;
 
 /// The key of the config map's data.
@@ -67,7 +67,7 @@ async fn raise(place: &Place, epoch: Epoch) -> Result<Epoch, Error> {
             Err(failure) => return Err(failure.into_error(&doing)),
         };
         let written = match found {
-            None => place.effect(api.create(&place.post(), &config_map(place, &name, epoch))).await,
+            None => place.effect(api.create(&post(), &config_map(place, &name, epoch))).await,
             Some(found) => {
                 let highest = read(&found)
                     .map_err(|why| Error::refused(format!("{doing}: {why}; delete the config map to begin anew")))?;
@@ -76,7 +76,7 @@ async fn raise(place: &Place, epoch: Epoch) -> Result<Epoch, Error> {
                 }
                 let mut raised = found;
                 raised.data = Some(data(epoch));
-                place.effect(api.replace(&name, &place.post(), &raised)).await
+                place.effect(api.replace(&name, &post(), &raised)).await
             }
         };
         match written {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::answer::Failure;
 use super::names::GATE;
-use super::place::Place;
+use super::place::{Place, post};
 use super::prepare;
 use super::read::{self, Found, Seen};
 use super::render::{self, Objects, Rest};
@@ -20,10 +20,10 @@ pub(super) async fn ensure(place: &Place, spec: &Spec, epoch: Epoch) -> Result<E
     let objects = render::engine(spec, &place.config, &place.signer, epoch)?;
     place.gate.admit(place, epoch).await?;
     failpoint!(failpoints::ENSURE_ADMITTED);
-    if place.cache.find(&spec.name).is_some() {
-        if let Some(ensured) = compare(place, spec, &objects).await? {
-            return Ok(ensured);
-        }
+    if place.cache.find(&spec.name).is_some()
+        && let Some(ensured) = compare(place, spec, &objects).await?
+    {
+        return Ok(ensured);
     }
     let count = place.cache.count();
     if count >= place.config.max_engines {
@@ -56,8 +56,7 @@ fn doing(spec: &Spec) -> String {
 /// One call; a second one only if the first said that the namespace lacks something that we may make.
 async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Failure> {
     let api = place.pods(&spec.namespace);
-    let post = place.post();
-    let answer = match place.effect(api.create(&post, &objects.pod)).await {
+    let answer = match place.effect(api.create(&post(), &objects.pod)).await {
         Err(Failure::Absent(_)) => prepared(place, spec, &api, objects).await,
         // The admission of service accounts refuses a pod whose account is missing.
         Err(Failure::Denied(text)) if text.contains("serviceaccount") && text.contains("not found") => {
@@ -71,7 +70,7 @@ async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Fa
 
 async fn prepared(place: &Place, spec: &Spec, api: &kube::Api<Pod>, objects: &Objects) -> Result<Pod, Failure> {
     prepare::namespace(place, &spec.namespace).await?;
-    place.effect(api.create(&place.post(), &objects.pod)).await
+    place.effect(api.create(&post(), &objects.pod)).await
 }
 
 fn uid_of(made: &Pod, spec: &Spec) -> Result<String, Error> {
@@ -146,18 +145,18 @@ async fn finish(place: &Place, spec: &Spec, uid: &str, rest: &Rest) -> Result<()
     let (service, config_map) = rest.owned(spec.name.as_str(), uid);
     let name = spec.name.as_str();
     let services = place.services(&spec.namespace);
-    if let Err(Failure::Exists(_)) = allow(place.effect(services.create(&place.post(), &service)).await)? {
+    if let Err(Failure::Exists(_)) = allow(place.effect(services.create(&post(), &service)).await)? {
         let found = place.effect(services.get(name)).await?;
         owned_by(found.metadata.owner_references.as_deref(), uid, "service")?;
     }
     let config_maps = place.config_maps(&spec.namespace);
-    if let Err(Failure::Exists(_)) = allow(place.effect(config_maps.create(&place.post(), &config_map)).await)? {
+    if let Err(Failure::Exists(_)) = allow(place.effect(config_maps.create(&post(), &config_map)).await)? {
         let found = place.effect(config_maps.get(name)).await?;
         owned_by(found.metadata.owner_references.as_deref(), uid, "config map")?;
     }
     // The uid is a precondition: the API server refuses to change it.
     let patch = json!({"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}});
-    let params = PatchParams { field_manager: place.post().field_manager, ..PatchParams::default() };
+    let params = PatchParams { field_manager: post().field_manager, ..PatchParams::default() };
     let open = place.pods(&spec.namespace);
     let pod = place.effect(open.patch(name, &params, &Patch::Strategic(&patch))).await?;
     place.cache.wrote(pod, place.clock.boottime());

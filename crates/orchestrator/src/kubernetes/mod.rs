@@ -25,6 +25,7 @@ mod make;
 pub mod marks;
 pub mod names;
 mod nodes;
+mod pause;
 mod place;
 mod prepare;
 pub mod read;
@@ -38,11 +39,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use kube::client::ClientBuilder;
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::labels::LabelMap;
 use model::{EngineName, Epoch};
 use tokio::task::JoinHandle;
+use tower::util::MapResponseLayer;
 
 use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 
@@ -77,7 +80,9 @@ pub async fn client() -> Result<kube::Client, Error> {
 pub fn client_of(mut config: kube::Config) -> Result<kube::Client, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_DEADLINE);
-    kube::Client::try_from(config).map_err(|error| Error::refused(format!("no client of the cluster: {error}")))
+    let builder = ClientBuilder::try_from(config);
+    let builder = builder.map_err(|error| Error::refused(format!("no client of the cluster: {error}")))?;
+    Ok(builder.with_layer(&MapResponseLayer::new(pause::told)).build())
 }
 
 impl Kubernetes {

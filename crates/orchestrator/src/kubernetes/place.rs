@@ -55,10 +55,6 @@ impl Place {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    pub(super) fn post(&self) -> PostParams {
-        PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) }
-    }
-
     /// A call that changes nothing.
     pub(super) async fn reading<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
         let deadline = self.config.call_deadline;
@@ -83,4 +79,9 @@ impl Place {
         }
         self.reading(call).await
     }
+}
+
+/// How an object is made: under our name.
+pub(super) fn post() -> PostParams {
+    PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::answer::Failure;
-use super::place::Place;
+use super::place::{Place, post};
 use super::render;
 
 /// Makes what is missing of it.
@@ -59,7 +59,7 @@ async fn make<K>(place: &Place, api: &Api<K>, object: &K, resource: &str) -> Res
 where
     K: Clone + Debug + DeserializeOwned + Serialize,
 {
-    match place.effect(api.create(&place.post(), object)).await {
+    match place.effect(api.create(&post(), object)).await {
         Ok(_) | Err(Failure::Exists(_)) => Ok(()),
         Err(failure) => Err(denied(failure, &format!("create {resource}"))),
     }

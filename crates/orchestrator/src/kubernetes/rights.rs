@@ -5,7 +5,7 @@ use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessR
 use kube::api::Api;
 
 use super::config::Config;
-use super::place::Place;
+use super::place::{Place, post};
 use super::render::ENGINE_VERBS;
 use crate::Error;
 
@@ -87,7 +87,7 @@ pub(super) async fn missing(place: &Place) -> Result<Vec<Right>, Error> {
             },
             ..SelfSubjectAccessReview::default()
         };
-        let answer = place.reading(api.create(&place.post(), &review)).await;
+        let answer = place.reading(api.create(&post(), &review)).await;
         let answer = answer.map_err(|failure| failure.into_error("ask for our rights"))?;
         if !answer.status.is_some_and(|status| status.allowed) {
             missing.push(right);

@@ -27,6 +27,10 @@ use crate::Error;
 const WATCH_SECONDS: u32 = 55;
 /// How often everything is read anew.
 pub const RELIST: Duration = Duration::from_mins(10);
+/// How much later the next watch does so, so that many don't list at the same moment.
+const RELIST_APART: Duration = Duration::from_secs(7);
+/// After how many watches the lateness begins again from nothing.
+const RELIST_GROUPS: usize = 60;
 /// Objects in one answer of a list.
 const PAGE: u32 = 500;
 /// The pause after the first error of a watch, doubled with each further one.
@@ -55,14 +59,14 @@ pub(super) fn start(place: &Arc<Place>) -> Vec<JoinHandle<()>> {
     for (scope, namespace) in namespaces.into_iter().enumerate() {
         let labelled = watcher::Config::default().labels(&selector(&place.config.selector));
         let of_pods = Pods { place: Arc::clone(place), scope };
-        tasks.push(spawn(place, "pods", api::<Pod>(place, namespace.as_deref()), labelled, of_pods));
+        tasks.push(spawn(place, ("pods", scope), api::<Pod>(place, namespace.as_deref()), labelled, of_pods));
         let warnings = watcher::Config::default().fields(WARNINGS_OF_PODS);
         let keeper = Warnings { place: Arc::clone(place) };
-        tasks.push(spawn(place, "events", api::<Occurrence>(place, namespace.as_deref()), warnings, keeper));
+        tasks.push(spawn(place, ("events", scope), api::<Occurrence>(place, namespace.as_deref()), warnings, keeper));
     }
     let nodes = OfNodes { place: Arc::clone(place) };
     let all = Api::<Node>::all(place.client.clone());
-    tasks.push(spawn(place, "nodes", all, watcher::Config::default(), nodes));
+    tasks.push(spawn(place, ("nodes", 0), all, watcher::Config::default(), nodes));
     tasks
 }
 
@@ -83,7 +87,7 @@ pub(super) fn selector(labels: &LabelMap) -> String {
 
 fn spawn<K>(
     place: &Arc<Place>,
-    what: &'static str,
+    (what, number): (&'static str, usize),
     api: Api<K>,
     config: watcher::Config,
     keeper: impl Keep<K> + Sync,
@@ -93,10 +97,11 @@ where
 {
     let clock = Arc::clone(&place.clock);
     let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
+    let relist = RELIST + RELIST_APART * (number % RELIST_GROUPS) as u32;
     tokio::spawn(async move {
         let (mut trouble, mut pause) = (Trouble::default(), PAUSE_FIRST);
         loop {
-            let error = follow(&api, &config, &keeper, &mut || {
+            let error = follow(&api, &config, relist, &keeper, &mut || {
                 pause = PAUSE_FIRST;
                 if trouble.over().is_some() {
                     tracing::info!(what, "the watch works again");
@@ -120,6 +125,7 @@ where
 async fn follow<K>(
     api: &Api<K>,
     config: &watcher::Config,
+    relist: Duration,
     keeper: &impl Keep<K>,
     read: &mut (impl FnMut() + Send),
 ) -> Option<watcher::Error>
@@ -127,7 +133,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut events = watcher(api.clone(), config.clone()).boxed();
-    let old = tokio::time::sleep(RELIST);
+    let old = tokio::time::sleep(relist);
     tokio::pin!(old);
     loop {
         let event = tokio::select! {
@@ -153,7 +159,7 @@ fn failure(error: &watcher::Error) -> Failure {
         | watcher::Error::WatchStartFailed(error)
         | watcher::Error::WatchFailed(error) => Failure::of(error),
         watcher::Error::WatchError(status) => Failure::of_status(status),
-        other => Failure::Passing(other.to_string()),
+        watcher::Error::NoResourceVersion => Failure::Passing(error.to_string()),
     }
 }
 

@@ -64,7 +64,7 @@ pub fn watch(cluster: Cluster, request: Request) -> http::Response<Body> {
                     let new = state.history.iter().filter(|(version, resource, event)| {
                         *version > from && *resource == request.resource && selects(&request, event)
                     });
-                    let lines: String = new.map(|(_, _, event)| format!("{event}\n")).collect();
+                    let lines = new.map(|(_, _, event)| format!("{event}\n")).collect::<Vec<_>>().concat();
                     (lines, state.version, state.broken_watches != breaks)
                 };
                 if is_cut {

@@ -14,3 +14,4 @@ mod place;
 mod preparing;
 mod reading;
 mod rendering;
+mod wire;

@@ -132,6 +132,6 @@ pub async fn eventually(kubernetes: &Kubernetes, what: &str, holds: impl Fn(&Lis
     };
     match tokio::time::timeout(DEADLINE, looking).await {
         Ok(listing) => listing,
-        Err(_) => panic!("{what}; there is {:?}", all(kubernetes).await),
+        Err(late) => panic!("{late}: {what}; there is {:?}", all(kubernetes).await),
     }
 }

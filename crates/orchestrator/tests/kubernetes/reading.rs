@@ -57,6 +57,7 @@ fn ended(code: i32, reason: &str, message: &str) -> Value {
 }
 
 /// On a node, in that phase, with these containers.
+#[allow(clippy::needless_pass_by_value, reason = "the cases read better")]
 fn on_node(phase: &str, containers: Value) -> Value {
     pod(json!({"spec": {"nodeName": "node-1"}, "status": {"phase": phase, "containerStatuses": containers}}))
 }
@@ -218,8 +219,8 @@ fn describe(found: &Found) -> String {
 
 #[test]
 fn every_state_of_a_pod_has_a_phase_and_a_reason_in_plain_words() {
-    let text: String =
-        cases().iter().map(|(name, pod)| format!("{name}\n{}\n", describe(&read_with(pod, &[])))).collect();
+    let one = |(name, pod): &(&str, Value)| format!("{name}\n{}\n", describe(&read_with(pod, &[])));
+    let text = cases().iter().map(one).collect::<Vec<_>>().concat();
     golden::text("reading.txt", &text);
 }
 

@@ -55,7 +55,8 @@ fn a_namespace_has_restricted_pods_and_an_account_that_may_do_things_with_pods_o
 
 #[test]
 fn the_rights_of_a_master_are_these() {
-    let text = |config: &Config| rights::needed(config).iter().map(|right| format!("{right}\n")).collect::<String>();
+    let text =
+        |config: &Config| rights::needed(config).iter().map(|right| format!("{right}\n")).collect::<Vec<_>>().concat();
     golden::text("rights-whole-cluster.txt", &text(&config()));
     let mut listed = config();
     listed.namespaces = Some(vec!["rp-1--t-1".to_owned()]);

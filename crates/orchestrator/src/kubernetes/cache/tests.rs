@@ -78,6 +78,41 @@ fn what_was_seen_to_go_is_not_brought_back_by_a_late_word() {
 }
 
 #[test]
+fn a_pod_that_left_the_watch_with_a_label_comes_back_with_a_newer_version() {
+    let cache = cache();
+    read(&cache, &[pod("a", "u1", 5, &json!({}))]);
+    cache.removed(&pod("a", "u1", 6, &json!({})));
+    cache.told(0, pod("a", "u1", 5, &json!({})));
+    assert_eq!(names(&cache), []);
+    cache.told(0, pod("a", "u1", 7, &json!({})));
+    assert_eq!(names(&cache).len(), 1);
+}
+
+#[test]
+fn what_is_foreign_is_listed_apart_and_there_is_a_limit() {
+    let cache = cache();
+    cache.begin(0);
+    for at in 0..MAX_FOREIGN + 5 {
+        let mut foreign = pod(&format!("a-{at}"), &format!("u{at}"), 1, &json!({}));
+        foreign.metadata.annotations = None;
+        cache.told(0, foreign);
+    }
+    cache.told(0, pod("b", "ours", 1, &json!({})));
+    cache.done(0, NOW);
+    let listing = cache.list(&LabelMap::new(), NOW, 0);
+    assert_eq!((listing.engines.len(), listing.foreign.len()), (1, MAX_FOREIGN));
+    // Somebody takes the signature of ours away, and gives it back.
+    let mut stripped = pod("b", "ours", 2, &json!({}));
+    stripped.metadata.annotations = None;
+    cache.told(0, stripped);
+    assert_eq!((names(&cache), cache.count()), (Vec::new(), 0));
+    cache.told(0, pod("b", "ours", 3, &json!({})));
+    assert_eq!(names(&cache).len(), 1);
+    read(&cache, &[]);
+    assert_eq!(cache.list(&LabelMap::new(), NOW, 0).foreign, []);
+}
+
+#[test]
 fn the_end_of_an_earlier_pod_says_nothing_about_the_later_one() {
     let cache = cache();
     read(&cache, &[pod("a", "u2", 6, &json!({}))]);
