@@ -41,7 +41,7 @@ pub enum Purpose<'a> {
     ZookeeperAgent,
     /// ZooKeeper, as one engine.
     ZookeeperEngine(&'a EngineName),
-    /// Opens nothing: says that the pod `<namespace>/<name>` was made by this installation.
+    /// Opens nothing: says that the pod `<installation>/<namespace>/<name>` was made by this installation.
     PodSignature(&'a str),
 }
 

@@ -97,7 +97,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_mins(1);
 
     fn seen(node: Option<&str>, phase: &str, deletion: Option<(&str, i64)>) -> Seen {
-        let signer = Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap());
+        let signer = Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap(), "eh");
         let pod = serde_json::from_value(json!({
             "metadata": {"name": "one", "namespace": "n", "uid": "u",
                 "annotations": {SIGNATURE_ANNOTATION: signer.sign("n", "one")},

@@ -94,7 +94,7 @@ impl Kubernetes {
         clock: SharedClock,
     ) -> Result<Self, Error> {
         config.validate()?;
-        let signer = Signer::new(secret);
+        let signer = Signer::new(secret, config.cluster.clone());
         let cache = Cache::new(config.namespaces.as_deref(), signer.clone());
         let place = Arc::new(Place::new(client, config, signer, clock, cache));
         let watches = watch::start(&place);

@@ -13,5 +13,6 @@ mod making;
 mod place;
 mod preparing;
 mod reading;
+mod real;
 mod rendering;
 mod wire;

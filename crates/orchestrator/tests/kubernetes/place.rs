@@ -25,7 +25,7 @@ pub fn secret() -> ClusterSecret {
 }
 
 pub fn signer() -> Signer {
-    Signer::new(secret())
+    Signer::new(secret(), "eh")
 }
 
 pub fn config() -> Config {

@@ -15,7 +15,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const NOW: Duration = Duration::from_hours(1);
 
 fn signer() -> Signer {
-    Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap())
+    Signer::new(ClusterSecret::new(*b"0123456789abcdef").unwrap(), "eh")
 }
 
 fn cache() -> Cache {

@@ -1,0 +1,395 @@
+//! Against a real API server with its controllers and without kubelets: what a table can't prove. `EH_TEST_KUBECONFIG` names
+//! the admin's kubeconfig; each test has a pool, and so a namespace and an installation, of its own.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use model::clock::SystemClock;
+use model::engine_state::Phase;
+use model::labels::{CLUSTER, LabelMap, NAMESPACE as NAMESPACE_LABEL};
+use model::{EngineName, Epoch};
+use orchestrator::kubernetes::render::{self, room};
+use orchestrator::kubernetes::{Config, Kubernetes, Right, client_of, rights};
+use orchestrator::{Deleted, Error, Listing, Orchestrator as _, Spec};
+use serde_json::{Value, json};
+
+use super::place::{EPOCH, LONG, all, config, datafusion, eventually, secret, signer, spark};
+
+/// A configuration of the cluster, as its admin.
+async fn admin() -> kube::Config {
+    let path = std::env::var("EH_TEST_KUBECONFIG").expect("EH_TEST_KUBECONFIG is the path of a kubeconfig");
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+/// One test's part of the cluster.
+struct Part {
+    client: kube::Client,
+    config: Config,
+    namespace: String,
+}
+
+impl Part {
+    /// Each run has names of its own: the server may be older than the run.
+    async fn of(test: &str) -> Self {
+        let client = client_of(admin().await).unwrap();
+        let name = format!("{test}-{}", uuid::Uuid::new_v4().simple());
+        let name = &name[..40.min(name.len())];
+        let home = format!("home-{name}");
+        let namespace = json!({"metadata": {"name": home}});
+        let namespaces = Api::<Namespace>::all(client.clone());
+        namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
+        Self { client, config: Config::new(name, home, config().agent_image), namespace: name.to_owned() }
+    }
+
+    fn open(&self) -> Kubernetes {
+        Kubernetes::open(self.client.clone(), self.config.clone(), secret(), SystemClock::shared()).unwrap()
+    }
+
+    /// The spec, moved into this part.
+    fn own(&self, mut spec: Spec) -> Spec {
+        spec.namespace.clone_from(&self.namespace);
+        spec.nodes = None;
+        spec.labels.insert(CLUSTER.to_owned(), self.config.cluster.clone());
+        spec.labels.insert(NAMESPACE_LABEL.to_owned(), self.namespace.clone());
+        spec
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Makes the object without making it, and refuses a field that the server does not know.
+    async fn try_out(&self, path: &str, object: &impl serde::Serialize) -> Result<Value, kube::Error> {
+        let uri = format!("{path}?dryRun=All&fieldValidation=Strict");
+        let request = http::Request::post(uri).header("content-type", "application/json");
+        self.client.request(request.body(serde_json::to_vec(object).unwrap()).unwrap()).await
+    }
+
+    /// Plays scheduler and kubelet: gives the pod a node and says that it runs.
+    async fn start(&self, name: &EngineName) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"}});
+        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let body = serde_json::to_vec(&binding).unwrap();
+        self.client.request::<Value>(request.body(body).unwrap()).await.unwrap();
+        self.tell(name, "Running", &json!({"running": {"startedAt": "2026-01-01T00:00:05Z"}})).await;
+    }
+
+    async fn tell(&self, name: &EngineName, phase: &str, state: &Value) {
+        let status = json!({"status": {"phase": phase, "podIP": "127.0.0.2", "podIPs": [{"ip": "127.0.0.2"}],
+            "containerStatuses": [{"name": "engine-agent", "state": state, "image": "i", "imageID": "i",
+                "ready": phase == "Running", "restartCount": 0}]}});
+        let merge = Patch::Merge(&status);
+        self.pods().patch_status(name.as_str(), &PatchParams::default(), &merge).await.unwrap();
+    }
+
+    /// Plays the kubelet that has ended a pod.
+    async fn confirm_end(&self, name: &EngineName) {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.pods().delete(name.as_str(), &now).await.unwrap();
+    }
+}
+
+impl Part {
+    /// A user with these rights and no others.
+    async fn user_with(&self, rights: &[Right]) -> kube::Client {
+        let user = format!("master-{}", self.namespace);
+        let mut places: Vec<Option<&String>> = rights.iter().map(|right| right.namespace.as_ref()).collect();
+        places.dedup();
+        for place in places {
+            let rules: Vec<Value> = rights
+                .iter()
+                .filter(|right| right.namespace.as_ref() == place)
+                .map(|right| json!({"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}))
+                .collect();
+            let kind = if place.is_some() { "Role" } else { "ClusterRole" };
+            let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+                "metadata": {"name": user}, "rules": rules});
+            let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"),
+                "metadata": {"name": user},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": user},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
+            let below = place.map_or_else(String::new, |namespace| format!("/namespaces/{namespace}"));
+            for (resource, object) in [(kind, role), (&format!("{kind}Binding"), binding)] {
+                let resource = format!("{}s", resource.to_lowercase());
+                let path = format!("/apis/rbac.authorization.k8s.io/v1{below}/{resource}");
+                let request = http::Request::post(path).header("content-type", "application/json");
+                let body = serde_json::to_vec(&object).unwrap();
+                self.client.request::<Value>(request.body(body).unwrap()).await.unwrap();
+            }
+        }
+        let mut config = admin().await;
+        config.auth_info.impersonate = Some(user);
+        client_of(config).unwrap()
+    }
+
+    fn open_as(&self, client: kube::Client) -> Kubernetes {
+        Kubernetes::open(client, self.config.clone(), secret(), SystemClock::shared()).unwrap()
+    }
+}
+
+fn one(phase: Phase) -> impl Fn(&Listing) -> bool {
+    move |listing| listing.engines.first().is_some_and(|it| it.phase == phase)
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn every_object_is_accepted_with_strict_fields() {
+    let part = Part::of("objects").await;
+    // A first engine makes the namespace with what belongs to it.
+    part.open().ensure(&part.own(datafusion(1)), EPOCH).await.unwrap();
+    let path = |resource: &str| format!("/api/v1/namespaces/{}/{resource}", part.namespace);
+    for spec in [datafusion(3), spark(3)] {
+        let mut spec = part.own(spec);
+        spec.nodes = Some(vec!["node-1".to_owned(), "node-2".to_owned()]);
+        let objects = render::engine(&spec, &part.config, &signer(), EPOCH).unwrap();
+        let accepted = part.try_out(&path("pods"), &objects.pod).await.unwrap();
+        // Nothing of what we wrote is dropped or changed.
+        let wanted = serde_json::to_value(&objects.pod).unwrap();
+        assert_eq!(lacks(&wanted["spec"], &accepted["spec"]), Vec::<String>::new());
+        let Some(rest) = objects.rest else { continue };
+        let (service, config_map) = rest.owned(spec.name.as_str(), "the-uid");
+        part.try_out(&path("services"), &service).await.unwrap();
+        part.try_out(&path("configmaps"), &config_map).await.unwrap();
+        let mut executor: Value = serde_json::from_str(&config_map.data.unwrap()["executor-template.json"]).unwrap();
+        executor["metadata"]["name"] = "executor".into();
+        executor["spec"]["containers"][0]["image"] = "i".into();
+        part.try_out(&path("pods"), &executor).await.unwrap();
+    }
+    let room = room(&format!("{}-other", part.namespace), &part.config);
+    part.try_out("/api/v1/namespaces", &room.namespace).await.unwrap();
+}
+
+/// Paths below which the second lacks something of the first.
+fn lacks(wanted: &Value, found: &Value) -> Vec<String> {
+    match (wanted, found) {
+        _ if wanted == found => Vec::new(),
+        (Value::Object(wanted), _) => wanted
+            .iter()
+            .flat_map(|(key, value)| lacks(value, &found[key]).into_iter().map(move |path| format!("{key}.{path}")))
+            .collect(),
+        (Value::Array(wanted), _) => (0..wanted.len())
+            .flat_map(|at| lacks(&wanted[at], &found[at]).into_iter().map(move |path| format!("{at}.{path}")))
+            .collect(),
+        // The server writes a quantity in its largest unit.
+        (Value::String(wanted), Value::String(found)) if mebibytes(wanted).is_some() => {
+            if mebibytes(wanted) == mebibytes(found) { Vec::new() } else { vec![format!("{wanted} is {found}")] }
+        }
+        // A field that is false by default is left out.
+        _ if *wanted == json!(false) && found.is_null() => Vec::new(),
+        _ => vec![format!("{wanted} is {found}")],
+    }
+}
+
+fn mebibytes(quantity: &str) -> Option<u64> {
+    let number = |suffix| quantity.strip_suffix(suffix).and_then(|it| it.parse::<u64>().ok());
+    number("Mi").or(number("Gi").map(|gibibytes| gibibytes * 1_024))
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn an_engine_is_made_in_a_namespace_that_is_made_for_it_and_lives_and_ends() {
+    let part = Part::of("life").await;
+    let (kubernetes, other) = (part.open(), part.open());
+    let spec = part.own(datafusion(1));
+    let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    assert!(made.created);
+    let again = other.ensure(&spec, EPOCH).await.unwrap();
+    assert_eq!((&again.uid, again.created), (&made.uid, false));
+    assert_eq!(all(&kubernetes).await.engines[0].phase, Phase::Pending);
+    part.start(&spec.name).await;
+    let running = eventually(&kubernetes, "it runs", one(Phase::Running)).await.engines.remove(0);
+    assert_eq!((running.reason.as_deref(), running.node.as_deref()), (None, Some("node-1")));
+    assert_eq!(other.get(&spec.name).await.unwrap().unwrap(), running);
+    // An hour; a longer grace changes nothing, a shorter one does.
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Terminating));
+    assert_eq!(other.delete(&spec.name, &made.uid, 2 * LONG, EPOCH).await, Ok(Deleted::Terminating));
+    assert_eq!(other.delete(&spec.name, &made.uid, Duration::from_mins(5), EPOCH).await, Ok(Deleted::Terminating));
+    let grace = part.pods().get(spec.name.as_str()).await.unwrap().metadata.deletion_grace_period_seconds.unwrap();
+    assert!((300..330).contains(&grace), "{grace}");
+    let told = kubernetes.ensure(&spec, EPOCH).await;
+    assert!(matches!(&told, Err(Error::Conflict { reason, .. }) if reason == "it was told to end"), "{told:?}");
+    // Without grace it still waits for its kubelet.
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, Duration::ZERO, EPOCH).await, Ok(Deleted::Terminating));
+    part.confirm_end(&spec.name).await;
+    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    assert_eq!(kubernetes.get(&spec.name).await, Ok(None));
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Gone));
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn an_engine_that_ended_keeps_its_name_until_it_is_deleted_by_its_uid() {
+    let part = Part::of("ended").await;
+    let kubernetes = part.open();
+    let spec = part.own(datafusion(1));
+    let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    part.start(&spec.name).await;
+    let state = json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "a line\nwent wrong\n",
+        "startedAt": "2026-01-01T00:00:05Z", "finishedAt": "2026-01-01T00:01:00Z"}, "running": null});
+    part.tell(&spec.name, "Failed", &state).await;
+    let ended = eventually(&kubernetes, "it has ended", one(Phase::Ended)).await.engines.remove(0);
+    assert_eq!((ended.reason.as_deref(), ended.log_tail.as_deref()), (Some("exit code 3"), Some("a line\nwent wrong")));
+    let taken = kubernetes.ensure(&spec, EPOCH).await;
+    assert!(matches!(&taken, Err(Error::Conflict { reason, .. }) if reason == "it has ended"), "{taken:?}");
+    let other = kubernetes.delete(&spec.name, "another", LONG, EPOCH).await;
+    assert!(matches!(&other, Err(Error::Gone { present, .. }) if *present == made.uid), "{other:?}");
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Gone));
+    assert!(all(&kubernetes).await.engines.is_empty());
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_stale_uid_does_not_touch_the_pod_that_has_the_name_now() {
+    let part = Part::of("stale").await;
+    let kubernetes = part.open();
+    let spec = part.own(datafusion(1));
+    let first = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    part.confirm_end(&spec.name).await;
+    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
+    let second = part.open().ensure(&spec, EPOCH).await.unwrap();
+    let refused = kubernetes.delete(&spec.name, &first.uid, Duration::ZERO, EPOCH).await;
+    assert_eq!(refused, Err(Error::Gone { name: spec.name.clone(), uid: first.uid, present: second.uid.clone() }));
+    assert_eq!(part.pods().get(spec.name.as_str()).await.unwrap().metadata.uid, Some(second.uid));
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_spark_engine_leaves_its_gate_and_takes_its_service_and_config_map_along() {
+    let part = Part::of("spark").await;
+    let kubernetes = part.open();
+    let spec = part.own(spark(1));
+    let name = spec.name.as_str();
+    let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    let pod = part.pods().get(name).await.unwrap();
+    assert_eq!(pod.spec.unwrap().scheduling_gates.unwrap_or_default(), []);
+    let services = Api::<Service>::namespaced(part.client.clone(), &part.namespace);
+    let config_maps = Api::<ConfigMap>::namespaced(part.client.clone(), &part.namespace);
+    assert_eq!(services.get(name).await.unwrap().spec.unwrap().cluster_ip.as_deref(), Some("None"));
+    assert!(config_maps.get(name).await.unwrap().data.unwrap().contains_key("spark.properties"));
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, EPOCH).await, Ok(Deleted::Gone), "it has no node");
+    let gone = async {
+        while services.get_opt(name).await.unwrap().is_some() || config_maps.get_opt(name).await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), gone).await.expect("the garbage collector takes them");
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_deposed_master_is_refused_in_another_process_too() {
+    let part = Part::of("epoch").await;
+    let (deposed, acting) = (part.open(), part.open());
+    let made = deposed.ensure(&part.own(datafusion(1)), Epoch(3)).await.unwrap();
+    acting.ensure(&part.own(datafusion(2)), Epoch(5)).await.unwrap();
+    let refused = Error::Deposed { epoch: Epoch(3), highest: Epoch(5) };
+    assert_eq!(deposed.ensure(&part.own(datafusion(3)), Epoch(3)).await, Err(refused.clone()));
+    let name = part.own(datafusion(1)).name;
+    assert_eq!(deposed.delete(&name, &made.uid, Duration::ZERO, Epoch(3)).await, Err(refused));
+    // Many at once, all with a new epoch: one writes it.
+    let specs: Vec<_> = (10..20).map(|at| part.own(datafusion(at))).collect();
+    let all = futures::future::join_all(specs.iter().map(|spec| acting.ensure(spec, Epoch(6)))).await;
+    assert!(all.iter().all(|it| it.as_ref().is_ok_and(|it| it.created)), "{all:?}");
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn what_bears_our_labels_and_not_our_signature_is_foreign() {
+    let part = Part::of("foreign").await;
+    let kubernetes = part.open();
+    let ours = part.own(datafusion(1));
+    kubernetes.ensure(&ours, EPOCH).await.unwrap();
+    // A copy with a signature of another pod, as a tenant's driver could make it.
+    let mut copy = part.pods().get(ours.name.as_str()).await.unwrap();
+    let foreign = part.own(datafusion(2));
+    copy.metadata.name = Some(foreign.name.to_string());
+    (copy.metadata.uid, copy.metadata.resource_version) = (None, None);
+    part.pods().create(&PostParams::default(), &copy).await.unwrap();
+    let listing = eventually(&kubernetes, "it is told", |listing| !listing.foreign.is_empty()).await;
+    assert_eq!((listing.engines.len(), listing.foreign[0].name.as_str()), (1, foreign.name.as_str()));
+    let conflict = kubernetes.ensure(&foreign, EPOCH).await;
+    assert!(matches!(&conflict, Err(Error::Conflict { reason, .. }) if reason.contains("foreign")), "{conflict:?}");
+    let uid = listing.foreign[0].uid.clone();
+    assert_eq!(kubernetes.delete(&foreign.name, &uid, Duration::ZERO, EPOCH).await, Ok(Deleted::Gone));
+    assert!(part.pods().get_opt(foreign.name.as_str()).await.unwrap().is_some(), "nothing was done to it");
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_label_that_comes_and_goes_and_an_admins_rights() {
+    let part = Part::of("labels").await;
+    let kubernetes = part.open();
+    let spec = part.own(datafusion(1));
+    let made = kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    eventually(&kubernetes, "it is listed", |it| it.engines.len() == 1).await;
+    let label = |value: Value| json!({"metadata": {"labels": {CLUSTER: value}}});
+    let change = |value: Value| async {
+        let params = PatchParams::default();
+        part.pods().patch(spec.name.as_str(), &params, &Patch::Merge(&label(value))).await.unwrap()
+    };
+    change(json!("other")).await;
+    eventually(&kubernetes, "it left the list", |it| it.engines.is_empty()).await;
+    assert_eq!(kubernetes.get(&spec.name).await.unwrap().unwrap().uid, made.uid);
+    change(json!(part.config.cluster)).await;
+    let selector: LabelMap = part.config.selector.clone();
+    let back = eventually(&kubernetes, "it is back", |it| it.engines.iter().any(|it| it.matches(&selector))).await;
+    assert_eq!(back.engines[0].uid, made.uid);
+    assert_eq!(kubernetes.missing_rights().await.unwrap(), []);
+    assert_eq!(config().service_account, part.config.service_account);
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_master_needs_the_rights_of_the_list_and_no_others() {
+    let part = Part::of("rights").await;
+    let client = part.user_with(&rights::needed(&part.config)).await;
+    let kubernetes = part.open_as(client.clone());
+    assert_eq!(kubernetes.missing_rights().await.unwrap(), []);
+    let made = kubernetes.ensure(&part.own(datafusion(1)), EPOCH).await.unwrap();
+    kubernetes.ensure(&part.own(spark(2)), Epoch(EPOCH.0 + 1)).await.unwrap();
+    let spec = part.own(datafusion(1));
+    part.start(&spec.name).await;
+    let runs = |it: &Listing| it.find(&spec.name).is_some_and(|it| it.phase == Phase::Running);
+    eventually(&kubernetes, "it runs", runs).await;
+    let nobody = EngineName::new("nobody").unwrap();
+    assert_eq!(kubernetes.get(&nobody).await, Ok(None));
+    kubernetes.capacity().await.unwrap();
+    let epoch = Epoch(EPOCH.0 + 1);
+    assert_eq!(kubernetes.delete(&spec.name, &made.uid, LONG, epoch).await, Ok(Deleted::Terminating));
+    // Everything else is denied.
+    for path in ["secrets", "pods/x/log", "pods/x/exec?command=x", "persistentvolumeclaims"] {
+        let path = format!("/api/v1/namespaces/{}/{path}", part.namespace);
+        let denied = client.request::<Value>(http::Request::get(path.as_str()).body(Vec::new()).unwrap()).await;
+        assert!(matches!(&denied, Err(kube::Error::Api(status)) if status.code == 403), "{path}: {denied:?}");
+    }
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn each_right_that_is_missing_is_found_and_named_by_the_effect_that_needs_it() {
+    let part = Part::of("missing").await;
+    let all = rights::needed(&part.config);
+    // One at a time would be a namespace, a user and a watch for each; these are the ones that effects meet.
+    for (at, (verb, resource)) in
+        [("create", "services"), ("create", "namespaces"), ("create", "roles")].iter().enumerate()
+    {
+        let part = Part::of(&format!("missing-{at}")).await;
+        let is_it = |right: &&Right| right.verb == *verb && right.resource == *resource;
+        let rest: Vec<Right> = rights::needed(&part.config).into_iter().filter(|right| !is_it(&right)).collect();
+        let kubernetes = part.open_as(part.user_with(&rest).await);
+        let missing = kubernetes.missing_rights().await.unwrap();
+        assert_eq!(missing, all.iter().filter(is_it).cloned().collect::<Vec<_>>());
+        let refused = kubernetes.ensure(&part.own(spark(1)), EPOCH).await;
+        match refused {
+            Err(Error::Refused { reason }) if reason.contains("a right is missing") && reason.contains(resource) => {}
+            other => panic!("{verb} {resource}: {other:?}"),
+        }
+        let there = Api::<Pod>::namespaced(part.client.clone(), &part.namespace).list(&ListParams::default()).await;
+        assert!(there.unwrap().items.is_empty());
+    }
+}
