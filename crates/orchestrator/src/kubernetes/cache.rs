@@ -245,6 +245,11 @@ impl Cache {
         self.lock().warnings.get(uid).map(|it| it.all().to_vec()).unwrap_or_default()
     }
 
+    /// Whether the scope was ever read completely.
+    pub(super) fn is_filled(&self, scope: usize) -> bool {
+        self.lock().scopes.get(scope).is_some_and(|scope| scope.filled)
+    }
+
     /// Whether a listing can be believed. One namespace of many that can't be read hides no other: a listing names it.
     pub(super) fn belief(&self, now: Duration) -> Belief {
         let inner = self.lock();

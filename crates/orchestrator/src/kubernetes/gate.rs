@@ -1,6 +1,7 @@
 //! The epoch: one config map beside the masters holds the highest that has acted, and every effect reads it first.
 //!
-//! One reading serves all effects that were waiting when it began, so that a thousand creates at once cost few readings.
+//! One reading serves all effects that were waiting when it began, so that a thousand creates at once cost few readings,
+//! and a server that does not answer is waited for once and not once by each.
 //! A higher epoch is written with the version of what was read; whoever loses that race reads again. Between the reading
 //! and the effect lies one call's time in which another master may be elected: what a deposed master makes then gets no
 //! permit, and what it deletes it names by uid.
@@ -35,7 +36,7 @@ pub(super) struct Gate {
 struct Last {
     /// Every effect up to this number began to wait before the reading did.
     served: u64,
-    highest: Option<Epoch>,
+    outcome: Option<Result<Epoch, Error>>,
 }
 
 impl Gate {
@@ -43,13 +44,19 @@ impl Gate {
     pub(super) async fn admit(&self, place: &Place, epoch: Epoch) -> Result<(), Error> {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut last = self.last.lock().await;
-        if last.served < number || last.highest.is_none_or(|highest| epoch > highest) {
-            let served = self.asked.load(Ordering::SeqCst);
-            last.highest = Some(raise(place, epoch).await?);
-            last.served = served;
-        }
-        match last.highest {
-            Some(highest) if epoch < highest => Err(Error::Deposed { epoch, highest }),
+        let outcome = match last.outcome.clone().filter(|_| last.served >= number) {
+            // What was read is enough to refuse or to let in, but a higher epoch has to be written first.
+            Some(Ok(highest)) if epoch <= highest => Ok(highest),
+            Some(Err(error)) => Err(error),
+            _ => {
+                let served = self.asked.load(Ordering::SeqCst);
+                let outcome = raise(place, epoch).await;
+                (last.served, last.outcome) = (served, Some(outcome.clone()));
+                outcome
+            }
+        };
+        match outcome? {
+            highest if epoch < highest => Err(Error::Deposed { epoch, highest }),
             _ => Ok(()),
         }
     }

@@ -83,7 +83,12 @@ async fn compare(place: &Place, spec: &Spec, objects: &Objects) -> Result<Option
     let conflict = |reason: String| Err(Error::Conflict { name: spec.name.clone(), reason });
     let pod = match place.effect(place.pods(&spec.namespace).get(spec.name.as_str())).await {
         Ok(pod) => pod,
-        Err(Failure::Absent(_)) => return Ok(None),
+        Err(Failure::Absent(_)) => {
+            if let Some(known) = place.cache.find(&spec.name) {
+                place.cache.gone(&known.namespace, spec.name.as_str(), &known.observed.uid);
+            }
+            return Ok(None);
+        }
         Err(failure) => return Err(failure.into_error(&doing(spec))),
     };
     place.cache.wrote(pod.clone(), place.clock.boottime());

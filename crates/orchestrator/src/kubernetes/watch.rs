@@ -59,15 +59,29 @@ pub(super) fn start(place: &Arc<Place>) -> Vec<JoinHandle<()>> {
     for (scope, namespace) in namespaces.into_iter().enumerate() {
         let labelled = watcher::Config::default().labels(&selector(&place.config.selector));
         let of_pods = Pods { place: Arc::clone(place), scope };
-        tasks.push(spawn(place, ("pods", scope), api::<Pod>(place, namespace.as_deref()), labelled, of_pods));
+        tasks.push(spawn(place, ("pods", scope), api::<Pod>(place, namespace.as_deref()), labelled, of_pods, now()));
         let warnings = watcher::Config::default().fields(WARNINGS_OF_PODS);
         let keeper = Warnings { place: Arc::clone(place) };
-        tasks.push(spawn(place, ("events", scope), api::<Occurrence>(place, namespace.as_deref()), warnings, keeper));
+        let events = api::<Occurrence>(place, namespace.as_deref());
+        // What is warned of a pod that is not known is not kept.
+        tasks.push(spawn(place, ("events", scope), events, warnings, keeper, filled(Arc::clone(place), scope)));
     }
     let nodes = OfNodes { place: Arc::clone(place) };
     let all = Api::<Node>::all(place.client.clone());
-    tasks.push(spawn(place, ("nodes", 0), all, watcher::Config::default(), nodes));
+    tasks.push(spawn(place, ("nodes", 0), all, watcher::Config::default(), nodes, now()));
     tasks
+}
+
+fn now() -> std::future::Ready<()> {
+    std::future::ready(())
+}
+
+/// Waits until the pods of the scope were read.
+async fn filled(place: Arc<Place>, scope: usize) {
+    let mut wake_ups = place.cache.watch();
+    while !place.cache.is_filled(scope) {
+        wake_ups.wait().await;
+    }
 }
 
 fn api<K>(place: &Place, namespace: Option<&str>) -> Api<K>
@@ -91,6 +105,7 @@ fn spawn<K>(
     api: Api<K>,
     config: watcher::Config,
     keeper: impl Keep<K> + Sync,
+    ready: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
@@ -99,6 +114,7 @@ where
     let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
     let relist = RELIST + RELIST_APART * (number % RELIST_GROUPS) as u32;
     tokio::spawn(async move {
+        ready.await;
         let (mut trouble, mut pause) = (Trouble::default(), PAUSE_FIRST);
         loop {
             let error = follow(&api, &config, relist, &keeper, &mut || {

@@ -39,6 +39,8 @@ async fn a_warning_about_a_pod_becomes_its_reason() {
     };
     let listing = eventually(&kubernetes, "the warning is told", told).await;
     assert_eq!(kubernetes.get(&spec.name).await.unwrap().as_ref(), listing.engines.first(), "get says the same");
+    // Whoever looks later is told as well.
+    eventually(&open(&cluster), "it is told to another", told).await;
 }
 
 #[tokio::test]

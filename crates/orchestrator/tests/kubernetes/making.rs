@@ -50,6 +50,22 @@ async fn a_hundred_creates_at_once_share_their_readings_of_the_epoch() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_tell_the_epoch_is_waited_for_once_and_not_once_by_each() {
+    let cluster = Cluster::new();
+    let kubernetes = open_with(&cluster, Config { call_deadline: Duration::from_secs(1), ..config() });
+    all(&kubernetes).await;
+    cluster.calls();
+    for _ in 0..20 {
+        cluster.fail("GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh", Fault::Silence);
+    }
+    let specs: Vec<_> = (0..20).map(datafusion).collect();
+    let all = futures::future::join_all(specs.iter().map(|spec| kubernetes.ensure(spec, EPOCH))).await;
+    assert!(all.iter().all(|it| it.as_ref().is_err_and(Error::is_retryable)), "{all:?}");
+    // The first reading began before the others asked; the second is for all of them.
+    assert_eq!(cluster.calls().len(), 2);
+}
+
+#[tokio::test]
 async fn a_spark_engine_leaves_its_gate_when_everything_is_there() {
     let cluster = Cluster::new();
     let kubernetes = open(&cluster);
