@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ResourceQuota, Service};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use model::clock::SystemClock;
@@ -392,4 +392,50 @@ async fn each_right_that_is_missing_is_found_and_named_by_the_effect_that_needs_
         let there = Api::<Pod>::namespaced(part.client.clone(), &part.namespace).list(&ListParams::default()).await;
         assert!(there.unwrap().items.is_empty());
     }
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_quota_that_is_used_up_is_a_refusal_that_says_so() {
+    let part = Part::of("quota").await;
+    let kubernetes = part.open();
+    kubernetes.ensure(&part.own(datafusion(1)), EPOCH).await.unwrap();
+    let quota = json!({"metadata": {"name": "engines"}, "spec": {"hard": {"count/pods": "1"}}});
+    let quotas = Api::<ResourceQuota>::namespaced(part.client.clone(), &part.namespace);
+    quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
+    let counted = async {
+        while quotas.get("engines").await.unwrap().status.and_then(|it| it.used).is_none() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), counted).await.expect("the controller counts what is there");
+    let refused = kubernetes.ensure(&part.own(datafusion(2)), EPOCH).await;
+    assert!(
+        matches!(&refused, Err(Error::Refused { reason }) if reason.contains("the quota is used up")),
+        "{refused:?}"
+    );
+    assert!(!kubernetes.ensure(&part.own(datafusion(1)), EPOCH).await.unwrap().created, "one that is there is no more");
+}
+
+#[tokio::test]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn a_namespace_that_is_being_deleted_takes_no_engine_for_now() {
+    let part = Part::of("going").await;
+    let kubernetes = part.open();
+    let spec = part.own(datafusion(1));
+    kubernetes.ensure(&spec, EPOCH).await.unwrap();
+    // Something in it waits, so that it stays on its way out.
+    let held = json!({"metadata": {"finalizers": ["example.com/held"]}});
+    let params = PatchParams::default();
+    part.pods().patch(spec.name.as_str(), &params, &Patch::Merge(&held)).await.unwrap();
+    let namespaces = Api::<Namespace>::all(part.client.clone());
+    namespaces.delete(&part.namespace, &DeleteParams::default()).await.unwrap();
+    let going = kubernetes.ensure(&part.own(datafusion(2)), EPOCH).await;
+    assert!(going.as_ref().is_err_and(Error::is_retryable), "{going:?}");
+    // Whose pod waits for somebody's finalizer is listed until it is gone.
+    let ending = |it: &Listing| it.find(&spec.name).is_some_and(|it| it.phase == Phase::Terminating);
+    eventually(&kubernetes, "it is told to end", ending).await;
+    let free = json!({"metadata": {"finalizers": null}});
+    part.pods().patch(spec.name.as_str(), &params, &Patch::Merge(&free)).await.unwrap();
+    eventually(&kubernetes, "it is gone", |it| it.engines.is_empty()).await;
 }
