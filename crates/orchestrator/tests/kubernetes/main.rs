@@ -13,6 +13,5 @@ mod making;
 mod place;
 mod preparing;
 mod reading;
-mod real;
 mod rendering;
 mod wire;
