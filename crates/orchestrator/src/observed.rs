@@ -104,6 +104,8 @@ pub struct Listing {
     /// What has an engine's labels and was not made by this installation: for people. Its name says nothing about an
     /// engine of that name.
     pub foreign: Vec<Foreign>,
+    /// What the orchestrator may not do though it has to: for people, who can grant it.
+    pub missing: Vec<String>,
 }
 
 impl Listing {

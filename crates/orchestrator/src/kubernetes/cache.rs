@@ -57,6 +57,8 @@ struct Inner {
     /// With the version at which a watch said so; `None` where the server itself said that it is no more.
     gone: HashMap<String, Option<u64>>,
     gone_in_order: VecDeque<String>,
+    /// Rights that we need and have not.
+    missing: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -263,11 +265,25 @@ impl Cache {
         }
     }
 
+    /// What we may not do though we have to; rings if that is news, and answers whether it is.
+    pub(super) fn set_missing(&self, missing: Vec<String>) -> bool {
+        let is_news = {
+            let mut inner = self.lock();
+            let is_news = inner.missing != missing;
+            inner.missing = missing;
+            is_news
+        };
+        if is_news {
+            self.ringer.ring();
+        }
+        is_news
+    }
+
     /// The engines with the selector's labels, by name, and what is no engine beside them.
     pub(super) fn list(&self, selector: &LabelMap, now: Duration, now_ms: i64) -> Listing {
         let mut inner = self.lock();
         inner.entries.retain(|_, entry| entry.unconfirmed_until.is_none_or(|until| now < until));
-        let mut listing = Listing::default();
+        let mut listing = Listing { missing: inner.missing.clone(), ..Listing::default() };
         for scope in &inner.scopes {
             if let (Some(namespace), Some(error)) = (&scope.namespace, scope.trouble(now)) {
                 listing

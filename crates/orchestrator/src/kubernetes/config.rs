@@ -6,6 +6,8 @@ use model::labels::{self, LabelMap};
 
 use crate::Error;
 
+/// What a person sets to have more engines.
+pub(super) const MAX_ENGINES_KEY: &str = "kubernetes.max_engines";
 /// Pods at most, ended ones that were not deleted included, when nothing else is said.
 pub const DEFAULT_MAX_ENGINES: usize = 20_000;
 /// Namespaces of a fixed list at most.

@@ -7,6 +7,7 @@ use model::{Epoch, failpoint};
 use serde_json::json;
 
 use super::answer::Failure;
+use super::config::MAX_ENGINES_KEY;
 use super::names::GATE;
 use super::place::{Place, post};
 use super::prepare;
@@ -27,7 +28,7 @@ pub(super) async fn ensure(place: &Place, spec: &Spec, epoch: Epoch) -> Result<E
     }
     let count = place.cache.count();
     if count >= place.config.max_engines {
-        return Err(Error::too_many(count));
+        return Err(Error::too_many(count, MAX_ENGINES_KEY));
     }
     place.cache.with_nodes(|nodes| (nodes.check(spec.nodes.as_deref()), false))?;
     match create(place, spec, &objects).await {

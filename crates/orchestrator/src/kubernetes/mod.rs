@@ -18,9 +18,11 @@
 pub mod answer;
 mod cache;
 pub mod config;
+pub mod connect;
 mod end;
 mod find;
 mod gate;
+pub mod inside;
 mod make;
 pub mod marks;
 pub mod names;
@@ -50,6 +52,7 @@ use tower::util::MapResponseLayer;
 use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 
 pub use config::Config;
+pub use inside::Inside;
 pub use nodes::NodeFacts;
 pub use rights::Right;
 
@@ -69,14 +72,7 @@ pub struct Kubernetes {
     watches: Vec<JoinHandle<()>>,
 }
 
-/// A client of the cluster that this process runs in, or that a kubeconfig names. It repeats no call by itself.
-pub async fn client() -> Result<kube::Client, Error> {
-    let inferred = kube::Config::infer().await;
-    let config = inferred.map_err(|error| Error::refused(format!("no Kubernetes cluster is configured: {error}")))?;
-    client_of(config)
-}
-
-/// A client of that cluster.
+/// A client of that cluster. It repeats no call by itself.
 pub fn client_of(mut config: kube::Config) -> Result<kube::Client, Error> {
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_DEADLINE);
@@ -99,6 +95,13 @@ impl Kubernetes {
         let place = Arc::new(Place::new(client, config, signer, clock, cache));
         let watches = watch::start(&place);
         Ok(Self { place, watches })
+    }
+
+    /// Asks for its rights from now on, at once and again and again, and lists what is missing.
+    #[must_use]
+    pub fn watching_rights(mut self) -> Self {
+        self.watches.push(tokio::spawn(rights::watch(Arc::clone(&self.place))));
+        self
     }
 
     /// The rights that a master needs and the API server does not grant.

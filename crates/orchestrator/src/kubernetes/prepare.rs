@@ -21,7 +21,7 @@ pub(super) async fn namespace(place: &Place, name: &str) -> Result<(), Failure> 
         Ok(found) => check(place, name, &found)?,
         Err(Failure::Absent(_)) if !place.config.make_namespaces => {
             return Err(Failure::Invalid(format!(
-                "namespace \"{name}\" is not there, and orchestrator.make_namespaces is off: somebody has to make it"
+                "namespace \"{name}\" is not there, and kubernetes.make_namespaces is off: somebody has to make it"
             )));
         }
         Err(Failure::Absent(_)) => make(place, &namespaces, &room.namespace, "namespaces").await?,
@@ -30,7 +30,7 @@ pub(super) async fn namespace(place: &Place, name: &str) -> Result<(), Failure> 
     let client = || place.client.clone();
     if !place.config.make_namespaces {
         return Err(Failure::Invalid(format!(
-            "namespace \"{name}\" has no service account \"{}\", and orchestrator.make_namespaces is off",
+            "namespace \"{name}\" has no service account \"{}\", and kubernetes.make_namespaces is off",
             place.config.service_account
         )));
     }

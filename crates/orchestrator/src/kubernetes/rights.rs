@@ -1,13 +1,22 @@
 //! What a master may do, no more: the list, and which of it the API server does not grant. `deploy/kubernetes` grants
 //! exactly this list.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::api::Api;
+use model::trouble::Trouble;
 
 use super::config::Config;
 use super::place::{Place, post};
 use super::render::ENGINE_VERBS;
 use crate::Error;
+
+/// How often we ask for our rights when none is missing: somebody may take one away.
+const ASK_AGAIN: Duration = Duration::from_mins(10);
+/// How often while one is missing, or nobody answers.
+const ASK_SOON: Duration = Duration::from_secs(15);
 
 /// One right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,6 +103,32 @@ pub(super) async fn missing(place: &Place) -> Result<Vec<Right>, Error> {
         }
     }
     Ok(missing)
+}
+
+/// Asks again and again: often while something is missing, so that what was granted is seen soon.
+pub(super) async fn watch(place: Arc<Place>) {
+    let mut trouble = Trouble::default();
+    loop {
+        let pause = match missing(&place).await {
+            Ok(missing) => {
+                trouble.over();
+                let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
+                if !missing.is_empty() && place.cache.set_missing(missing.clone()) {
+                    tracing::warn!(missing = missing.join(", "), "rights are missing");
+                } else if missing.is_empty() && place.cache.set_missing(Vec::new()) {
+                    tracing::info!("no right is missing any more");
+                }
+                if missing.is_empty() { ASK_AGAIN } else { ASK_SOON }
+            }
+            Err(error) => {
+                if let Some(times) = trouble.again(place.clock.boottime()) {
+                    tracing::info!(%error, times, "what rights we have can't be asked now");
+                }
+                ASK_SOON
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
 }
 
 #[cfg(test)]

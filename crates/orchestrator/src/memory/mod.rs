@@ -165,7 +165,7 @@ impl State {
             return Err(Error::refused(reason.clone()));
         }
         if self.max_engines.is_some_and(|max| self.engines.len() >= max) {
-            return Err(Error::too_many(self.engines.len()));
+            return Err(Error::too_many(self.engines.len(), "orchestrator.max_engines"));
         }
         let node = self.choose_node(spec)?;
         self.made += 1;

@@ -4,7 +4,7 @@ use orchestrator::{Error, Orchestrator as _};
 use serde_json::json;
 
 use super::cluster::Cluster;
-use super::place::{EPOCH, NAMESPACE, config, datafusion, open, open_with};
+use super::place::{EPOCH, NAMESPACE, config, datafusion, eventually, open, open_with};
 
 fn without_namespace() -> Cluster {
     let cluster = Cluster::new();
@@ -83,4 +83,14 @@ async fn the_rights_that_are_missing_are_told() {
     cluster.deny("create services");
     let missing = kubernetes.missing_rights().await.unwrap();
     assert_eq!(missing.iter().map(ToString::to_string).collect::<Vec<_>>(), ["create services in the whole cluster"]);
+}
+
+#[tokio::test]
+async fn the_rights_that_are_missing_are_listed_and_refuse_nothing() {
+    let cluster = Cluster::new();
+    cluster.deny("create services");
+    let kubernetes = open(&cluster).watching_rights();
+    let listing = eventually(&kubernetes, "the right is listed", |it| !it.missing.is_empty()).await;
+    assert_eq!(listing.missing, ["create services in the whole cluster"]);
+    assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created, "an engine that needs no service");
 }

@@ -120,5 +120,5 @@ fn what_no_pod_could_be_made_from_is_refused_in_words() {
     let mut listed = config();
     listed.namespaces = Some(vec!["other".to_owned()]);
     let elsewhere = render::engine(&datafusion(3), &listed, &signer(), EPOCH);
-    assert!(elsewhere.unwrap_err().to_string().contains("orchestrator.namespaces"));
+    assert!(elsewhere.unwrap_err().to_string().contains("kubernetes.namespaces"));
 }

@@ -41,7 +41,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
         command: Some(spec.argv.clone()),
         env: Some(environment),
         ports: Some(vec![port("agent", config.agent_port)]),
-        resources: Some(if beside_spark { resources::of_agent() } else { resources::of_driver(spec) }),
+        resources: Some(if beside_spark { resources::of_agent() } else { resources::of_embedded(spec) }),
         security_context: Some(security::of_container(security::AGENT_USER)),
         startup_probe: Some(Probe {
             failure_threshold: Some((config.start_deadline.as_secs() as u32).div_ceil(STARTUP_PERIOD_S).max(1) as i32),

@@ -23,6 +23,7 @@ use super::signature::Signer;
 use super::{marks, names};
 use crate::{Error, Spec};
 
+pub use agent::{ADDRESS_VARIABLE, PORT_VARIABLE};
 pub use namespace::{ENGINE_VERBS, Room, room};
 
 /// Bytes of files that an engine without executors may have: they are annotations, of which a pod has 256 KiB.
@@ -65,7 +66,7 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
     }
     if !config.covers(&spec.namespace) {
         return refuse(format!(
-            "namespace \"{}\" is not one of orchestrator.namespaces: the engine would never be listed",
+            "namespace \"{}\" is not one of kubernetes.namespaces: the engine would never be listed",
             spec.namespace
         ));
     }

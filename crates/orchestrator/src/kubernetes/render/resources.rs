@@ -16,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const AGENT_CPU_MILLIS: u64 = 100;
 /// What it may use.
 const AGENT_CPU_LIMIT_MILLIS: u64 = 1_000;
-/// What the agent beside Spark asks for and may use.
+/// What the agent asks for and may use: beside Spark, or besides the memory of the engine that it is.
 const AGENT_MEMORY_BYTES: u64 = 256 * MIB;
 
 /// CPU: `2`, `500m`.
@@ -44,6 +44,13 @@ pub(super) fn of_driver(spec: &Spec) -> ResourceRequirements {
     let requests = &spec.requests;
     let asked = overcommitted(requests.driver_cpu_millis, spec.pod.cpu_overcommit_percent);
     requirements(asked, requests.driver_cpu_millis, requests.driver_memory_bytes)
+}
+
+/// Of an agent that is the engine: the unit's memory is what its statements share, and the program needs some besides.
+pub(super) fn of_embedded(spec: &Spec) -> ResourceRequirements {
+    let requests = &spec.requests;
+    let asked = overcommitted(requests.driver_cpu_millis, spec.pod.cpu_overcommit_percent);
+    requirements(asked, requests.driver_cpu_millis, requests.driver_memory_bytes.saturating_add(AGENT_MEMORY_BYTES))
 }
 
 /// Of the agent beside Spark.

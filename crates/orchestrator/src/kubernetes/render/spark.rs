@@ -30,6 +30,8 @@ const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Where Spark may write: the volume and its place. Spark's images write below their own directory too.
 const SCRATCH: [(&str, &str); 3] =
     [("spark-tmp", "/tmp"), ("spark-local", "/var/data/spark-local"), ("spark-work", "/opt/spark/work-dir")];
+/// The variable of Spark's environment with the pod's address, for its hook.
+const POD_ADDRESS_VARIABLE: &str = "POD_ADDRESS";
 /// How long a token holds before the kubelet brings another.
 const TOKEN_SECONDS: i64 = 3_607;
 
@@ -42,7 +44,10 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
         name: SPARK.to_owned(),
         image: Some(spec.image.clone()),
         command: Some(spark.argv.clone()),
-        env: Some(vec![agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1)]),
+        env: Some(vec![
+            agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1),
+            agent::from_pod(POD_ADDRESS_VARIABLE, "status.podIP"),
+        ]),
         lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
                 exec: Some(ExecAction { command: Some(wait_for_agent(config.agent_port)) }),
@@ -63,9 +68,10 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
     })
 }
 
-/// Returns when the agent accepts no connection any more. Spark's images have a bash.
+/// Returns when the agent accepts no connection any more: it listens on the pod's own address. Spark's images have a bash.
 fn wait_for_agent(port: u16) -> Vec<String> {
-    let script = format!("while (exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 1; done");
+    let script =
+        format!("while (exec 3<>\"/dev/tcp/${POD_ADDRESS_VARIABLE}/{port}\") 2>/dev/null; do sleep 1; done");
     ["/bin/bash", "-c", &script].map(str::to_owned).to_vec()
 }
 
