@@ -9,7 +9,7 @@ use std::time::Duration;
 use coordination::Observation as Coordinated;
 use model::alteration::RequestId;
 use model::engine_name::EngineName;
-use model::observation::{ObservedEngine, Report};
+use model::observation::{ObservedEngine, Report, Surroundings};
 use model::slot::Slot;
 use model::snapshot::Snapshot;
 use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
@@ -23,7 +23,7 @@ pub(crate) struct Recollection {
     troubles: BTreeMap<EngineName, (Trouble, Duration)>,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: BTreeMap<String, String>,
-    reported: Option<BTreeMap<EngineName, ObservedEngine>>,
+    reported: Option<(BTreeMap<EngineName, ObservedEngine>, Surroundings)>,
     unreadable: BTreeSet<String>,
     settled_from: Duration,
 }
@@ -169,14 +169,16 @@ impl Recollection {
     }
 
     /// What SHOW is to know and does not yet: everything the first time, then what changed.
-    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>) -> Report {
+    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>, around: &Surroundings) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
         match &self.reported {
             None => {
                 report.complete = true;
                 report.engines = rows.to_vec();
+                report.surroundings = Some(around.clone());
             }
-            Some(reported) => {
+            Some((reported, surroundings)) => {
+                report.surroundings = (surroundings != around).then(|| around.clone());
                 report.engines = rows.iter().filter(|row| reported.get(&row.name) != Some(row)).cloned().collect();
                 let seen: BTreeSet<&EngineName> = rows.iter().map(|row| &row.name).collect();
                 let gone = reported.keys().filter(|name| !seen.contains(name));
@@ -187,8 +189,10 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<&[ObservedEngine]>) {
-        self.reported = written.map(|rows| rows.iter().map(|row| (row.name.clone(), row.clone())).collect());
+    pub fn reported(&mut self, written: Option<(&[ObservedEngine], &Surroundings)>) {
+        self.reported = written.map(|(rows, around)| {
+            (rows.iter().map(|row| (row.name.clone(), row.clone())).collect(), around.clone())
+        });
     }
 }
 

@@ -265,8 +265,7 @@ impl Driver {
             Settled::Stands(Some(what)) => Some(what),
             _ => plan.waits_for.clone(),
         };
-        let namespaces = namespaces(&seen.engines.pods);
-        self.report(world, desired, plan, waits_for, namespaces).await?;
+        self.report(world, desired, plan, waits_for, &seen.engines).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
         let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
@@ -316,13 +315,14 @@ impl Driver {
         desired: &Desired,
         plan: &Plan,
         waits_for: Option<String>,
-        namespaces: Vec<String>,
+        engines: &Engines,
     ) -> Result<(), Failure> {
-        let mut report = self.recollection.report(&plan.report, waits_for);
+        let mut report = self.recollection.report(&plan.report, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
-        report.namespaces_in_use = Some(namespaces);
+        report.namespaces_in_use = Some(namespaces(&engines.pods));
         let written = self.send(world, &report).await;
-        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
+        let told = (plan.report.as_slice(), &engines.surroundings);
+        self.recollection.reported(written.is_ok().then_some(told));
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over(world.now());

@@ -16,7 +16,7 @@ use coordination::{AlterNode, Observation as Coordinated};
 use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::Report;
+use model::observation::{Report, Surroundings};
 use model::snapshot::{MasterRecord, Snapshot};
 use planner::{Decision, Pod, Status};
 use thiserror::Error;
@@ -87,6 +87,8 @@ pub struct Engines {
     pub pods: Vec<Pod>,
     /// Names of what can't be read, each with the reason: neither there nor vanished.
     pub unreadable: Vec<(String, String)>,
+    /// What is around them.
+    pub surroundings: Surroundings,
 }
 
 /// What a decision was derived from, as far as it is not part of it.

@@ -65,7 +65,7 @@ impl World for Fake {
         if !state.orchestrator {
             return Err(Failure::Unknown("it does not answer".to_owned()));
         }
-        Ok(Engines { pods: state.world.observed.pods.clone(), unreadable: Vec::new() })
+        Ok(Engines { pods: state.world.observed.pods.clone(), surroundings: state.surroundings.clone(), ..Engines::default() })
     }
 
     async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
