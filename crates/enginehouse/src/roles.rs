@@ -15,12 +15,10 @@ use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
 use model::credential::ClusterSecret;
 use orchestrator::Orchestrator;
-use orchestrator::process::Process;
 use proxy::Proxy;
 
 use crate::configuration::Configuration;
-use crate::launch::ProcessLauncher;
-use crate::open_files;
+use crate::{open_files, place};
 
 /// The longest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
@@ -157,23 +155,6 @@ pub async fn proxy(
     Proxy::start(settings, clock.clone()).await.map_err(Into::into)
 }
 
-/// Where local processes are kept, and how many.
-pub fn place(configuration: &Configuration) -> anyhow::Result<orchestrator::process::Config> {
-    let section = &configuration.orchestrator;
-    Ok(orchestrator::process::Config {
-        nodes: section.nodes.clone(),
-        max_engines: section.max_engines,
-        ..orchestrator::process::Config::new(std::path::absolute(&section.state_dir)?)
-    })
-}
-
-/// Opens the orchestrator of local processes.
-pub fn orchestrator(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Arc<dyn Orchestrator>> {
-    let process = Process::open(place(configuration)?, clock.clone())
-        .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
-    Ok(Arc::new(process))
-}
-
 /// Starts the candidate for master that belongs to a proxy.
 pub fn master(
     configuration: &Configuration,
@@ -183,11 +164,6 @@ pub fn master(
     clock: &SharedClock,
 ) -> anyhow::Result<Master> {
     let section = &configuration.master;
-    let mut engines = configuration.engines.clone();
-    engines.data_dir = std::path::absolute(&engines.data_dir)?;
-    for location in &mut engines.allowed_locations {
-        *location = std::path::absolute(&location)?;
-    }
     let settings = master::Settings {
         cluster: configuration.cluster.name.clone(),
         defaults: defaults(configuration),
@@ -198,19 +174,11 @@ pub fn master(
         candidate: section.candidate,
         ..master::Settings::default()
     };
-    let launcher = ProcessLauncher {
-        program: std::env::current_exe().context("the program's own path can't be found")?,
-        engines,
-        zookeeper: configuration.zookeeper.clone(),
-        secret: secret.clone(),
-        log: std::env::var("ENGINEHOUSE_LOG").ok(),
-        failpoints: crate::command::failpoints::folder(),
-    };
     let parts = master::Parts {
         coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,
         secret: secret.clone(),
         orchestrator,
-        launcher: Arc::new(launcher),
+        launcher: Arc::new(place::launcher(configuration, secret)?),
         clock: clock.clone(),
         holder,
     };

@@ -1,6 +1,7 @@
 //! Logs: one line an event, to standard error or to a file of limited length, levels by `ENGINEHOUSE_LOG` (default
 //! `info`), JSON with `ENGINEHOUSE_LOG_FORMAT=json`.
 
+mod last_lines;
 mod log_file;
 
 use std::sync::Mutex;
@@ -9,6 +10,7 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+pub use last_lines::LastLines;
 use log_file::{KEEP_BYTES, LogFile};
 
 /// What is logged unless the environment says otherwise: our own events; libraries only when they warn. `kube` says
@@ -21,6 +23,13 @@ pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,e
 /// Starts logging with the given filter unless the environment names one.
 pub fn start(default_filter: &str) -> anyhow::Result<()> {
     begin(default_filter, std::io::stderr)
+}
+
+/// The same, and keeps the newest lines for whoever asks for them at the end.
+pub fn start_keeping_last_lines(default_filter: &str) -> anyhow::Result<LastLines> {
+    let kept = LastLines::default();
+    begin(default_filter, Mutex::new(kept.clone()))?;
+    Ok(kept)
 }
 
 /// Starts logging to a file, which is kept from one start to the next and never grows beyond [`KEEP_BYTES`].

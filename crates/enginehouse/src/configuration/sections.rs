@@ -202,6 +202,8 @@ impl Default for MetadataAgentSection {
 pub enum OrchestratorKind {
     /// Local processes: for one machine and for tests.
     Process,
+    /// Pods of a Kubernetes cluster.
+    Kubernetes,
 }
 
 /// Where engines run.
