@@ -29,6 +29,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     if let Some(master) = master {
         master.shutdown().await;
     }
+    proxy.drain(configuration.proxy.drain_grace.0).await;
     proxy.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

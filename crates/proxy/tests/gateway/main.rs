@@ -16,4 +16,5 @@ mod drains;
 mod handles;
 mod house;
 mod http;
+mod leaving;
 mod trouble;
