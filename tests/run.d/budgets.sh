@@ -9,7 +9,7 @@ budget() {
     case "$1:$2" in
         *:build) echo 900 ;;
         *:install) echo 240 ;;
-        *:"build Kubernetes") echo 420 ;;
+        *:"build Kubernetes") echo 480 ;;
         *:"rust, without servers") echo 360 ;;
         quick:scenarios) echo 240 ;;
         default:servers) echo 45 ;;

@@ -33,7 +33,7 @@ fn refusal(error: &ClientError) -> &UserError {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proxy_is_ready_once_it_has_read_the_catalog_and_stays_so_without_its_agents() {
-    let mut house = House::with(0, |_| {}).await;
+    let house = House::with(0, |_| {}).await;
     assert_eq!(probe(&house.proxy, "/livez").await, (200, "ok".to_owned()));
     let (status, why) = probe(&house.proxy, "/readyz").await;
     assert_eq!((status, why.as_str()), (503, "it has not read the catalog from a metadata agent yet"));
@@ -42,7 +42,6 @@ async fn a_proxy_is_ready_once_it_has_read_the_catalog_and_stays_so_without_its_
     eventually("it is ready", ready).await;
     wire.cut();
     agent.shutdown().await;
-    house.agents.clear();
     let mut admin = house.session("admin").await;
     let refused = admin.execute("SHOW TENANTS").await;
     assert!(refused.is_err(), "no agent is there");
@@ -76,7 +75,6 @@ async fn a_proxy_that_leaves_opens_no_session_and_lets_those_that_are_open_end_b
         }
         assert_eq!(rows, 20_000);
         reading.close().await.unwrap();
-        bob.close().await.unwrap();
         must(&mut ann, "SELECT 2").await;
     };
     tokio::select! {
@@ -84,6 +82,7 @@ async fn a_proxy_that_leaves_opens_no_session_and_lets_those_that_are_open_end_b
         () = &mut drain => panic!("it did not wait for its sessions"),
         () = clients => {}
     }
+    bob.close().await.unwrap();
     ann.close().await.unwrap();
     within("the drain", drain).await;
 }
