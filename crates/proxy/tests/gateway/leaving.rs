@@ -95,7 +95,7 @@ async fn a_session_that_does_not_end_is_cut_when_the_time_is_over() {
     within("the drain", house.proxy.drain(Duration::from_millis(100))).await;
     must(&mut ann, "SELECT 1").await;
     within("the end", house.proxy.shutdown()).await;
-    assert!(crate::agents::say(&mut ann, "SELECT 1").await.is_err());
+    assert!(ann.execute("SELECT 1").await.is_err());
     crate::house::sessions_of(&engine, 0).await;
 }
 
