@@ -144,6 +144,28 @@ def test_a_rolling_restart_of_all_proxies_and_masters_loses_no_engine_and_no_alt
     print(f"{len(speaker.made)} statements during the restarts, {len(speaker.failed)} of them refused: {speaker.failed[:3]}")
 
 
+def doctor(installation):
+    """The doctor's exit status in a master's pod, which reaches all that there is to look at but the database."""
+    pod = installation.ready("master")[0]["metadata"]["name"]
+    words = ["/usr/local/bin/enginehouse", "doctor", "--config", "/etc/enginehouse/enginehouse.toml"]
+    return installation.kubelet.process(NAMESPACE, pod).run_inside(words, WITHIN_S)
+
+
+def test_the_doctor_finds_nothing_and_then_a_right_that_was_taken_away(running, engine):
+    admin = running.cluster.admin
+    assert doctor(running) == 0
+    binding = admin.get("rolebindings", "enginehouse-master", ENGINES)
+    admin.delete("rolebindings", "enginehouse-master", ENGINES)
+    restarts = [it["status"]["containerStatuses"][0]["restartCount"] for it in running.pods("master")]
+    try:
+        assert doctor(running) == 1
+    finally:
+        binding["metadata"] = {"name": "enginehouse-master"}
+        admin.create("rolebindings", binding, ENGINES)
+    assert doctor(running) == 0
+    assert restarts == [it["status"]["containerStatuses"][0]["restartCount"] for it in running.pods("master")]
+
+
 def test_nothing_in_the_logs_of_the_roles_is_an_error(running):
     for pod in running.pods():
         lines = [it for it in running.log(pod).splitlines() if " ERROR " in it or "panicked" in it]

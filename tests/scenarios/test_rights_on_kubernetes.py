@@ -2,12 +2,14 @@
 everything else is denied, and proxies and metadata agents may nothing."""
 
 import itertools
+import re
 
 import pytest
 
 from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError
 from harness.manifests import FOLDER, Applier, example, overlay, render
+from harness.processes import REPOSITORY
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -244,6 +246,18 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     # Its own epoch, and what others do.
     master.create("configmaps", {"metadata": {"name": "enginehouse-epoch"}}, OURS)
     admin.create("configmaps", {"metadata": {"name": "c"}}, "kube-system")
+
+
+@pytest.mark.parametrize(("file", "place", "expected"), [
+    ("listed-namespaces", f'namespace "{ENGINES}"', AMONG_ENGINES), ("listed-namespaces", "the whole cluster", EVERYWHERE),
+    ("listed-namespaces", f'namespace "{OURS}"', AT_HOME), ("whole-cluster", "the whole cluster", WIDE),
+    ("whole-cluster", f'namespace "{OURS}"', AT_HOME),
+])
+def test_what_is_granted_is_what_the_program_says_that_it_needs(file, place, expected):
+    """The program's own list, which its doctor asks for, as its tests keep it."""
+    lines = (REPOSITORY / f"crates/orchestrator/tests/kubernetes/golden/rights-{file}.txt").read_text().splitlines()
+    said = {re.fullmatch(r"(\S+) (\S+) in (.+)", it).groups() for it in lines}
+    assert {(verb, resource) for verb, resource, where in said if where == place} == {(verb, it) for _, it, verb in expected}
 
 
 def test_the_base_alone_gives_masters_no_namespace_of_engines():
