@@ -28,6 +28,11 @@ def probe(address, path="/readyz"):
         connection.close()
 
 
+def discovered(cluster):
+    """The addresses that JDBC clients find."""
+    return {it.split(";")[0].removeprefix("serverUri=") for it in cluster.nodes.below(f"/{cluster.discovery}")}
+
+
 def begin_to_leave(cluster, name):
     cluster.programs[name].send(signal.SIGTERM)
     wait_until(lambda: probe(cluster.addresses[name])[0] == 503, WITHIN_S, f"{name} says that it leaves")
@@ -43,7 +48,8 @@ def test_all_proxies_are_replaced_one_after_another_under_their_sessions(own_clu
     for name, other in (("proxy-a", "proxy-b"), ("proxy-b", "proxy-a")):
         leaving = cluster.addresses[name]
         wait_until(lambda leaving=leaving: probe(leaving) == (200, "ok"), WITHIN_S, f"{name} is ready")
-        session, open_before = open_pyhive(leaving, "ann"), len(cluster.nodes.below(f"/{cluster.discovery}"))
+        wait_until(lambda leaving=leaving: leaving in discovered(cluster), WITHIN_S, f"discovery names {name}")
+        session = open_pyhive(leaving, "ann")
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         begin_to_leave(cluster, name)
         assert probe(leaving) == (503, "this proxy is being stopped and opens no session")
@@ -51,8 +57,7 @@ def test_all_proxies_are_replaced_one_after_another_under_their_sessions(own_clu
         with pytest.raises(Exception) as refused:
             open_pyhive(leaving, "ann")
         assert "another proxy takes you" in str(refused.value), refused.value
-        wait_until(lambda before=open_before: len(cluster.nodes.below(f"/{cluster.discovery}")) == before - 1, WITHIN_S,
-                   "discovery names it no more")
+        wait_until(lambda leaving=leaving: leaving not in discovered(cluster), WITHIN_S, f"discovery names {name} no more")
         # Its own session goes on, and so does what is said elsewhere; the lock was given up first.
         assert rows(session, "SELECT 2 AS two") == [{"two": 2}]
         unit = f"while_{name.replace('-', '_')}_leaves"
@@ -65,7 +70,7 @@ def test_all_proxies_are_replaced_one_after_another_under_their_sessions(own_clu
     assert {name: it.process for name, it in cluster.engines.all().items()} == processes
     control = Control(cluster.addresses["proxy-a"])
     assert [it["engine"] for it in control.wait_ready("leaving")] == [engine]
-    assert set(made) <= {it["resource_unit"] for it in control.say("SHOW RESOURCE UNITS")}
+    assert set(made) <= {it["unit"] for it in control.say("SHOW RESOURCE UNITS")}
     wait_until(lambda: {it["progress"] for it in control.alterations()} == {"converged"}, WITHIN_S, "everything converged")
 
 
