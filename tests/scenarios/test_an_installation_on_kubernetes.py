@@ -14,8 +14,6 @@ from harness.waiting import wait_until
 WITHIN_S = 60
 TENANT, POOL, UNIT = "t_1", "rp_1", "uc_1"
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture(scope="module")
 def installation(workspace):

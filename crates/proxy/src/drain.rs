@@ -16,6 +16,8 @@ use tracing::{debug, info};
 
 use crate::{Gateway, Proxy};
 
+/// How long to wait before discovery is tried again.
+const WITHDRAW_AGAIN: Duration = Duration::from_secs(1);
 /// The version that discovery tells.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -43,12 +45,14 @@ impl Rebuild for Discovery {
 }
 
 impl Discovery {
-    /// What can't be taken away now goes with the session.
-    async fn withdraw(&self, session: &Session) {
-        let Some((host, port)) = &self.advertised else { return };
-        if let Err(error) = discovery::withdraw(session, host, *port, VERSION).await {
-            debug!(%error, "discovery names this proxy until its session ends");
+    /// Whether nothing is left to take away on this session.
+    async fn withdraw(&self, session: &Session) -> bool {
+        let Some((host, port)) = &self.advertised else { return true };
+        let withdrawn = discovery::withdraw(session, host, *port, VERSION).await;
+        if let Err(error) = &withdrawn {
+            debug!(%error, "discovery still names this proxy");
         }
+        withdrawn.is_ok()
     }
 }
 
@@ -82,14 +86,30 @@ impl Proxy {
         self.gateway.leaving.cancel();
         let sessions = &self.gateway.sessions;
         info!(sessions = sessions.count(), grace_s = grace.as_secs(), "opens no session any more");
-        let leaving = async {
-            if let Ok(session) = self.supervisor.session() {
-                self.discovery.withdraw(&session).await;
+        let left = async {
+            tokio::select! {
+                () = sessions.none_left() => {}
+                () = self.stay_withdrawn() => {}
             }
-            sessions.none_left().await;
         };
-        if tokio::time::timeout(grace, leaving).await.is_err() {
+        if tokio::time::timeout(grace, left).await.is_err() {
             info!(sessions = sessions.count(), "the time is over, sessions that are left are cut");
+        }
+    }
+
+    /// Takes the proxy out of discovery as soon as ZooKeeper lets it, and never ends: a session that is made later
+    /// registers nothing.
+    async fn stay_withdrawn(&self) {
+        while !self.withdrawn().await {
+            tokio::time::sleep(WITHDRAW_AGAIN).await;
+        }
+        std::future::pending().await
+    }
+
+    async fn withdrawn(&self) -> bool {
+        match self.supervisor.session() {
+            Ok(session) => self.discovery.withdraw(&session).await,
+            Err(_) => false,
         }
     }
 }
