@@ -7,25 +7,48 @@ use zookeeper_client::CreateMode;
 
 use crate::error::Error;
 use crate::session::Session;
+use crate::transaction::Transaction;
 
 /// Registers a proxy under the address that clients can reach, in binary transport; answers the node's path. A second
 /// call on the same session answers the node that is there.
 pub async fn register(session: &Session, host: &str, port: u16, version: &str) -> Result<String, Error> {
-    let namespace = session.layout().namespace();
-    let name = format!("serverUri={host}:{port};version={version};sequence=");
-    if let Some((names, _)) = session.children(namespace).await? {
-        for there in names.into_iter().filter(|it| it.starts_with(&name)) {
-            let path = format!("{namespace}/{there}");
-            if session.stat(&path).await?.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
-                return Ok(path);
-            }
-        }
+    if let Some(path) = own(session, host, port, version).await? {
+        return Ok(path);
     }
     let data = format!(
         "hive.server2.thrift.bind.host={host};hive.server2.thrift.port={port};hive.server2.transport.mode=binary"
     );
-    let path = format!("{namespace}/{name}");
+    let path = format!("{}/{}", session.layout().namespace(), name(host, port, version));
     session.create(&path, data.as_bytes(), CreateMode::EphemeralSequential, &session.access().namespace()).await
+}
+
+/// Takes away what [`register`] made on this session, so that no client that looks now finds the proxy; the answer says
+/// whether there was anything.
+pub async fn withdraw(session: &Session, host: &str, port: u16, version: &str) -> Result<bool, Error> {
+    let Some(path) = own(session, host, port, version).await? else { return Ok(false) };
+    match Transaction::new(session).delete(path).commit().await {
+        Ok(()) => Ok(true),
+        Err(Error::NoNode { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path of this session's own node of that proxy.
+async fn own(session: &Session, host: &str, port: u16, version: &str) -> Result<Option<String>, Error> {
+    let namespace = session.layout().namespace();
+    let name = name(host, port, version);
+    let Some((names, _)) = session.children(namespace).await? else { return Ok(None) };
+    for there in names.into_iter().filter(|it| it.starts_with(&name)) {
+        let path = format!("{namespace}/{there}");
+        if session.stat(&path).await?.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+fn name(host: &str, port: u16, version: &str) -> String {
+    format!("serverUri={host}:{port};version={version};sequence=")
 }
 
 /// A proxy as it is registered for clients.

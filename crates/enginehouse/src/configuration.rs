@@ -7,6 +7,7 @@
 
 mod check;
 mod conceal;
+mod kubernetes;
 mod sections;
 mod span;
 
@@ -21,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use conceal::without_passwords;
 
 pub use conceal::without_password;
+pub use kubernetes::KubernetesSection;
 pub use sections::{
     Access, Authentication, ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection,
-    OrchestratorSection, ProxySection, ZookeeperSection,
+    OrchestratorKind, OrchestratorSection, ProxySection, ZookeeperSection,
 };
 pub use span::Span;
 
@@ -52,6 +54,8 @@ pub struct Configuration {
     pub metadata_agent: MetadataAgentSection,
     /// Where engines run.
     pub orchestrator: OrchestratorSection,
+    /// The cluster, where engines are pods.
+    pub kubernetes: KubernetesSection,
     /// What engines are given.
     pub engines: EnginesSection,
 }

@@ -11,18 +11,16 @@ use coordination::EngineCredential;
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::engine_type::EngineType;
-use model::error::UserError;
+use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
-use orchestrator::{LogPolicy, Spec, SpecFile};
+use orchestrator::{LogPolicy, PodWish, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
 use crate::command::failpoints;
-use crate::configuration::{EnginesSection, Span, ZookeeperSection};
+use crate::configuration::{Span, ZookeeperSection};
 
 /// The name of the file in the engine's working directory.
 const FILE: &str = "engine.toml";
-/// How long an engine that is told to end from outside (not by a drain) may take.
-const TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
 /// What an engine agent is told when it starts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -60,13 +58,17 @@ pub struct EngineFile {
     pub properties: BTreeMap<String, String>,
 }
 
-/// Makes what the orchestrator starts, for engines that are processes of this binary.
+/// Makes what the orchestrator starts: an engine agent.
 #[derive(Debug)]
-pub struct ProcessLauncher {
-    /// The binary.
+pub struct AgentLauncher {
+    /// The program, where the engine runs.
     pub program: PathBuf,
-    /// From the configuration.
-    pub engines: EnginesSection,
+    /// Below it each tenant's catalog and each engine's scratch space, where the engine runs.
+    pub data_dir: PathBuf,
+    /// Folders that an external table's LOCATION may be in, where the engine runs.
+    pub allowed_locations: Vec<PathBuf>,
+    /// How long an engine may take to answer its warm-up query.
+    pub start_deadline: Span,
     /// From the configuration.
     pub zookeeper: ZookeeperSection,
     /// To derive the engine's keys from.
@@ -75,11 +77,23 @@ pub struct ProcessLauncher {
     pub log: Option<String>,
     /// Passed on to the engine: the folder whose files arm its failpoints.
     pub failpoints: Option<String>,
+    /// How long an engine may take that is told to end from outside (not by a drain).
+    pub grace: Duration,
+    /// Whether engines are pods.
+    pub in_pods: bool,
 }
 
-impl master::Launcher for ProcessLauncher {
+impl master::Launcher for AgentLauncher {
     fn spec(&self, launch: &master::Launch<'_>) -> Result<Spec, UserError> {
         let configuration = launch.configuration;
+        if self.in_pods && configuration.engine_type == EngineType::Spark {
+            // Its agent would have nothing to start: refused before anything is made.
+            return Err(UserError::new(
+                ErrorKind::NotSupported,
+                "engines of type 'spark' can't be pods in this version",
+            )
+            .hint("ALTER RESOURCE UNIT … ENGINE_TYPE 'datafusion'"));
+        }
         let file = EngineFile {
             name: launch.engine.clone(),
             tenant: launch.slot.tenant.clone(),
@@ -89,10 +103,10 @@ impl master::Launcher for ProcessLauncher {
             memory_bytes: configuration.driver_memory.bytes(),
             key: self.secret.derive(&Purpose::Engine(launch.engine)),
             backend_key: self.secret.derive(&Purpose::EngineBackend(launch.engine)),
-            start_deadline: self.engines.start_deadline,
-            catalog_dir: self.engines.data_dir.join("catalog").join(launch.slot.tenant.as_str()),
-            scratch_dir: self.engines.data_dir.join("scratch"),
-            allowed_locations: self.engines.allowed_locations.clone(),
+            start_deadline: self.start_deadline,
+            catalog_dir: self.data_dir.join("catalog").join(launch.slot.tenant.as_str()),
+            scratch_dir: self.data_dir.join("scratch"),
+            allowed_locations: self.allowed_locations.clone(),
             zookeeper: self.zookeeper.clone(),
             credential: EngineCredential::derive(&self.secret, launch.engine),
             properties: configuration.properties.clone(),
@@ -120,8 +134,9 @@ impl master::Launcher for ProcessLauncher {
             environment,
             requests: configuration.engine_type.requests(configuration),
             nodes: launch.nodes.map(<[String]>::to_vec),
-            grace: TERMINATION_GRACE,
+            grace: self.grace,
             log: LogPolicy::default(),
+            pod: PodWish::default(),
         })
     }
 }

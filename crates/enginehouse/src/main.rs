@@ -8,6 +8,7 @@ mod command;
 mod configuration;
 mod launch;
 mod open_files;
+mod place;
 mod roles;
 mod say;
 mod sql;

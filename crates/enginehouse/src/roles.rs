@@ -1,7 +1,7 @@
 //! Puts the roles together from the configuration: the same parts whether they run in one process or in many.
 
 use std::io::Read as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,27 +15,31 @@ use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
 use model::credential::ClusterSecret;
 use orchestrator::Orchestrator;
-use orchestrator::process::Process;
 use proxy::Proxy;
 
 use crate::configuration::Configuration;
-use crate::launch::ProcessLauncher;
-use crate::open_files;
+use crate::{open_files, place};
 
 /// The longest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
 
-/// Reads the cluster secret; refuses a file that others can read.
+/// Reads the cluster secret; refuses a file that others can read. A file of root's may be read by its group, which is how
+/// Kubernetes gives a secret to a process that isn't root.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     let file =
         std::fs::File::open(path).with_context(|| format!("can't read the cluster secret {}", path.display()))?;
-    let mode = file.metadata()?.permissions().mode();
-    if mode & 0o077 != 0 {
+    let metadata = file.metadata()?;
+    if is_open_to_others(metadata.permissions().mode(), metadata.uid(), rustix::process::geteuid().as_raw()) {
         bail!("the cluster secret {} can be read by others\nHint: chmod 600 {}", path.display(), path.display());
     }
     let mut text = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
     ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
+    let ours = if owner == 0 && ourselves != 0 { 0o740 } else { 0o700 };
+    mode & 0o777 & !ours != 0
 }
 
 /// How ZooKeeper is reached under an identity.
@@ -161,23 +165,6 @@ pub async fn proxy(
     Proxy::start(settings, clock.clone()).await.map_err(Into::into)
 }
 
-/// Where local processes are kept, and how many.
-pub fn place(configuration: &Configuration) -> anyhow::Result<orchestrator::process::Config> {
-    let section = &configuration.orchestrator;
-    Ok(orchestrator::process::Config {
-        nodes: section.nodes.clone(),
-        max_engines: section.max_engines,
-        ..orchestrator::process::Config::new(std::path::absolute(&section.state_dir)?)
-    })
-}
-
-/// Opens the orchestrator of local processes.
-pub fn orchestrator(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Arc<dyn Orchestrator>> {
-    let process = Process::open(place(configuration)?, clock.clone())
-        .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
-    Ok(Arc::new(process))
-}
-
 /// Starts the candidate for master that belongs to a proxy.
 pub fn master(
     configuration: &Configuration,
@@ -187,11 +174,6 @@ pub fn master(
     clock: &SharedClock,
 ) -> anyhow::Result<Master> {
     let section = &configuration.master;
-    let mut engines = configuration.engines.clone();
-    engines.data_dir = std::path::absolute(&engines.data_dir)?;
-    for location in &mut engines.allowed_locations {
-        *location = std::path::absolute(&location)?;
-    }
     let settings = master::Settings {
         cluster: configuration.cluster.name.clone(),
         defaults: defaults(configuration),
@@ -202,19 +184,11 @@ pub fn master(
         candidate: section.candidate,
         ..master::Settings::default()
     };
-    let launcher = ProcessLauncher {
-        program: std::env::current_exe().context("the program's own path can't be found")?,
-        engines,
-        zookeeper: configuration.zookeeper.clone(),
-        secret: secret.clone(),
-        log: std::env::var("ENGINEHOUSE_LOG").ok(),
-        failpoints: crate::command::failpoints::folder(),
-    };
     let parts = master::Parts {
         coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,
         secret: secret.clone(),
         orchestrator,
-        launcher: Arc::new(launcher),
+        launcher: Arc::new(place::launcher(configuration, secret)?),
         clock: clock.clone(),
         holder,
     };
@@ -230,4 +204,26 @@ pub fn clock() -> SharedClock {
 pub fn holder(role: &str) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{role}@{host}:{}", std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_from_a_file_of_ones_own_or_one_that_root_gives_to_a_group() {
+        for (mode, owner, ourselves, open) in [
+            (0o100_600, 1_000, 1_000, false),
+            (0o100_400, 0, 0, false),
+            (0o100_440, 0, 10_001, false),
+            (0o100_640, 0, 10_001, false),
+            (0o100_440, 10_001, 10_001, true),
+            (0o100_440, 0, 0, true),
+            (0o100_460, 0, 10_001, true),
+            (0o100_444, 0, 10_001, true),
+            (0o100_644, 1_000, 1_000, true),
+        ] {
+            assert_eq!(is_open_to_others(mode, owner, ourselves), open, "{mode:o} {owner} {ourselves}");
+        }
+    }
 }

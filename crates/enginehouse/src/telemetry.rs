@@ -1,6 +1,7 @@
 //! Logs: one line an event, to standard error or to a file of limited length, levels by `ENGINEHOUSE_LOG` (default
 //! `info`), JSON with `ENGINEHOUSE_LOG_FORMAT=json`.
 
+mod last_lines;
 mod log_file;
 
 use std::sync::Mutex;
@@ -9,16 +10,26 @@ use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+pub use last_lines::LastLines;
 use log_file::{KEEP_BYTES, LogFile};
 
-/// What is logged unless the environment says otherwise: our own events; libraries only when they warn.
+/// What is logged unless the environment says otherwise: our own events; libraries only when they warn. `kube` says
+/// nothing: it writes a line for each refused call and each broken watch, which the orchestrator tells with limits.
 pub const DEFAULT_FILTER: &str = "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,\
                                   metadata=info,orchestrator=info,datafusion_engine=info,embedded_zookeeper=info,\
-                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error";
+                                  hs2=info,planner=info,agent_api=info,sqlx=error,zookeeper_client=error,\
+                                  kube_client=off,kube_runtime=off";
 
 /// Starts logging with the given filter unless the environment names one.
 pub fn start(default_filter: &str) -> anyhow::Result<()> {
     begin(default_filter, std::io::stderr)
+}
+
+/// The same, and keeps the newest lines for whoever asks for them at the end.
+pub fn start_keeping_last_lines(default_filter: &str) -> anyhow::Result<LastLines> {
+    let kept = LastLines::default();
+    begin(default_filter, Mutex::new(kept.clone()))?;
+    Ok(kept)
 }
 
 /// Starts logging to a file, which is kept from one start to the next and never grows beyond [`KEEP_BYTES`].

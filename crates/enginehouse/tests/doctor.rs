@@ -140,11 +140,12 @@ async fn a_file_that_is_damaged_is_named() {
 #[test]
 fn the_page_of_operations_has_every_check_and_no_other() {
     let installation = Installation::start();
-    let (_, report) = look(installation.data());
-    let told: BTreeSet<String> = report["checks"]
-        .as_array()
-        .unwrap()
+    let (_, of_processes) = look(installation.data());
+    let folder = tempfile::tempdir().unwrap();
+    let of_pods = of_pods(folder.path());
+    let told: BTreeSet<String> = [of_processes, of_pods]
         .iter()
+        .flat_map(|report| report["checks"].as_array().unwrap())
         .map(|it| format!("{}: {}", it["group"].as_str().unwrap(), it["check"].as_str().unwrap()))
         .collect();
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md")).unwrap();
@@ -159,6 +160,28 @@ fn the_page_of_operations_has_every_check_and_no_other() {
         }
     }
     assert_eq!(on_page, told, "the page (left) is not what the program says (right)");
+}
+
+/// What is told of an installation whose engines are pods, and of which nothing runs.
+fn of_pods(folder: &Path) -> Value {
+    let kubeconfig = folder.join("nowhere");
+    let more =
+        format!("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nkubeconfig = \"{}\"\n", kubeconfig.display());
+    let output = run(&["doctor", "--config", dead(folder, &more).to_str().unwrap(), "--format", "json"]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn a_cluster_that_there_is_no_way_to_is_named_and_directories_are_no_part_of_the_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let report = of_pods(folder.path());
+    let names: Vec<&str> =
+        report["checks"].as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
+    assert!(["api server", "rights", "foreign"].iter().all(|it| names.contains(it)), "{names:?}");
+    assert!(!["state directory", "disk", "epochs"].iter().any(|it| names.contains(it)), "{names:?}");
+    let what = finding(&report, "api server")["what"].as_str().unwrap().to_owned();
+    assert!(what.contains("no way to a Kubernetes cluster"), "{what}");
+    assert!(what.contains("nowhere"), "{what}");
 }
 
 #[test]

@@ -67,4 +67,10 @@ pub trait Authenticator: Send + Sync {
     /// Who the client is, or the text that it is refused with. It has to answer within the limit for
     /// authentication; the connection is closed otherwise.
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
+
+    /// Why nobody should be sent here now, in words for an operator; nothing when this process is ready to serve. What
+    /// `GET /readyz` answers, to anybody: it names nothing that is secret.
+    fn unready(&self) -> Option<String> {
+        None
+    }
 }

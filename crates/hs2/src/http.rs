@@ -2,6 +2,9 @@
 //!
 //! What it takes to serve impyla and the JDBC driver's HTTP mode, and no more: HTTP/1.1 with a length or in chunks,
 //! connections that are kept. A client may open a new connection for each request, so sessions are found by handle.
+//!
+//! Besides, two questions of whoever watches over the process, answered to anybody: `GET /livez`, whether it answers at
+//! all, and `GET /readyz`, whether clients should be sent to it ([`Authenticator::unready`]).
 
 use std::net::SocketAddr;
 
@@ -34,6 +37,7 @@ pub(crate) struct Exchange {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Head {
+    probe: Option<Probe>,
     length: Option<usize>,
     chunked: bool,
     expects_continue: bool,
@@ -41,9 +45,35 @@ struct Head {
     last: bool,
 }
 
-/// What a request is refused with.
+/// A question about the process itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    Live,
+    Ready,
+}
+
+impl Probe {
+    fn asked(method: Option<&str>, path: Option<&str>) -> Option<Self> {
+        match (method, path) {
+            (Some("GET"), Some("/livez")) => Some(Self::Live),
+            (Some("GET"), Some("/readyz")) => Some(Self::Ready),
+            _ => None,
+        }
+    }
+
+    async fn answer(self, wire: &Wire, authenticator: &dyn Authenticator, last: bool) -> Result<(), WireError> {
+        let unready = if self == Self::Ready { authenticator.unready() } else { None };
+        let answer = match unready {
+            None => InWords::new("200 OK", "ok"),
+            Some(why) => InWords::new("503 Service Unavailable", why),
+        };
+        say(wire, &answer, last).await
+    }
+}
+
+/// An answer in plain words, not in Thrift: what a request is refused with, or what a probe is told.
 #[derive(Debug, PartialEq, Eq)]
-struct Refusal {
+struct InWords {
     status: &'static str,
     header: &'static str,
     text: String,
@@ -51,7 +81,7 @@ struct Refusal {
     too_long: Option<usize>,
 }
 
-impl Refusal {
+impl InWords {
     fn new(status: &'static str, text: impl Into<String>) -> Self {
         Self { status, header: "", text: text.into(), too_long: None }
     }
@@ -102,13 +132,21 @@ impl Exchange {
                 }
                 self.head = None;
             }
+            if let Some(probe) = self.ready.as_ref().and_then(|(head, _)| head.probe) {
+                self.last = self.ready.take().is_some_and(|(head, _)| head.last);
+                probe.answer(wire, authenticator, self.last).await?;
+                if self.last {
+                    return Ok(None);
+                }
+                continue;
+            }
             let credentials = self.ready.as_ref().and_then(|(head, _)| head.credentials.as_ref());
             let authenticated = authenticate(credentials, peer, authenticator).await;
             let Some((head, body)) = self.ready.take() else { return Ok(None) };
             self.last = head.last;
             match authenticated {
                 Ok(principal) => return Ok(Some((principal, body))),
-                Err(error) => refuse(wire, &Refusal::unauthorized(&error), head.last).await?,
+                Err(error) => say(wire, &InWords::unauthorized(&error), head.last).await?,
             }
             if head.last {
                 return Ok(None);
@@ -120,7 +158,7 @@ impl Exchange {
     async fn refuse(
         &mut self,
         wire: &mut Wire,
-        mut refusal: Refusal,
+        mut refusal: InWords,
         limit: usize,
         peer: SocketAddr,
         authenticator: &dyn Authenticator,
@@ -129,11 +167,11 @@ impl Exchange {
             let credentials = self.head.as_ref().and_then(|head| head.credentials.as_ref());
             match authenticate(credentials, peer, authenticator).await {
                 Ok(_) => return Err(WireError::TooLong { bytes, limit }),
-                Err(error) => refusal = Refusal::unauthorized(&error),
+                Err(error) => refusal = InWords::unauthorized(&error),
             }
         }
         self.last = true;
-        refuse(wire, &refusal, true).await?;
+        say(wire, &refusal, true).await?;
         wire.part(LINGER_BYTES, LINGER).await;
         Ok(None)
     }
@@ -144,7 +182,7 @@ impl Exchange {
     }
 
     /// Reads up to the empty line.
-    async fn head(&mut self, wire: &mut Wire) -> Result<Option<Result<Head, Refusal>>, WireError> {
+    async fn head(&mut self, wire: &mut Wire) -> Result<Option<Result<Head, InWords>>, WireError> {
         if let Some(head) = &self.head {
             return Ok(Some(Ok(head.clone())));
         }
@@ -157,7 +195,7 @@ impl Exchange {
             }
             let length = wire.pending.len();
             if length > MAX_HEAD_BYTES {
-                let refusal = Refusal::new("431 Request Header Fields Too Large", "the request's head is too long");
+                let refusal = InWords::new("431 Request Header Fields Too Large", "the request's head is too long");
                 return Ok(Some(Err(refusal)));
             }
             wire.fill_to(length + 1).await?;
@@ -179,10 +217,10 @@ impl Exchange {
         wire: &mut Wire,
         head: &Head,
         limit: usize,
-    ) -> Result<Result<Vec<u8>, Refusal>, WireError> {
+    ) -> Result<Result<Vec<u8>, InWords>, WireError> {
         if let Some(length) = head.length {
             if length > limit {
-                return Ok(Err(Refusal { too_long: Some(length), ..Refusal::too_long(limit) }));
+                return Ok(Err(InWords { too_long: Some(length), ..InWords::too_long(limit) }));
             }
             wire.fill_to(length).await?;
             return Ok(Ok(wire.take(length)));
@@ -194,7 +232,7 @@ impl Exchange {
                 }
                 let length = wire.pending.len();
                 if length > MAX_CHUNK_LINE_BYTES {
-                    return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk")));
+                    return Ok(Err(InWords::new("400 Bad Request", "malformed chunk")));
                 }
                 wire.fill_to(length + 1).await?;
             };
@@ -202,9 +240,9 @@ impl Exchange {
             let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
             let size =
                 std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
-            let Some(size) = size else { return Ok(Err(Refusal::new("400 Bad Request", "malformed chunk"))) };
+            let Some(size) = size else { return Ok(Err(InWords::new("400 Bad Request", "malformed chunk"))) };
             if size > limit.saturating_sub(self.chunks.len()) {
-                return Ok(Err(Refusal::too_long(limit)));
+                return Ok(Err(InWords::too_long(limit)));
             }
             // The chunk is taken whole or not at all, so that the wait may be dropped and begun again.
             wire.fill_to(end + 2 + size + 2).await?;
@@ -235,8 +273,8 @@ async fn authenticate(
     }
 }
 
-async fn refuse(wire: &Wire, refusal: &Refusal, last: bool) -> Result<(), WireError> {
-    let Refusal { status, header, text, .. } = refusal;
+async fn say(wire: &Wire, refusal: &InWords, last: bool) -> Result<(), WireError> {
+    let InWords { status, header, text, .. } = refusal;
     let connection = if last { "Connection: close\r\n" } else { "" };
     let length = text.len() + 1;
     let answer = format!(
@@ -250,16 +288,17 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|window| window == what)
 }
 
-fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Refusal::new("400 Bad Request", "the head is not plain text"))?;
+fn parse(bytes: &[u8]) -> Result<Head, InWords> {
+    let text = std::str::from_utf8(bytes).map_err(|_| InWords::new("400 Bad Request", "the head is not plain text"))?;
     let mut lines = text.split("\r\n");
     let mut request = lines.next().unwrap_or_default().split(' ');
-    let (method, _path, version) = (request.next(), request.next(), request.next());
+    let (method, path, version) = (request.next(), request.next(), request.next());
     if !matches!(version, Some("HTTP/1.1" | "HTTP/1.0")) {
-        return Err(Refusal::new("505 HTTP Version Not Supported", "this listener speaks HTTP/1.1"));
+        return Err(InWords::new("505 HTTP Version Not Supported", "this listener speaks HTTP/1.1"));
     }
-    if method != Some("POST") {
-        return Err(Refusal {
+    let probe = Probe::asked(method, path);
+    if method != Some("POST") && probe.is_none() {
+        return Err(InWords {
             status: "405 Method Not Allowed",
             header: "Allow: POST\r\n",
             text: "this is a HiveServer2 listener: connect with a HiveServer2 client in HTTP mode".to_owned(),
@@ -267,6 +306,7 @@ fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
         });
     }
     let mut head = Head {
+        probe,
         length: None,
         chunked: false,
         expects_continue: false,
@@ -275,17 +315,17 @@ fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
     };
     for line in lines.filter(|line| !line.is_empty()) {
         let Some((name, value)) = line.split_once(':') else {
-            return Err(Refusal::new("400 Bad Request", "malformed header"));
+            return Err(InWords::new("400 Bad Request", "malformed header"));
         };
         let value = value.trim();
         match name.to_ascii_lowercase().as_str() {
             "content-length" => {
                 let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
                 let length = value.parse().ok().filter(|_| digits && head.length.is_none());
-                head.length = Some(length.ok_or_else(|| Refusal::new("400 Bad Request", "malformed length"))?);
+                head.length = Some(length.ok_or_else(|| InWords::new("400 Bad Request", "malformed length"))?);
             }
             "transfer-encoding" if value.eq_ignore_ascii_case("chunked") => head.chunked = true,
-            "transfer-encoding" => return Err(Refusal::new("501 Not Implemented", "only chunked is supported")),
+            "transfer-encoding" => return Err(InWords::new("501 Not Implemented", "only chunked is supported")),
             "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
             "connection" if value.eq_ignore_ascii_case("close") => head.last = true,
             "connection" if value.eq_ignore_ascii_case("keep-alive") => head.last = false,
@@ -294,8 +334,9 @@ fn parse(bytes: &[u8]) -> Result<Head, Refusal> {
         }
     }
     match (head.length, head.chunked) {
-        (Some(_), true) => Err(Refusal::new("400 Bad Request", "both a length and chunks")),
-        (None, false) => Err(Refusal::new("411 Length Required", "the request has no length")),
+        (Some(_), true) => Err(InWords::new("400 Bad Request", "both a length and chunks")),
+        (None, false) if probe.is_some() => Ok(Head { length: Some(0), ..head }),
+        (None, false) => Err(InWords::new("411 Length Required", "the request has no length")),
         _ => Ok(head),
     }
 }

@@ -160,6 +160,10 @@ impl Authenticator for Full {
     async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
         Err(full())
     }
+
+    fn unready(&self) -> Option<String> {
+        Some(full().message)
+    }
 }
 
 fn full() -> UserError {

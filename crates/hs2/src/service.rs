@@ -58,6 +58,11 @@ macro_rules! unsupported {
             /// Who the client is, or why it is refused. Called once per connection, with HTTP once per request.
             async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
 
+            /// Why nobody should be sent here now; see [`Authenticator::unready`].
+            fn unready(&self) -> Option<String> {
+                None
+            }
+
             /// A connection that was authenticated has ended; nothing more will come from it. Sessions opened over
             /// SASL or plain Thrift end with it. Called once for each, also when the server stops.
             async fn connection_closed(&self, cx: &Context) {
@@ -175,6 +180,10 @@ impl<S: Service> Typed<S> {
 impl<S: Service> Authenticator for Typed<S> {
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         self.service.authenticate(peer, credentials).await
+    }
+
+    fn unready(&self) -> Option<String> {
+        self.service.unready()
     }
 }
 

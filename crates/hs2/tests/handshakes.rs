@@ -279,3 +279,57 @@ async fn http_requests_that_are_none_of_ours_are_refused_in_words() {
     }
     server.stop().await;
 }
+
+/// What `GET path` is answered with, as a kubelet asks: status and text.
+async fn probe(server: &Running, path: &str) -> (String, String) {
+    let mut stream = raw(server).await;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: kube-probe/1.35\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let answer = String::from_utf8(read_to_end(&mut stream).await).unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    (head.lines().next().unwrap().to_owned(), text.to_owned())
+}
+
+fn words(status: &str, text: &str) -> (String, String) {
+    (format!("HTTP/1.1 {status}"), format!("{text}\n"))
+}
+
+#[tokio::test]
+async fn whoever_watches_over_the_process_is_told_whether_it_lives_and_whether_it_is_ready() {
+    let server = start(Limits::default()).await;
+    assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
+    assert_eq!(probe(&server, "/readyz").await, words("200 OK", "ok"));
+    *server.service.unready.lock().unwrap() = Some("it has no numbers yet".to_owned());
+    assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
+    assert_eq!(probe(&server, "/readyz").await, words("503 Service Unavailable", "it has no numbers yet"));
+    assert!(probe(&server, "/livez/more").await.0.contains("405"));
+    // One after another on one connection, and then a client's call; none of it needs what the other does.
+    let mut stream = raw(&server).await;
+    for _ in 0..2 {
+        stream.write_all(b"GET /livez HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer =
+            vec![
+                0;
+                "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\nok\n".len()
+            ];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert!(answer.ends_with(b"\r\n\r\nok\n"), "{}", String::from_utf8_lossy(&answer));
+    }
+    let message = open_session(None);
+    let headers = format!("Content-Length: {}\r\nAuthorization: Basic YWxpY2U6eA==\r\n", message.len());
+    assert_eq!(post(&mut stream, &headers, &message).await.0, "HTTP/1.1 200 OK");
+    // A call to such a path is a call.
+    stream.write_all(b"POST /readyz HTTP/1.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(read_to_end(&mut stream).await.starts_with(b"HTTP/1.1 401 "));
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_with_no_room_lives_and_is_not_ready() {
+    let server = start(Limits { connections: 1, ..Limits::default() }).await;
+    let session = Session::open(server.client("alice").await, &[]).await.unwrap();
+    assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
+    assert_eq!(probe(&server, "/readyz").await, words("503 Service Unavailable", "too many connections"));
+    session.close().await.unwrap();
+    server.stop().await;
+}

@@ -11,7 +11,7 @@ use model::alteration::RequestId;
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::PoolName;
-use model::observation::{MAX_NODES, ObservedEngine, ObservedNode, Report};
+use model::observation::{MAX_NODES, ObservedEngine, ObservedNode, Report, Surroundings};
 use model::room::nodes_in_two_pools;
 use model::slot::Slot;
 use model::snapshot::Snapshot;
@@ -26,7 +26,7 @@ pub(crate) struct Recollection {
     troubles: BTreeMap<EngineName, (Trouble, Duration)>,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: BTreeMap<String, String>,
-    reported: Option<BTreeMap<EngineName, ObservedEngine>>,
+    reported: Option<(BTreeMap<EngineName, ObservedEngine>, Surroundings)>,
     /// The nodes as they were reported; kept when they could not be read.
     reported_nodes: Option<Vec<ObservedNode>>,
     shared: BTreeSet<String>,
@@ -200,14 +200,16 @@ impl Recollection {
     }
 
     /// What SHOW is to know and does not yet: everything the first time, then what changed.
-    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>) -> Report {
+    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>, around: &Surroundings) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
         match &self.reported {
             None => {
                 report.complete = true;
                 report.engines = rows.to_vec();
+                report.surroundings = Some(around.clone());
             }
-            Some(reported) => {
+            Some((reported, surroundings)) => {
+                report.surroundings = (surroundings != around).then(|| around.clone());
                 report.engines = rows.iter().filter(|row| reported.get(&row.name) != Some(row)).cloned().collect();
                 let seen: BTreeSet<&EngineName> = rows.iter().map(|row| &row.name).collect();
                 let gone = reported.keys().filter(|name| !seen.contains(name));
@@ -218,8 +220,9 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<&[ObservedEngine]>) {
-        self.reported = written.map(|rows| rows.iter().map(|row| (row.name.clone(), row.clone())).collect());
+    pub fn reported(&mut self, written: Option<(&[ObservedEngine], &Surroundings)>) {
+        self.reported = written
+            .map(|(rows, around)| (rows.iter().map(|row| (row.name.clone(), row.clone())).collect(), around.clone()));
     }
 }
 

@@ -320,12 +320,13 @@ impl Driver {
         waits_for: Option<String>,
         engines: &Engines,
     ) -> Result<(), Failure> {
-        let mut report = self.recollection.report(&plan.report, waits_for);
+        let mut report = self.recollection.report(&plan.report, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
         report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
         let written = self.send(world, &report).await;
-        self.recollection.reported(written.is_ok().then_some(plan.report.as_slice()));
+        let told = (plan.report.as_slice(), &engines.surroundings);
+        self.recollection.reported(written.is_ok().then_some(told));
         self.recollection.reported_nodes(written.is_ok(), report.nodes);
         written?;
         model::failpoint!(failpoints::REPORTED);

@@ -16,7 +16,7 @@ use coordination::{AlterNode, Observation as Coordinated};
 use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ObservedNode, Report};
+use model::observation::{ObservedNode, Report, Surroundings};
 use model::snapshot::{MasterRecord, Snapshot};
 use planner::{Decision, Pod, Status};
 use thiserror::Error;
@@ -89,6 +89,8 @@ pub struct Engines {
     pub unreadable: Vec<(String, String)>,
     /// The nodes; empty where the orchestrator knows none, `None` when it could not say.
     pub nodes: Option<Vec<ObservedNode>>,
+    /// What is around them.
+    pub surroundings: Surroundings,
 }
 
 /// What a decision was derived from, as far as it is not part of it.

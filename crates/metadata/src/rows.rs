@@ -7,7 +7,7 @@ use model::engine_state::Phase;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{ObservedEngine, ObservedNode};
+use model::observation::{ObservedEngine, ObservedNode, Surroundings};
 use model::slot::{Origin, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 use serde::de::DeserializeOwned;
@@ -163,6 +163,10 @@ pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
         since_ms: int(row, "since_ms")?,
         last_tick_ms: int(row, "last_tick_ms")?,
         waits_for: text_or_none(row, "waits_for")?,
+        surroundings: match text_or_none(row, "surroundings")? {
+            None => Surroundings::default(),
+            Some(text) => serde_json::from_str(&text).map_err(|error| broken("surroundings", error))?,
+        },
     })
 }
 

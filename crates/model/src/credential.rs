@@ -41,6 +41,8 @@ pub enum Purpose<'a> {
     ZookeeperAgent,
     /// ZooKeeper, as one engine.
     ZookeeperEngine(&'a EngineName),
+    /// Opens nothing: says that the pod `<installation>/<namespace>/<name>` was made by this installation.
+    PodSignature(&'a str),
 }
 
 impl ClusterSecret {
@@ -65,6 +67,7 @@ impl ClusterSecret {
             Purpose::ZookeeperMaster => ("zookeeper-master", ""),
             Purpose::ZookeeperAgent => ("zookeeper-agent", ""),
             Purpose::ZookeeperEngine(name) => ("zookeeper-engine", name.as_str()),
+            Purpose::PodSignature(pod) => ("pod-signature", *pod),
         };
         // HMAC takes a key of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
@@ -96,6 +99,8 @@ mod tests {
             secret.derive(&Purpose::EngineBackend(&one)),
             secret.derive(&Purpose::ZookeeperEngine(&one)),
             secret.derive(&Purpose::ZookeeperMaster),
+            secret.derive(&Purpose::PodSignature("rp-1--t-1/a")),
+            secret.derive(&Purpose::PodSignature("rp-1--t-2/a")),
         ];
         for (i, key) in keys.iter().enumerate() {
             assert_eq!(key.len(), 64);

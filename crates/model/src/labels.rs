@@ -46,6 +46,8 @@ pub const CONFIG: &str = "enginehouse.io/config";
 pub const MANAGER: &str = "enginehouse";
 /// The value of [`ROLE`] on what the diff reads.
 pub const ROLE_ENGINE: &str = "engine";
+/// The value of [`ROLE`] on the executors of an engine.
+pub const ROLE_EXECUTOR: &str = "executor";
 
 /// Labels as an orchestrator keeps them.
 pub type LabelMap = BTreeMap<String, String>;

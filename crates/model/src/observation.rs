@@ -18,6 +18,11 @@ pub const MAX_DETAILS: usize = 64;
 /// The longest detail that is kept, in bytes; longer ones are cut.
 pub const MAX_DETAIL_BYTES: usize = 1_024;
 
+/// The most foreign engines that are told by name.
+pub const MAX_FOREIGN: usize = 100;
+/// The most missing rights that are told.
+pub const MAX_MISSING: usize = 50;
+
 /// One engine as the master saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedEngine {
@@ -83,6 +88,45 @@ pub struct ObservedNode {
     pub open: bool,
 }
 
+/// What the place of engines holds besides ours, and what it keeps from us: for people, nothing is decided upon it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// What looks like an engine and was not made by this installation: [`MAX_FOREIGN`] at most, by namespace and name.
+    pub foreign: Vec<ForeignEngine>,
+    /// How many of these there are in all.
+    pub foreign_count: usize,
+    /// What the orchestrator may not do though it has to, such as `create pods in the whole cluster`.
+    pub missing: Vec<String>,
+}
+
+/// What looks like an engine and was not made by this installation. Nobody touches it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ForeignEngine {
+    /// Where it stands.
+    pub namespace: String,
+    /// What it is called there.
+    pub name: String,
+    /// Which one.
+    pub uid: String,
+    /// What shows that it is foreign.
+    pub reason: String,
+}
+
+impl Surroundings {
+    /// What is told of it all: the first ones, and texts of limited length.
+    pub fn new(mut foreign: Vec<ForeignEngine>, missing: Vec<String>) -> Self {
+        foreign.sort();
+        let foreign_count = foreign.len();
+        foreign.truncate(MAX_FOREIGN);
+        let short = |text: &str| cut(text, MAX_DETAIL_BYTES).to_owned();
+        for it in &mut foreign {
+            it.reason = short(&it.reason);
+        }
+        let missing = missing.iter().take(MAX_MISSING).map(|it| short(it)).collect();
+        Self { foreign, foreign_count, missing }
+    }
+}
+
 /// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's
 /// first report is complete.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -111,6 +155,9 @@ pub struct Report {
     /// Every node that the orchestrator knows, if that is not what was reported before; empty where it knows none.
     #[serde(default)]
     pub nodes: Option<Vec<ObservedNode>>,
+    /// What is around the engines, if that has changed.
+    #[serde(default)]
+    pub surroundings: Option<Surroundings>,
 }
 
 /// An engine whose pod or process exists from now on.

@@ -6,7 +6,7 @@ use crate::alteration::AlterationRecord;
 use crate::catalog::Catalog;
 use crate::engine_name::EngineName;
 use crate::number::{Epoch, Incarnation};
-use crate::observation::ObservedEngine;
+use crate::observation::{ObservedEngine, Surroundings};
 use crate::slot::{Slot, SlotKey};
 
 /// A row of table `engine`: every name ever issued.
@@ -51,6 +51,9 @@ pub struct MasterRecord {
     pub last_tick_ms: i64,
     /// What it waits for, if anything.
     pub waits_for: Option<String>,
+    /// What it saw around the engines.
+    #[serde(default)]
+    pub surroundings: Surroundings,
 }
 
 /// One consistent reading.

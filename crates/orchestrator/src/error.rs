@@ -60,9 +60,9 @@ impl Error {
         Self::Refused { reason: reason.into() }
     }
 
-    /// The refusal at the limit of engines.
-    pub(crate) fn too_many(count: usize) -> Self {
-        Self::refused(format!("there are {count} engines already, which is the limit (orchestrator.max_engines)"))
+    /// The refusal at the limit of engines, which that key of the configuration says.
+    pub(crate) fn too_many(count: usize, key: &str) -> Self {
+        Self::refused(format!("there are {count} engines already, which is the limit ({key})"))
     }
 
     /// A failure that may pass.

@@ -1,20 +1,20 @@
 //! The points at which a test can stop or kill this crate, in the order in which they are passed.
 
-/// `ensure` holds the directory lock and its epoch was accepted; nothing is made yet.
+/// The epoch of `ensure` was accepted (processes: the directory lock is held); nothing is made yet.
 pub const ENSURE_ADMITTED: &str = "orchestrator.ensure.admitted";
-/// The name is taken and locked; no process was started.
+/// The name is taken: locked, and no process was started; or its pod is made, and not what belongs to it.
 pub const ENSURE_PLACED: &str = "orchestrator.ensure.placed";
-/// The process runs; its id is not written down.
+/// The process runs; its id is not written down. (Processes only.)
 pub const ENSURE_SPAWNED: &str = "orchestrator.ensure.spawned";
-/// The process runs and its id is written down; the answer is not given.
+/// All is made: the process runs and its id is written down, or the pod lacks nothing; the answer is not given.
 pub const ENSURE_RECORDED: &str = "orchestrator.ensure.recorded";
-/// `delete` holds the directory lock and its epoch was accepted; nothing is done yet.
+/// The epoch of `delete` was accepted (processes: the directory lock is held); nothing is done yet.
 pub const DELETE_ADMITTED: &str = "orchestrator.delete.admitted";
-/// It is written down that the engine must end; it was not told.
+/// It is written down that the engine must end; it was not told. (Processes only.)
 pub const DELETE_MARKED: &str = "orchestrator.delete.marked";
-/// The engine was told to end.
+/// The engine was told to end, or its pod's delete was asked for; what came of it is not looked at yet.
 pub const DELETE_SIGNALLED: &str = "orchestrator.delete.signalled";
-/// The engine is dead and out of the list; its files are not removed.
+/// The engine is dead and out of the list; its files are not removed. (Processes only.)
 pub const REMOVE_RENAMED: &str = "orchestrator.remove.renamed";
 
 /// All of them.

@@ -1,4 +1,4 @@
-//! Where engines run: one trait, its implementation by local processes, and a fake with faults for tests.
+//! Where engines run: one trait, its implementations by pods and by local processes, and a fake with faults for tests.
 //!
 //! An orchestrator keeps engines that were asked for by name, and tells what it sees. It decides nothing: which
 //! engines there should be is the planner's business, whether one is ready the registry's. The contract of
@@ -32,6 +32,7 @@
 
 pub mod error;
 pub mod failpoints;
+pub mod kubernetes;
 pub mod memory;
 pub mod observed;
 pub mod process;
@@ -47,8 +48,8 @@ use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 
 pub use error::Error;
-pub use observed::{Capacity, Deleted, Ensured, Exit, Listing, Observed, Unreadable};
-pub use spec::{LogPolicy, Spec, SpecFile};
+pub use observed::{Capacity, Deleted, Ensured, Exit, Foreign, Listing, Observed, Unreadable};
+pub use spec::{LogPolicy, PodWish, SparkWish, Spec, SpecFile};
 pub use wake::WakeUps;
 
 /// The variable of an engine's environment that holds its uid.

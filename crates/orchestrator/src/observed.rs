@@ -101,6 +101,11 @@ pub struct Listing {
     pub engines: Vec<Observed>,
     /// What can't be read. An engine whose name stands here must not be taken for vanished.
     pub unreadable: Vec<Unreadable>,
+    /// What has an engine's labels and was not made by this installation: for people. Its name says nothing about an
+    /// engine of that name.
+    pub foreign: Vec<Foreign>,
+    /// What the orchestrator may not do though it has to: for people, who can grant it.
+    pub missing: Vec<String>,
 }
 
 impl Listing {
@@ -116,6 +121,19 @@ pub struct Unreadable {
     /// Under which name it stands.
     pub name: String,
     /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Something that looks like an engine and is not ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Foreign {
+    /// Where it stands.
+    pub namespace: String,
+    /// What it is called there.
+    pub name: String,
+    /// Which one.
+    pub uid: String,
+    /// What shows that it is foreign.
     pub reason: String,
 }
 

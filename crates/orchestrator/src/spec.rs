@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use model::engine_type::Requests;
 use model::labels::{self, LabelMap};
+use model::quantity::{Cpu, Memory};
 use model::{EngineName, Generation};
 
 use crate::Error;
@@ -55,6 +56,40 @@ pub struct Spec {
     pub grace: Duration,
     /// What is kept of its output.
     pub log: LogPolicy,
+    /// What it needs besides where engines are pods; other orchestrators take no notice of it.
+    pub pod: PodWish,
+}
+
+/// What an engine needs besides when it is a pod.
+#[derive(Debug, Clone, Default)]
+pub struct PodWish {
+    /// CPU that may be promised for each 100 that are there; `None` is 100. Divides the requests, never the limits.
+    pub cpu_overcommit_percent: Option<u32>,
+    /// Labels that its node must have, besides those that [`Spec::nodes`] asks for.
+    pub node_labels: BTreeMap<String, String>,
+    /// Spark beside its agent, in a container of its own with the spec's image; `None`: the agent is the engine.
+    pub spark: Option<Box<SparkWish>>,
+}
+
+/// What Spark needs besides its agent.
+#[derive(Debug, Clone)]
+pub struct SparkWish {
+    /// The version of Spark in the image: label `spark-version`.
+    pub version: String,
+    /// Its command line; the first word is the absolute path of the program.
+    pub argv: Vec<String>,
+    /// Properties of Spark that the unit asks for. What the pod needs to work stands above them.
+    pub properties: BTreeMap<String, String>,
+    /// Memory of the driver's heap, without overhead.
+    pub driver_memory: Memory,
+    /// CPU of each executor.
+    pub executor_cpu: Cpu,
+    /// Memory of each executor's heap, without overhead.
+    pub executor_memory: Memory,
+    /// Executors at rest.
+    pub min_executors: u32,
+    /// Executors at most.
+    pub max_executors: u32,
 }
 
 /// A file for an engine.

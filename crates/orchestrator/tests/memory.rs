@@ -15,7 +15,7 @@ use model::engine_type::Requests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::memory::{Behaviour, End, Memory, Verb};
-use orchestrator::{Error, LogPolicy, Orchestrator, Spec};
+use orchestrator::{Error, LogPolicy, Orchestrator, PodWish, Spec};
 
 const EPOCH: Epoch = Epoch(1);
 
@@ -49,6 +49,7 @@ fn spec(text: &str) -> Spec {
         nodes: None,
         grace: Duration::from_mins(1),
         log: LogPolicy::default(),
+        pod: PodWish::default(),
     }
 }
 

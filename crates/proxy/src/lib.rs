@@ -14,6 +14,7 @@
 //! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |
 //! | `session::absence` | why there is no engine: what is waited for, or what to say |
 //! | `session::operation`, `session::relayed`, `session::cancel` | everything that names an operation |
+//! | `drain` | a proxy that is told to end: it lets sessions end by themselves for a while |
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
 //! to ZooKeeper for a session. Without ZooKeeper or metadata agents it goes on with what it last knew ([`catalog`],
@@ -22,6 +23,7 @@
 
 mod agents;
 pub mod catalog;
+mod drain;
 pub mod failpoints;
 mod listener;
 mod missing;
@@ -34,8 +36,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
-use coordination::{Rebuild, Session as ZookeeperSession, Supervisor, View};
+use coordination::{Supervisor, View};
 use hs2::Server;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
@@ -46,6 +47,7 @@ pub use settings::{Limits, Settings, StartError};
 
 use crate::agents::Agents;
 use crate::catalog::CatalogView;
+use crate::drain::Discovery;
 use crate::missing::Missing;
 use crate::routes::Routes;
 use crate::session::Sessions;
@@ -62,32 +64,20 @@ pub(crate) struct Gateway {
     pub(crate) routes: Routes,
     pub(crate) missing: Missing,
     pub(crate) sessions: Sessions,
+    /// Cancelled when the proxy begins to leave: from then on no session is opened.
+    pub(crate) leaving: CancellationToken,
 }
 
 /// A proxy that serves.
 pub struct Proxy {
     address: SocketAddr,
+    gateway: Arc<Gateway>,
+    discovery: Arc<Discovery>,
     stop: CancellationToken,
     serving: JoinHandle<()>,
     polling: JoinHandle<()>,
     idling: JoinHandle<()>,
     supervisor: Supervisor,
-}
-
-/// Registers the proxy for Hive JDBC's discovery, anew with each ZooKeeper session.
-struct Discovery {
-    advertised: Option<(String, u16)>,
-}
-
-#[async_trait]
-impl Rebuild for Discovery {
-    async fn rebuild(&self, session: &ZookeeperSession) -> Result<(), coordination::Error> {
-        if let Some((host, port)) = &self.advertised {
-            let path = coordination::discovery::register(session, host, *port, env!("CARGO_PKG_VERSION")).await?;
-            info!(path, "registered for discovery");
-        }
-        Ok(())
-    }
 }
 
 impl Proxy {
@@ -99,9 +89,10 @@ impl Proxy {
         let address = server
             .local_addr()
             .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
-        let advertised = settings.discovery.as_ref().map(|host| split_advertised(host, address));
-        let supervisor =
-            Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(Discovery { advertised }));
+        let advertised = settings.discovery.as_ref().map(|host| drain::split_advertised(host, address));
+        let leaving = CancellationToken::new();
+        let discovery = Arc::new(Discovery { advertised, leaving: leaving.clone() });
+        let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);
         let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
         let agents = Agents::new(&settings, view.changes());
         let catalog = Arc::new(CatalogView::new(agents.clone(), clock.clone()));
@@ -110,14 +101,14 @@ impl Proxy {
         let missing = Missing::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
         let routes = Routes::new(view, &settings, clock.clone());
         let sessions = Sessions::new(&settings.limits);
-        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, missing, sessions });
+        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, missing, sessions, leaving });
         let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
-            let stop = stop.clone();
+            let (gateway, stop) = (Arc::clone(&gateway), stop.clone());
             async move { server.serve_connections(gateway, stop).await }
         });
         info!(%address, "proxy serves");
-        Ok(Self { address, stop, serving, polling, idling, supervisor })
+        Ok(Self { address, gateway, discovery, stop, serving, polling, idling, supervisor })
     }
 
     /// Where it listens.
@@ -139,14 +130,5 @@ impl Proxy {
             warn!("the proxy did not close in time, what is left is cut");
         }
         self.supervisor.close().await;
-    }
-}
-
-/// `host:port` or `host`; the listener's own where nothing else was said.
-fn split_advertised(text: &str, address: SocketAddr) -> (String, u16) {
-    match text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => (host.to_owned(), port),
-        _ if text.is_empty() => (address.ip().to_string(), address.port()),
-        _ => (text.to_owned(), address.port()),
     }
 }

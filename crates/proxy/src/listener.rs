@@ -35,6 +35,10 @@ impl Authenticator for Gateway {
         }
         Ok(Principal::user(user))
     }
+
+    fn unready(&self) -> Option<String> {
+        self.why_unready()
+    }
 }
 
 #[async_trait]

@@ -26,6 +26,7 @@ use hs2::scan::Request;
 use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
 use model::error::{ErrorKind, UserError};
 use thrift::protocol::TSerializable;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Gateway;
@@ -49,6 +50,8 @@ pub(crate) struct Sessions {
     limit: usize,
     limit_per_user: usize,
     table: Mutex<Table>,
+    /// Told when the last session goes.
+    emptied: Notify,
 }
 
 #[derive(Default)]
@@ -131,7 +134,12 @@ impl Session {
 
 impl Sessions {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limit: limits.sessions, limit_per_user: limits.sessions_per_user, table: Mutex::default() }
+        Self {
+            limit: limits.sessions,
+            limit_per_user: limits.sessions_per_user,
+            table: Mutex::default(),
+            emptied: Notify::new(),
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -179,7 +187,27 @@ impl Sessions {
                 table.per_user.remove(&entry.user);
             }
         }
+        if table.sessions.is_empty() {
+            self.emptied.notify_waiters();
+        }
         Some(entry)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.table().sessions.len()
+    }
+
+    /// Waits until no session is open.
+    pub(crate) async fn none_left(&self) {
+        loop {
+            let mut emptied = std::pin::pin!(self.emptied.notified());
+            // Listens before it looks.
+            emptied.as_mut().enable();
+            if self.count() == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 
     /// The sessions that a connection opened.

@@ -76,7 +76,7 @@ class Cluster:
             "engines": {"data_dir": str(self.folder / "data"), "allowed_locations": [str(self.samples)]},
         }
         for section, entries in self.settings.items():
-            tables[section] = tables[section] | entries
+            tables[section] = tables.get(section, {}) | entries
         return "\n".join(
             f"[{section}]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in entries.items())
             for section, entries in tables.items()
@@ -167,6 +167,8 @@ def toml(value):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

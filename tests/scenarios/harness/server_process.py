@@ -15,6 +15,9 @@ class ServerProcess:
     """`command()`, `answers()` and `name` say which; its log goes into `folder`."""
 
     stop_signal = signal.SIGTERM
+    # What it gets as its standard input and its environment; `None` is ours.
+    stdin = subprocess.DEVNULL
+    env = None
     process = None
 
     @property
@@ -27,7 +30,8 @@ class ServerProcess:
     def launch(self):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                list(map(str, self.command())), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+                list(map(str, self.command())), stdin=self.stdin, stdout=log, stderr=log, env=self.env,
+                start_new_session=True,
             )
 
     def wait_serving(self):

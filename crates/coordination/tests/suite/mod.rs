@@ -82,6 +82,7 @@ cases![
     registrations::a_permit_for_an_engine_that_runs_already_has_the_mark_at_once,
     registrations::an_engine_is_woken_by_its_permit_and_its_fact,
     registrations::jdbc_clients_find_a_proxy_without_a_password,
+    registrations::a_proxy_that_leaves_is_found_no_more_and_takes_nobody_along,
     drains::a_drain_takes_registration_and_permit_away_in_one_step,
     drains::a_drain_fails_as_a_whole_when_the_registration_came_or_went,
     drains::a_superseded_engine_drains_only_while_the_newer_is_registered,

@@ -204,3 +204,15 @@ pub async fn jdbc_clients_find_a_proxy_without_a_password(world: World) {
     proxy.close().await;
     eventually("the node goes", || async { client.list_children(&namespace).await.unwrap().is_empty() }).await;
 }
+
+pub async fn a_proxy_that_leaves_is_found_no_more_and_takes_nobody_along(world: World) {
+    let (leaves, stays) = (world.session(world.proxy()).await, world.session(world.proxy()).await);
+    let of = async |session| discovery::register(session, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
+    let (gone, there) = (of(&leaves).await, of(&stays).await);
+    let client = world.stranger(None).await;
+    assert!(discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap());
+    assert!(client.check_stat(&gone).await.unwrap().is_none());
+    assert!(client.check_stat(&there).await.unwrap().is_some(), "another session's, of the same address");
+    assert!(!discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), "there is nothing left");
+    assert_ne!(of(&leaves).await, gone, "it may come back");
+}

@@ -205,8 +205,10 @@ impl Membership {
     }
 
     fn advertised(&self) -> String {
-        let host = self.settings.advertise_host.clone().unwrap_or_else(|| self.address.ip().to_string());
-        format!("{host}:{}", self.address.port())
+        match &self.settings.advertise_host {
+            Some(host) => format!("{host}:{}", self.address.port()),
+            None => self.address.to_string(),
+        }
     }
 
     fn live(&self) -> Live {

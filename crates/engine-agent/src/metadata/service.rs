@@ -88,6 +88,12 @@ impl Service for ControlService {
         agent_api::authenticate(&self.agent.settings.secret, credentials)
     }
 
+    /// Nobody finds an agent that is not registered.
+    fn unready(&self) -> Option<String> {
+        let registered = self.agent.supervisor.session();
+        registered.err().map(|_| "it is not registered in ZooKeeper".to_owned())
+    }
+
     async fn connection_closed(&self, cx: &CallContext) {
         self.sessions.close_connection(cx.connection);
     }

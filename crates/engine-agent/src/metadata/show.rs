@@ -4,6 +4,7 @@ pub(super) mod alterations;
 pub(super) mod engine;
 pub(super) mod engines;
 pub(super) mod explain;
+mod foreign;
 pub(super) mod freshness;
 pub(super) mod master;
 pub(super) mod object;

@@ -51,7 +51,7 @@ const TICKS: u32 = 3;
 pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let clock = roles::clock();
     let patient = match (&arguments.patient.config, &arguments.patient.data_dir) {
-        (Some(file), None) => Patient::of_file(file, &clock),
+        (Some(file), None) => Patient::of_file(file, &clock).await,
         (None, Some(folder)) => Patient::of_standalone(folder, &clock),
         _ => Err(anyhow::anyhow!("say one of --config FILE and --data-dir DIR")),
     };

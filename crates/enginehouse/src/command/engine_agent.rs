@@ -7,68 +7,70 @@ use anyhow::Context as _;
 use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
 use model::engine_type::EngineType;
-use orchestrator::process::Inside;
 use tracing::{error, info};
 
 use crate::cli::ConfigurationArgument;
 use crate::launch::EngineFile;
+use crate::telemetry::LastLines;
 use crate::{roles, telemetry, termination};
 
 mod datafusion;
+mod place;
+
+use place::Place;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
-    telemetry::start(telemetry::DEFAULT_FILTER)?;
+    let log = telemetry::start_keeping_last_lines(telemetry::DEFAULT_FILTER)?;
     let path = &arguments.config;
     let shown = || format!("can't read the engine's file {}", path.display());
     if std::fs::metadata(path).with_context(shown)?.len() > MAX_FILE_BYTES {
         anyhow::bail!("the engine's file {} is too large", path.display());
     }
     let file: EngineFile = toml::from_str(&std::fs::read_to_string(path).with_context(shown)?).with_context(shown)?;
-    let inside = Inside::from_environment()
-        .context("an engine agent is started by a master, and this process was not\nHint: START ENGINE starts one")?;
-    let settings = settings(&file, inside.uid())?;
+    let place = Place::from_environment()?;
+    let settings = settings(&file, &place)?;
     let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
         EngineType::Datafusion => datafusion::runtime(&file)?,
         EngineType::Spark => {
             let reason =
                 "engine type 'spark' is not available on this machine; ALTER RESOURCE UNIT … ENGINE_TYPE 'datafusion'";
-            return Ok(failed(&inside, reason));
+            return Ok(failed(&place, &log, reason));
         }
     };
     let stop = termination::requested()?;
-    let ended = engine::run(settings, runtime, roles::clock(), stop, inside.until_unwanted()).await;
+    let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
     match ended {
         Ok(Ended::Drained) => {
             info!("drained");
-            leave(&inside, "drained");
+            leave(&place, &log, "drained");
             Ok(ExitCode::SUCCESS)
         }
         Ok(Ended::Unwanted(reason)) => {
             info!(reason, "ends");
-            leave(&inside, &reason);
+            leave(&place, &log, &reason);
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(failed(&inside, &error.to_string())),
+        Err(error) => Ok(failed(&place, &log, &error.to_string())),
     }
 }
 
-fn failed(inside: &Inside, reason: &str) -> ExitCode {
+fn failed(place: &Place, log: &LastLines, reason: &str) -> ExitCode {
     error!(reason, "the engine failed");
-    leave(inside, reason);
+    leave(place, log, reason);
     ExitCode::FAILURE
 }
 
 /// The last words: what SHOW prints as the reason.
-fn leave(inside: &Inside, reason: &str) {
-    if let Err(error) = inside.leave_reason(reason) {
+fn leave(place: &Place, log: &LastLines, reason: &str) {
+    if let Err(error) = place.leave_reason(reason, log) {
         error!(%error, "the reason can't be left for the master");
     }
 }
 
-fn settings(file: &EngineFile, uid: &str) -> anyhow::Result<engine::Settings> {
+fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
     let identity = Identity::Engine(file.credential.clone());
     let mut zookeeper = coordination::Settings::new(file.zookeeper.connect.clone(), layout, identity);
@@ -76,8 +78,8 @@ fn settings(file: &EngineFile, uid: &str) -> anyhow::Result<engine::Settings> {
     zookeeper.watch_events = file.zookeeper.watch_events;
     Ok(engine::Settings {
         engine: file.name.clone(),
-        uid: uid.to_owned(),
-        listen: std::net::SocketAddr::from(([127, 0, 0, 1], 0)),
+        uid: place.uid().to_owned(),
+        listen: place.listen(),
         advertise_host: None,
         key: engine::Key(file.key.clone()),
         config: file.config.clone(),

@@ -7,7 +7,7 @@ use tracing::info;
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
 use crate::say::say;
-use crate::{roles, telemetry, termination};
+use crate::{place, roles, telemetry, termination};
 
 pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
@@ -17,7 +17,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     let clock = roles::clock();
     let proxy = roles::proxy(&configuration, &secret, &clock).await?;
     let master = if configuration.master.candidate {
-        let orchestrator = roles::orchestrator(&configuration, &clock)?;
+        let orchestrator = place::orchestrator(&configuration, &secret, &clock).await?;
         Some(roles::master(&configuration, &secret, orchestrator, roles::holder("proxy"), &clock)?)
     } else {
         None
@@ -29,6 +29,7 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
     if let Some(master) = master {
         master.shutdown().await;
     }
+    proxy.drain(configuration.proxy.drain_grace.0).await;
     proxy.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -26,7 +26,7 @@ use tracing::info;
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Configuration, Span};
 use crate::say::{complain, say};
-use crate::{roles, telemetry, termination};
+use crate::{place, roles, telemetry, termination};
 use data_dir::DataDir;
 use ending::DRAIN;
 pub use running::Running;
@@ -119,12 +119,12 @@ async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyho
     let store = roles::open_store(&configuration, clock).await?;
     let listener = roles::metadata_agent_port(&configuration).await?;
     let agent = roles::metadata_agent(listener, &configuration, &secret, store.clone(), clock)?;
-    let orchestrator = roles::orchestrator(&configuration, clock)?;
+    let orchestrator = place::orchestrator(&configuration, &secret, clock).await?;
     let proxy = roles::proxy(&configuration, &secret, clock).await?;
     let holder = roles::holder("standalone");
-    let place = roles::place(&configuration)?;
+    let kept = place::of_processes(&configuration)?;
     let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
-    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, place, cluster: configuration.cluster.name })
+    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, place: kept, cluster: configuration.cluster.name })
 }
 
 async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {

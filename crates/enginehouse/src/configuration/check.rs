@@ -7,7 +7,7 @@ use anyhow::bail;
 use coordination::Layout;
 use orchestrator::process::MOST_ENGINES;
 
-use super::{Authentication, Configuration, Span};
+use super::{Authentication, Configuration, OrchestratorKind, Span};
 
 /// The shortest session that a ZooKeeper session can have, in milliseconds.
 const MIN_SESSION_MS: u128 = 500;
@@ -19,6 +19,9 @@ impl Configuration {
         self.check_spans()?;
         self.check_numbers()?;
         self.check_zookeeper()?;
+        if self.orchestrator.kind == OrchestratorKind::Kubernetes {
+            self.check_kubernetes()?;
+        }
         if let Err(error) = metadata::Settings::new(&self.database.url).backend() {
             bail!("database.url: {}", error.user_error());
         }
@@ -51,7 +54,7 @@ impl Configuration {
     }
 
     fn check_spans(&self) -> anyhow::Result<()> {
-        let positive: [(&str, Span); 8] = [
+        let positive: [(&str, Span); 9] = [
             ("proxy.snapshot_poll", self.proxy.snapshot_poll),
             ("proxy.bind_deadline", self.proxy.bind_deadline),
             ("master.tick_interval", self.master.tick_interval),
@@ -60,6 +63,7 @@ impl Configuration {
             ("metadata_agent.alter_deadline", self.metadata_agent.alter_deadline),
             ("metadata_agent.drain_grace_max", self.metadata_agent.drain_grace_max),
             ("engines.start_deadline", self.engines.start_deadline),
+            ("kubernetes.call_deadline", self.kubernetes.call_deadline),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, span)| span.0.is_zero()) {
             bail!("{key} is 0s and must be longer");
@@ -71,22 +75,44 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 4] = [
+        let positive: [(&str, usize); 6] = [
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
             ("orchestrator.max_engines", self.orchestrator.max_engines),
             ("master.surge", self.master.surge as usize),
+            ("kubernetes.max_engines", self.kubernetes.max_engines),
+            ("kubernetes.agent_port", usize::from(self.kubernetes.agent_port)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
             bail!("{key} is 0 and must be at least 1");
         }
-        if self.orchestrator.max_engines > MOST_ENGINES {
+        if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MOST_ENGINES {
             bail!(
                 "orchestrator.max_engines is {} and may be {MOST_ENGINES}: one state directory keeps no more",
                 self.orchestrator.max_engines
             );
         }
         Ok(())
+    }
+
+    /// What holds where engines are pods: they share no disk with the process that this configuration is for.
+    fn check_kubernetes(&self) -> anyhow::Result<()> {
+        let section = &self.kubernetes;
+        if !section.program.is_absolute() {
+            bail!(
+                "kubernetes.program is \"{}\", which is no absolute path in the images of engines",
+                section.program.display()
+            );
+        }
+        if let Some(location) = self.engines.allowed_locations.iter().find(|it| !it.is_absolute()) {
+            bail!("engines.allowed_locations has \"{}\", which is no absolute path in a pod", location.display());
+        }
+        // The real one is known only inside the cluster.
+        let found = if section.namespace.is_empty() { "default" } else { section.namespace.as_str() };
+        match self.pods(found).validate() {
+            Ok(()) => Ok(()),
+            Err(error) => bail!("section [kubernetes]: {error}"),
+        }
     }
 
     fn check_zookeeper(&self) -> anyhow::Result<()> {
@@ -135,6 +161,12 @@ mod tests {
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
             ("[access]\nadmins = [\"\"]", "access.admins"),
+            ("[kubernetes]\nmax_engines = 0", "kubernetes.max_engines"),
+            ("[kubernetes]\ncall_deadline = \"0s\"", "kubernetes.call_deadline"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nprogram = \"bin/eh\"", "kubernetes.program"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nnamespaces = [\"rp_1\"]", "\"rp_1\" is no name"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[cluster]\nname = \"a b\"", "enginehouse.io/cluster"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[engines]\nallowed_locations = [\"t\"]", "allowed_locations"),
         ] {
             assert!(refusal(text).contains(key), "{text}: {}", refusal(text));
         }

@@ -110,6 +110,8 @@ pub struct ProxySection {
     pub max_connections: usize,
     /// Sessions of one user at most.
     pub max_sessions_per_user: usize,
+    /// How long a proxy that is told to end lets its sessions end by themselves.
+    pub drain_grace: Span,
 }
 
 impl Default for ProxySection {
@@ -123,6 +125,7 @@ impl Default for ProxySection {
             load_cache_ms: 1_000,
             max_connections: 5_000,
             max_sessions_per_user: 500,
+            drain_grace: Span::seconds(0),
         }
     }
 }
@@ -202,6 +205,8 @@ impl Default for MetadataAgentSection {
 pub enum OrchestratorKind {
     /// Local processes: for one machine and for tests.
     Process,
+    /// Pods of a Kubernetes cluster.
+    Kubernetes,
 }
 
 impl OrchestratorKind {
@@ -209,6 +214,7 @@ impl OrchestratorKind {
     pub const fn needs_nodes(self) -> bool {
         match self {
             Self::Process => false,
+            Self::Kubernetes => true,
         }
     }
 }

@@ -32,6 +32,8 @@ pub struct Numbers {
     operations: Mutex<HashMap<Handle, Operation>>,
     /// Told when a synchronous `wait` has begun.
     pub waiting: Notify,
+    /// Why it says that nobody should come.
+    pub unready: Mutex<Option<String>>,
     /// What happened, in order: `open alice`, `closed alice`, `hung up`.
     events: Mutex<Option<mpsc::UnboundedSender<String>>>,
 }
@@ -78,6 +80,10 @@ pub fn row(n: i64) -> Vec<Value> {
 
 #[async_trait]
 impl Service for Numbers {
+    fn unready(&self) -> Option<String> {
+        self.unready.lock().unwrap().clone()
+    }
+
     async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         match (credentials.user.as_str(), credentials.password.as_str()) {
             ("mallory", _) => Err(UserError::new(ErrorKind::InvalidAuthorization, "user \"mallory\" may not connect")

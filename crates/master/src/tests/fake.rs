@@ -11,7 +11,7 @@ use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome,
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ObservedNode, Report};
+use model::observation::{ObservedNode, Report, Surroundings};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use planner::{Action, Decision, Desired, Observed};
@@ -46,6 +46,7 @@ pub struct State {
     /// Every effect that was asked for: the words of the decision and the engine.
     pub effects: Vec<String>,
     pub reports: Vec<Report>,
+    pub surroundings: Surroundings,
     pub aborts: Vec<Abort>,
     /// Effects whose words and engine contain this fail like that.
     pub failing: Vec<(String, Failure)>,
@@ -107,6 +108,7 @@ impl Fake {
             held: true,
             effects: Vec::new(),
             reports: Vec::new(),
+            surroundings: Surroundings::default(),
             aborts: Vec::new(),
             failing: Vec::new(),
             before: Vec::new(),

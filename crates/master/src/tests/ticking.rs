@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::alteration::Progress;
+use model::observation::Surroundings;
 
 use super::fake::{Fake, create, id, memory};
 use crate::tick::{Loads, Ticked};
@@ -27,6 +28,22 @@ async fn a_steady_state_makes_no_effect_and_reports_nothing_new() {
     assert!(state.effects.is_empty(), "{:?}", state.effects);
     assert_eq!(state.reports.len(), 1, "a tick always says that it was");
     assert!(state.reports[0].engines.is_empty() && state.reports[0].gone.is_empty() && !state.reports[0].complete);
+}
+
+#[tokio::test]
+async fn what_is_around_the_engines_is_reported_when_it_changes() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    fake.settle(&mut driver).await;
+    let told = |fake: &Fake| fake.state().reports.last().unwrap().surroundings.clone();
+    assert_eq!(fake.state().reports[0].surroundings, Some(Surroundings::default()), "the first report has it all");
+    assert_eq!(told(&fake), None, "nothing changed");
+    let around = Surroundings::new(Vec::new(), vec!["create pods in the whole cluster".to_owned()]);
+    fake.state().surroundings = around.clone();
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(told(&fake), Some(around));
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(told(&fake), None);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
-use model::observation::{Recorded, Report};
+use model::observation::{ForeignEngine, Recorded, Report, Surroundings};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
@@ -164,8 +164,10 @@ impl World for ActingWorld {
                 None
             }
         };
+        let foreign = listing.foreign.into_iter().map(foreign).collect();
         Ok(Engines {
             nodes,
+            surroundings: Surroundings::new(foreign, listing.missing),
             pods: listing.engines.into_iter().map(pod).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
         })
@@ -232,6 +234,10 @@ pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
         Error::Deposed { .. } => Failure::Deposed(text),
         Error::Transient { .. } => Failure::Unknown(text),
     }
+}
+
+fn foreign(it: orchestrator::Foreign) -> ForeignEngine {
+    ForeignEngine { namespace: it.namespace, name: it.name, uid: it.uid, reason: it.reason }
 }
 
 /// In the words of the planner.

@@ -35,8 +35,8 @@ pub struct Launch<'a> {
 
 /// Makes specs: command line, files, environment, grace and log of an engine agent with its engine.
 pub trait Launcher: Send + Sync + 'static {
-    /// The spec of one engine. Name, labels, generation, nodes, requests, namespace and image are the plan's: the
-    /// master writes them over whatever stands there.
+    /// The spec of one engine. Name, labels, generation, nodes with their labels, requests with their overcommit,
+    /// namespace and image are the plan's: the master writes them over whatever stands there.
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError>;
 }
 
@@ -51,5 +51,7 @@ pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<S
     spec.image.clone_from(&configuration.image);
     spec.requests = configuration.engine_type.requests(configuration);
     spec.nodes = launch.nodes.map(<[String]>::to_vec);
+    spec.pod.node_labels.clone_from(launch.node_selector);
+    spec.pod.cpu_overcommit_percent = configuration.cpu_overcommit;
     Ok(spec)
 }

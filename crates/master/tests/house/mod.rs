@@ -25,7 +25,7 @@ use model::labels::{LabelMap, UNIT_CONFIGS};
 use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError};
 use orchestrator::memory::{End, Memory};
-use orchestrator::{LogPolicy, Observed, Orchestrator, Spec};
+use orchestrator::{LogPolicy, Observed, Orchestrator, PodWish, Spec};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -93,6 +93,7 @@ impl Launcher for Nothing {
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),
+            pod: PodWish::default(),
         })
     }
 }

@@ -159,7 +159,7 @@ impl State {
             Some(frozen) => frozen.clone(),
             None => self.engines.values().map(|engine| engine.observed.clone()).collect(),
         };
-        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), unreadable: Vec::new() }
+        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), ..Listing::default() }
     }
 
     fn ensure(&mut self, spec: &Spec, epoch: Epoch, clock: &SharedClock) -> Result<Ensured, Error> {
@@ -172,7 +172,7 @@ impl State {
             return Err(Error::refused(reason.clone()));
         }
         if self.max_engines.is_some_and(|max| self.engines.len() >= max) {
-            return Err(Error::too_many(self.engines.len()));
+            return Err(Error::too_many(self.engines.len(), "orchestrator.max_engines"));
         }
         let node = self.choose_node(spec)?;
         self.made += 1;

@@ -174,7 +174,7 @@ mod tests {
 
     use super::super::{Config, launch};
     use super::*;
-    use crate::{LogPolicy, Spec};
+    use crate::{LogPolicy, PodWish, Spec};
 
     const EPOCH: Epoch = Epoch(1);
     const DEADLINE: Duration = Duration::from_secs(20);
@@ -200,6 +200,7 @@ mod tests {
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),
+            pod: PodWish::default(),
         }
     }
 

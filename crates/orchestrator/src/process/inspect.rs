@@ -83,7 +83,11 @@ fn look(config: Config, clock: SharedClock) -> Result<Inspection, Error> {
     let hidden = state.layout.all_hidden(MAX_ENTRIES).map_err(|error| failed(&error))?.len();
     Ok(Inspection {
         state_dir: engines.parent().map(PathBuf::from).unwrap_or_default(),
-        listing: Listing { engines: there.into_iter().map(|look| look.observed).collect(), unreadable },
+        listing: Listing {
+            engines: there.into_iter().map(|look| look.observed).collect(),
+            unreadable,
+            ..Listing::default()
+        },
         leftovers: over.into_iter().map(|look| look.observed.name.to_string()).collect(),
         hidden,
         epoch: epoch(&state)?,

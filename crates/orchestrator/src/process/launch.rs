@@ -86,7 +86,7 @@ fn answer_for(look: &Look, spec: &Spec) -> Result<Ensured, Error> {
 fn choose_node(state: &State, spec: &Spec) -> Result<String, Error> {
     let (looks, unreadable) = state.look_at_all()?;
     if looks.len() + unreadable.len() >= state.config.max_engines {
-        return Err(Error::too_many(looks.len() + unreadable.len()));
+        return Err(Error::too_many(looks.len() + unreadable.len(), "orchestrator.max_engines"));
     }
     let allowed = |node: &&String| spec.nodes.as_ref().is_none_or(|wanted| wanted.contains(node));
     let chosen = state.config.nodes.iter().filter(allowed).min_by_key(|node| State::load_of(&looks, node));

@@ -117,7 +117,7 @@ impl State {
             (looks, unreadable) = self.look_at_all()?;
         }
         let engines = looks.into_iter().filter(|look| !look.is_over()).map(|look| look.observed).collect();
-        let mut listing = Listing { engines, unreadable };
+        let mut listing = Listing { engines, unreadable, ..Listing::default() };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.as_ref() != Some(&listing) {
             *seen = Some(listing.clone());

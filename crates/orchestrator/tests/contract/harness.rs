@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use model::engine_type::Requests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
-use orchestrator::{Error, Exit, Listing, LogPolicy, Observed, Orchestrator, Spec};
+use orchestrator::{Error, Exit, Listing, LogPolicy, Observed, Orchestrator, PodWish, Spec};
 
 /// The longest that a case waits for anything.
 pub const DEADLINE: Duration = Duration::from_secs(20);
@@ -66,7 +66,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         generation: Generation(12),
         annotations: BTreeMap::from([("note".to_owned(), "kept".to_owned())]),
         namespace: "rp-1--t-1".to_owned(),
-        image: String::new(),
+        image: "engine:1".to_owned(),
         argv,
         files: Vec::new(),
         environment,
@@ -80,6 +80,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         nodes: None,
         grace: LONG,
         log: LogPolicy::default(),
+        pod: PodWish::default(),
     }
 }
 

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[allow(dead_code, reason = "shared with the tests of the client")]
+#[path = "../cluster/mod.rs"]
+mod cluster;
 mod deleting;
 mod harness;
+mod kubernetes;
 mod looking;
 mod making;
 mod memory;
@@ -44,7 +48,8 @@ async fn run(make: Make) -> (usize, Vec<String>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_implementation_keeps_the_contract() {
     let wanted = making::CASES.len() + deleting::CASES.len() + looking::CASES.len();
-    let implementations: [(&str, Make); 2] = [("memory", memory::make), ("process", process::make)];
+    let implementations: [(&str, Make); 3] =
+        [("memory", memory::make), ("process", process::make), ("kubernetes", kubernetes::make)];
     let mut all_failed = Vec::new();
     for (name, make) in implementations {
         let (passed, failed) = run(make).await;

@@ -11,7 +11,7 @@ use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
-use orchestrator::{Listing, LogPolicy, Observed, Orchestrator, Spec};
+use orchestrator::{Listing, LogPolicy, Observed, Orchestrator, PodWish, Spec};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// The longest that a test waits for anything.
@@ -104,6 +104,7 @@ pub fn spec(text: &str, argv: &[&str]) -> Spec {
         nodes: None,
         grace: LONG,
         log: LogPolicy::default(),
+        pod: PodWish::default(),
     }
 }
 

@@ -56,6 +56,7 @@ async fn opened(
     let Some(principal) = connection.principal() else {
         return Err(UserError::new(ErrorKind::InvalidAuthorization, "the connection is not authenticated"));
     };
+    gateway.admits()?;
     let user = principal.user.clone();
     let keys = SessionKeys::read(&request.configuration.unwrap_or_default())?;
     queue::check(gateway, &user, &keys).await?;

@@ -16,5 +16,6 @@ mod drains;
 mod handles;
 mod house;
 mod http;
+mod leaving;
 mod queues;
 mod trouble;

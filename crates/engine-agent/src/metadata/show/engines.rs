@@ -13,6 +13,7 @@ use model::labels;
 use model::name::TenantName;
 use model::slot::SlotKey;
 
+use super::foreign;
 use super::freshness::{Freshness, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
@@ -55,6 +56,11 @@ pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) ->
     for row in rows(context, &overview, |key| within(scope, key)) {
         answer.row(values(row));
     }
+    let master = &overview.snapshot.master;
+    for row in foreign::rows(context, scope, &overview.snapshot.catalog, &master.surroundings) {
+        answer.row(row);
+    }
+    foreign::tell_missing(context, master);
     tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
     Ok(answer)
 }

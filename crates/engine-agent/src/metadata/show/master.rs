@@ -6,8 +6,10 @@
 use hs2::SqlType;
 use model::clock::utc;
 use model::error::UserError;
+use model::snapshot::MasterRecord;
 use model::span;
 
+use super::foreign;
 use super::freshness::{Freshness, candidate, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
@@ -28,6 +30,7 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         ("lock", SqlType::String),
     ]);
     tell(context, &freshness, &master).await;
+    foreign::tell(context, &master);
     if freshness == Freshness::NoMaster {
         return Ok(answer);
     }
@@ -38,10 +41,18 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         number(master.epoch.get()),
         maybe(freshness.age().map(|_| utc(master.last_tick_ms))),
         maybe(freshness.age().map(span::age)),
-        maybe(master.waits_for),
+        maybe(waits_for(&master)),
         text(master.holder),
     ]);
     Ok(answer)
+}
+
+/// What it waits for, and what somebody has to grant.
+fn waits_for(master: &MasterRecord) -> Option<String> {
+    match (master.waits_for.clone(), foreign::missing(master)) {
+        (Some(waits_for), Some(missing)) => Some(format!("{waits_for}; {missing}")),
+        (waits_for, missing) => waits_for.or(missing),
+    }
 }
 
 /// The candidate that holds the lock; the lock itself where that can't be read.

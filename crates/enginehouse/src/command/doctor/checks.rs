@@ -46,6 +46,9 @@ pub const DISK: Check = check(PLACE, "disk");
 pub const ROOM: Check = check(PLACE, "room");
 pub const ENTRIES: Check = check(PLACE, "entries");
 pub const EPOCHS: Check = check(PLACE, "epochs");
+pub const API_SERVER: Check = check(PLACE, "api server");
+pub const RIGHTS: Check = check(PLACE, "rights");
+pub const FOREIGN: Check = check(PLACE, "foreign");
 
 pub const WANTED: Check = check(INVARIANTS, "wanted engines");
 pub const READINESS: Check = check(INVARIANTS, "readiness");
@@ -60,7 +63,7 @@ pub const STALLED: Check = check(INVARIANTS, "stalled");
 pub const OBSERVATIONS: Check = check(INVARIANTS, "observations");
 
 /// Every check, in the order of the report.
-pub const ALL: [Check; 33] = [
+pub const ALL: [Check; 36] = [
     SERVERS,
     SESSION_TIMEOUT,
     ROOT,
@@ -83,6 +86,9 @@ pub const ALL: [Check; 33] = [
     ROOM,
     ENTRIES,
     EPOCHS,
+    API_SERVER,
+    RIGHTS,
+    FOREIGN,
     WANTED,
     READINESS,
     ORPHANS,

@@ -18,10 +18,11 @@ use model::number::Epoch;
 use model::observation::ObservedEngine;
 use model::snapshot::{EngineRecord, Snapshot};
 use orchestrator::process::{Inspection, inspect};
+use orchestrator::{Listing, Orchestrator as _};
 
 use super::agents::client;
 use super::patient::{CALL_DEADLINE, Patient, bounded};
-use crate::roles;
+use crate::place;
 
 /// Names that run and have no open row are looked up one by one: at most so many.
 const MAX_ASKED: usize = 50;
@@ -51,6 +52,22 @@ pub struct Coordinated {
     pub queue: Vec<Queued>,
 }
 
+/// What runs, and where.
+pub struct Place {
+    /// The engines that are there.
+    pub listing: Listing,
+    /// What else there is to know of the place.
+    pub of: Of,
+}
+
+/// A place of engines.
+pub enum Of {
+    /// The state directory of local processes; its listing is the place's.
+    Directory(Inspection),
+    /// A cluster, with the rights that we lack there.
+    Cluster(Vec<String>),
+}
+
 /// One look at everything; what could not be read says why.
 pub struct Facts {
     /// What is wanted.
@@ -58,7 +75,7 @@ pub struct Facts {
     /// What ZooKeeper holds.
     pub coordinated: Result<Coordinated, String>,
     /// What runs, of this installation.
-    pub place: Result<Inspection, String>,
+    pub place: Result<Place, String>,
     /// This machine's clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
@@ -83,19 +100,27 @@ async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Err
     Ok(Coordinated { nodes: coordination::look(session).await?, queue: examine::queue(session).await? })
 }
 
-/// The state directory, and in it the engines of this installation.
-pub async fn place(patient: &Patient) -> Result<Inspection, String> {
+/// Where engines run, and the engines there.
+async fn place(patient: &Patient) -> Result<Place, String> {
     if let Some(why) = &patient.no_place {
         return Err(why.clone());
     }
-    let config = roles::place(&patient.configuration).map_err(|error| error.to_string())?;
-    bounded("reading the state directory", inspect(config, patient.clock.clone())).await
+    if let Some(cluster) = &patient.cluster {
+        let pods = cluster.as_ref().map_err(Clone::clone)?;
+        let selector = labels::selector(&patient.configuration.cluster.name);
+        let listing = bounded("reading the pods", pods.list(&selector)).await?;
+        let missing = bounded("asking for our rights", pods.missing_rights()).await?;
+        return Ok(Place { listing, of: Of::Cluster(missing.iter().map(ToString::to_string).collect()) });
+    }
+    let config = place::of_processes(&patient.configuration).map_err(|error| error.to_string())?;
+    let mut seen = bounded("reading the state directory", inspect(config, patient.clock.clone())).await?;
+    Ok(Place { listing: std::mem::take(&mut seen.listing), of: Of::Directory(seen) })
 }
 
 async fn from_database(
     patient: &Patient,
     node: Option<&model::alteration::RequestId>,
-    place: Option<&Inspection>,
+    place: Option<&Place>,
 ) -> Result<Desired, Error> {
     let store = Store::open(&patient.database(), Rules::default(), patient.clock.clone()).await?;
     let read = read(patient, &store, node, place).await;
@@ -107,7 +132,7 @@ async fn read(
     patient: &Patient,
     store: &Store,
     node: Option<&model::alteration::RequestId>,
-    place: Option<&Inspection>,
+    place: Option<&Place>,
 ) -> Result<Desired, Error> {
     let overview = store.overview(None).await?;
     let of_node = match node {

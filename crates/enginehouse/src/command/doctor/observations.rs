@@ -3,7 +3,7 @@
 use model::engine_state::Phase;
 
 use super::checks::{EPOCHS, OBSERVATIONS};
-use super::facts::Facts;
+use super::facts::{Facts, Of};
 use super::patient::Patient;
 use super::report::{Finding, Report};
 
@@ -17,6 +17,8 @@ fn epochs(patient: &Patient, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
         return report.unseen(&[EPOCHS], &facts.missing());
     };
+    // A cluster has its own in a config map, which is for those who act.
+    let Of::Directory(place) = &place.of else { return };
     let now = desired.snapshot.master.epoch;
     let directory = place.state_dir.display();
     let Some(seen) = place.epoch else {

@@ -9,6 +9,7 @@ use model::labels;
 use model::snapshot::EngineRecord;
 use model::span;
 use orchestrator::Observed;
+use orchestrator::kubernetes::read::DETAIL_POD;
 use orchestrator::observed::{DETAIL_DIRECTORY, DETAIL_PID};
 use planner::DELETE_AFTER_GRACE_MS;
 
@@ -71,7 +72,10 @@ fn orphan(desired: &Desired, engine: &Observed) -> Finding {
     let by_hand = match (engine.phase, engine.details.get(DETAIL_PID), engine.details.get(DETAIL_DIRECTORY)) {
         (Phase::Ended, _, Some(directory)) => format!("rm -r {directory}"),
         (_, Some(pid), _) => format!("kill {pid}"),
-        _ => "end it where it runs".to_owned(),
+        _ => match engine.details.get(DETAIL_POD).and_then(|pod| pod.split_once('/')) {
+            Some((namespace, pod)) => format!("kubectl delete pod --namespace {namespace} {pod}"),
+            None => "end it where it runs".to_owned(),
+        },
     };
     Finding::problem(name.to_string(), what, format!("the acting master ends and removes it; by hand: {by_hand}"))
 }

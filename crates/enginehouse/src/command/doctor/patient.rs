@@ -9,11 +9,12 @@ use std::time::Duration;
 use coordination::{Identity, Session};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
+use orchestrator::kubernetes::Kubernetes;
 use tokio::time::timeout;
 
 use crate::command::standalone;
-use crate::configuration::Configuration;
-use crate::roles;
+use crate::configuration::{Configuration, OrchestratorKind};
+use crate::{place, roles};
 
 /// The longest time for a connection to be made.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -39,13 +40,15 @@ pub struct Patient {
     pub file_of_database: Option<PathBuf>,
     /// Why the place of engines is not looked at, if it isn't.
     pub no_place: Option<String>,
+    /// The cluster, where engines are pods; why it can't be asked.
+    pub cluster: Option<Result<Kubernetes, String>>,
     /// Why the file's own proxy is not looked at, if it isn't.
     pub no_proxy: Option<String>,
 }
 
 impl Patient {
     /// From a configuration file.
-    pub fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
+    pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
         let sections = Configuration::named_sections(file)?;
         let secret = roles::read_secret(&configuration.cluster.secret_file)?;
@@ -60,12 +63,20 @@ impl Patient {
         };
         let any_port = (configuration.proxy.listen.port() == 0)
             .then(|| "proxy.listen has port 0, so where it listens is not in the file".to_owned());
+        let no_place = absent("orchestrator", "");
+        let pods = no_place.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
+        let cluster = if pods {
+            Some(place::pods(&configuration, &secret, clock).await.map_err(|error| error.to_string()))
+        } else {
+            None
+        };
         Ok(Self {
+            cluster,
             named: format!("configuration {}", file.display()),
             argument: format!("--config {}", file.display()),
             no_database,
             file_of_database,
-            no_place: absent("orchestrator", ""),
+            no_place,
             no_proxy: absent("proxy", "").or(any_port),
             configuration,
             secret,
@@ -82,6 +93,7 @@ impl Patient {
             no_database: None,
             file_of_database: Some(metadata::Settings::new(&running.configuration.database.url).sqlite_path()?),
             no_place: None,
+            cluster: None,
             no_proxy: (!running.listens)
                 .then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
             configuration: running.configuration,

@@ -1,12 +1,16 @@
-//! Where engines run: the state directory of local processes, its disk, how much fits.
+//! Where engines run: the state directory of local processes, its disk, how much fits; or the cluster.
+
+mod cluster;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use model::engine_state::Phase;
+use orchestrator::Listing;
 use orchestrator::process::{Disk, Inspection};
 
-use super::checks::{DISK, ENTRIES, ROOM, STATE_DIRECTORY};
+use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
+use super::facts::{Of, Place};
 use super::patient::Patient;
 use super::report::{Finding, Report, count as plural};
 
@@ -20,22 +24,35 @@ const LEAST_FILES: u64 = 1_000;
 const NEARLY_FULL_PERCENT: usize = 90;
 
 /// Looks at the place.
-pub fn look(patient: &Patient, place: &Result<Inspection, String>, report: &mut Report) {
+pub fn look(patient: &Patient, place: &Result<Place, String>, report: &mut Report) {
     let directory = patient.configuration.orchestrator.state_dir.display().to_string();
-    let seen = match place {
-        Ok(seen) => seen,
-        Err(why) if patient.no_place.is_some() => return report.unseen(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why),
+    let (listing, seen) = match place {
+        Ok(Place { listing, of: Of::Directory(seen) }) => (listing, seen),
+        Ok(Place { listing, of: Of::Cluster(missing) }) => return cluster::look(patient, listing, missing, report),
+        Err(why) if patient.no_place.is_some() => {
+            not_a_cluster(report);
+            return report.unseen(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why);
+        }
+        Err(reason) if patient.cluster.is_some() => return cluster::unreachable(reason, report),
         Err(reason) => {
+            not_a_cluster(report);
             let mend =
                 "a proxy that may become master makes it when it starts, if it may; or correct orchestrator.state_dir";
             report.tell(STATE_DIRECTORY, "it can't be read", vec![Finding::problem(directory, reason, mend)]);
             return report.unseen(&[DISK, ROOM, ENTRIES], "the state directory can't be read");
         }
     };
+    not_a_cluster(report);
     state_directory(seen, report);
     disk(patient, seen, report);
-    room(patient, seen, report);
-    entries(seen, report);
+    let most = patient.configuration.orchestrator.max_engines;
+    let count = listing.engines.len() + listing.unreadable.len() + seen.leftovers.len();
+    room(count, most, "orchestrator.max_engines", report);
+    entries(listing, seen, report);
+}
+
+fn not_a_cluster(report: &mut Report) {
+    report.leave_out(&[API_SERVER, RIGHTS, FOREIGN]);
 }
 
 fn state_directory(seen: &Inspection, report: &mut Report) {
@@ -103,29 +120,22 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn room(patient: &Patient, seen: &Inspection, report: &mut Report) {
-    let most = patient.configuration.orchestrator.max_engines;
-    let count = seen.listing.engines.len() + seen.listing.unreadable.len() + seen.leftovers.len();
+fn room(count: usize, most: usize, key: &str, report: &mut Report) {
     let what = format!("{} of at most {most}", plural(count, "engine"));
-    let mend = "STOP ENGINE what is not needed, or raise orchestrator.max_engines and restart the proxies";
+    let mend = format!("STOP ENGINE what is not needed, or raise {key} and restart the proxies");
     let finding = if count >= most {
-        Some(Finding::problem(
-            "orchestrator.max_engines",
-            format!("{what}: no engine can be started, not even a replacement"),
-            mend,
-        ))
+        Some(Finding::problem(key, format!("{what}: no engine can be started, not even a replacement"), mend))
     } else if count * 100 >= most * NEARLY_FULL_PERCENT {
-        Some(Finding::warning("orchestrator.max_engines", format!("{what}: nearly full"), mend))
+        Some(Finding::warning(key, format!("{what}: nearly full"), mend))
     } else {
         None
     };
     report.tell(ROOM, what, finding.into_iter().collect());
 }
 
-fn entries(seen: &Inspection, report: &mut Report) {
+fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {
     let engines = seen.state_dir.join("engines");
-    let mut findings: Vec<Finding> = seen
-        .listing
+    let mut findings: Vec<Finding> = listing
         .unreadable
         .iter()
         .map(|it| {
@@ -141,10 +151,14 @@ fn entries(seen: &Inspection, report: &mut Report) {
         let mend = "any proxy that may become master removes it as soon as it runs";
         Finding::warning(name.clone(), "it was told to end and has ended, and its files are still there", mend)
     }));
-    let ended = seen.listing.engines.iter().filter(|it| it.phase == Phase::Ended).count();
-    let live = seen.listing.engines.len() - ended;
-    let ended = if ended == 0 { String::new() } else { format!(", {ended} have ended") };
-    report.tell(ENTRIES, format!("{}{ended}", plural(live, "running engine")), findings);
+    report.tell(ENTRIES, counted(listing), findings);
+}
+
+/// How many run, and how many have ended.
+fn counted(listing: &Listing) -> String {
+    let ended = listing.engines.iter().filter(|it| it.phase == Phase::Ended).count();
+    let live = plural(listing.engines.len() - ended, "running engine");
+    if ended == 0 { live } else { format!("{live}, {ended} have ended") }
 }
 
 #[cfg(test)]

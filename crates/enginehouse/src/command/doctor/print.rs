@@ -80,7 +80,7 @@ mod tests {
         let told = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      to mend it: \
                     delete something\n";
         assert!(text.contains(told), "{text}");
-        assert!(text.ends_with("\n\n1 problem in 33 checks"), "{text}");
+        assert!(text.ends_with("\n\n1 problem in 36 checks"), "{text}");
         let value: serde_json::Value = serde_json::from_str(&json(&report, "x")).unwrap_or_default();
         assert_eq!((value["problems"].as_u64(), value["well"].as_bool()), (Some(1), Some(false)));
         assert_eq!(value["checks"][18]["findings"][0]["mend"], "delete something");

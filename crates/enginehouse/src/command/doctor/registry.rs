@@ -2,10 +2,9 @@
 
 use coordination::PermitNode;
 use model::clock::utc;
-use orchestrator::process::Inspection;
 
 use super::checks::{DRAIN_FACTS, PERMITS, REGISTRATIONS};
-use super::facts::{Coordinated, Desired, Facts, is_alive};
+use super::facts::{Coordinated, Desired, Facts, Place, is_alive};
 use super::patient::Patient;
 use super::report::{Finding, Report};
 
@@ -20,7 +19,7 @@ pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
     drain_facts(root, coordinated, place, report);
 }
 
-fn registrations(root: &str, coordinated: &Coordinated, place: &Inspection, report: &mut Report) {
+fn registrations(root: &str, coordinated: &Coordinated, place: &Place, report: &mut Report) {
     let mut findings = Vec::new();
     let mut count = 0;
     for permit in &coordinated.nodes.permits {
@@ -50,7 +49,7 @@ fn registrations(root: &str, coordinated: &Coordinated, place: &Inspection, repo
     report.tell(REGISTRATIONS, said, findings);
 }
 
-fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Inspection, report: &mut Report) {
+fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Place, report: &mut Report) {
     let mut findings = Vec::new();
     for permit in &coordinated.nodes.permits {
         let path = format!("{root}/engines/{}", permit.engine);
@@ -95,7 +94,7 @@ fn left_behind(path: String, permit: &PermitNode) -> Finding {
     Finding::warning(path, what, mend)
 }
 
-fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Inspection) -> Option<String> {
+fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Place) -> Option<String> {
     if let Err(reason) = &permit.content {
         return Some(format!("it can't be read: {reason}"));
     }
@@ -111,7 +110,7 @@ fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Inspection) -> O
     }
 }
 
-fn drain_facts(root: &str, coordinated: &Coordinated, place: &Inspection, report: &mut Report) {
+fn drain_facts(root: &str, coordinated: &Coordinated, place: &Place, report: &mut Report) {
     let mut findings = Vec::new();
     for fact in &coordinated.nodes.drains {
         let path = format!("{root}/drains/{}", fact.engine);

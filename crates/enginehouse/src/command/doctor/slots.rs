@@ -10,10 +10,9 @@ use model::engine_state::Phase;
 use model::slot::Slot;
 use model::span;
 use orchestrator::Observed;
-use orchestrator::process::Inspection;
 
 use super::checks::{READINESS, WANTED};
-use super::facts::{Coordinated, Desired, Facts, is_alive};
+use super::facts::{Coordinated, Desired, Facts, Place, is_alive};
 use super::patient::Patient;
 use super::report::{Finding, Report};
 
@@ -37,7 +36,7 @@ struct Ground<'a> {
     patient: &'a Patient,
     desired: &'a Desired,
     coordinated: &'a Coordinated,
-    place: &'a Inspection,
+    place: &'a Place,
 }
 
 /// Looks at every slot.

@@ -67,8 +67,9 @@ impl World for Fake {
         }
         Ok(Engines {
             pods: state.world.observed.pods.clone(),
-            unreadable: Vec::new(),
+            surroundings: state.surroundings.clone(),
             nodes: Some(state.nodes.clone()),
+            ..Engines::default()
         })
     }
 

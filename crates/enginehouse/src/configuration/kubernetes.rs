@@ -1,0 +1,91 @@
+//! Section `[kubernetes]`: the cluster, where engines are pods.
+
+use std::path::{Path, PathBuf};
+
+use orchestrator::kubernetes::Config;
+use orchestrator::kubernetes::config::{
+    DEFAULT_AGENT_PORT, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_ENGINES, DEFAULT_SERVICE_ACCOUNT,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Configuration, Span};
+
+/// The cluster, where engines are pods.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KubernetesSection {
+    /// The file that says how the cluster is reached; empty: the cluster that the process runs in.
+    pub kubeconfig: PathBuf,
+    /// The context of the kubeconfig; empty: its current one.
+    pub context: String,
+    /// The namespace of the masters; empty: the one that the process runs in, or that the context names.
+    pub namespace: String,
+    /// The namespaces of engines, each watched by itself; empty: one watch over the whole cluster.
+    pub namespaces: Vec<String>,
+    /// Whether namespaces that are missing are made, with service account, role and binding.
+    pub make_namespaces: bool,
+    /// The service account of engines.
+    pub service_account: String,
+    /// The program in the images of engines.
+    pub program: PathBuf,
+    /// The image of the engine agent beside Spark.
+    pub agent_image: String,
+    /// Secrets with which images are pulled; they must be in the engines' namespaces.
+    pub image_pull_secrets: Vec<String>,
+    /// Where the engine agent of a pod accepts connections.
+    pub agent_port: u16,
+    /// Engines at most.
+    pub max_engines: usize,
+    /// How long one call of the API may take.
+    pub call_deadline: Span,
+}
+
+impl Default for KubernetesSection {
+    fn default() -> Self {
+        Self {
+            kubeconfig: PathBuf::new(),
+            context: String::new(),
+            namespace: String::new(),
+            namespaces: Vec::new(),
+            make_namespaces: true,
+            service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
+            program: PathBuf::from("/usr/local/bin/enginehouse"),
+            agent_image: String::new(),
+            image_pull_secrets: Vec::new(),
+            agent_port: DEFAULT_AGENT_PORT,
+            max_engines: DEFAULT_MAX_ENGINES,
+            call_deadline: Span(DEFAULT_CALL_DEADLINE),
+        }
+    }
+}
+
+impl KubernetesSection {
+    /// The kubeconfig, if one is named.
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        (!self.kubeconfig.as_os_str().is_empty()).then_some(self.kubeconfig.as_path())
+    }
+
+    /// The context, if one is named.
+    pub fn context(&self) -> Option<&str> {
+        (!self.context.is_empty()).then_some(self.context.as_str())
+    }
+}
+
+impl Configuration {
+    /// What the orchestrator of pods is told; `found` is the namespace that the process runs in.
+    pub fn pods(&self, found: &str) -> Config {
+        let section = &self.kubernetes;
+        let home = if section.namespace.is_empty() { found } else { &section.namespace };
+        Config {
+            namespaces: (!section.namespaces.is_empty()).then(|| section.namespaces.clone()),
+            make_namespaces: section.make_namespaces,
+            image_pull_secrets: section.image_pull_secrets.clone(),
+            service_account: section.service_account.clone(),
+            agent_port: section.agent_port,
+            start_deadline: self.engines.start_deadline.0,
+            max_engines: section.max_engines,
+            call_deadline: section.call_deadline.0,
+            ..Config::new(&self.cluster.name, home, &section.agent_image)
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The newest lines of what this process logs: what a pod leaves behind when it fails, because nobody may read its log then.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Bytes that are kept; twice as many for a moment.
+const KEEP_BYTES: usize = 8_192;
+
+/// Standard error, with a memory.
+#[derive(Debug, Clone, Default)]
+pub struct LastLines(Arc<Mutex<Vec<u8>>>);
+
+impl LastLines {
+    /// The newest lines, each whole.
+    pub fn text(&self) -> String {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(newest(&kept)).into_owned()
+    }
+
+    fn keep(&self, event: &[u8]) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend_from_slice(event);
+        if kept.len() > 2 * KEEP_BYTES {
+            *kept = newest(&kept).to_vec();
+        }
+    }
+}
+
+/// At most [`KEEP_BYTES`] from the end, from the beginning of a line on.
+fn newest(kept: &[u8]) -> &[u8] {
+    let Some(from) = kept.len().checked_sub(KEEP_BYTES).filter(|from| *from > 0) else { return kept };
+    // The line before may end just here.
+    let begins = kept[from - 1..].iter().position(|byte| *byte == b'\n').map_or(kept.len(), |at| from + at);
+    &kept[begins..]
+}
+
+impl Write for LastLines {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        self.keep(event);
+        // A reader that is gone takes nothing from what is kept.
+        io::stderr().write_all(event)?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_lines_are_kept_and_each_is_whole() {
+        let kept = LastLines::default();
+        kept.keep(b"first\n");
+        assert_eq!(kept.text(), "first\n");
+        for number in 0..10_000 {
+            kept.keep(format!("line {number}\n").as_bytes());
+        }
+        let text = kept.text();
+        assert!(text.len() <= KEEP_BYTES && text.len() > KEEP_BYTES - 20, "{}", text.len());
+        assert!(text.starts_with("line ") && text.ends_with("line 9999\n"));
+        kept.keep(&[b'x'; 3 * KEEP_BYTES]);
+        assert_eq!(kept.text(), "", "there is no whole line");
+    }
+}

@@ -1,0 +1,68 @@
+//! How objects, containers, volumes and files of an engine are called.
+//!
+//! Pod, headless service and config map bear the engine's name, which is a DNS label that begins with a letter and is
+//! never used twice.
+
+use model::engine_name::dns_label;
+
+/// The first container: the engine agent, and in it the engine unless that is Spark.
+pub const AGENT: &str = "engine-agent";
+/// The container of Spark.
+pub const SPARK: &str = "spark";
+/// The container of an executor, as Spark calls it.
+pub const EXECUTOR: &str = "spark-kubernetes-executor";
+/// The working directory of the agent, with the spec's files.
+pub const AGENT_DIR: &str = "/run/enginehouse";
+/// Where the agent may write; gone with the pod.
+pub const SCRATCH_DIR: &str = "/var/lib/enginehouse";
+/// Where Spark finds its properties and the executors' template.
+pub const SPARK_DIR: &str = "/etc/enginehouse-spark";
+/// Spark's properties, below [`SPARK_DIR`] and in the config map.
+pub const SPARK_PROPERTIES: &str = "spark.properties";
+/// The executors' template, below [`SPARK_DIR`] and in the config map.
+pub const EXECUTOR_TEMPLATE: &str = "executor-template.json";
+/// The scheduling gate of a pod whose other objects are not made yet.
+pub const GATE: &str = "enginehouse.io/incomplete";
+/// The key of the taint on nodes that belong to a pool; its value is the pool's name.
+pub const POOL_TAINT: &str = "enginehouse.io/pool";
+/// The prefix of the config map with the epoch.
+const EPOCH: &str = "enginehouse-epoch";
+
+/// The config map that holds the highest epoch of an installation.
+pub fn epoch_config_map(cluster: &str) -> String {
+    let stem = dns_label(cluster, 63 - EPOCH.len() - 1);
+    if is_dns_label(&stem) { format!("{EPOCH}-{stem}") } else { EPOCH.to_owned() }
+}
+
+/// The key of the spec's file in the config map: a path may hold what a key may not.
+pub fn file_key(index: usize) -> String {
+    format!("file-{index}")
+}
+
+/// Whether the text is a DNS label: at most 63 of a-z, 0-9 and -, with no - at an end.
+pub fn is_dns_label(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    bytes.len() <= 63
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_epoch_of_each_installation_has_an_object_of_its_own() {
+        assert_eq!(epoch_config_map("eh_1"), "enginehouse-epoch-eh-1");
+        assert!(is_dns_label(&epoch_config_map(&"a".repeat(200))));
+        assert_eq!(epoch_config_map("ä"), "enginehouse-epoch");
+    }
+
+    #[test]
+    fn a_dns_label_has_no_underscore_no_capital_and_no_dash_at_an_end() {
+        assert!(["a", "rp-1--t-1", "0"].into_iter().all(is_dns_label));
+        assert!(!["", "-a", "a-", "rp_1", "A", &"a".repeat(64)].into_iter().any(is_dns_label));
+    }
+}

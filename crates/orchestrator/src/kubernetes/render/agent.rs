@@ -1,0 +1,151 @@
+//! The container of the engine agent, its files, its probes.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
+    EmptyDirVolumeSource, EnvVar, EnvVarSource, KeyToPath, ObjectFieldSelector, Probe, TCPSocketAction, Volume,
+    VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{resources, security};
+use crate::kubernetes::config::Config;
+use crate::kubernetes::marks::FILE_ANNOTATION;
+use crate::kubernetes::names::{self, AGENT, AGENT_DIR, SCRATCH_DIR};
+use crate::{Spec, UID_VARIABLE};
+
+/// The variable of the agent's environment that holds the pod's address.
+pub const ADDRESS_VARIABLE: &str = "ENGINEHOUSE_ENGINE_ADDRESS";
+/// The variable of the agent's environment that holds the port to accept connections on.
+pub const PORT_VARIABLE: &str = "ENGINEHOUSE_ENGINE_PORT";
+/// The volume with the agent's files.
+const FILES: &str = "agent-files";
+/// The volume that the agent may write to.
+const SCRATCH: &str = "agent-scratch";
+/// How often the start-up probe asks.
+const STARTUP_PERIOD_S: u32 = 2;
+/// Files of a volume belong to root and the pod's group: nobody else may read them.
+const FILE_MODE: i32 = 0o440;
+
+/// The agent, and in it the engine unless that is Spark.
+pub(super) fn container(spec: &Spec, config: &Config) -> Container {
+    let beside_spark = spec.pod.spark.is_some();
+    let mut environment: Vec<EnvVar> = spec.environment.iter().map(|(name, value)| variable(name, value)).collect();
+    environment.push(from_pod(UID_VARIABLE, "metadata.uid"));
+    environment.push(from_pod(ADDRESS_VARIABLE, "status.podIP"));
+    environment.push(variable(PORT_VARIABLE, &config.agent_port.to_string()));
+    Container {
+        name: AGENT.to_owned(),
+        image: Some(if beside_spark { config.agent_image.clone() } else { spec.image.clone() }),
+        command: Some(spec.argv.clone()),
+        env: Some(environment),
+        ports: Some(vec![port("agent", config.agent_port)]),
+        resources: Some(if beside_spark { resources::of_agent() } else { resources::of_embedded(spec) }),
+        security_context: Some(security::of_container(security::AGENT_USER)),
+        startup_probe: Some(Probe {
+            failure_threshold: Some((config.start_deadline.as_secs() as u32).div_ceil(STARTUP_PERIOD_S).max(1) as i32),
+            period_seconds: Some(STARTUP_PERIOD_S as i32),
+            ..probe(config.agent_port)
+        }),
+        liveness_probe: Some(Probe {
+            failure_threshold: Some(6),
+            period_seconds: Some(10),
+            ..probe(config.agent_port)
+        }),
+        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(config.agent_port) }),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(vec![mount(FILES, AGENT_DIR, true), mount(SCRATCH, SCRATCH_DIR, false)]),
+        working_dir: Some(AGENT_DIR.to_owned()),
+        ..Container::default()
+    }
+}
+
+/// The agent's files, from annotations of its own pod.
+pub(super) fn files_from_annotations(spec: &Spec) -> Volume {
+    let items = spec.files.iter().enumerate().map(|(index, file)| DownwardAPIVolumeFile {
+        path: file.path.clone(),
+        mode: Some(FILE_MODE),
+        field_ref: Some(field(&format!("metadata.annotations['{FILE_ANNOTATION}{index}']"))),
+        resource_field_ref: None,
+    });
+    Volume {
+        name: FILES.to_owned(),
+        downward_api: Some(DownwardAPIVolumeSource { default_mode: Some(FILE_MODE), items: Some(items.collect()) }),
+        ..Volume::default()
+    }
+}
+
+/// The annotations that hold the files.
+pub(super) fn file_annotations(spec: &Spec) -> BTreeMap<String, String> {
+    let text = |content: &[u8]| String::from_utf8_lossy(content).into_owned();
+    let file = |(index, file): (usize, &crate::SpecFile)| (format!("{FILE_ANNOTATION}{index}"), text(&file.content));
+    spec.files.iter().enumerate().map(file).collect()
+}
+
+/// The agent's files, from the engine's config map; only the agent's container mounts them.
+pub(super) fn files_from_config_map(spec: &Spec) -> Volume {
+    let items = spec.files.iter().enumerate().map(|(index, file)| KeyToPath {
+        key: names::file_key(index),
+        mode: Some(FILE_MODE),
+        path: file.path.clone(),
+    });
+    config_map_volume(FILES, spec, items.collect())
+}
+
+pub(super) fn config_map_volume(volume: &str, spec: &Spec, items: Vec<KeyToPath>) -> Volume {
+    Volume {
+        name: volume.to_owned(),
+        config_map: Some(ConfigMapVolumeSource {
+            default_mode: Some(FILE_MODE),
+            items: Some(items),
+            name: spec.name.to_string(),
+            optional: Some(false),
+        }),
+        ..Volume::default()
+    }
+}
+
+pub(super) fn scratch_volume() -> Volume {
+    empty_dir(SCRATCH)
+}
+
+pub(super) fn empty_dir(name: &str) -> Volume {
+    Volume { name: name.to_owned(), empty_dir: Some(EmptyDirVolumeSource::default()), ..Volume::default() }
+}
+
+pub(super) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
+    VolumeMount {
+        name: volume.to_owned(),
+        mount_path: path.to_owned(),
+        read_only: read_only.then_some(true),
+        ..VolumeMount::default()
+    }
+}
+
+pub(super) fn variable(name: &str, value: &str) -> EnvVar {
+    // "$(NAME)" would be filled in by the kubelet: what stands here is meant as it stands.
+    EnvVar { name: name.to_owned(), value: Some(value.replace("$(", "$$(")), value_from: None }
+}
+
+pub(super) fn from_pod(name: &str, path: &str) -> EnvVar {
+    let source = EnvVarSource { field_ref: Some(field(path)), ..EnvVarSource::default() };
+    EnvVar { name: name.to_owned(), value: None, value_from: Some(source) }
+}
+
+pub(super) fn field(path: &str) -> ObjectFieldSelector {
+    ObjectFieldSelector { api_version: None, field_path: path.to_owned() }
+}
+
+pub(super) fn port(name: &str, port: u16) -> ContainerPort {
+    ContainerPort { name: Some(name.to_owned()), container_port: i32::from(port), ..ContainerPort::default() }
+}
+
+/// The agent listens as long as it lives: a connection is taken, nothing is said.
+fn probe(port: u16) -> Probe {
+    Probe {
+        tcp_socket: Some(TCPSocketAction { host: None, port: IntOrString::Int(i32::from(port)) }),
+        timeout_seconds: Some(2),
+        ..Probe::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! The namespace of a tenant's engines in a pool, and what an engine needs there: a service account, and the right to
+//! make and delete pods, which Spark's driver needs for its executors. Nothing else may be done with that account.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use model::labels::{CLUSTER, MANAGED_BY, MANAGER};
+
+use crate::kubernetes::config::Config;
+
+/// What the service account may do with pods of its namespace.
+pub const ENGINE_VERBS: [&str; 7] = ["create", "delete", "deletecollection", "get", "list", "patch", "watch"];
+
+/// A namespace with what is in it before the first engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Room {
+    /// The namespace itself.
+    pub namespace: Namespace,
+    /// Who its engines are to the API server.
+    pub service_account: ServiceAccount,
+    /// What they may do.
+    pub role: Role,
+    /// That they may do it.
+    pub binding: RoleBinding,
+}
+
+/// The namespace of that name.
+pub fn room(name: &str, config: &Config) -> Room {
+    let account = &config.service_account;
+    let labels =
+        BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned()), (CLUSTER.to_owned(), config.cluster.clone())]);
+    let inside = || ObjectMeta {
+        name: Some(account.clone()),
+        namespace: Some(name.to_owned()),
+        labels: Some(labels.clone()),
+        ..ObjectMeta::default()
+    };
+    let mut of_namespace = labels.clone();
+    for mode in ["enforce", "warn", "audit"] {
+        of_namespace.insert(format!("pod-security.kubernetes.io/{mode}"), "restricted".to_owned());
+    }
+    let rule = PolicyRule {
+        api_groups: Some(vec![String::new()]),
+        resources: Some(vec!["pods".to_owned()]),
+        verbs: ENGINE_VERBS.map(str::to_owned).to_vec(),
+        ..PolicyRule::default()
+    };
+    Room {
+        namespace: Namespace {
+            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(of_namespace), ..ObjectMeta::default() },
+            ..Namespace::default()
+        },
+        service_account: ServiceAccount {
+            metadata: inside(),
+            automount_service_account_token: Some(false),
+            ..ServiceAccount::default()
+        },
+        role: Role { metadata: inside(), rules: Some(vec![rule]) },
+        binding: RoleBinding {
+            metadata: inside(),
+            role_ref: RoleRef {
+                api_group: "rbac.authorization.k8s.io".to_owned(),
+                kind: "Role".to_owned(),
+                name: account.clone(),
+            },
+            subjects: Some(vec![Subject {
+                api_group: None,
+                kind: "ServiceAccount".to_owned(),
+                name: account.clone(),
+                namespace: Some(name.to_owned()),
+            }]),
+        },
+    }
+}

@@ -1,0 +1,162 @@
+//! The container of Spark's driver, its service and its config map.
+//!
+//! When the pod is told to end, the agent drains while Spark goes on: a hook keeps the signal from Spark for as long as the
+//! agent accepts connections, within the pod's grace.
+//!
+//! Spark shares the pod's network with the agent and nothing else: another user, no process namespace in common, none of
+//! the agent's environment or files. It alone has a token of the service account, because it makes and deletes executors.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ConfigMapProjection, Container, DownwardAPIProjection, DownwardAPIVolumeFile, ExecAction, KeyToPath,
+    Lifecycle, LifecycleHandler, ProjectedVolumeSource, Service, ServiceAccountTokenProjection, ServicePort,
+    ServiceSpec, Volume, VolumeProjection,
+};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use model::labels;
+
+use super::{agent, executor, metadata_beside, properties, resources, security};
+use crate::kubernetes::config::Config;
+use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, SPARK, SPARK_DIR, SPARK_PROPERTIES};
+use crate::{Error, Spec};
+
+/// The volume with Spark's properties and the executors' template.
+const FILES: &str = "spark-files";
+/// The volume with the token.
+const TOKEN: &str = "spark-token";
+/// Where clients of the API look for the token.
+const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+/// Where Spark may write: the volume and its place. Spark's images write below their own directory too.
+const SCRATCH: [(&str, &str); 3] =
+    [("spark-tmp", "/tmp"), ("spark-local", "/var/data/spark-local"), ("spark-work", "/opt/spark/work-dir")];
+/// The variable of Spark's environment with the pod's address, for its hook.
+const POD_ADDRESS_VARIABLE: &str = "POD_ADDRESS";
+/// How long a token holds before the kubelet brings another.
+const TOKEN_SECONDS: i64 = 3_607;
+
+/// Spark's container, if the engine is Spark.
+pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
+    let spark = spec.pod.spark.as_ref()?;
+    let mut mounts = vec![agent::mount(FILES, SPARK_DIR, true), agent::mount(TOKEN, TOKEN_DIR, true)];
+    mounts.extend(SCRATCH.iter().map(|(volume, path)| agent::mount(volume, path, false)));
+    Some(Container {
+        name: SPARK.to_owned(),
+        image: Some(spec.image.clone()),
+        command: Some(spark.argv.clone()),
+        env: Some(vec![
+            agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1),
+            agent::from_pod(POD_ADDRESS_VARIABLE, "status.podIP"),
+        ]),
+        lifecycle: Some(Lifecycle {
+            pre_stop: Some(LifecycleHandler {
+                exec: Some(ExecAction { command: Some(wait_for_agent(config.agent_port)) }),
+                ..LifecycleHandler::default()
+            }),
+            ..Lifecycle::default()
+        }),
+        ports: Some(vec![
+            agent::port("driver", properties::DRIVER_PORT),
+            agent::port("blocks", properties::BLOCK_PORT),
+        ]),
+        resources: Some(resources::of_driver(spec)),
+        security_context: Some(security::of_container(security::SPARK_USER)),
+        termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
+        volume_mounts: Some(mounts),
+        working_dir: Some(SCRATCH[2].1.to_owned()),
+        ..Container::default()
+    })
+}
+
+/// Returns when the agent accepts no connection any more: it listens on the pod's own address. Spark's images have a bash.
+fn wait_for_agent(port: u16) -> Vec<String> {
+    let script = format!("while (exec 3<>\"/dev/tcp/${POD_ADDRESS_VARIABLE}/{port}\") 2>/dev/null; do sleep 1; done");
+    ["/bin/bash", "-c", &script].map(str::to_owned).to_vec()
+}
+
+pub(super) fn scratch_volumes() -> impl Iterator<Item = Volume> {
+    SCRATCH.iter().map(|(volume, _)| agent::empty_dir(volume))
+}
+
+pub(super) fn files_volume(spec: &Spec) -> Volume {
+    let item = |key: &str| KeyToPath { key: key.to_owned(), mode: None, path: key.to_owned() };
+    agent::config_map_volume(FILES, spec, vec![item(SPARK_PROPERTIES), item(EXECUTOR_TEMPLATE)])
+}
+
+/// What the service account's token, were it mounted by itself, would be in every container.
+pub(super) fn token_volume() -> Volume {
+    let token = VolumeProjection {
+        service_account_token: Some(ServiceAccountTokenProjection {
+            audience: None,
+            expiration_seconds: Some(TOKEN_SECONDS),
+            path: "token".to_owned(),
+        }),
+        ..VolumeProjection::default()
+    };
+    let authority = VolumeProjection {
+        config_map: Some(ConfigMapProjection {
+            items: Some(vec![KeyToPath { key: "ca.crt".to_owned(), mode: None, path: "ca.crt".to_owned() }]),
+            name: "kube-root-ca.crt".to_owned(),
+            optional: None,
+        }),
+        ..VolumeProjection::default()
+    };
+    let namespace = VolumeProjection {
+        downward_api: Some(DownwardAPIProjection {
+            items: Some(vec![DownwardAPIVolumeFile {
+                path: "namespace".to_owned(),
+                field_ref: Some(agent::field("metadata.namespace")),
+                mode: None,
+                resource_field_ref: None,
+            }]),
+        }),
+        ..VolumeProjection::default()
+    };
+    Volume {
+        name: TOKEN.to_owned(),
+        projected: Some(ProjectedVolumeSource {
+            default_mode: Some(0o444),
+            sources: Some(vec![token, authority, namespace]),
+        }),
+        ..Volume::default()
+    }
+}
+
+/// Where executors find the driver, by name, before it is ready too.
+pub(super) fn service(spec: &Spec) -> Service {
+    let port = |name: &str, port: u16| ServicePort {
+        name: Some(name.to_owned()),
+        port: i32::from(port),
+        protocol: Some("TCP".to_owned()),
+        target_port: Some(IntOrString::Int(i32::from(port))),
+        ..ServicePort::default()
+    };
+    // By what no executor has in common with it: labels are not unique, but a namespace belongs to one tenant.
+    let selected = [(labels::NAME, spec.name.as_str()), (labels::ROLE, labels::ROLE_ENGINE)];
+    Service {
+        metadata: metadata_beside(spec),
+        spec: Some(ServiceSpec {
+            cluster_ip: Some("None".to_owned()),
+            ports: Some(vec![port("driver", properties::DRIVER_PORT), port("blocks", properties::BLOCK_PORT)]),
+            publish_not_ready_addresses: Some(true),
+            selector: Some(selected.map(|(label, value)| (label.to_owned(), value.to_owned())).into()),
+            ..ServiceSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// The agent's files, Spark's properties, the executors' template.
+pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Error> {
+    let mut data = BTreeMap::new();
+    for (index, file) in spec.files.iter().enumerate() {
+        data.insert(names::file_key(index), String::from_utf8_lossy(&file.content).into_owned());
+    }
+    if let Some(spark) = &spec.pod.spark {
+        data.insert(SPARK_PROPERTIES.to_owned(), properties::text(&properties::all(spec, spark, config)));
+    }
+    let template = serde_json::to_string_pretty(&executor::template(spec, config))
+        .map_err(|error| Error::refused(format!("the executors' template can't be written: {error}")))?;
+    data.insert(EXECUTOR_TEMPLATE.to_owned(), template);
+    Ok(ConfigMap { metadata: metadata_beside(spec), data: Some(data), immutable: Some(true), ..ConfigMap::default() })
+}

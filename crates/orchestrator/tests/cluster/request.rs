@@ -1,0 +1,96 @@
+//! A request to the API server, taken apart.
+
+use serde_json::Value;
+
+use super::reply::{Reply, error};
+
+/// A request.
+pub struct Request {
+    pub method: String,
+    pub path: String,
+    pub query: Vec<(String, String)>,
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+    pub body: Value,
+}
+
+impl Request {
+    pub async fn read(request: http::Request<kube::client::Body>) -> Self {
+        let (parts, body) = request.into_parts();
+        let bytes = body.collect_bytes().await.unwrap();
+        let path = parts.uri.path().to_owned();
+        let query = form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
+        // /api/v1/… or /apis/<group>/<version>/…
+        let mut words: Vec<&str> = path.split('/').skip(if path.starts_with("/apis/") { 4 } else { 3 }).collect();
+        let mut namespace = String::new();
+        if words.len() > 2 && words[0] == "namespaces" {
+            words[1].clone_into(&mut namespace);
+            words.drain(..2);
+        }
+        Self {
+            method: parts.method.to_string(),
+            resource: words[0].to_owned(),
+            name: words.get(1).copied().unwrap_or_default().to_owned(),
+            namespace,
+            query,
+            body: serde_json::from_slice(&bytes).unwrap_or_default(),
+            path,
+        }
+    }
+
+    /// For people and for faults: method and path.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.path)
+    }
+
+    pub fn key(&self) -> (String, String, String) {
+        (self.resource.clone(), self.namespace.clone(), self.name.clone())
+    }
+
+    pub fn is_watch(&self) -> bool {
+        self.param("watch") == Some("true")
+    }
+
+    pub fn is_list(&self) -> bool {
+        self.method == "GET" && self.name.is_empty()
+    }
+
+    pub fn right(&self) -> String {
+        let verb = match (self.method.as_str(), self.is_list()) {
+            ("GET", true) => "list",
+            ("GET", false) => "get",
+            ("POST", _) => "create",
+            ("PUT", _) => "update",
+            ("PATCH", _) => "patch",
+            _ => "delete",
+        };
+        format!("{verb} {}", self.resource)
+    }
+
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether an object of this resource is meant: by namespace, labels and fields.
+    pub fn selects(&self, namespace: &str, object: &Value) -> bool {
+        let labels = self.param("labelSelector").unwrap_or_default();
+        let bears = |pair: &str| {
+            let (label, value) = pair.split_once('=').unwrap();
+            object["metadata"]["labels"][label] == value
+        };
+        let fields = self.param("fieldSelector").unwrap_or_default();
+        let has = |pair: &str| {
+            let (field, value) = pair.split_once('=').unwrap();
+            let found = field.split('.').fold(object, |object, part| &object[part]);
+            found == value
+        };
+        (self.namespace.is_empty() || self.namespace == namespace)
+            && labels.split(',').filter(|it| !it.is_empty()).all(bears)
+            && fields.split(',').filter(|it| !it.is_empty()).all(has)
+    }
+
+    pub fn not_found(&self) -> Reply {
+        error(404, "NotFound", &format!("{} \"{}\" not found", self.resource, self.name))
+    }
+}

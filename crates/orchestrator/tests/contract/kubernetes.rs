@@ -1,0 +1,70 @@
+//! The suite's view of pods, in a cluster that is a table.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use model::EngineName;
+use model::clock::Clock as _;
+use model::credential::ClusterSecret;
+use model::labels::CLUSTER;
+use orchestrator::kubernetes::{Config, Kubernetes};
+use orchestrator::{Observed, Orchestrator};
+
+use super::cluster::Cluster;
+use super::harness::{Harness, Program};
+
+/// Where the suite's specs put their engines.
+const NAMESPACE: &str = "rp-1--t-1";
+
+struct Pods {
+    cluster: Cluster,
+}
+
+pub fn make() -> Arc<dyn Harness> {
+    Arc::new(Pods { cluster: Cluster::new() })
+}
+
+#[async_trait]
+impl Harness for Pods {
+    fn instance(&self) -> Arc<dyn Orchestrator> {
+        let mut config = Config::new("test", "enginehouse", "enginehouse:1");
+        config.max_engines = 6;
+        // The suite makes engines of two installations in one place.
+        config.selector.remove(CLUSTER);
+        let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
+        Arc::new(Kubernetes::open(self.cluster.client(), config, secret, self.cluster.clock.clone()).unwrap())
+    }
+
+    fn program(&self, _: &EngineName, program: Program) -> (Vec<String>, BTreeMap<String, String>) {
+        let word = match program {
+            Program::Obedient => "obedient",
+            Program::Stubborn => "stubborn",
+            Program::Fails => "fails",
+        };
+        (["/bin/engine", word].map(str::to_owned).to_vec(), BTreeMap::new())
+    }
+
+    async fn behaves(&self, _: &EngineName) {}
+
+    fn advance(&self, by: Duration) {
+        self.cluster.advance(by);
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.cluster.clock.wall_ms()
+    }
+
+    fn kill(&self, engine: &Observed) {
+        self.cluster.kill(NAMESPACE, engine.name.as_str());
+    }
+
+    fn edit_label(&self, name: &EngineName, label: &str, value: &str) {
+        self.cluster.change("pods", NAMESPACE, name.as_str(), |pod| pod["metadata"]["labels"][label] = value.into());
+    }
+
+    fn remove_by_hand(&self, engine: &Observed) {
+        self.cluster.remove("pods", NAMESPACE, engine.name.as_str());
+    }
+}

@@ -1,0 +1,124 @@
+//! The objects that specs become, compared with golden files.
+
+use std::collections::BTreeSet;
+
+use model::labels;
+use orchestrator::Error;
+use orchestrator::kubernetes::render::{self, Objects};
+use orchestrator::kubernetes::{Config, rights};
+
+use super::golden;
+use super::place::{EPOCH, config, datafusion, signer, spark};
+
+fn rendered(spec: &orchestrator::Spec) -> Objects {
+    render::engine(spec, &config(), &signer(), EPOCH).unwrap()
+}
+
+#[test]
+fn an_engine_without_executors_is_one_pod() {
+    let objects = rendered(&datafusion(3));
+    assert!(objects.rest.is_none());
+    assert!(objects.pod.spec.as_ref().unwrap().scheduling_gates.is_none());
+    golden::object("datafusion-pod.json", &objects.pod);
+}
+
+#[test]
+fn a_spark_engine_is_a_pod_behind_a_gate_with_service_and_config_map() {
+    let spec = spark(3);
+    let objects = rendered(&spec);
+    golden::object("spark-pod.json", &objects.pod);
+    let (service, mut config_map) = objects.rest.unwrap().owned(spec.name.as_str(), "the-pods-uid");
+    golden::object("spark-service.json", &service);
+    let data = config_map.data.as_mut().unwrap();
+    golden::text("spark.properties", &data.remove("spark.properties").unwrap());
+    golden::text("executor-template.json", &format!("{}\n", data.remove("executor-template.json").unwrap()));
+    golden::object("spark-config-map-without-spark-files.json", &config_map);
+}
+
+#[test]
+fn equal_specs_become_equal_objects() {
+    assert_eq!(rendered(&spark(3)), rendered(&spark(3)));
+    assert_ne!(rendered(&spark(3)).pod.metadata.name, rendered(&spark(4)).pod.metadata.name);
+}
+
+#[test]
+fn a_namespace_has_restricted_pods_and_an_account_that_may_do_things_with_pods_only() {
+    let room = render::room("rp-1--t-1", &config());
+    let text = [
+        serde_json::to_value(&room.namespace),
+        serde_json::to_value(&room.service_account),
+        serde_json::to_value(&room.role),
+        serde_json::to_value(&room.binding),
+    ];
+    golden::object("namespace.json", &text.map(Result::unwrap));
+}
+
+#[test]
+fn the_rights_of_a_master_are_these() {
+    let text =
+        |config: &Config| rights::needed(config).iter().map(|right| format!("{right}\n")).collect::<Vec<_>>().concat();
+    golden::text("rights-whole-cluster.txt", &text(&config()));
+    let mut listed = config();
+    listed.namespaces = Some(vec!["rp-1--t-1".to_owned()]);
+    listed.make_namespaces = false;
+    golden::text("rights-listed-namespaces.txt", &text(&listed));
+}
+
+#[test]
+fn no_container_may_become_root_or_write_outside_of_its_volumes() {
+    for spec in [datafusion(3), spark(3)] {
+        let pod = rendered(&spec).pod.spec.unwrap();
+        assert_eq!((pod.automount_service_account_token, pod.share_process_namespace), (Some(false), Some(false)));
+        let mut users = BTreeSet::new();
+        for container in pod.containers {
+            let security = container.security_context.unwrap();
+            assert_eq!(security.run_as_non_root, Some(true), "{}", container.name);
+            assert_eq!(security.allow_privilege_escalation, Some(false), "{}", container.name);
+            assert_eq!(security.read_only_root_filesystem, Some(true), "{}", container.name);
+            assert!(users.insert(security.run_as_user.unwrap()), "two containers of one user");
+        }
+    }
+}
+
+#[test]
+fn spark_gets_nothing_of_its_agent() {
+    let pod = rendered(&spark(3)).pod.spec.unwrap();
+    let spark = pod.containers.iter().find(|it| it.name == "spark").unwrap();
+    let agent = pod.containers.iter().find(|it| it.name == "engine-agent").unwrap();
+    let mounts = |container: &k8s_openapi::api::core::v1::Container| -> BTreeSet<String> {
+        container.volume_mounts.iter().flatten().map(|it| it.name.clone()).collect()
+    };
+    assert_eq!(mounts(spark).intersection(&mounts(agent)).count(), 0);
+    let variables: Vec<_> = spark.env.iter().flatten().map(|it| it.name.as_str()).collect();
+    assert!(!variables.iter().any(|name| name.starts_with("ENGINEHOUSE")), "{variables:?}");
+    let token = |container| mounts(container).contains("spark-token");
+    assert_eq!((token(spark), token(agent)), (true, false));
+}
+
+#[test]
+fn what_no_pod_could_be_made_from_is_refused_in_words() {
+    type Change = fn(&mut orchestrator::Spec);
+    let bad: [(Change, &str); 9] = [
+        (|spec| spec.image.clear(), "no image"),
+        (|spec| spec.namespace = "rp_1".to_owned(), "no name of a namespace"),
+        (|spec| drop(spec.labels.insert("x".to_owned(), "a b".to_owned())), "can't have the value"),
+        (|spec| drop(spec.annotations.insert("a b".to_owned(), String::new())), "no name of a label or annotation"),
+        (|spec| drop(spec.labels.insert(labels::CLUSTER.to_owned(), "other".to_owned())), "never be listed"),
+        (|spec| spec.files[0].content = vec![0xff], "is not text"),
+        (|spec| spec.files[0].content = vec![b'a'; render::MAX_ANNOTATED_BYTES + 1], "bytes of files"),
+        (|spec| spec.pod.cpu_overcommit_percent = Some(0), "overcommit"),
+        (|spec| spec.nodes = Some(Vec::new()), "node list is empty"),
+    ];
+    for (change, word) in bad {
+        let mut spec = datafusion(3);
+        change(&mut spec);
+        match render::engine(&spec, &config(), &signer(), EPOCH) {
+            Err(Error::Refused { reason }) if reason.contains(word) => {}
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+    let mut listed = config();
+    listed.namespaces = Some(vec!["other".to_owned()]);
+    let elsewhere = render::engine(&datafusion(3), &listed, &signer(), EPOCH);
+    assert!(elsewhere.unwrap_err().to_string().contains("kubernetes.namespaces"));
+}

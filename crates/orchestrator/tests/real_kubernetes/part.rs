@@ -1,0 +1,128 @@
+//! One test's part of the real cluster, and what scheduler and kubelet would do there.
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use model::EngineName;
+use model::clock::SystemClock;
+use model::labels::{CLUSTER, NAMESPACE as NAMESPACE_LABEL};
+use orchestrator::Spec;
+use orchestrator::kubernetes::{Config, Kubernetes, Right, client_of};
+use serde_json::{Value, json};
+
+use super::place::{config, secret};
+
+/// A configuration of the cluster, as its admin.
+async fn admin() -> kube::Config {
+    let path = std::env::var("EH_TEST_KUBECONFIG").expect("EH_TEST_KUBECONFIG is the path of a kubeconfig");
+    let kubeconfig = Kubeconfig::read_from(path).unwrap();
+    kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap()
+}
+
+/// One test's part of the cluster.
+pub struct Part {
+    pub client: kube::Client,
+    pub config: Config,
+    pub namespace: String,
+}
+
+impl Part {
+    /// Each run has names of its own: the server may be older than the run.
+    pub async fn of(test: &str) -> Self {
+        let client = client_of(admin().await).unwrap();
+        let name = format!("{test}-{}", uuid::Uuid::new_v4().simple());
+        let name = &name[..40.min(name.len())];
+        let home = format!("home-{name}");
+        let namespace = json!({"metadata": {"name": home}});
+        let namespaces = Api::<Namespace>::all(client.clone());
+        namespaces.create(&PostParams::default(), &serde_json::from_value(namespace).unwrap()).await.unwrap();
+        Self { client, config: Config::new(name, home, config().agent_image), namespace: name.to_owned() }
+    }
+
+    pub fn open(&self) -> Kubernetes {
+        Kubernetes::open(self.client.clone(), self.config.clone(), secret(), SystemClock::shared()).unwrap()
+    }
+
+    /// The spec, moved into this part.
+    pub fn own(&self, mut spec: Spec) -> Spec {
+        spec.namespace.clone_from(&self.namespace);
+        spec.nodes = None;
+        spec.labels.insert(CLUSTER.to_owned(), self.config.cluster.clone());
+        spec.labels.insert(NAMESPACE_LABEL.to_owned(), self.namespace.clone());
+        spec
+    }
+
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// Makes the object without making it, and refuses a field that the server does not know.
+    pub async fn try_out(&self, path: &str, object: &impl serde::Serialize) -> Result<Value, kube::Error> {
+        let uri = format!("{path}?dryRun=All&fieldValidation=Strict");
+        let request = http::Request::post(uri).header("content-type", "application/json");
+        self.client.request(request.body(serde_json::to_vec(object).unwrap()).unwrap()).await
+    }
+
+    /// Plays scheduler and kubelet: gives the pod a node and says that it runs.
+    pub async fn start(&self, name: &EngineName) {
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "node-1"}});
+        let path = format!("/api/v1/namespaces/{}/pods/{name}/binding", self.namespace);
+        let request = http::Request::post(path).header("content-type", "application/json");
+        let body = serde_json::to_vec(&binding).unwrap();
+        self.client.request::<Value>(request.body(body).unwrap()).await.unwrap();
+        self.tell(name, "Running", &json!({"running": {"startedAt": "2026-01-01T00:00:05Z"}})).await;
+    }
+
+    pub async fn tell(&self, name: &EngineName, phase: &str, state: &Value) {
+        let status = json!({"status": {"phase": phase, "podIP": "127.0.0.2", "podIPs": [{"ip": "127.0.0.2"}],
+            "containerStatuses": [{"name": "engine-agent", "state": state, "image": "i", "imageID": "i",
+                "ready": phase == "Running", "restartCount": 0}]}});
+        let merge = Patch::Merge(&status);
+        self.pods().patch_status(name.as_str(), &PatchParams::default(), &merge).await.unwrap();
+    }
+
+    /// Plays the kubelet that has ended a pod.
+    pub async fn confirm_end(&self, name: &EngineName) {
+        let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+        self.pods().delete(name.as_str(), &now).await.unwrap();
+    }
+}
+
+impl Part {
+    /// A user with these rights and no others.
+    pub async fn user_with(&self, rights: &[Right]) -> kube::Client {
+        let user = format!("master-{}", self.namespace);
+        let mut places: Vec<Option<&String>> = rights.iter().map(|right| right.namespace.as_ref()).collect();
+        places.dedup();
+        for place in places {
+            let rules: Vec<Value> = rights
+                .iter()
+                .filter(|right| right.namespace.as_ref() == place)
+                .map(|right| json!({"apiGroups": [right.group], "resources": [right.resource], "verbs": [right.verb]}))
+                .collect();
+            let kind = if place.is_some() { "Role" } else { "ClusterRole" };
+            let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+                "metadata": {"name": user}, "rules": rules});
+            let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": format!("{kind}Binding"),
+                "metadata": {"name": user},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": user},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}]});
+            let below = place.map_or_else(String::new, |namespace| format!("/namespaces/{namespace}"));
+            for (resource, object) in [(kind, role), (&format!("{kind}Binding"), binding)] {
+                let resource = format!("{}s", resource.to_lowercase());
+                let path = format!("/apis/rbac.authorization.k8s.io/v1{below}/{resource}");
+                let request = http::Request::post(path).header("content-type", "application/json");
+                let body = serde_json::to_vec(&object).unwrap();
+                self.client.request::<Value>(request.body(body).unwrap()).await.unwrap();
+            }
+        }
+        let mut config = admin().await;
+        config.auth_info.impersonate = Some(user);
+        client_of(config).unwrap()
+    }
+
+    pub fn open_as(&self, client: kube::Client) -> Kubernetes {
+        Kubernetes::open(client, self.config.clone(), secret(), SystemClock::shared()).unwrap()
+    }
+}

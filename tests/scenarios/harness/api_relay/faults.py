@@ -1,0 +1,167 @@
+"""What may go wrong between a client and the API server, on command.
+
+| kind | what becomes of a request that matches |
+| --- | --- |
+| `error` | it is refused with `code=` (500), `reason=` and `message=` |
+| `throttle` | it is refused with 429 and `Retry-After: retry_after_s=` (1) |
+| `silence` | it is taken and never answered; who still waits when the fault is lifted loses the connection |
+| `hang_up` | the connection ends without an answer |
+| `hold` | it goes on when the fault is lifted, and not before |
+| `gone` | 410: a list is refused, a watch tells it as its first event and ends, as the server does |
+| `stale` | a list is answered as of `version=`, by the server itself: as true as that of a server that lags behind |
+
+With `after=True` the first five come when the server has done it: only the answer is lost. A watch is never asked so.
+
+| kind | what becomes of an event that `event=` accepts, in a watch that matches |
+| --- | --- |
+| `drop` | it is not told |
+| `repeat` | it is told `copies=` (1) times more; with `late=True` behind the next event, so that an older version follows a newer |
+| `tear` | half of it is told, and the connection ends |
+| `expire` | 410 is told instead, and the watch ends |
+| `end` | the watch ends before it, as servers end watches: nothing is lost for who goes on from what was told |
+
+Of what matches the first `skip=` pass, then every `every=`-th is hit until it has been `times=` (`None`: until the fault is
+lifted). Of several faults the one that was made first and wants the request has it. Only the relay's own thread counts.
+"""
+
+import asyncio
+import http
+
+from harness.api_relay.asked import telling
+
+# kind → what it may be told, with defaults.
+REFUSALS = {
+    "error": {"code": 500, "reason": None, "message": "injected by the tests", "after": False},
+    "throttle": {"retry_after_s": 1, "message": "too many requests: injected by the tests", "after": False},
+    "silence": {"after": False},
+    "hang_up": {"after": False},
+    "hold": {"after": False},
+    "gone": {"message": "too old resource version: injected by the tests"},
+    "stale": {"version": None},
+}
+OF_EVENTS = {
+    "drop": {}, "repeat": {"copies": 1, "late": False}, "tear": {}, "end": {},
+    "expire": {"message": "too old resource version: injected by the tests"},
+}
+REASONS = {
+    403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid", 429: "TooManyRequests",
+    500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+}
+# So many of the requests that a fault hit are kept, the last ones.
+KEPT = 1000
+
+
+class Fault:
+    """One of the kinds above. `injected`: how often it was done; `hits`: to which requests; `left`: how many clients gave
+    up waiting for an answer that was held back."""
+
+    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, **told):
+        known = REFUSALS.get(kind, OF_EVENTS.get(kind))
+        assert known is not None, f"there is no fault {kind}"
+        assert told.keys() <= known.keys(), f"{kind} is told {sorted(known)}, not {sorted(told.keys() - known.keys())}"
+        assert event is None or kind in OF_EVENTS, f"{kind} is none of events"
+        assert kind != "stale" or told.get("version"), "stale needs the version that is told"
+        assert every >= 1 and skip >= 0 and (times is None or times >= 1)
+        self.faults, self.kind, self.match, self.event = faults, kind, match, event or telling()
+        self.times, self.skip, self.every = times, skip, every
+        self.told = known | told
+        self.seen = self.taken = self.injected = self.left = 0
+        self.hits = []
+        self.lifted = asyncio.Event()
+
+    def __getattr__(self, name):
+        try:
+            return self.__dict__["told"][name]
+        except KeyError:
+            raise AttributeError(f"a fault has no {name}") from None
+
+    @property
+    def after(self):
+        return self.told.get("after", False)
+
+    def suits(self, asked):
+        """Whether such a request can have it at all."""
+        if self.kind in OF_EVENTS:
+            return asked.verb == "watch"
+        if self.kind == "gone":
+            return asked.verb in ("list", "watch")
+        if self.kind == "stale":
+            # The further pages of a list are of the version of its first one.
+            return asked.verb == "list" and not asked.query.get("continue")
+        return not (self.after and asked.streams)
+
+    def takes(self, asked, event=None):
+        """Whether it is to be done to this one; who takes it says `done` or `missed`."""
+        if not self.suits(asked) or not self.match(asked) or (event is not None and not self.event(*event)):
+            return False
+        if self.times is not None and self.taken >= self.times:
+            return False
+        self.seen += 1
+        if self.seen <= self.skip or (self.seen - self.skip - 1) % self.every:
+            return False
+        self.taken += 1
+        return True
+
+    def done(self, asked):
+        self.injected += 1
+        self.hits = [*self.hits[1 - KEPT:], asked]
+
+    def missed(self):
+        """It could not be done: the next one has it."""
+        self.taken -= 1
+
+    def status(self):
+        """The refusal, as the API server words one."""
+        code = {"throttle": 429, "gone": 410, "expire": 410}.get(self.kind) or self.code
+        reason = self.told.get("reason") or REASONS.get(code, http.HTTPStatus(code).phrase.replace(" ", ""))
+        details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.kind == "throttle" else {}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
+                "reason": reason, "code": code} | details
+
+    def lift(self):
+        """Nothing more is done to anything when this returns."""
+        self.faults.lift(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        self.lift()
+        # What failed before is what is to be told.
+        assert kind is not None or self.injected, f"the fault {self.kind} was never injected; {self.seen} matched"
+
+    def __repr__(self):
+        return f"{self.kind}: {self.injected} injected, {self.seen} matched"
+
+
+class Faults:
+    """Those that hold now; `run(action)` runs in the relay's thread and returns when it has run."""
+
+    def __init__(self, run):
+        self.held = ()
+        self.run = run
+
+    def add(self, kind, match, **told):
+        fault = Fault(self, kind, match, **told)
+        self.run(lambda: self.hold(fault))
+        return fault
+
+    def hold(self, fault):
+        self.held = (*self.held, fault)
+
+    def lift(self, fault):
+        self.run(lambda: self.drop(fault))
+
+    def drop(self, fault):
+        self.held = tuple(it for it in self.held if it is not fault)
+        fault.lifted.set()
+
+    def for_request(self, asked):
+        return next((it for it in self.held if it.kind in REFUSALS and it.takes(asked)), None)
+
+    def for_event(self, asked, kind, told):
+        return next((it for it in self.held if it.kind in OF_EVENTS and it.takes(asked, (kind, told))), None)
+
+    def want_events_of(self, asked):
+        """Whether some fault would look into this watch."""
+        return any(it.kind in OF_EVENTS and it.suits(asked) and it.match(asked) for it in self.held)

@@ -1,0 +1,158 @@
+"""An installation on Kubernetes as an operator makes it: `deploy/kubernetes` through the real kustomize, API server, controllers
+and scheduler, and its pods as processes with the image's file system, ZooKeeper and PostgreSQL beside them.
+
+Two things differ from a cluster. Nobody enforces NetworkPolicies; and the tests' kubelets play no init containers, so what
+stands in one (the migration) is run as a pod of its own before its Deployment is made.
+"""
+
+import copy
+import json
+import uuid
+
+from harness import zookeeper
+from harness.databases import PostgresDatabase
+from harness.image import image
+from harness.kubelet import Kubelet
+from harness.kubernetes import CONTROLLERS, WORKLOADS, Kubernetes
+from harness.manifests import SECRETS, Applier, overlay
+from harness.waiting import wait_until
+
+NAMESPACE = "enginehouse"
+ENGINES = "rp-1--t-1"
+IMAGE = "enginehouse"
+RUNS_WITHIN_S = 120
+RESTARTED_WITHIN_S = 300
+PORT = 10009
+
+
+class Installation:
+    """One installation in a cluster of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.root = f"/enginehouse-on-kubernetes-{uuid.uuid4().hex[:8]}"
+        self.cluster = Kubernetes(folder / "kubernetes", controllers=CONTROLLERS + WORKLOADS)
+        self.kubelet = self.database = self.objects = None
+
+    def start(self):
+        """Everything but the secrets, which are for the test to make: until then no pod runs."""
+        self.cluster.start()
+        self.database = PostgresDatabase()
+        self.kubelet = Kubelet(self.cluster, self.folder / "kubelet", {IMAGE: image(self.folder / "image")}).start()
+        for node in ("one", "two"):
+            self.kubelet.nodes.add(node)
+        self.objects = self.rendered()
+        applier = Applier(self.cluster)
+        applier.apply([it for it in self.objects if it["kind"] not in ("Secret", "Deployment")])
+        for it in of_deployments(self.objects):
+            it = copy.deepcopy(it)
+            for init in it["spec"]["template"]["spec"].pop("initContainers", []):
+                applier.create(pod_of(it, init))
+            applier.create(it)
+        return self
+
+    def rendered(self):
+        """What the example says, for these servers."""
+        settings = {"ENGINEHOUSE_ZOOKEEPER_CONNECT": zookeeper.address(), "ENGINEHOUSE_ZOOKEEPER_ROOT": self.root}
+        of_masters = {"ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
+                      "ENGINEHOUSE_ENGINES_IMAGES": f'{{datafusion = "{IMAGE}"}}'}
+        return overlay(
+            self.folder / "overlay", ["base", "example/rp-1--t-1"],
+            files={"cluster.secret": SECRETS["cluster.secret"], "database.url": self.database.url},
+            secretGenerator=[
+                {"name": "enginehouse-cluster", "namespace": NAMESPACE, "files": ["secret=cluster.secret"]},
+                {"name": "enginehouse-database", "namespace": NAMESPACE, "files": ["url=database.url"]},
+            ],
+            patches=[
+                {"target": {"kind": "Deployment"}, "patch": json.dumps(added(settings))},
+                {"target": {"kind": "Deployment", "name": "enginehouse-master"}, "patch": json.dumps(added(of_masters))},
+                {"target": {"kind": "Deployment", "name": "enginehouse-metadata-agent"},
+                 "patch": json.dumps(added(settings, "initContainers"))},
+            ],
+        )
+
+    def make_secrets(self):
+        Applier(self.cluster).apply([it for it in self.objects if it["kind"] == "Secret"])
+
+    def pods(self, role=None):
+        """Those of a role that are not on their way out, or all."""
+        selector = "app.kubernetes.io/name=enginehouse" + (f",app.kubernetes.io/component={role}" if role else "")
+        found = self.cluster.admin.items("pods", NAMESPACE, labelSelector=selector)
+        return [it for it in found if "deletionTimestamp" not in it["metadata"]] if role else found
+
+    def ready(self, role):
+        """The role's pods that are ready."""
+        return [it for it in self.pods(role) if is_ready(it)]
+
+    def waits(self, pod):
+        """Why the pod's container waits, as a kubelet tells it; `None` if it doesn't."""
+        told = pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"].get("waiting")
+        return told and f"{told['reason']}: {told.get('message', '')}"
+
+    def wait_runs(self):
+        """Until each Deployment has all its pods, ready."""
+        for role in ("metadata-agent", "proxy", "master"):
+            wait_until(lambda role=role: self.is_rolled_out(role), RUNS_WITHIN_S, f"{role} runs: {self.told(role)}", 0.2)
+
+    def is_rolled_out(self, role):
+        deployment = self.cluster.admin.get("deployments", f"enginehouse-{role}", NAMESPACE)
+        wanted, status = deployment["spec"]["replicas"], deployment.get("status", {})
+        return status.get("observedGeneration", 0) >= deployment["metadata"]["generation"] and \
+            {status.get(it, 0) for it in ("replicas", "updatedReplicas", "availableReplicas")} == {wanted}
+
+    def restart(self, role):
+        """`kubectl rollout restart`; answers the uids of the pods that have to go."""
+        before = {it["metadata"]["uid"] for it in self.pods(role)}
+        mark = {"spec": {"template": {"metadata": {"annotations": {"restarted": uuid.uuid4().hex}}}}}
+        self.cluster.admin.patch("deployments", f"enginehouse-{role}", mark, NAMESPACE)
+        return before
+
+    def gone(self, uids):
+        """Whether none of these pods is there any more."""
+        return not uids & {it["metadata"]["uid"] for it in self.pods()}
+
+    def log(self, pod):
+        return self.kubelet.log(NAMESPACE, pod["metadata"]["name"]) or ""
+
+    def told(self, role):
+        """For whoever has to find out why it doesn't run."""
+        return "\n".join(f"{it['metadata']['name']}: {self.waits(it)}\n{self.log(it)[-2000:]}" for it in self.pods(role))
+
+    def engines(self):
+        return self.cluster.admin.items("pods", ENGINES)
+
+    def close(self):
+        for it in (self.kubelet, self.cluster, self.database):
+            if it is not None:
+                it.close()
+
+
+def address(pod):
+    return f"{pod['status']['podIP']}:{PORT}"
+
+
+def is_ready(pod):
+    return any(it["type"] == "Ready" and it["status"] == "True" for it in pod["status"].get("conditions", []))
+
+
+def of_deployments(objects):
+    return [it for it in objects if it["kind"] == "Deployment"]
+
+
+def added(variables, containers="containers"):
+    """A patch that adds variables to a Deployment's first container."""
+    return [{"op": "add", "path": f"/spec/template/spec/{containers}/0/env/-", "value": {"name": name, "value": value}}
+            for name, value in variables.items()]
+
+
+def pod_of(deployment, container):
+    """A pod that runs one container of a Deployment, once."""
+    template = copy.deepcopy(deployment["spec"]["template"])
+    spec = template["spec"] | {"containers": [container], "restartPolicy": "Never"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": container["name"], "namespace": NAMESPACE}, "spec": spec}
+
+
+def migrated(installation):
+    pod = installation.cluster.admin.get("pods", "migrate", NAMESPACE)
+    assert pod["status"].get("phase") != "Failed", installation.log(pod)
+    return pod["status"].get("phase") == "Succeeded"

@@ -1,0 +1,314 @@
+"""A Kubernetes of the tests' own: the real etcd, kube-apiserver, controllers and scheduler, four processes on loopback.
+
+`EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`).
+There are no nodes; `harness.kubelet` makes and plays them, and without it a pod stays pending for ever.
+
+Who may do what is RBAC's business: the admin of `Kubernetes.admin` is in `system:masters`, everybody else gets a
+service account (`service_account`) or a token of `users` and only the rights that somebody binds. The processes
+end when this one does, however it ends. Also a program, for tests that are not in Python:
+
+    python kubernetes.py FOLDER     # prints `ready: <path of the admin's kubeconfig>`, ends on SIGTERM or SIGINT
+"""
+
+import json
+import os
+import pathlib
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from harness.kubernetes_client import ApiError, Client, Unreachable
+from harness.ports import free_port
+from harness.server_process import ServerProcess
+from harness.waiting import wait_until
+
+# What the system relies on: namespaces that end with all that is in them, quotas that count, default service accounts
+# and their tokens, the cluster's certificate in every namespace, and executors that go with their driver.
+CONTROLLERS = (
+    "namespace-controller", "resourcequota-controller", "serviceaccount-controller", "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller", "garbage-collector-controller",
+)
+# For what is deployed by Deployments and such, in addition.
+WORKLOADS = ("deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller")
+KEY_WITHIN_S = 30
+ANSWER_WITHIN_S = 2
+CONTROLLERS_WITHIN_S = 60
+# Bound to its server's name only, which is what a cluster's own clients call it.
+ISSUER_HOST = "kubernetes.default.svc"
+ADMIN = ("admin", ("system:masters",))
+
+
+def program():
+    """The path of the program; without it a scenario fails, it is never skipped."""
+    value = os.environ.get("EH_TEST_KUBERNETES_PROGRAM")
+    assert value, "EH_TEST_KUBERNETES_PROGRAM is not set: run tests/run, which builds it"
+    return value
+
+
+class Component(ServerProcess):
+    """One of the processes. It has the read end of a pipe as its standard input, and ends when we do."""
+
+    stdin = subprocess.PIPE
+    env = {"END_WITH_STDIN": "1", "PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent"}
+
+    def __init__(self, name, folder, arguments, answers):
+        self.name = name
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.arguments = arguments
+        self.answers = answers
+
+    def command(self):
+        return [program(), self.name, *self.arguments()]
+
+    def start(self):
+        self.launch()
+        self.wait_serving()
+        return self
+
+    def kill(self):
+        # Which ends it too.
+        self.process.stdin.close()
+        super().kill()
+
+
+class Kubernetes:
+    """One cluster. `users`: name → groups, each with a token of its own; with `audit` every request is written down;
+    without `scheduler` a pod gets its node from the test (`bind`). `flags` are further ones of the API server."""
+
+    def __init__(self, folder, users=None, audit=False, scheduler=True, controllers=CONTROLLERS, flags=()):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.controllers = controllers
+        self.flags = tuple(flags)
+        self.audit_log = self.folder / "audit.json" if audit else None
+        self.certificates = self.folder / "certificates"
+        self.authority = self.certificates / "apiserver.crt"
+        self.key = self.folder / "service-account.key"
+        self.etcd_address = f"127.0.0.1:{free_port()}"
+        self.address = f"127.0.0.1:{free_port()}"
+        self.users = dict([ADMIN]) | (users or {})
+        self.tokens = {name: secrets.token_hex(24) for name in self.users}
+        self.admin = None
+        self.etcd = Component("etcd", self.folder / "etcd", self.etcd_arguments, self.etcd_answers)
+        self.apiserver = Component(
+            "kube-apiserver", self.folder / "apiserver", self.apiserver_arguments, self.apiserver_answers,
+        )
+        self.manager = Component(
+            "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers,
+        )
+        # Nobody waits for it: what it has not looked at yet is pending.
+        self.scheduler = Component(
+            "kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True,
+        ) if scheduler else None
+
+    @property
+    def url(self):
+        return f"https://{self.address}"
+
+    def start(self):
+        self.write_files()
+        self.etcd.start()
+        self.apiserver.start()
+        if self.scheduler:
+            self.scheduler.start()
+        self.manager.start()
+        return self
+
+    def write_files(self):
+        lines = [f'{self.tokens[name]},{name},{name},"{",".join(groups)}"\n' for name, groups in self.users.items()]
+        write_secret(self.folder / "tokens.csv", "".join(lines))
+        subprocess.run([program(), "service-account-key", self.key], check=True, timeout=KEY_WITHIN_S)
+        if self.audit_log:
+            policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+                      "rules": [{"level": "Metadata"}]}
+            (self.folder / "audit-policy.json").write_text(json.dumps(policy))
+
+    def etcd_arguments(self):
+        return [self.etcd.folder / "data", self.etcd_address]
+
+    def etcd_answers(self):
+        try:
+            with urllib.request.urlopen(f"http://{self.etcd_address}/health", timeout=ANSWER_WITHIN_S) as answer:
+                return json.load(answer)["health"] == "true"
+        except OSError:
+            return False
+
+    def apiserver_arguments(self):
+        audit = [f"--audit-policy-file={self.folder}/audit-policy.json", f"--audit-log-path={self.audit_log}",
+                 "--audit-log-mode=blocking"] if self.audit_log else []
+        return [
+            f"--etcd-servers=http://{self.etcd_address}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            f"--secure-port={self.address.rsplit(':', 1)[1]}",
+            f"--cert-dir={self.certificates}",
+            # Nothing may reach the server by the address of its service: it is loopback, and nobody's endpoint.
+            "--endpoint-reconciler-type=none",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--authorization-mode=RBAC",
+            "--anonymous-auth=false",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            f"--service-account-issuer=https://{ISSUER_HOST}",
+            f"--service-account-key-file={self.key}",
+            f"--service-account-signing-key-file={self.key}",
+            "--profiling=false",
+            *audit, *self.flags,
+        ]
+
+    def apiserver_answers(self):
+        if not self.authority.exists():
+            return False
+        if self.admin is None:
+            self.admin = self.client("admin")
+        try:
+            return self.admin.request("GET", "/readyz") == "ok"
+        except (ApiError, Unreachable):
+            return False
+
+    def manager_arguments(self):
+        return [
+            f"--kubeconfig={self.kubeconfig('admin')}",
+            f"--controllers={','.join(self.controllers)}",
+            f"--service-account-private-key-file={self.key}",
+            f"--root-ca-file={self.authority}",
+            "--use-service-account-credentials=false",
+            "--leader-elect=false",
+            # It serves nothing.
+            "--secure-port=0",
+        ]
+
+    def manager_answers(self):
+        """It has given the namespace that was there first what every namespace gets."""
+        try:
+            return self.admin.find("serviceaccounts", "default", "default") is not None and \
+                self.admin.find("configmaps", "kube-root-ca.crt", "default") is not None
+        except Unreachable:
+            return False
+
+    def scheduler_arguments(self):
+        path = self.scheduler.folder / "scheduler.json"
+        path.write_text(json.dumps({
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
+            # What could not be scheduled is looked at again at once, as far as it can be said.
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 1,
+        }))
+        return [f"--config={path}", "--secure-port=0"]
+
+    def client(self, user="admin", agent="enginehouse-scenarios", address=None):
+        """A client with the token of one of `users`; `address` may be that of a relay before the server."""
+        return self.client_of(self.tokens[user], agent, address)
+
+    def client_of(self, token, agent="enginehouse-scenarios", address=None):
+        return Client(address or self.address, self.authority, token, agent)
+
+    def kubeconfig(self, user="admin"):
+        """The path of a kubeconfig for one of `users`."""
+        return self.kubeconfig_of(self.tokens[user], user)
+
+    def kubeconfig_of(self, token, name, namespace="default", address=None):
+        """The path of a kubeconfig for whoever has the token; `address` may be that of a relay before the server."""
+        path = self.folder / f"{name}.kubeconfig"
+        # JSON is YAML.
+        write_secret(path, json.dumps({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "tests", "cluster": {
+                "server": f"https://{address or self.address}", "certificate-authority": str(self.authority),
+            }}],
+            "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name, "namespace": namespace}}],
+            "current-context": "tests",
+        }))
+        return path
+
+    def namespace(self, name, labels=None):
+        """Makes a namespace and waits until pods can be made in it: a pod needs the service account of its namespace."""
+        self.admin.create("namespaces", {"metadata": {"name": name, "labels": labels or {}}})
+        wait_until(
+            lambda: self.admin.find("serviceaccounts", "default", name), CONTROLLERS_WITHIN_S,
+            f"namespace {name} has its default service account",
+        )
+        return name
+
+    def service_account(self, namespace, name, rules=(), cluster_rules=(), hours=1):
+        """Makes a service account with these rules (of a Role, of a ClusterRole), and answers a token of it."""
+        self.admin.create("serviceaccounts", {"metadata": {"name": name}}, namespace)
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
+        group = "rbac.authorization.k8s.io"
+        if rules:
+            self.admin.create("roles", {"metadata": {"name": name}, "rules": list(rules)}, namespace)
+            self.admin.create("rolebindings", {
+                "metadata": {"name": name}, "subjects": [subject],
+                "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            }, namespace)
+        if cluster_rules:
+            whole = f"{namespace}-{name}"
+            self.admin.create("clusterroles", {"metadata": {"name": whole}, "rules": list(cluster_rules)})
+            self.admin.create("clusterrolebindings", {
+                "metadata": {"name": whole}, "subjects": [subject],
+                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": whole},
+            })
+        return self.token(namespace, name, hours)
+
+    def token(self, namespace, name, hours=1):
+        """A new token of a service account."""
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                 "spec": {"expirationSeconds": hours * 3600}}
+        return self.admin.create("serviceaccounts", asked, namespace, name, "token")["status"]["token"]
+
+    def bind(self, namespace, name, node):
+        """Gives a pod its node, as a scheduler does."""
+        target = {"kind": "Node", "name": node}
+        self.admin.create("pods", {"metadata": {"name": name}, "target": target}, namespace, name, "binding")
+
+    def requests(self, **wanted):
+        """The audited requests so far; `user="…"`, `verb="…"`, `resource="…"` leave out the others."""
+        found = []
+        # The last line may be being written.
+        for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
+            event = json.loads(line)
+            said = {"user": event["user"].get("username"), "verb": event["verb"],
+                    "resource": event.get("objectRef", {}).get("resource")}
+            if all(said[name] == value for name, value in wanted.items()):
+                found.append(event)
+        return found
+
+    def close(self):
+        """Ends the processes, the last one first; what they keep goes with the folder."""
+        for component in (self.scheduler, self.manager, self.apiserver, self.etcd):
+            if component is not None and component.process is not None:
+                component.kill()
+
+
+def write_secret(path, text):
+    path.touch(mode=0o600)
+    path.write_text(text)
+
+
+def serve(folder):
+    """Runs a cluster until a signal comes."""
+    asked = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: asked.set())
+    cluster = Kubernetes(folder)
+    try:
+        cluster.start()
+        print(f"ready: {cluster.kubeconfig()}", flush=True)
+        asked.wait()
+    finally:
+        cluster.close()
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,88 @@
+"""An installation of separate processes whose engines are pods of a cluster of the tests' own, with the nodes that the
+harness plays: the program that is tested runs in every engine's pod.
+
+The proxies act with the token of a service account that has what a master needs and nothing else.
+"""
+
+import contextlib
+
+from harness.cluster import Cluster
+from harness.kubelet import Image, Kubelet
+from harness.kubernetes import Kubernetes
+from harness.logs import Logs
+from harness.processes import BINARY
+from harness.waiting import wait_until
+
+HOME = "enginehouse"
+IMAGE = "registry.example/enginehouse:1"
+PROGRAM = "/opt/enginehouse"
+CORE, RBAC = "", "rbac.authorization.k8s.io"
+GONE_WITHIN_S = 60
+
+
+def rule(group, verbs, *resources):
+    return {"apiGroups": [group], "verbs": verbs.split(), "resources": list(resources)}
+
+
+# What `orchestrator::kubernetes::rights` lists.
+CLUSTER_RULES = [
+    rule(CORE, "create delete deletecollection get list patch watch", "pods"),
+    rule(CORE, "list watch", "events", "nodes"),
+    rule(CORE, "create get", "services", "configmaps", "namespaces"),
+    rule(CORE, "create", "serviceaccounts"),
+    rule(RBAC, "create", "roles", "rolebindings"),
+]
+HOME_RULES = [rule(CORE, "create get update", "configmaps")]
+
+
+class Pods:
+    """A Kubernetes with one node, where the program is the one that is tested."""
+
+    def __init__(self, folder):
+        self.kubernetes = Kubernetes(folder / "kubernetes")
+        self.kubelet = None
+        self.folder = folder
+        self.master = None
+
+    def start(self):
+        self.kubernetes.start()
+        self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", {IMAGE: Image({PROGRAM: BINARY})}).start()
+        self.kubelet.nodes.add("node-1", cpu="64", memory="64Gi")
+        self.kubernetes.namespace(HOME)
+        token = self.kubernetes.service_account(HOME, "master", HOME_RULES, CLUSTER_RULES, hours=24)
+        self.master = self.kubernetes.kubeconfig_of(token, "master", HOME)
+        return self
+
+    @property
+    def admin(self):
+        return self.kubernetes.admin
+
+    def of(self, namespace):
+        """The pods of a namespace by name; none if there is no such namespace."""
+        return {it["metadata"]["name"]: it for it in self.admin.items("pods", namespace)}
+
+    def gone(self, namespace, name):
+        wait_until(lambda: self.admin.find("pods", name, namespace) is None, GONE_WITHIN_S, f"pod {name} is gone")
+
+    def close(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.kubernetes.close)
+            if self.kubelet is not None:
+                stack.callback(self.kubelet.close)
+
+
+class PodCluster(Cluster):
+    """Two metadata agents and two proxies, whose engines are pods."""
+
+    def __init__(self, folder, pods, **settings):
+        self.pods = pods
+        super().__init__(
+            folder, orchestrator={"kind": "kubernetes"}, engines={"images": {"datafusion": IMAGE}, "allowed_locations": []},
+            kubernetes={"kubeconfig": str(pods.master), "program": PROGRAM}, **settings,
+        )
+        self.logs.close()
+        self.logs = Logs(str(self.folder / "*.log"), str(pods.folder / "kubelet/*/engine-agent-*/log"))
+
+    def namespace(self, tenant, pool):
+        """Where the pods of a tenant in a pool are."""
+        return f"{pool}--{tenant}".replace("_", "-")

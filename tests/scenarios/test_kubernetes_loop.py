@@ -1,0 +1,201 @@
+"""The whole loop with engines that are pods: separate processes of the program, a real API server, its controllers and
+scheduler, kubelets that the tests play, and in each pod the program, which answers a client's query."""
+
+import json
+
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.doctor import check, ill
+from harness.kubelet import bearing
+from harness.pods import HOME, PodCluster, Pods
+from harness.processes import run
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    it = Pods(workspace / "pods")
+    try:
+        yield it.start()
+    finally:
+        it.close()
+
+
+@pytest.fixture(scope="module")
+def installation(pods, workspace):
+    it = PodCluster(workspace / "pod-cluster", pods)
+    try:
+        it.start()
+        yield it
+    finally:
+        it.close()
+
+
+@pytest.fixture
+def cluster(installation, request):
+    installation.logs.begin()
+    yield installation
+    installation.logs.check()
+
+
+@pytest.fixture
+def control(cluster):
+    return Control(cluster.addresses["proxy-b"])
+
+
+def test_a_pod_answers_a_query_and_stop_ends_it(cluster, control, pods):
+    tenant, pool, unit = control.make("first", users="'alice'")
+    engine = control.start(tenant, pool, unit, wait="2m")
+    namespace = cluster.namespace(tenant, pool)
+    (name,) = pods.of(namespace)
+    assert name == engine
+    with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
+        assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+    (row,) = control.engines(tenant)
+    pod = pods.admin.get("pods", engine, namespace)
+    assert row["address"] == f"{pod['status']['podIP']}:10021", row
+    control.stop(pool, engine)
+    pods.gone(namespace, engine)
+    assert control.engines(tenant) == []
+    control.drop(tenant, pool, unit)
+
+
+def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(cluster, control, pods):
+    tenant, pool, unit = control.make("altered", users="'bob'")
+    old = control.start(tenant, pool, unit, wait="2m")
+    namespace = cluster.namespace(tenant, pool)
+    with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
+        rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
+        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'")
+
+        def replaced():
+            by_name = {it["engine"]: it for it in control.engines(tenant)}
+            new = [it for it in by_name.values() if it["current"] and it["state"] == "ready"]
+            return new[0] if new and by_name.get(old, {}).get("state") == "draining" else None
+
+        new = wait_until(replaced, WITHIN_S, "a new engine is ready, the old one drains", 0.2)
+        assert set(pods.of(namespace)) == {old, new["engine"]}
+        assert new["config"].split("_")[1] == "600M", new
+        # What the session has made is there still, and a new session is the new engine's.
+        assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
+        with pyhive_session(cluster.addresses["proxy-b"], "bob") as another:
+            assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
+    pods.gone(namespace, old)
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] == new["engine"]
+    ended = wait_until(
+        lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{old}' AND ended_reason IS NOT NULL"),
+        WITHIN_S, "the old engine's end is written down",
+    )
+    assert ended == [["drained"]]
+    control.drop(tenant, pool, unit)
+
+
+def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, control, pods):
+    tenant, pool, unit = control.make("deleted", users="'carol'")
+    first = control.start(tenant, pool, unit, wait="2m")
+    namespace = cluster.namespace(tenant, pool)
+    with pyhive_session(cluster.addresses["proxy-b"], "carol") as session:
+        rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
+        pods.admin.delete("pods", first, namespace)
+        # It has the grace of its spec, and the session has state there.
+        wait_until(
+            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating", WITHIN_S,
+            "SHOW ENGINES tells that it is on its way out", 0.2,
+        )
+        assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
+    pods.gone(namespace, first)
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] != first
+    control.drop(tenant, pool, unit)
+
+
+def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
+    tenant, pool, unit = control.make("guarded", users="'dave'")
+    engine = control.start(tenant, pool, unit, wait="2m")
+    namespace = cluster.namespace(tenant, pool)
+    own = pods.admin.get("pods", engine, namespace)
+    # Somebody who may make pods there copies all labels, but can't sign.
+    pods.admin.create("pods", {
+        "metadata": {"name": "stranger", "labels": own["metadata"]["labels"]},
+        "spec": {
+            "containers": [{"name": "main", "image": "nothing",
+                            "securityContext": own["spec"]["containers"][0]["securityContext"]}],
+            "securityContext": own["spec"]["securityContext"], "nodeSelector": {"no": "such-node"},
+        },
+    }, namespace)
+
+    def told():
+        row = control.engine(tenant, "stranger")
+        return row if row and row["state"] == "foreign" else None
+
+    row = wait_until(told, WITHIN_S, "SHOW ENGINES names it", 0.2)
+    assert (row["tenant"], row["pool"], row["unit"], row["current"]) == (tenant, pool, None, False), row
+    assert f"{namespace}/stranger" in row["reason"] and "no signature" in row["reason"], row
+    _, log = control.look("SHOW MASTER")
+    assert any("foreign" in line and "stranger" in line for line in log), log
+    # Users of the tenant are told of engines only.
+    assert [it["engine"] for it in control.say(f"SHOW ENGINES {tenant}", user="dave")] == [engine]
+    stranger = pods.admin.get("pods", "stranger", namespace)
+    control.stop(pool, engine)
+    pods.gone(namespace, engine)
+    after = pods.admin.get("pods", "stranger", namespace)
+    assert after["metadata"]["uid"] == stranger["metadata"]["uid"]
+    assert "deletionTimestamp" not in after["metadata"]
+    pods.admin.delete("pods", "stranger", namespace, grace_s=0)
+    wait_until(lambda: control.engines(tenant) == [], WITHIN_S, "SHOW ENGINES names it no longer", 0.2)
+    control.drop(tenant, pool, unit)
+
+
+def test_an_image_that_can_not_be_pulled_is_told_and_mended(cluster, control, pods):
+    tenant, pool, unit = control.make("imageless", users="'erin'")
+    with pods.kubelet.fault("image", bearing(tenant_name=tenant), message="manifest unknown"):
+        (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+
+        def told():
+            row = control.engine(tenant, answer["engine"])
+            return row if row and "can't be pulled" in (row["reason"] or "") else None
+
+        row = wait_until(told, WITHIN_S, "SHOW ENGINES says why", 0.2)
+        assert row["state"] in ("pending", "starting") and "manifest unknown" in row["reason"], row
+        described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{answer['engine']}'")}
+        assert "manifest unknown" in described["reason"] and described["pod"].endswith(answer["engine"]), described
+    (row,) = control.wait_ready(tenant)
+    assert row["engine"] == answer["engine"]
+    control.stop(pool, answer["engine"])
+    control.drop(tenant, pool, unit)
+
+
+def test_a_right_that_is_missing_is_told_by_show_and_the_doctor(cluster, control, pods):
+    cluster.logs.allow("rights are missing")
+    file = cluster.write("doctor")
+
+    def look():
+        done = run(["doctor", "--config", file, "--format", "json"], within_s=WITHIN_S, cwd=cluster.folder)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    status, report = look()
+    assert status == 0 and check(report, "rights")["verdict"] == "ok", report
+    role = pods.admin.get("clusterroles", f"{HOME}-master")
+    less = [it | {"resources": [r for r in it["resources"] if r != "rolebindings"]} for it in role["rules"]]
+    pods.admin.patch("clusterroles", f"{HOME}-master", {"rules": less})
+    missing = "create rolebindings in the whole cluster"
+    status, report = wait_until(
+        lambda: next((it for it in [look()] if ill(it[1])), None), WITHIN_S, "the doctor finds it", 0.2,
+    )
+    assert status == 1 and ill(report) == {"rights"}, report
+    assert [it["subject"] for it in check(report, "rights")["findings"]] == [missing]
+    # A master asks when it begins.
+    cluster.restart("proxy-a")
+
+    def waits_for():
+        return [it["waits_for"] or "" for it in control.say("SHOW MASTER")]
+
+    wait_until(lambda: any(missing in it for it in waits_for()), WITHIN_S, "SHOW MASTER tells it", 0.2)
+    pods.admin.patch("clusterroles", f"{HOME}-master", {"rules": role["rules"]})
+    wait_until(lambda: not any("rights" in it for it in waits_for()), WITHIN_S, "SHOW MASTER tells it no longer", 0.2)
