@@ -3,6 +3,7 @@
 use metadata::{Deleted, Error, SCHEMA_VERSION, Store};
 use model::change::Rules;
 use model::clock::SystemClock;
+use model::observation::Surroundings;
 
 use super::bench::{Bench, abort_of, create_tenant, create_unit, id, properties};
 
@@ -113,9 +114,10 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     let bench = bench.founded(1).await;
     let name = bench.present().await[0].clone();
     bench.made(&name).await;
-    // As version 1 was: without what the orchestrator knows besides, and whether an engine ever registered.
+    // As version 1 was: without what the orchestrator knows besides, whether an engine ever registered, and what is around.
     bench.raw("ALTER TABLE observed_engine DROP COLUMN details").await;
     bench.raw("ALTER TABLE observed_engine DROP COLUMN answered").await;
+    bench.raw("ALTER TABLE master DROP COLUMN surroundings").await;
     bench.raw("UPDATE schema_version SET version = 1").await;
     bench
         .raw(&format!(
@@ -130,4 +132,5 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
     let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
     assert!(seen.engine.registered && seen.engine.details.is_empty() && seen.engine.answered, "{seen:?}");
+    assert_eq!(store.master().await.unwrap().surroundings, Surroundings::default());
 }
