@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from harness.clients import pyhive_session, rows
+from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.doctor import check, ill
 from harness.kubelet import bearing
@@ -48,7 +48,7 @@ def control(cluster):
 
 
 def test_a_pod_answers_a_query_and_stop_ends_it(cluster, control, pods):
-    tenant, pool, unit = control.make("first", users="'alice'")
+    tenant, pool, unit = control.make("first", users="'alice'", places=pods.nodes_of("first"))
     engine = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     (name,) = pods.of(namespace)
@@ -65,7 +65,7 @@ def test_a_pod_answers_a_query_and_stop_ends_it(cluster, control, pods):
 
 
 def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(cluster, control, pods):
-    tenant, pool, unit = control.make("altered", users="'bob'")
+    tenant, pool, unit = control.make("altered", users="'bob'", places=pods.nodes_of("altered"))
     old = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
@@ -96,7 +96,7 @@ def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(
 
 
 def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, control, pods):
-    tenant, pool, unit = control.make("deleted", users="'carol'")
+    tenant, pool, unit = control.make("deleted", users="'carol'", places=pods.nodes_of("deleted"))
     first = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     with pyhive_session(cluster.addresses["proxy-b"], "carol") as session:
@@ -115,7 +115,7 @@ def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, c
 
 
 def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
-    tenant, pool, unit = control.make("guarded", users="'dave'")
+    tenant, pool, unit = control.make("guarded", users="'dave'", places=pods.nodes_of("guarded"))
     engine = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     own = pods.admin.get("pods", engine, namespace)
@@ -152,7 +152,7 @@ def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
 
 
 def test_an_image_that_can_not_be_pulled_is_told_and_mended(cluster, control, pods):
-    tenant, pool, unit = control.make("imageless", users="'erin'")
+    tenant, pool, unit = control.make("imageless", users="'erin'", places=pods.nodes_of("imageless"))
     with pods.kubelet.fault("image", bearing(tenant_name=tenant), message="manifest unknown"):
         (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
 
@@ -199,3 +199,70 @@ def test_a_right_that_is_missing_is_told_by_show_and_the_doctor(cluster, control
     wait_until(lambda: any(missing in it for it in waits_for()), WITHIN_S, "SHOW MASTER tells it", 0.2)
     pods.admin.patch("clusterroles", f"{HOME}-master", {"rules": role["rules"]})
     wait_until(lambda: not any("rights" in it for it in waits_for()), WITHIN_S, "SHOW MASTER tells it no longer", 0.2)
+
+
+def described(control, pool):
+    """DESCRIBE RESOURCE POOL: its properties, and its warnings apart."""
+    rows_of = control.say(f"DESCRIBE RESOURCE POOL {pool}")
+    return {it["property"]: it["value"] for it in rows_of}, [it["value"] for it in rows_of if it["property"] == "warning"]
+
+
+def test_what_a_pool_says_of_nodes_and_cpu_is_where_and_how_its_pods_run(cluster, control, pods):
+    cluster.logs.allow("a node is in two resource pools")
+    for node, labels in (("fast-1", {"disk": "fast", "tier": "gold"}), ("slow-1", {"disk": "slow"})):
+        pods.kubelet.nodes.add(node, cpu="8", memory="16Gi", labels=labels)
+    tenant, pool, unit = control.make("labelled", users="'fay'", places="NODE_SELECTOR ('disk'='fast'), CPU_OVERCOMMIT 200")
+    engine = control.start(tenant, pool, unit, wait="2m")
+    namespace = cluster.namespace(tenant, pool)
+    pod = pods.admin.get("pods", engine, namespace)
+    assert pod["spec"]["nodeName"] == "fast-1"
+    (container,) = pod["spec"]["containers"]
+    assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("500m", "1")
+
+    def tells(wanted):
+        return wait_until(
+            lambda: (found := described(control, pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2,
+        )
+
+    # 16 cores may be promised where 8 are; the engine asked for a half of its one.
+    shown, _ = tells(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
+    assert shown["nodes"] == "any with disk=fast" and shown["nodes that are there"] == "fast-1", shown
+    assert shown["capacity"] == "8 CPU and 16G" and shown["nodes that take engines"] == "1 of 1", shown
+    assert shown["largest engine that fits"].startswith("15 CPU and 15."), shown
+    assert shown["largest engine that fits"].endswith("on node fast-1"), shown
+    # Other labels that mean the same node can't be refused, and are told.
+    control.say("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")
+    _, warnings = tells(lambda _, warnings: warnings)
+    assert warnings == ['node "fast-1" is in resource pool "golden" too']
+    control.say("DROP RESOURCE POOL golden")
+    # The node leaves the pool and another comes: the engine follows.
+    pods.kubelet.nodes.change("slow-1", labels={"disk": "fast"})
+    pods.kubelet.nodes.change("fast-1", labels={"disk": None})
+    (row,) = wait_until(
+        lambda: [it for it in [control.engines(tenant)] if len(it) == 1 and it[0]["engine"] != engine and it[0]["state"] == "ready"],
+        WITHIN_S, "the engine is replaced", 0.2,
+    )[0]
+    assert pods.admin.get("pods", row["engine"], namespace)["spec"]["nodeName"] == "slow-1"
+    control.drop(tenant, pool, unit)
+
+
+def test_a_pool_without_nodes_starts_nothing_and_keeps_what_runs(cluster, control, pods):
+    tenant, pool, unit = control.make("nodeless", users="'gil'")
+    namespace = cluster.namespace(tenant, pool)
+    start = f"START ENGINE {tenant} {pool} {unit} WAIT '2m'"
+    with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
+        said = refused(session, start)
+        assert said.sqlstate == "55000" and f'resource pool "{pool}" has no nodes' in said.message, said
+        assert "neither NODE_LIST nor NODE_SELECTOR" in said.message, said
+    assert control.engines(tenant) == [] and pods.admin.find("namespaces", namespace) is None, "nothing was created"
+    control.say(f"ALTER RESOURCE POOL {pool} {pods.nodes_of('nodeless')}")
+    engine = control.start(tenant, pool, unit, wait="2m")
+    uid = pods.admin.get("pods", engine, namespace)["metadata"]["uid"]
+    control.say(f"ALTER RESOURCE POOL {pool} NODE_LIST ()")
+    with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
+        assert "its NODE_LIST is empty" in refused(session, start).message
+        assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+    (row,) = control.engines(tenant)
+    assert (row["engine"], row["state"], row["current"]) == (engine, "ready", True), row
+    assert pods.admin.get("pods", engine, namespace)["metadata"]["uid"] == uid
+    control.drop(tenant, pool, unit)

@@ -28,11 +28,11 @@ class Control:
         found = [it for it in self.engines(tenant) if it["engine"] == name]
         return found[0] if found else None
 
-    def make(self, tenant, unit=None, pool=None, options="", users="", **minimum):
-        """A tenant with one pool and one unit of its own; answers (tenant, pool, unit)."""
+    def make(self, tenant, unit=None, pool=None, options="", users="", places=""):
+        """A tenant with one pool and one unit of its own; answers (tenant, pool, unit). `places`: what its pool says of nodes."""
         unit, pool = unit or f"{tenant}_u", pool or f"{tenant}_p"
         self.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '512M'{options}")
-        self.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}')")
+        self.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}'){places and f', {places}'}")
         listed = f", USER_LIST ({users})" if users else ""
         self.say(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}'){listed}")
         return tenant, pool, unit

@@ -53,6 +53,12 @@ class Pods:
         self.master = self.kubernetes.kubeconfig_of(token, "master", HOME)
         return self
 
+    def nodes_of(self, name):
+        """A node of one pool's own, and how the pool says so: pools share none."""
+        node = f"node-of-{name}"
+        self.kubelet.nodes.add(node, cpu="64", memory="64Gi")
+        return f"NODE_LIST ('{node}')"
+
     @property
     def admin(self):
         return self.kubernetes.admin

@@ -148,9 +148,9 @@ pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
 
 pub async fn a_database_of_the_version_before_keeps_its_pools(bench: Bench) {
     let bench = bench.founded(0).await;
-    // As version 3 was: no table of nodes, and pools without what they may say now.
+    // As version 4 was: no table of nodes, and pools without what they may say now.
     bench.raw("DROP TABLE observed_node").await;
-    bench.raw("UPDATE schema_version SET version = 3").await;
+    bench.raw("UPDATE schema_version SET version = 4").await;
     let old = r#"{"units":["uc_1"],"namespace":null,"nodes":["node-1"],"image":"i:1","comment":null}"#;
     bench.raw(&format!("UPDATE resource_pool SET spec = '{old}'")).await;
     let settings = bench.settings.clone();
