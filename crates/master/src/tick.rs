@@ -184,9 +184,10 @@ impl Driver {
         let loads = self.loads.said();
         let now = world.now();
         let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &desired.snapshot);
-        let nodes = engines.nodes.as_deref().unwrap_or_default();
-        observed.know_nodes(&desired.snapshot.catalog, nodes);
-        self.tell_shared(&desired, nodes);
+        if let Some(nodes) = &engines.nodes {
+            observed.know_nodes(&desired.snapshot.catalog, nodes);
+            self.tell_shared(&desired, nodes);
+        }
         self.addresses = self.recollection.reachable(&observed);
         self.ask(world, &desired, &mut observed).await;
         let plan = planner::plan(&desired, &observed);
