@@ -8,18 +8,19 @@ use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
 use model::engine_type::EngineType;
 use orchestrator::process::Inside;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::cli::ConfigurationArgument;
 use crate::launch::EngineFile;
-use crate::{roles, telemetry, termination};
+use crate::{roles, telemetry};
 
 mod datafusion;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let path = &arguments.config;
     let shown = || format!("can't read the engine's file {}", path.display());
@@ -38,7 +39,6 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
             return Ok(failed(&inside, reason));
         }
     };
-    let stop = termination::requested()?;
     let ended = engine::run(settings, runtime, roles::clock(), stop, inside.until_unwanted()).await;
     match ended {
         Ok(Ended::Drained) => {
