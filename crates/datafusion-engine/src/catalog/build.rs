@@ -20,12 +20,14 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
+use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 
 use super::definition::{Definition, Kind};
 use super::folder::Folder;
 use super::provider::SessionCatalogs;
 use crate::error::EngineError;
+use crate::opaque::Opaque;
 use crate::session::state::session_state;
 use crate::statement::define::plannable;
 use crate::storage::Locations;
@@ -47,7 +49,7 @@ type Built = (String, Arc<dyn TableProvider>);
 pub struct Catalog {
     folder: Folder,
     locations: Arc<Locations>,
-    reader: SessionState,
+    reader: Opaque<SessionState>,
     built: Mutex<HashMap<(String, String), Built>>,
 }
 
@@ -61,7 +63,7 @@ impl Catalog {
     ) -> Arc<Self> {
         Arc::new_cyclic(|catalog: &Weak<Self>| {
             let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
-            let reader = session_state(config, runtime, catalogs, "");
+            let reader = Opaque::new(session_state(config, runtime, catalogs, ""));
             Self { folder, locations, reader, built: Mutex::default() }
         })
     }
@@ -77,11 +79,21 @@ impl Catalog {
     }
 
     /// A table or view that can be scanned; none if there is no such definition.
-    pub async fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>, EngineError> {
-        match self.folder.read(schema, name)? {
-            None => Ok(None),
-            Some(definition) => self.build(&definition).await.map(Some),
-        }
+    ///
+    /// The future is boxed here because the compiler proves here, once, that what a plan holds may go to another thread;
+    /// inside a method of an `async_trait` it would prove it anew each time, which takes seconds
+    /// (apache/datafusion#13814).
+    pub fn table<'a>(
+        &'a self,
+        schema: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>, EngineError>> {
+        Box::pin(async move {
+            match self.folder.read(schema, name)? {
+                None => Ok(None),
+                Some(definition) => self.build(&definition).await.map(Some),
+            }
+        })
     }
 
     /// Builds what a definition defines, or says why it can't be built.
@@ -146,7 +158,7 @@ impl Catalog {
     }
 
     async fn read(&self, definition: &Definition) -> Result<(SessionState, LogicalPlan), EngineError> {
-        let mut state = self.reader.clone();
+        let mut state = SessionState::clone(&self.reader);
         state.mark_start_execution();
         let options = state.config_mut().options_mut();
         for (key, value) in &definition.parser {
