@@ -80,12 +80,11 @@ struct Discovery {
 
 #[async_trait]
 impl Rebuild for Discovery {
-    async fn rebuild(&self, session: &ZookeeperSession) -> Result<(), coordination::Error> {
-        if let Some((host, port)) = &self.advertised {
-            let path = coordination::discovery::register(session, host, *port, env!("CARGO_PKG_VERSION")).await?;
-            info!(path, "registered for discovery");
-        }
-        Ok(())
+    async fn rebuild(&self, session: &ZookeeperSession) -> Result<Vec<String>, coordination::Error> {
+        let Some((host, port)) = &self.advertised else { return Ok(Vec::new()) };
+        let path = coordination::discovery::register(session, host, *port, env!("CARGO_PKG_VERSION")).await?;
+        info!(path, "registered for discovery");
+        Ok(vec![path])
     }
 }
 
