@@ -2,7 +2,7 @@
 //!
 //! Only who presents the engine's credential may say anything; the user's name is what that caller says it is (the engine
 //! agent has it from the proxy, which authenticated the user). Sessions end with their connection. A call that waits, for
-//! a statement, its rows, or columns that are read from files, stops waiting when its client hangs up.
+//! a statement, its rows, or what is read from the catalog's files, stops waiting when its client hangs up.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -316,24 +316,32 @@ impl Service for EngineService {
         Ok(TGetCatalogsResp::new(status::success(), handle))
     }
 
-    async fn get_schemas(&self, _cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
+    async fn get_schemas(&self, cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let rows = metadata::get_schemas(&self.0, request.catalog_name.as_deref(), request.schema_name.as_deref());
-        let handle = self.answer(&session, TOperationType::GET_SCHEMAS, "GetSchemas", rows)?;
+        let engine = Arc::clone(&self.0);
+        // Schemas are folders and tables are files: work for the threads that execute, as below.
+        let rows = self.0.on_executor(async move {
+            metadata::get_schemas(&engine, request.catalog_name.as_deref(), request.schema_name.as_deref())
+        });
+        let handle =
+            self.answer(&session, TOperationType::GET_SCHEMAS, "GetSchemas", unless_hung_up(cx, rows).await?)?;
         Ok(TGetSchemasResp::new(status::success(), handle))
     }
 
-    async fn get_tables(&self, _cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
+    async fn get_tables(&self, cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let rows = metadata::get_tables(
-            &self.0,
-            &session,
-            request.catalog_name.as_deref(),
-            request.schema_name.as_deref(),
-            request.table_name.as_deref(),
-            request.table_types.as_deref(),
-        );
-        let handle = self.answer(&session, TOperationType::GET_TABLES, "GetTables", rows)?;
+        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let rows = self.0.on_executor(async move {
+            metadata::get_tables(
+                &engine,
+                &asking,
+                request.catalog_name.as_deref(),
+                request.schema_name.as_deref(),
+                request.table_name.as_deref(),
+                request.table_types.as_deref(),
+            )
+        });
+        let handle = self.answer(&session, TOperationType::GET_TABLES, "GetTables", unless_hung_up(cx, rows).await?)?;
         Ok(TGetTablesResp::new(status::success(), handle))
     }
 
