@@ -104,6 +104,53 @@ async fn deeply_nested_statements_are_refused_or_answered_and_never_end_the_engi
     engine.stop().await;
 }
 
+/// Each part of them is allowed; it is what they come to together that would keep a thread for minutes.
+#[tokio::test]
+async fn what_would_be_planned_for_minutes_is_refused_at_once() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    let sums = |columns: usize, terms: usize| {
+        let sums: Vec<_> = (0..columns).map(|at| format!("{} AS x{at}", vec!["a"; terms].join("+"))).collect();
+        sums.join(", ")
+    };
+    let sql = format!("SELECT {} FROM (SELECT 1 AS a) t", sums(60, 300));
+    let (state, text) = refusal(&mut session, &sql).await;
+    assert_eq!(state, "54001", "{text}");
+
+    run(&mut session, "CREATE VIEW one AS SELECT 1 AS a").await;
+    run(&mut session, &format!("CREATE VIEW long AS SELECT {} FROM one", sums(5, 200))).await;
+    let many = |count: usize| (0..count).map(|at| format!("long l{at}")).collect::<Vec<_>>().join(", ");
+    assert_eq!(one(&mut session, &format!("SELECT l0.x0 + l1.x4 FROM {}", many(2))).await, "400");
+    for sql in [format!("SELECT 1 FROM {}", many(30)), format!("CREATE VIEW wide AS SELECT l0.x0 FROM {}", many(30))] {
+        let (state, text) = refusal(&mut session, &sql).await;
+        assert_eq!(state, "54001", "{text}");
+        assert!(text.contains("the views on which it stands"), "{text}");
+    }
+    engine.stop().await;
+}
+
+/// Each names the one below it four times, which is nothing in itself.
+#[tokio::test]
+async fn views_that_multiply_one_another_are_refused_before_they_are_too_many() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    run(&mut session, "CREATE VIEW v0 AS SELECT 1 AS a").await;
+    let mut level = 0;
+    let refused = loop {
+        level += 1;
+        let below = vec![format!("SELECT * FROM v{}", level - 1); 4].join(" UNION ALL ");
+        match session.run(&format!("CREATE VIEW v{level} AS {below}"), DEADLINE).await {
+            Ok(_) => assert!(level < 10, "a million plans of v0 are planned"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.user_error().sqlstate(), "54001", "{refused}");
+    assert_eq!(one(&mut session, "SELECT count(*) FROM v4").await, "256");
+    engine.stop().await;
+}
+
 #[tokio::test]
 async fn handles_of_what_is_closed_find_nothing() {
     let ground = Ground::new();
