@@ -36,6 +36,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use coordination::{Rebuild, Session as ZookeeperSession, Supervisor, View};
 use hs2::Server;
+use model::advertised::Advertised;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -49,6 +50,8 @@ use crate::missing::Missing;
 use crate::routes::Routes;
 use crate::session::Sessions;
 
+/// The key of the configuration that says what discovery tells.
+const ADVERTISE: &str = "proxy.advertise";
 /// How long closing what a proxy leaves behind may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -75,13 +78,13 @@ pub struct Proxy {
 
 /// Registers the proxy for Hive JDBC's discovery, anew with each ZooKeeper session.
 struct Discovery {
-    advertised: Option<(String, u16)>,
+    advertised: Option<Advertised>,
 }
 
 #[async_trait]
 impl Rebuild for Discovery {
     async fn rebuild(&self, session: &ZookeeperSession) -> Result<Vec<String>, coordination::Error> {
-        let Some((host, port)) = &self.advertised else { return Ok(Vec::new()) };
+        let Some(Advertised { host, port }) = &self.advertised else { return Ok(Vec::new()) };
         let path = coordination::discovery::register(session, host, *port, env!("CARGO_PKG_VERSION")).await?;
         info!(path, "registered for discovery");
         Ok(vec![path])
@@ -97,7 +100,8 @@ impl Proxy {
         let address = server
             .local_addr()
             .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
-        let advertised = settings.discovery.as_ref().map(|host| split_advertised(host, address));
+        let advertised = settings.discovery.as_ref().map(|text| Advertised::of(ADVERTISE, text, address));
+        let advertised = advertised.transpose().map_err(StartError::Advertise)?;
         let supervisor =
             Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(Discovery { advertised }));
         let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
@@ -137,14 +141,5 @@ impl Proxy {
             warn!("the proxy did not close in time, what is left is cut");
         }
         self.supervisor.close().await;
-    }
-}
-
-/// `host:port` or `host`; the listener's own where nothing else was said.
-fn split_advertised(text: &str, address: SocketAddr) -> (String, u16) {
-    match text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => (host.to_owned(), port),
-        _ if text.is_empty() => (address.ip().to_string(), address.port()),
-        _ => (text.to_owned(), address.port()),
     }
 }
