@@ -67,8 +67,8 @@ impl EngineService {
         self.0.session(&Handle::try_from(handle).map_err(|_| bad_handle())?)
     }
 
-    fn operation(&self, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
-        self.0.operation(&Handle::try_from(handle).map_err(|_| bad_handle())?)
+    fn operation(&self, cx: &Context, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
+        self.0.operation(&Handle::try_from(handle).map_err(|_| bad_handle())?, cx.connection)
     }
 
     fn answer(
@@ -196,7 +196,7 @@ impl Service for EngineService {
         cx: &Context,
         request: TGetOperationStatusReq,
     ) -> Result<TGetOperationStatusResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let poll = match self.0.session(&operation.session) {
             Ok(session) => session.long_poll().await,
             Err(_) => None,
@@ -229,20 +229,20 @@ impl Service for EngineService {
 
     async fn cancel_operation(
         &self,
-        _cx: &Context,
+        cx: &Context,
         request: TCancelOperationReq,
     ) -> Result<TCancelOperationResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         operation.cancel(self.0.clock().wall_ms());
         Ok(TCancelOperationResp::new(status::success()))
     }
 
     async fn close_operation(
         &self,
-        _cx: &Context,
+        cx: &Context,
         request: TCloseOperationReq,
     ) -> Result<TCloseOperationResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         self.0.close_operation(&operation.handle);
         Ok(TCloseOperationResp::new(status::success()))
     }
@@ -252,7 +252,7 @@ impl Service for EngineService {
         cx: &Context,
         request: TGetResultSetMetadataReq,
     ) -> Result<TGetResultSetMetadataResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let phase = unless_hung_up(cx, operation.wait(Duration::MAX)).await?;
         let columns = match (operation.schema(), phase) {
             (_, Phase::Failed(error)) => return Err(UserError::clone(&error)),
@@ -264,7 +264,7 @@ impl Service for EngineService {
     }
 
     async fn fetch_results(&self, cx: &Context, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let again = match request.orientation {
             TFetchOrientation::FETCH_NEXT => false,
             TFetchOrientation::FETCH_FIRST => true,
@@ -300,7 +300,7 @@ impl Service for EngineService {
                 .detail(format!("row {} has {bytes} bytes and may have {limit}", fetched.start + 1))
                 .hint("select a part of the long value, as with substr"));
         }
-        self.0.operation(&operation.handle)?;
+        self.0.operation(&operation.handle, cx.connection)?;
         Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))
     }
 
@@ -416,8 +416,8 @@ impl Service for EngineService {
         Ok(TGetCrossReferenceResp::new(status::success(), handle))
     }
 
-    async fn get_query_id(&self, _cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+    async fn get_query_id(&self, cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
+        let operation = self.operation(cx, &request.operation_handle)?;
         let guid = uuid::Uuid::from_bytes(operation.handle.guid).to_string();
         Ok(TGetQueryIdResp::new(guid))
     }

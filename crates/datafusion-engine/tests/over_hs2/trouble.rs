@@ -178,14 +178,22 @@ async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
     let mut config = ground.config("e-1");
     (config.limits.operation_idle_ms, config.limits.session_idle_ms) = (60_000, 600_000);
     let engine = Engine::start(config, clock.clone()).unwrap();
-    let session = engine.open_session("alice", 1).unwrap();
+    let (own, other) = (1, 2);
+    let session = engine.open_session("alice", own).unwrap();
     let execute = |sql: &str| engine.execute(&session, sql.to_owned(), BTreeMap::default(), None).unwrap();
-    let (done, busy) = (execute("SELECT 1"), execute("SELECT count(*) FROM generate_series(1, 100000000000)"));
+    let (done, asked) = (execute("SELECT 1"), execute("SELECT 2"));
+    let busy = execute("SELECT count(*) FROM generate_series(1, 100000000000)");
     done.wait_final(DEADLINE).await;
-    clock.advance(Duration::from_secs(61));
+    asked.wait_final(DEADLINE).await;
+    clock.advance(Duration::from_secs(40));
+    // Only the connection of its own session keeps it.
+    assert!(engine.operation(&done.handle, other).is_ok());
+    assert!(engine.operation(&asked.handle, own).is_ok());
+    clock.advance(Duration::from_secs(21));
     engine.sweep();
-    assert!(engine.operation(&done.handle).is_err());
-    assert!(engine.operation(&busy.handle).is_ok());
+    assert!(engine.operation(&done.handle, own).is_err());
+    assert!(engine.operation(&asked.handle, own).is_ok());
+    assert!(engine.operation(&busy.handle, own).is_ok());
     clock.advance(Duration::from_secs(700));
     engine.sweep();
     assert_eq!(engine.load().sessions, 1, "a session that computes is not idle");
