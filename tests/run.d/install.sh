@@ -8,6 +8,26 @@ quick_python_packages=(pyhive==0.7.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0
 debian_packages=("${quick_debian_packages[@]}" openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler)
 python_packages=("${quick_python_packages[@]}" pyspark==3.5.9)
 
+# The process that installs, while it does.
+installing=
+
+# Begins to install what a tier needs. It waits for a network most of its time, so it goes beside the build.
+begin_install() {
+    set -m
+    "$1" >"$work/install.log" 2>&1 &
+    installing=$!
+    set +m
+}
+
+# Waits for that, and says what was done.
+end_install() {
+    local status=0
+    wait "$installing" || status=$?
+    installing=
+    cat "$work/install.log"
+    return "$status"
+}
+
 install_all() {
     install_debian_packages "${debian_packages[@]}" && install_python_packages "${python_packages[@]}"
 }

@@ -1,6 +1,8 @@
 # Counting, timing and the closing line. Sourced by tests/run.
 
 passed=0 failed=0 skipped=0 ignored=0
+# The process group that runs beside this one, if any.
+beside=
 failures=()
 step_name="" step_began=0
 parts=() run_began=$(date +%s)
@@ -40,21 +42,46 @@ run_step() {
     total
 }
 
-# Runs cargo's test runner and counts what it says of each binary.
-cargo_tests() {
-    local log=$work/$1.log
+# Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
+# wait most of their time, for processes and for times that are promised. The program's own tests take as long as all
+# others. Whoever says more than the name says it to the test binaries.
+rust_tests() {
+    local name=$1
     shift
-    "$@" 2>&1 | tee "$log" | grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' | grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
-    local status=${PIPESTATUS[0]}
-    local p f i
+    # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
+    set -m
+    rust_lane "$name-program" -p enginehouse -- "$@" &
+    beside=$!
+    set +m
+    rust_lane "$name-libraries" --workspace --exclude enginehouse -- "$@"
+    wait "$beside"
+    beside=
+    ignored=0
+    for lane in program libraries; do count_rust_tests "$name-$lane"; done
+}
+
+# Prints what a lane says, but for the tests that pass.
+rust_lane() {
+    local name=$1
+    shift
+    cargo test --no-fail-fast "$@" 2>&1 | tee "$work/$name.log" |
+        grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' |
+        grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
+    echo "${PIPESTATUS[0]}" >"$work/$name.status"
+}
+
+# Counts what a lane said of each binary.
+count_rust_tests() {
+    local log=$work/$1.log status p f i
+    status=$(cat "$work/$1.status")
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
     f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
     i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
     # A runner that ended without saying so (a crash, a build error) is a failure too.
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
-    passed=$((passed + p)) failed=$((failed + f)) ignored=$i
+    passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
     while read -r name; do failures+=("$name"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
-    echo "$p passed, $f failed, $i left for other steps"
+    echo "${1##*-}: $p passed, $f failed, $i left for other steps"
 }
 
 # One script is one test: it passes when it exits with 0.

@@ -95,6 +95,10 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines
         assert LOST.fullmatch(warning), warning
+        # A driver that reads no logs finds it in the rows.
+        assert all("this proxy" in it["reason"] and "ZooKeeper" in it["reason"] for it in engines), engines
+        described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {names[1]} '{started['engine']}'")}
+        assert "this proxy" in described["reason"], described
         _, log = Control(cluster.addresses["proxy-a"]).look(f"SHOW ENGINES {names[0]}")
         assert not [line for line in log if "ZooKeeper" in line], log
         witness.wait_round()
@@ -109,6 +113,7 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         (old,) = set(engines) - {started["engine"]}
         witness.wait_round()
         wait_until(lambda: not with_warning(control, names[0]), 30, "SHOW ENGINES misses nothing any more")
+        assert not [it for it in control.engines(names[0]) if "this proxy" in (it["reason"] or "")]
         print(f"the longest that a user waited: {witness.slowest_s:.2f} s")
     control.stop(names[1], old)
     wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")

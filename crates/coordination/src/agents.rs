@@ -35,14 +35,15 @@ pub fn check_id(id: &str) -> Result<(), UserError> {
         .map_err(|_| UserError::new(ErrorKind::InvalidName, format!("invalid id \"{id}\" of a metadata agent")))
 }
 
-/// Registers an agent. [`Error::StillHeld`]: the node of an older session still stands; ask again.
-pub async fn register(session: &Session, id: &str, address: &str) -> Result<(), Error> {
+/// Registers an agent; answers the node's path. A second call on the same session answers the node that is there.
+/// [`Error::StillHeld`]: the node of an older session still stands; ask again.
+pub async fn register(session: &Session, id: &str, address: &str) -> Result<String, Error> {
     let path = session.layout().agent(id);
     check_id(id).map_err(|error| Error::Refused { path: path.clone(), reason: error.message })?;
     let data = document::write(&path, &Registration { address: address.to_owned() })?;
     session.create_own(&path, &data, &session.access().read_only()).await?;
     model::failpoint!(failpoints::AGENT_REGISTERED);
-    Ok(())
+    Ok(path)
 }
 
 /// The agents that there are, by id. One whose node can't be read is there too, with an empty address.

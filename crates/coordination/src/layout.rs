@@ -128,20 +128,26 @@ pub(crate) const LIVE: &str = "live";
 pub(crate) const ANSWERED: &str = "answered";
 
 fn checked(what: &str, path: &str) -> Result<String, UserError> {
-    let level = |name: &str| {
-        !name.is_empty()
-            && name != "."
-            && name != ".."
-            && name != "zookeeper"
-            && name.chars().all(|c| c > ' ' && c != '\u{7f}')
-    };
-    let fits = path.len() <= MAX_ROOT_BYTES && path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(level));
-    if fits {
+    let level = |name: &str| !name.is_empty() && name != "." && name != ".." && name != "zookeeper";
+    let detail = if let Some(refused) = path.chars().find(|c| is_refused(*c)) {
+        format!("character U+{:04X} can't stand in it", u32::from(refused))
+    } else if path.len() > MAX_ROOT_BYTES {
+        format!("it has {} bytes and may have {MAX_ROOT_BYTES}", path.len())
+    } else if !path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(level)) {
+        "it is a path of one or more levels that begins with / and does not end with it".to_owned()
+    } else {
         return Ok(path.to_owned());
-    }
-    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} \"{path}\""))
-        .detail("it is a path of one or more levels that begins with / and does not end with it")
+    };
+    Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} {path:?}"))
+        .detail(detail)
         .hint(format!("use {DEFAULT_ROOT} or /my-app/my-project")))
+}
+
+/// What ZooKeeper takes in no path (its `PathUtils.validatePath`, which sees halves of what is beyond U+FFFF), and the blank,
+/// which it takes and nobody could see at an end.
+fn is_refused(character: char) -> bool {
+    matches!(character,
+        '\0'..=' ' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{10ffff}')
 }
 
 /// The levels above a path, outermost first: `/a/b/c` has `/a` and `/a/b`.
@@ -225,6 +231,32 @@ mod tests {
     fn a_broken_root_is_refused() {
         for root in ["", "/", "eh", "/eh/", "//eh", "/a//b", "/a b", "/zookeeper", "/a/../b"] {
             assert_eq!(Layout::new(root, None).unwrap_err().sqlstate(), "22023", "{root}");
+        }
+        assert!(Layout::new(&format!("/{}", "a".repeat(MAX_ROOT_BYTES)), None).is_err());
+    }
+
+    #[test]
+    fn characters_that_zookeeper_refuses_are_refused_and_named() {
+        for (character, name) in [
+            ('\0', "U+0000"),
+            ('\u{1f}', "U+001F"),
+            (' ', "U+0020"),
+            ('\u{7f}', "U+007F"),
+            ('\u{80}', "U+0080"),
+            ('\u{9f}', "U+009F"),
+            ('\u{e000}', "U+E000"),
+            ('\u{f8ff}', "U+F8FF"),
+            ('\u{fff0}', "U+FFF0"),
+            ('\u{ffff}', "U+FFFF"),
+            ('\u{10000}', "U+10000"),
+            ('\u{1f600}', "U+1F600"),
+        ] {
+            let error = Layout::new(&format!("/eh{character}"), None).unwrap_err();
+            assert!(error.text().contains(name), "{error}");
+            assert_eq!(Layout::new("/eh", Some(&format!("a{character}b"))).unwrap_err().sqlstate(), "22023", "{name}");
+        }
+        for taken in ['!', '~', '\u{a0}', 'ä', '\u{d7ff}', '\u{f900}', '\u{ffef}'] {
+            assert_eq!(Layout::new(&format!("/eh{taken}"), None).unwrap().root(), format!("/eh{taken}"));
         }
     }
 }

@@ -19,6 +19,10 @@ use crate::session::Session;
 use crate::transaction::Transaction;
 use crate::watches::{Target, Watches};
 
+/// The most bytes of a registration, a few times as many as one has. An engine writes it itself, and everybody reads all of
+/// them at each look: so what is longer is not read at all.
+pub const MAX_LIVE_BYTES: usize = 4 * 1024;
+
 /// What a registration says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Live {
@@ -68,7 +72,7 @@ pub async fn own(session: &Session, engine: &EngineName) -> Result<Standing, Err
 ///
 /// A success too if the session is registered already. [`Error::StillHeld`]: a dead session's registration still
 /// stands, ask again until it is gone. [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed, look at
-/// [`own`] again. [`Error::Refused`]: the permit is another uid's.
+/// [`own`] again. [`Error::Refused`]: the permit is another uid's. [`Error::TooLarge`]: nobody would read it.
 pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Result<(), Error> {
     let (layout, access) = (session.layout(), session.access());
     let (permit_path, path) = (layout.permit(&permit.engine), layout.live(&permit.engine));
@@ -77,6 +81,9 @@ pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Re
         return Err(Error::Refused { path: permit_path, reason: "the permit is not for this uid".to_owned() });
     }
     let data = document::write(&path, live)?;
+    if data.len() > MAX_LIVE_BYTES {
+        return Err(Error::TooLarge { bytes: data.len(), limit: MAX_LIVE_BYTES });
+    }
     model::failpoint!(failpoints::ENGINE_BEFORE_REGISTER);
     let registers = |marked: bool| {
         let (data, live) = (data.clone(), access.live());
@@ -103,18 +110,28 @@ pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Re
     Ok(())
 }
 
-/// What is registered. An engine gives its registration its access list itself: one that keeps us from reading it is as
-/// unreadable as any other nonsense in it.
+/// What is registered. An engine gives its registration content and access list itself: one that is too long to be one,
+/// or that keeps us from reading it, is as unreadable as any other nonsense in it. Its length is asked for first: only an
+/// engine that changes it in between makes anybody read more.
 pub(crate) async fn read_live(session: &Session, engine: &EngineName) -> Result<Option<LiveNode>, Error> {
     let path = session.layout().live(engine);
-    let read = match session.get(&path).await {
-        Err(Error::NoAuth { .. }) => {
-            let closed = "its access list keeps others from reading it".to_owned();
-            session.stat(&path).await?.map(|stat| (Err(closed), stat))
-        }
-        read => read?.map(|(data, stat)| (document::read(&data), stat)),
+    let Some(stat) = session.stat(&path).await? else { return Ok(None) };
+    let (content, stat) = match too_long(stat.data_length) {
+        Some(reason) => (Err(reason), stat),
+        None => match session.get(&path).await {
+            Err(Error::NoAuth { .. }) => (Err("its access list keeps others from reading it".to_owned()), stat),
+            read => {
+                let Some((data, stat)) = read? else { return Ok(None) };
+                (too_long(stat.data_length).map_or_else(|| document::read(&data), Err), stat)
+            }
+        },
     };
-    Ok(read.map(|(content, stat)| LiveNode { content, session: stat.ephemeral_owner, ctime_ms: stat.ctime }))
+    Ok(Some(LiveNode { content, session: stat.ephemeral_owner, ctime_ms: stat.ctime }))
+}
+
+fn too_long(bytes: i32) -> Option<String> {
+    let is = usize::try_from(bytes).unwrap_or(0) > MAX_LIVE_BYTES;
+    is.then(|| format!("it has {bytes} bytes, and a registration has {MAX_LIVE_BYTES} at most"))
 }
 
 /// Wake-ups about one engine's permit, fact and registration; for the engine's own agent.

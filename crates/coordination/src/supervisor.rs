@@ -3,6 +3,12 @@
 //! The client library reconnects by itself but never makes a new session. The owner says what a new session needs
 //! (registrations, discovery) in a [`Rebuild`]; a session is handed out only after that succeeded. Whoever holds an
 //! old session gets errors from it and asks for the new one.
+//!
+//! What hangs on a session is kept for as long as the session lives: an ephemeral node that somebody deletes by hand would
+//! otherwise be missing until the process is started again, and its owner, who lives and serves, be found by nobody. So
+//! the nodes are watched and looked at again every `Settings::reread`, together with those that stand above them, and
+//! what is gone is made again. The look is never older than what this session wrote, so it takes nothing for missing that
+//! was only just made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +25,9 @@ use crate::error::{Error, Kind};
 use crate::failpoints;
 use crate::layout::create_base;
 use crate::session::{Session, SessionState, Settings};
+use crate::watches::{Target, Watches};
 
-/// How long to wait before the next try to build a session or what hangs on it.
+/// How long to wait before the next try to build a session or what hangs on it, also after it was made again.
 pub const RETRY: Duration = Duration::from_secs(1);
 /// How long one try to build what hangs on a session may take.
 pub const REBUILD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -28,8 +35,10 @@ pub const REBUILD_TIMEOUT: Duration = Duration::from_secs(30);
 /// What the owner needs on each new session.
 #[async_trait]
 pub trait Rebuild: Send + Sync {
-    /// Called for every session, the first included, and again after an error for as long as that session lives.
-    async fn rebuild(&self, session: &Session) -> Result<(), Error>;
+    /// Called for every session, the first included, and again for as long as that session lives: after an error, and
+    /// when one of its nodes has gone. Answers the paths of the ephemeral nodes that the session now has; what is there
+    /// from an earlier call is left as it is.
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, Error>;
 }
 
 /// Nothing hangs on the session.
@@ -38,8 +47,8 @@ pub struct NoRebuild;
 
 #[async_trait]
 impl Rebuild for NoRebuild {
-    async fn rebuild(&self, _session: &Session) -> Result<(), Error> {
-        Ok(())
+    async fn rebuild(&self, _session: &Session) -> Result<Vec<String>, Error> {
+        Ok(Vec::new())
     }
 }
 
@@ -132,6 +141,7 @@ struct Told {
     no_session: Trouble,
     denied: Trouble,
     not_built: Trouble,
+    gone: Trouble,
 }
 
 impl Task {
@@ -185,7 +195,11 @@ impl Task {
 
     /// Prepares the session, hands it out, and returns when it has ended.
     async fn keep(&self, session: &Session, troubles: &mut Told) {
-        while let Err(error) = self.prepare(session).await {
+        let nodes = loop {
+            let error = match self.prepare(session).await {
+                Ok(nodes) => break nodes,
+                Err(error) => error,
+            };
             if session.state() == SessionState::Expired {
                 return;
             }
@@ -198,12 +212,20 @@ impl Task {
                 tracing::info!(%error, times, "what hangs on the zookeeper session can't be built now");
             }
             self.pause().await;
-        }
+        };
         let times = troubles.denied.over().unwrap_or(0) + troubles.not_built.over().unwrap_or(0);
         if times > 0 {
             tracing::info!(times, "what hangs on the zookeeper session is built");
         }
         self.sessions.send_replace(Some(session.clone()));
+        tokio::select! {
+            () = self.tell_states(session) => {}
+            () = self.hold(session, nodes, &mut troubles.gone) => {}
+        }
+    }
+
+    /// Hands on what is known of the session, until it has ended.
+    async fn tell_states(&self, session: &Session) {
         let mut states = session.states();
         loop {
             let state = *states.borrow_and_update();
@@ -214,7 +236,66 @@ impl Task {
         }
     }
 
-    async fn prepare(&self, session: &Session) -> Result<(), Error> {
+    /// Makes again what somebody took away, for ever.
+    async fn hold(&self, session: &Session, mut nodes: Vec<String>, gone: &mut Trouble) {
+        let mut watches = Watches::new(session);
+        loop {
+            // Armed before the look: what goes after it wakes us.
+            let targets = nodes.iter().cloned().map(Target::Node).collect();
+            let looked = match watches.arm(targets).await {
+                Ok(_) => self.missing(session, &nodes).await,
+                Err(error) => Err(error),
+            };
+            match looked {
+                Ok(Some(path)) => {
+                    let told = gone.again(self.clock.boottime());
+                    match self.prepare(session).await {
+                        Ok(made) => {
+                            nodes = made;
+                            if let Some(times) = told {
+                                tracing::warn!(path, times, "a node of this session was gone and is made again");
+                            }
+                        }
+                        Err(error) => {
+                            if let Some(times) = told {
+                                tracing::warn!(path, %error, times, "a node of this session is gone and can't be made now");
+                            }
+                        }
+                    }
+                    // However often somebody takes it away, it costs no more than this.
+                    sleep(RETRY).await;
+                    continue;
+                }
+                Ok(None) => {
+                    if let Some(times) = gone.over() {
+                        tracing::info!(times, "the nodes of this session are there again");
+                    }
+                }
+                Err(error) => tracing::debug!(%error, "what hangs on the zookeeper session can't be looked at now"),
+            }
+            tokio::select! {
+                () = watches.next() => {}
+                () = sleep(self.settings.reread) => {}
+            }
+        }
+    }
+
+    /// The first of the nodes that is not there, or is another session's. On the way the nodes that stand above all
+    /// others are made again, if any is gone.
+    async fn missing(&self, session: &Session, nodes: &[String]) -> Result<Option<String>, Error> {
+        for path in nodes {
+            let stat = session.stat(path).await?;
+            if stat.is_none_or(|stat| stat.ephemeral_owner != session.id()) {
+                return Ok(Some(path.clone()));
+            }
+        }
+        if self.base {
+            create_base(session).await?;
+        }
+        Ok(None)
+    }
+
+    async fn prepare(&self, session: &Session) -> Result<Vec<String>, Error> {
         if self.base {
             create_base(session).await?;
         }

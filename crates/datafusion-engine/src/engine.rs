@@ -230,15 +230,16 @@ impl Engine {
         }
     }
 
-    /// The open operation of that handle.
-    pub fn operation(&self, handle: &Handle) -> Result<Arc<Operation>, UserError> {
+    /// The open operation of that handle. Its idle time begins anew if its own session's connection asks: whoever looks at
+    /// it from elsewhere, as the engine agent does during a drain, must not keep what its client has forgotten.
+    pub fn operation(&self, handle: &Handle, connection: u64) -> Result<Arc<Operation>, UserError> {
         let operation = self.operations().get(handle).cloned();
         let operation = operation.ok_or_else(|| {
             UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010")
         })?;
-        let now = self.clock.boottime();
-        operation.touch(now);
-        if let Some(session) = self.sessions().get(&operation.session) {
+        if let Some(session) = self.sessions().get(&operation.session).filter(|it| it.connection == connection) {
+            let now = self.clock.boottime();
+            operation.touch(now);
             session.touch(now);
         }
         Ok(operation)

@@ -25,6 +25,7 @@ pub mod error;
 pub mod execution;
 pub mod failpoints;
 pub mod metadata_calls;
+pub mod opaque;
 pub mod operation;
 pub mod rows;
 pub mod sample;

@@ -2,7 +2,7 @@
 //!
 //! Only who presents the engine's credential may say anything; the user's name is what that caller says it is (the engine
 //! agent has it from the proxy, which authenticated the user). Sessions end with their connection. A call that waits, for
-//! a statement, its rows, or columns that are read from files, stops waiting when its client hangs up.
+//! a statement, its rows, or what is read from the catalog's files, stops waiting when its client hangs up.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -67,8 +67,8 @@ impl EngineService {
         self.0.session(&Handle::try_from(handle).map_err(|_| bad_handle())?)
     }
 
-    fn operation(&self, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
-        self.0.operation(&Handle::try_from(handle).map_err(|_| bad_handle())?)
+    fn operation(&self, cx: &Context, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
+        self.0.operation(&Handle::try_from(handle).map_err(|_| bad_handle())?, cx.connection)
     }
 
     fn answer(
@@ -196,7 +196,7 @@ impl Service for EngineService {
         cx: &Context,
         request: TGetOperationStatusReq,
     ) -> Result<TGetOperationStatusResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let poll = match self.0.session(&operation.session) {
             Ok(session) => session.long_poll().await,
             Err(_) => None,
@@ -229,20 +229,20 @@ impl Service for EngineService {
 
     async fn cancel_operation(
         &self,
-        _cx: &Context,
+        cx: &Context,
         request: TCancelOperationReq,
     ) -> Result<TCancelOperationResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         operation.cancel(self.0.clock().wall_ms());
         Ok(TCancelOperationResp::new(status::success()))
     }
 
     async fn close_operation(
         &self,
-        _cx: &Context,
+        cx: &Context,
         request: TCloseOperationReq,
     ) -> Result<TCloseOperationResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         self.0.close_operation(&operation.handle);
         Ok(TCloseOperationResp::new(status::success()))
     }
@@ -252,7 +252,7 @@ impl Service for EngineService {
         cx: &Context,
         request: TGetResultSetMetadataReq,
     ) -> Result<TGetResultSetMetadataResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let phase = unless_hung_up(cx, operation.wait(Duration::MAX)).await?;
         let columns = match (operation.schema(), phase) {
             (_, Phase::Failed(error)) => return Err(UserError::clone(&error)),
@@ -264,7 +264,7 @@ impl Service for EngineService {
     }
 
     async fn fetch_results(&self, cx: &Context, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+        let operation = self.operation(cx, &request.operation_handle)?;
         let again = match request.orientation {
             TFetchOrientation::FETCH_NEXT => false,
             TFetchOrientation::FETCH_FIRST => true,
@@ -300,7 +300,7 @@ impl Service for EngineService {
                 .detail(format!("row {} has {bytes} bytes and may have {limit}", fetched.start + 1))
                 .hint("select a part of the long value, as with substr"));
         }
-        self.0.operation(&operation.handle)?;
+        self.0.operation(&operation.handle, cx.connection)?;
         Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))
     }
 
@@ -316,24 +316,32 @@ impl Service for EngineService {
         Ok(TGetCatalogsResp::new(status::success(), handle))
     }
 
-    async fn get_schemas(&self, _cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
+    async fn get_schemas(&self, cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let rows = metadata::get_schemas(&self.0, request.catalog_name.as_deref(), request.schema_name.as_deref());
-        let handle = self.answer(&session, TOperationType::GET_SCHEMAS, "GetSchemas", rows)?;
+        let engine = Arc::clone(&self.0);
+        // Schemas are folders and tables are files: work for the threads that execute, as below.
+        let rows = self.0.on_executor(async move {
+            metadata::get_schemas(&engine, request.catalog_name.as_deref(), request.schema_name.as_deref())
+        });
+        let handle =
+            self.answer(&session, TOperationType::GET_SCHEMAS, "GetSchemas", unless_hung_up(cx, rows).await?)?;
         Ok(TGetSchemasResp::new(status::success(), handle))
     }
 
-    async fn get_tables(&self, _cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
+    async fn get_tables(&self, cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let rows = metadata::get_tables(
-            &self.0,
-            &session,
-            request.catalog_name.as_deref(),
-            request.schema_name.as_deref(),
-            request.table_name.as_deref(),
-            request.table_types.as_deref(),
-        );
-        let handle = self.answer(&session, TOperationType::GET_TABLES, "GetTables", rows)?;
+        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let rows = self.0.on_executor(async move {
+            metadata::get_tables(
+                &engine,
+                &asking,
+                request.catalog_name.as_deref(),
+                request.schema_name.as_deref(),
+                request.table_name.as_deref(),
+                request.table_types.as_deref(),
+            )
+        });
+        let handle = self.answer(&session, TOperationType::GET_TABLES, "GetTables", unless_hung_up(cx, rows).await?)?;
         Ok(TGetTablesResp::new(status::success(), handle))
     }
 
@@ -408,8 +416,8 @@ impl Service for EngineService {
         Ok(TGetCrossReferenceResp::new(status::success(), handle))
     }
 
-    async fn get_query_id(&self, _cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
-        let operation = self.operation(&request.operation_handle)?;
+    async fn get_query_id(&self, cx: &Context, request: TGetQueryIdReq) -> Result<TGetQueryIdResp, UserError> {
+        let operation = self.operation(cx, &request.operation_handle)?;
         let guid = uuid::Uuid::from_bytes(operation.handle.guid).to_string();
         Ok(TGetQueryIdResp::new(guid))
     }

@@ -32,6 +32,7 @@ use std::time::Duration;
 use coordination::Supervisor;
 use hs2::Server;
 use metadata::Store;
+use model::advertised::Advertised;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -44,6 +45,8 @@ use looks::Looks;
 use registration::Registration;
 use service::ControlService;
 
+/// The key of the configuration that says what is registered.
+const ADVERTISE: &str = "metadata_agent.advertise";
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 /// How often old rows are deleted.
@@ -79,15 +82,16 @@ impl MetadataAgent {
     /// Listens, registers, serves. ZooKeeper need not be there yet.
     pub async fn start(settings: Settings, store: Store, clock: SharedClock) -> Result<Self, StartError> {
         let listener = Listener::bind(settings.listen, settings.limits.clone()).await?;
-        Ok(Self::serve(listener, settings, store, clock))
+        Self::serve(listener, settings, store, clock)
     }
 
     /// Registers and serves on a port that was taken before.
-    pub fn serve(listener: Listener, settings: Settings, store: Store, clock: SharedClock) -> Self {
+    pub fn serve(listener: Listener, settings: Settings, store: Store, clock: SharedClock) -> Result<Self, StartError> {
         let Listener { server, address } = listener;
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let advertised = settings.advertise.clone().unwrap_or_else(|| address.to_string());
-        let registration = Arc::new(Registration { id: id.clone(), address: advertised });
+        let advertised = Advertised::of(ADVERTISE, settings.advertise.as_deref().unwrap_or_default(), address)
+            .map_err(StartError::Advertise)?;
+        let registration = Arc::new(Registration { id: id.clone(), address: advertised.to_string() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let looks = Looks::new(store.clone(), clock.clone());
         let agent = Arc::new(Agent { id, settings, store, looks, clock, supervisor });
@@ -96,7 +100,7 @@ impl MetadataAgent {
         let serving = tokio::spawn(server.serve(service, stop.clone()));
         let housekeeping = tokio::spawn(keep_house(agent.store.clone(), stop.clone()));
         info!(%address, id = agent.id, "metadata agent serves");
-        Self { address, agent, stop, serving, housekeeping }
+        Ok(Self { address, agent, stop, serving, housekeeping })
     }
 
     /// Where it listens.

@@ -13,6 +13,7 @@ mod standalone;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use tokio_util::sync::CancellationToken;
 
 use crate::cli::{Arguments, Command, ConfigCommand};
 use crate::{open_files, termination};
@@ -36,11 +37,20 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => block_on(doctor::run(arguments)),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),
         Command::Sql(arguments) => block_on(sql::run(arguments)),
-        Command::Proxy(arguments) => block_on(proxy::run(&arguments)),
-        Command::MetadataAgent(arguments) => block_on(metadata_agent::run(&arguments)),
-        Command::EngineAgent(arguments) => block_on(engine_agent::run(&arguments)),
-        Command::Standalone(arguments) => block_on(standalone::run(arguments)),
+        Command::Proxy(arguments) => until_told(|told| proxy::run(arguments, told)),
+        Command::MetadataAgent(arguments) => until_told(|told| metadata_agent::run(arguments, told)),
+        Command::EngineAgent(arguments) => until_told(|told| engine_agent::run(arguments, told)),
+        Command::Standalone(arguments) => until_told(|told| standalone::run(arguments, told)),
     }
+}
+
+/// Runs what ends when the process is told to end.
+fn until_told<W>(work: impl FnOnce(CancellationToken) -> W) -> anyhow::Result<ExitCode>
+where
+    W: Future<Output = anyhow::Result<ExitCode>>,
+{
+    let told = termination::requested()?;
+    block_on(work(told))
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

@@ -129,7 +129,7 @@ pub fn metadata_agent(
         tick_interval: configuration.master.tick_interval.0,
         limits: hs2::Limits::default(),
     };
-    Ok(MetadataAgent::serve(listener, settings, store, clock.clone()))
+    MetadataAgent::serve(listener, settings, store, clock.clone()).map_err(Into::into)
 }
 
 /// Starts a proxy.

@@ -1,40 +1,61 @@
 //! SIGTERM and SIGINT: the two ways in which a process is asked to end. And SIGXFSZ, which is none.
+//!
+//! The two are blocked before the process has a second thread, so that every thread has them blocked, and one thread
+//! waits for them. A blocked signal stays pending until somebody waits for it, so none is lost, however early it comes:
+//! a handler that is installed while other threads run misses a signal that arrives between its installation and the
+//! first listener's subscription, and the process would stay up for good. Programs that are started from here begin with
+//! nothing blocked: the standard library sees to that.
+
+use std::io;
+use std::thread;
 
 use anyhow::Context as _;
-use rustix::process::Signal;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::say::complain;
 
+/// The exit status of a process that was told twice to end.
+const TOLD_TWICE: i32 = 130;
+
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
+///
+/// To be called before the runtime is made: a thread that exists already would take the signal and die of it, and the
+/// process with it.
 pub fn requested() -> anyhow::Result<CancellationToken> {
+    let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
+    signals.thread_block().context("SIGTERM and SIGINT can't be blocked")?;
     let token = CancellationToken::new();
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM can't be caught")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT can't be caught")?;
-    let cancelled = token.clone();
-    tokio::spawn(async move {
-        for first in [true, false] {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+    let told = token.clone();
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Err(error) = listen(signals, &told) {
+                complain(&format!("signals can't be waited for any more: {error}; ending"));
+                told.cancel();
             }
-            if first {
-                cancelled.cancel();
-            } else {
-                complain("told to end twice: ending without tidying up");
-                #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
-                std::process::exit(130);
-            }
-        }
-    });
+        })
+        .context("the thread that waits for signals did not start")?;
     Ok(token)
+}
+
+fn listen(signals: SigSet, told: &CancellationToken) -> io::Result<()> {
+    loop {
+        signals.wait()?;
+        if told.is_cancelled() {
+            complain("told to end twice: ending without tidying up");
+            #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
+            std::process::exit(TOLD_TWICE);
+        }
+        told.cancel();
+    }
 }
 
 /// From now on a file that reaches the limit of this process (`ulimit -f`) fails the write, as a full disk does, and does
 /// not end the process.
 pub fn outlive_the_limit_of_files() -> anyhow::Result<()> {
     // It stays caught when nobody listens to it any more.
-    drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw())).context("SIGXFSZ can't be caught")?);
+    drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("SIGXFSZ can't be caught")?);
     Ok(())
 }

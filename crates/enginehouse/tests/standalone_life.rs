@@ -81,6 +81,33 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
 }
 
 #[test]
+fn told_to_end_the_moment_it_no_longer_dies_of_it_it_ends() {
+    // A handler that is there before anybody listens would miss this signal, and the process would stay up.
+    for which in [Signal::TERM, Signal::INT].into_iter().cycle().take(10) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = program();
+        command.args(["standalone", "--listen", "localhost:0", "--data-dir"]).arg(folder.path().join("data"));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        while !withstands(child.id(), which) {
+            assert!(child.try_wait().unwrap().is_none(), "{}", read_all(child.stderr.take()));
+        }
+        signal(child.id(), which);
+        let status = ended(&mut child, END_DEADLINE);
+        assert!(status.success(), "{status} {}", read_all(child.stderr.take()));
+    }
+}
+
+/// Whether a process has a signal caught or blocked, as `/proc/PID/status` says in hexadecimal masks.
+fn withstands(pid: u32, which: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = |name| {
+        let hexadecimal = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+        u64::from_str_radix(hexadecimal.trim(), 16).unwrap()
+    };
+    (mask("SigCgt:") | mask("SigBlk:")) >> (which.as_raw() - 1) & 1 == 1
+}
+
+#[test]
 fn told_to_end_while_nobody_acts_as_master_it_ends_its_engines_all_the_same() {
     let mut installation = Installation::with_failpoints();
     installation.say_all(&ONE_ENGINE);

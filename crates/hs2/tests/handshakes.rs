@@ -307,8 +307,7 @@ async fn whoever_watches_over_the_process_is_told_whether_it_lives_and_whether_i
     let mut stream = raw(&server).await;
     for _ in 0..2 {
         stream.write_all(b"GET /livez HTTP/1.1\r\n\r\n").await.unwrap();
-        let mut answer =
-            vec![
+        let mut answer = vec![
                 0;
                 "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n\r\nok\n".len()
             ];

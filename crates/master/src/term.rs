@@ -69,9 +69,10 @@ async fn act(
     stop: &CancellationToken,
 ) -> String {
     let Some(epoch) = raise(world, settings, stop).await else { return "the lock is lost".to_owned() };
+    tracing::info!(epoch = epoch.get(), "epoch raised");
     let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads.clone(), stop.clone());
     let mut ticks = 0_u64;
-    let (mut stopped, mut unasked) = (Trouble::default(), Trouble::default());
+    let (mut stopped, mut unasked, mut refused) = (Trouble::default(), Trouble::default(), Trouble::default());
     loop {
         if stop.is_cancelled() {
             return "it is shut down".to_owned();
@@ -91,6 +92,7 @@ async fn act(
                 if let Some(times) = stopped.over().filter(|times| *times > 1) {
                     tracing::info!(epoch = driver.epoch().get(), times, "ticks end again");
                 }
+                refused.over();
                 let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
                 let reachable = driver.addresses();
                 load.addresses.send_if_modified(|known| {
@@ -113,7 +115,13 @@ async fn act(
                 if world.may_act() && !stop.is_cancelled() {
                     let raised = look_again(world, settings, stop, &mut unasked).await;
                     match raised {
-                        Some(epoch) => driver.raised(epoch),
+                        Some(epoch) => {
+                            // Four times in each second until it is taken, if the database is behind the engines' place.
+                            if let Some(times) = refused.again(world.now()) {
+                                tracing::info!(epoch = epoch.get(), times, "epoch raised again");
+                            }
+                            driver.raised(epoch);
+                        }
                         None => return reason,
                     }
                 }
@@ -165,7 +173,6 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
             match timeout(settings.effect_deadline(), raise_once(world)).await {
                 Ok(Ok(epoch)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);
-                    tracing::info!(epoch = epoch.get(), "epoch raised");
                     waiting.over(world.now());
                     return Some(epoch);
                 }

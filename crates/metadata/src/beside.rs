@@ -11,13 +11,10 @@ use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions as _, Connection as _, R
 use tokio::time::{Instant, timeout};
 
 use crate::backend::{Backend, Settings};
-use crate::error::Error;
+use crate::error::{Error, SQLITE_DAMAGED, sqlite_code};
 use crate::examine::ROUND_TRIPS;
 use crate::sql;
 use crate::store::Store;
-
-/// `SQLite`'s codes for a file that is damaged, and for one that is none of its files.
-const CORRUPT: [&str; 2] = ["11", "26"];
 
 /// What a look has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +41,10 @@ impl Store {
             }
         }
     }
+}
+
+fn is_damage(code: &str) -> bool {
+    sqlite_code(code).is_some_and(|code| SQLITE_DAMAGED.contains(&code))
 }
 
 async fn look(settings: &Settings) -> Result<Beside, sqlx::Error> {
@@ -78,7 +79,7 @@ async fn look_over(connection: &mut AnyConnection) -> Result<Beside, sqlx::Error
             said.into_iter().filter(|said| said != "ok").collect()
         }
         // Damage that ends the check itself.
-        Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| CORRUPT.contains(&&*code)) => {
+        Err(sqlx::Error::Database(error)) if error.code().is_some_and(|code| is_damage(&code)) => {
             vec![error.message().to_owned()]
         }
         Err(error) => return Err(error),

@@ -5,6 +5,19 @@ use model::clock::utc;
 use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 
+/// `SQLite`'s codes for what no later try mends: a statement of ours that is wrong, a damaged file, a violated constraint,
+/// a value of another type, a parameter too many, a file that is no database.
+const SQLITE_BROKEN: [u16; 6] = [1, SQLITE_DAMAGED[0], 19, 20, 25, SQLITE_DAMAGED[1]];
+/// Those of a file that is damaged, and of one that is none of `SQLite`'s files.
+pub(crate) const SQLITE_DAMAGED: [u16; 2] = [11, 26];
+/// As long as the codes of the other databases are; `SQLite`'s are shorter.
+const SQLSTATE_BYTES: usize = 5;
+
+/// `SQLite`'s code, without what says more about it: 267, a damaged virtual table, is 11. `None`: another database's.
+pub(crate) fn sqlite_code(code: &str) -> Option<u16> {
+    (code.len() < SQLSTATE_BYTES).then(|| code.parse::<u16>().ok()).flatten().map(|code| code & 0xff)
+}
+
 /// A verb failed. Except for [`Error::OutcomeUnknown`], nothing was changed by the call that returned it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -146,7 +159,7 @@ impl Error {
             Some(code) if code.starts_with("42") || code.starts_with("22") || code.starts_with("23") => {
                 Self::Broken(text)
             }
-            Some("1" | "19" | "20" | "25" | "26") => Self::Broken(text),
+            Some(code) if sqlite_code(code).is_some_and(|code| SQLITE_BROKEN.contains(&code)) => Self::Broken(text),
             _ => Self::Unavailable(text),
         })
     }
@@ -182,4 +195,19 @@ fn aborted(record: &AlterationRecord) -> UserError {
     error
         .detail(format!("aborted by {}: {why}; nothing was changed", record.decided_by))
         .hint("say the statement again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_extends_a_code_of_sqlite_does_not_matter_and_other_databases_have_none() {
+        for (code, plain) in [("1", 1), ("11", 11), ("267", 11), ("779", 11), ("26", 26), ("787", 19), ("8714", 10)] {
+            assert_eq!(sqlite_code(code), Some(plain), "{code}");
+        }
+        for other in ["40001", "22021", "08006", "42P01", "HY000", ""] {
+            assert_eq!(sqlite_code(other), None, "{other}");
+        }
+    }
 }

@@ -195,16 +195,22 @@ impl Store {
         tokio::select! {
             biased;
             acquired = timed(deadline, self.inner.pool.acquire()) => acquired?.map_err(failed),
-            reason = self.is_refused() => Err(Error::Unavailable(reason)),
+            error = self.is_refused() => Err(error),
         }
     }
 
-    /// Ends only with the reason why the database can't be reached.
-    async fn is_refused(&self) -> String {
+    /// Ends only with the reason why the database can't be reached, or is of no use: a damaged file.
+    async fn is_refused(&self) -> Error {
         loop {
             sleep(PATIENCE).await;
             match timeout(REASON_DEADLINE, self.connect_once()).await {
-                Ok(Err(error)) if is_away(&error, self.inner.backend) => return error.to_string(),
+                Ok(Err(error)) if is_away(&error, self.inner.backend) => {
+                    let reason = error.to_string();
+                    return match failed(error) {
+                        broken @ Error::Broken(_) => broken,
+                        _ => Error::Unavailable(reason),
+                    };
+                }
                 Ok(_) | Err(_) => {}
             }
         }

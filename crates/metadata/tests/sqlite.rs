@@ -73,3 +73,26 @@ async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     let elsewhere = Settings::new("postgres://nobody@127.0.0.1:1/nothing");
     assert_eq!(Store::examine_beside(&elsewhere).await.unwrap_err().kind(), metadata::Kind::Operator);
 }
+
+/// No later try mends it, so nobody is told to try again.
+#[tokio::test]
+async fn a_damaged_file_is_not_called_away() {
+    const PAGE_BYTES: usize = 4_096;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let settings = Settings::sqlite(&path);
+    let bench = contract::Bench::open(settings.clone()).await;
+    bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
+    bench.store.close().await;
+    drop(bench);
+    // The first page says which tables there are; all that is in them goes.
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[PAGE_BYTES..].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    let clock = model::clock::SystemClock::shared();
+    let Err(error) = Store::open(&settings, model::change::Rules::default(), clock).await else {
+        panic!("it was opened")
+    };
+    assert_eq!(error.kind(), metadata::Kind::Internal, "{error}");
+    assert!(error.to_string().contains("malformed"), "{error}");
+}

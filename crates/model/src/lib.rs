@@ -12,12 +12,14 @@
 //! | [`engine_state`], [`observation`] | what is known of an engine that runs, and of a node |
 //! | [`room`] | what the nodes of a pool have room for |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
+//! | [`advertised`] | the address that others are told to connect to |
 //! | [`error`], [`secret`], [`credential`], [`clock`] | errors that reach users, values that must not, keys, time |
 //! | [`trouble`] | how often a log tells of what lasts |
 //!
 //! A caller with stale values gets stale results, never wrong effects: every effect elsewhere carries the
 //! generation, incarnation or epoch that it was derived from and is refused if that moved.
 
+pub mod advertised;
 pub mod alteration;
 pub mod catalog;
 pub mod change;

@@ -5,11 +5,11 @@
 //! opened, and what is open goes on until its clients have closed it or the time is over. Nothing is lost with a client
 //! that still knows the proxy's address: its session is refused before it exists, with a hint to connect again.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{Rebuild, Session, discovery};
+use model::advertised::Advertised;
 use model::error::{ErrorKind, UserError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -23,31 +23,33 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Registers the proxy for Hive JDBC's discovery, anew with each ZooKeeper session, until it leaves.
 pub(crate) struct Discovery {
-    /// Host and port; `None`: not registered.
-    pub(crate) advertised: Option<(String, u16)>,
+    /// `None`: not registered.
+    pub(crate) advertised: Option<Advertised>,
     pub(crate) leaving: CancellationToken,
 }
 
 #[async_trait]
 impl Rebuild for Discovery {
-    async fn rebuild(&self, session: &Session) -> Result<(), coordination::Error> {
-        let Some((host, port)) = self.advertised.as_ref().filter(|_| !self.leaving.is_cancelled()) else {
-            return Ok(());
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, coordination::Error> {
+        // One that leaves has withdrawn its node: that it is gone is nothing to mend.
+        let Some(Advertised { host, port }) = self.advertised.as_ref().filter(|_| !self.leaving.is_cancelled()) else {
+            return Ok(Vec::new());
         };
         let path = discovery::register(session, host, *port, VERSION).await?;
         info!(path, "registered for discovery");
         // It may have begun to leave meanwhile, when there was nothing to withdraw yet.
         if self.leaving.is_cancelled() {
             self.withdraw(session).await;
+            return Ok(Vec::new());
         }
-        Ok(())
+        Ok(vec![path])
     }
 }
 
 impl Discovery {
     /// Whether nothing is left to take away on this session.
     async fn withdraw(&self, session: &Session) -> bool {
-        let Some((host, port)) = &self.advertised else { return true };
+        let Some(Advertised { host, port }) = &self.advertised else { return true };
         let withdrawn = discovery::withdraw(session, host, *port, VERSION).await;
         if let Err(error) = &withdrawn {
             debug!(%error, "discovery still names this proxy");
@@ -111,14 +113,5 @@ impl Proxy {
             Ok(session) => self.discovery.withdraw(&session).await,
             Err(_) => false,
         }
-    }
-}
-
-/// `host:port` or `host`; the listener's own where nothing else was said.
-pub(crate) fn split_advertised(text: &str, address: SocketAddr) -> (String, u16) {
-    match text.rsplit_once(':').map(|(host, port)| (host, port.parse())) {
-        Some((host, Ok(port))) => (host.to_owned(), port),
-        _ if text.is_empty() => (address.ip().to_string(), address.port()),
-        _ => (text.to_owned(), address.port()),
     }
 }

@@ -38,6 +38,7 @@ use std::time::Duration;
 
 use coordination::{Supervisor, View};
 use hs2::Server;
+use model::advertised::Advertised;
 use model::clock::SharedClock;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +53,8 @@ use crate::missing::Missing;
 use crate::routes::Routes;
 use crate::session::Sessions;
 
+/// The key of the configuration that says what discovery tells.
+const ADVERTISE: &str = "proxy.advertise";
 /// How long closing what a proxy leaves behind may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -89,7 +92,8 @@ impl Proxy {
         let address = server
             .local_addr()
             .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
-        let advertised = settings.discovery.as_ref().map(|host| drain::split_advertised(host, address));
+        let advertised = settings.discovery.as_ref().map(|text| Advertised::of(ADVERTISE, text, address));
+        let advertised = advertised.transpose().map_err(StartError::Advertise)?;
         let leaving = CancellationToken::new();
         let discovery = Arc::new(Discovery { advertised, leaving: leaving.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);

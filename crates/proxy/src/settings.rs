@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use model::UserError;
 use model::credential::ClusterSecret;
 
 /// What a proxy is told when it starts.
@@ -10,7 +11,7 @@ use model::credential::ClusterSecret;
 pub struct Settings {
     /// Where clients connect.
     pub listen: SocketAddr,
-    /// What discovery tells clients to connect to (`host:port`, or empty for the listener's own); `None`: not
+    /// What discovery tells clients to connect to (`host`, `host:port`, or empty for the listener's own); `None`: not
     /// registered.
     pub discovery: Option<String>,
     /// The session with ZooKeeper, as a proxy.
@@ -95,4 +96,7 @@ pub enum StartError {
         /// The operating system's word.
         reason: String,
     },
+    /// What discovery would tell is no address.
+    #[error("{}", .0.text())]
+    Advertise(UserError),
 }

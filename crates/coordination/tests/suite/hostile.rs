@@ -117,6 +117,34 @@ pub async fn a_registration_that_nobody_may_read_holds_up_the_reading_of_no_othe
     permits::delete(&lock, &seen.permits[0]).await.unwrap();
 }
 
+pub async fn a_registration_that_is_too_long_is_not_read(world: World) {
+    let lock = world.lock().await;
+    let made = world.permitted(&lock, "e-1", "uid-1").await;
+    let _other = world.registered(&lock, "e-2", "uid-2").await;
+    // All that a registration needs, and then as much as a request takes.
+    let mut long =
+        br#"{"version":1,"address":"127.0.0.1:1","capacity":1,"config":"","program_version":"","uid":"uid-1"}"#
+            .to_vec();
+    let anyone = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let intruder = intruder(&world).await;
+    let path = world.path("engines/e-1/live");
+    intruder.create(&path, &long, &anyone).await.unwrap();
+    assert!(seen(&lock).await.ready().is_some(), "it would be one");
+    long.resize(LONG_NAME_BYTES, b' ');
+    intruder.set_data(&path, &long, None).await.unwrap();
+    let looked = observe(lock.session()).await.unwrap().permits;
+    let ready: Vec<bool> = looked.iter().map(|permit| permit.ready().is_some()).collect();
+    assert_eq!(ready, [false, true]);
+    let why = looked[0].live.as_ref().unwrap().content.clone().unwrap_err();
+    assert!(why.contains("400000 bytes"), "{why}");
+    // Nor does an honest engine write what nobody would read.
+    let session = world.session(world.engine("e-1")).await;
+    let endless = coordination::Live { address: "a".repeat(registry::MAX_LIVE_BYTES), ..live("uid-1") };
+    let refused = registry::register(&session, &made, &endless).await.unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { limit: registry::MAX_LIVE_BYTES, .. }), "{refused}");
+    permits::delete(&lock, &looked[0]).await.unwrap();
+}
+
 pub async fn children_that_only_the_engine_may_delete_keep_nobody_from_draining_it(world: World) {
     let lock = world.lock().await;
     let session = world.registered(&lock, "e-1", "uid-1").await;

@@ -17,11 +17,11 @@ struct Registering {
 
 #[async_trait]
 impl Rebuild for Registering {
-    async fn rebuild(&self, session: &Session) -> Result<(), Error> {
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, Error> {
         if self.failures.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Err(Error::Unavailable { reason: "not yet".to_owned() });
         }
-        agents::register(session, "agent-1", "127.0.0.1:1").await
+        Ok(vec![agents::register(session, "agent-1", "127.0.0.1:1").await?])
     }
 }
 
@@ -50,6 +50,50 @@ pub async fn a_failing_rebuild_is_tried_again_before_the_session_is_handed_out(w
     assert_eq!(supervisor.session().unwrap_err().kind(), Kind::Unavailable);
     let session = supervisor.ready(WAIT).await.unwrap();
     assert_eq!(agents::list(&session).await.unwrap().len(), 1);
+}
+
+pub async fn a_node_that_somebody_deletes_is_made_again_while_its_session_lives(world: World) {
+    made_again(world, true).await;
+}
+
+pub async fn without_events_a_node_that_somebody_deletes_is_made_again_too(world: World) {
+    made_again(world, false).await;
+}
+
+async fn made_again(world: World, watch_events: bool) {
+    let mut settings = world.settings(world.agent());
+    settings.watch_events = watch_events;
+    // With events nothing depends on looking again.
+    settings.reread = if watch_events { Duration::from_mins(10) } else { Duration::from_millis(50) };
+    let hook = Arc::new(Registering { failures: AtomicUsize::new(0) });
+    let supervisor = Supervisor::start(settings, world.clock.clone(), hook);
+    let session = supervisor.ready(WAIT).await.unwrap();
+    let tool = world.as_master().await;
+    let path = world.path("agents/agent-1");
+    for _ in 0..2 {
+        tool.delete(&path, None).await.unwrap();
+        eventually("it is there again", || async { tool.check_stat(&path).await.unwrap().is_some() }).await;
+        let there = tool.check_stat(&path).await.unwrap().unwrap();
+        assert_eq!(there.ephemeral_owner, session.id());
+    }
+    assert_eq!(supervisor.session().unwrap().id(), session.id(), "on the same session");
+}
+
+pub async fn the_nodes_above_all_others_are_made_again_too(world: World) {
+    let supervisor = registering(&world, 0);
+    supervisor.ready(WAIT).await.unwrap();
+    let tool = world.as_master().await;
+    for base in ["bell", "drains", "proxies"] {
+        let path = world.path(base);
+        tool.delete(&path, None).await.unwrap();
+        eventually(base, || async { tool.check_stat(&path).await.unwrap().is_some() }).await;
+    }
+    let (agents, own) = (world.path("agents"), world.path("agents/agent-1"));
+    let mut both = tool.new_multi_writer();
+    both.add_delete(&own, None).unwrap();
+    both.add_delete(&agents, None).unwrap();
+    both.commit().await.unwrap();
+    eventually("the agent is found again", || async { tool.check_stat(&own).await.unwrap().is_some() }).await;
 }
 
 pub async fn a_closed_supervisor_takes_its_nodes_along(world: World) {

@@ -5,38 +5,111 @@
 //! definition may be older than the present configuration.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use datafusion::catalog::{EmptyCatalogProviderList, TableProvider, TableProviderFactory};
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
 use datafusion::config::Dialect;
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing_table_factory::ListingTableFactory;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionState;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use datafusion::logical_expr::{CreateExternalTable, DdlStatement, LogicalPlan};
+use datafusion::logical_expr::{CreateExternalTable, DdlStatement, Expr, LogicalPlan};
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
+use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 
 use super::definition::{Definition, Kind};
 use super::folder::Folder;
 use super::provider::SessionCatalogs;
 use crate::error::EngineError;
+use crate::opaque::Opaque;
 use crate::session::state::session_state;
 use crate::statement::define::plannable;
 use crate::storage::Locations;
 
 /// How many views may stand on one another.
 const VIEW_DEPTH_MAX: usize = 16;
+/// What a statement may weigh, with the views on which it stands. A part of an expression counts once for each part that it
+/// is in, itself included, because planning names all of them: so `a + a + …` with n of them weighs n². A view is planned
+/// by putting the plans of those that it names into its own, and counts each time that it is planned. Whoever plans does not
+/// give way, so what takes long can be neither cancelled nor timed out: this much takes a few seconds.
+const WEIGHT_MAX: usize = 5_000_000;
+/// What an operator of a plan weighs without its expressions: each rule of the optimizer looks at it several times.
+const OPERATOR_WEIGHT: usize = 50;
 /// How many built tables are kept; one more, and all are built anew when next needed.
 const BUILT_MAX: usize = 10_000;
 
+/// What is known, while a statement is planned, of the views on which it stands.
+#[derive(Debug, Clone, Default)]
+struct Views {
+    /// How many stand above what is being planned.
+    depth: usize,
+    /// What everything weighs that was planned for the statement so far.
+    weight: Arc<AtomicUsize>,
+}
+
 tokio::task_local! {
-    static VIEW_DEPTH: usize;
+    static VIEWS: Views;
+}
+
+impl Views {
+    fn now() -> Self {
+        VIEWS.try_with(Self::clone).unwrap_or_default()
+    }
+
+    /// Adds a plan, or refuses it.
+    fn weigh(&self, plan: &LogicalPlan) -> Result<(), DataFusionError> {
+        let room = WEIGHT_MAX.saturating_sub(self.weight.load(Ordering::Relaxed));
+        let mut scales = Scales { room, weight: 0, depth: 0 };
+        plan.apply_with_subqueries(|part| {
+            scales.weight += OPERATOR_WEIGHT;
+            if scales.weight > room {
+                return Ok(TreeNodeRecursion::Stop);
+            }
+            part.apply_expressions(|expression| expression.visit(&mut scales))
+        })?;
+        if scales.weight > room {
+            let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too much to be planned")
+                .detail(format!(
+                    "its expressions, with those of the views on which it stands, weigh more than {WEIGHT_MAX}: each part \
+                     counts once for every part that it is in"
+                ))
+                .hint("shorten long chains of operators, or write what a view computes into a table with COPY")
+                .with_sqlstate("54001");
+            return Err(DataFusionError::External(Box::new(error)));
+        }
+        self.weight.fetch_add(scales.weight, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Weighs expressions, and stops when they are too heavy.
+struct Scales {
+    room: usize,
+    weight: usize,
+    depth: usize,
+}
+
+impl<'n> TreeNodeVisitor<'n> for Scales {
+    type Node = Expr;
+
+    fn f_down(&mut self, _: &'n Expr) -> Result<TreeNodeRecursion, DataFusionError> {
+        self.depth += 1;
+        self.weight += self.depth;
+        Ok(if self.weight > self.room { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    }
+
+    fn f_up(&mut self, _: &'n Expr) -> Result<TreeNodeRecursion, DataFusionError> {
+        self.depth -= 1;
+        Ok(TreeNodeRecursion::Continue)
+    }
 }
 
 /// A built table and the id of the definition that it was built from.
@@ -47,7 +120,7 @@ type Built = (String, Arc<dyn TableProvider>);
 pub struct Catalog {
     folder: Folder,
     locations: Arc<Locations>,
-    reader: SessionState,
+    reader: Opaque<SessionState>,
     built: Mutex<HashMap<(String, String), Built>>,
 }
 
@@ -61,7 +134,7 @@ impl Catalog {
     ) -> Arc<Self> {
         Arc::new_cyclic(|catalog: &Weak<Self>| {
             let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
-            let reader = session_state(config, runtime, catalogs, "");
+            let reader = Opaque::new(session_state(config, runtime, catalogs, ""));
             Self { folder, locations, reader, built: Mutex::default() }
         })
     }
@@ -77,11 +150,21 @@ impl Catalog {
     }
 
     /// A table or view that can be scanned; none if there is no such definition.
-    pub async fn table(&self, schema: &str, name: &str) -> Result<Option<Arc<dyn TableProvider>>, EngineError> {
-        match self.folder.read(schema, name)? {
-            None => Ok(None),
-            Some(definition) => self.build(&definition).await.map(Some),
-        }
+    ///
+    /// The future is boxed here because the compiler proves here, once, that what a plan holds may go to another thread;
+    /// inside a method of an `async_trait` it would prove it anew each time, which takes seconds
+    /// (apache/datafusion#13814).
+    pub fn table<'a>(
+        &'a self,
+        schema: &'a str,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>, EngineError>> {
+        Box::pin(async move {
+            match self.folder.read(schema, name)? {
+                None => Ok(None),
+                Some(definition) => self.build(&definition).await.map(Some),
+            }
+        })
     }
 
     /// Builds what a definition defines, or says why it can't be built.
@@ -89,8 +172,8 @@ impl Catalog {
         match definition.kind {
             Kind::ExternalTable => self.external_table(definition).await,
             Kind::View => {
-                let depth = VIEW_DEPTH.try_with(|depth| *depth).unwrap_or_default();
-                if depth >= VIEW_DEPTH_MAX {
+                let above = Views::now();
+                if above.depth >= VIEW_DEPTH_MAX {
                     return Err(UserError::new(
                         ErrorKind::ProgramLimit,
                         format!(
@@ -100,7 +183,8 @@ impl Catalog {
                     )
                     .into());
                 }
-                Box::pin(VIEW_DEPTH.scope(depth + 1, self.view(definition))).await
+                let below = Views { depth: above.depth + 1, ..above };
+                Box::pin(VIEWS.scope(below, self.view(definition))).await
             }
         }
     }
@@ -146,7 +230,7 @@ impl Catalog {
     }
 
     async fn read(&self, definition: &Definition) -> Result<(SessionState, LogicalPlan), EngineError> {
-        let mut state = self.reader.clone();
+        let mut state = SessionState::clone(&self.reader);
         state.mark_start_execution();
         let options = state.config_mut().options_mut();
         for (key, value) in &definition.parser {
@@ -165,7 +249,8 @@ impl Catalog {
 }
 
 /// Plans a statement. For CREATE EXTERNAL TABLE no name is looked up: `DataFusion` would look for the table itself, and
-/// find one that can't be built any more, or is being built just now.
+/// find one that can't be built any more, or is being built just now. A statement that weighs too much is refused before
+/// anything else looks at its plan.
 pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     if matches!(statement, Statement::CreateExternalTable(_)) {
         let catalogs = Arc::clone(state.catalog_list());
@@ -174,7 +259,10 @@ pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<Logi
         state.register_catalog_list(catalogs);
         return plan;
     }
-    state.statement_to_plan(statement).await
+    let views = Views::now();
+    let plan = VIEWS.scope(views.clone(), state.statement_to_plan(statement)).await?;
+    views.weigh(&plan)?;
+    Ok(plan)
 }
 
 /// Replaces the locations of a CREATE EXTERNAL TABLE by their resolved form, or refuses them. Returns whether all exist.

@@ -13,12 +13,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::future::BoxFuture;
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::secret::SecretKeys;
 
 use crate::catalog::{Catalog, SessionCatalogs, Temporary};
 use crate::error::{EngineError, no_schema};
+use crate::opaque::Opaque;
 use crate::storage::resources::Resources;
 use settings::Changed;
 
@@ -31,7 +33,7 @@ pub struct Session {
     /// The connection with which it ends.
     pub connection: u64,
     /// DataFusion's half.
-    pub context: SessionContext,
+    pub context: Opaque<SessionContext>,
     /// Its temporary tables.
     pub temporary: Arc<Temporary>,
     /// The settings that are only remembered. Also the lock that makes changes of settings one after another.
@@ -60,7 +62,7 @@ impl Session {
             handle: Handle::random(),
             user: user.to_owned(),
             connection,
-            context: SessionContext::new_with_state(state),
+            context: Opaque::new(SessionContext::new_with_state(state)),
             temporary,
             variables: tokio::sync::Mutex::new(shown(properties)),
             first_variables: shown(properties),
@@ -70,11 +72,17 @@ impl Session {
     }
 
     /// Applies what a client put into `OpenSession`: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
-    pub async fn configure(
-        &self,
-        catalog: &Catalog,
-        configuration: &BTreeMap<String, String>,
-    ) -> Result<(), EngineError> {
+    ///
+    /// Boxed for the same reason as [`Catalog::table`].
+    pub fn configure<'a>(
+        &'a self,
+        catalog: &'a Catalog,
+        configuration: &'a BTreeMap<String, String>,
+    ) -> BoxFuture<'a, Result<(), EngineError>> {
+        Box::pin(self.apply_all(catalog, configuration))
+    }
+
+    async fn apply_all(&self, catalog: &Catalog, configuration: &BTreeMap<String, String>) -> Result<(), EngineError> {
         for (key, value) in configuration {
             if key == "use:database" {
                 self.use_schema(catalog, value)?;

@@ -16,6 +16,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::{CreateMemoryTable, Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::StreamExt;
+use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 
 use crate::catalog::provider::TEMPORARY_MAX;
@@ -39,14 +40,22 @@ impl TableProvider for Held {
         TableType::Temporary
     }
 
-    async fn scan(
-        &self,
-        state: &dyn PlanSession,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    // An `async fn` that hands its arguments on, without a future of its own around them: see `Catalog::table`.
+    fn scan<'own, 'state, 'columns, 'filters, 'all>(
+        &'own self,
+        state: &'state dyn PlanSession,
+        projection: Option<&'columns Vec<usize>>,
+        filters: &'filters [Expr],
         limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.rows.scan(state, projection, filters, limit).await
+    ) -> BoxFuture<'all, Result<Arc<dyn ExecutionPlan>>>
+    where
+        'own: 'all,
+        'state: 'all,
+        'columns: 'all,
+        'filters: 'all,
+        Self: 'all,
+    {
+        self.rows.scan(state, projection, filters, limit)
     }
 }
 

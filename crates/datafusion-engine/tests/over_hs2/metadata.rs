@@ -1,5 +1,7 @@
 //! The metadata calls, as JDBC's `DatabaseMetaData` and DBeaver make them.
 
+use std::io::Write as _;
+
 use hs2::tcli::{
     TGetCatalogsReq, TGetColumnsReq, TGetCrossReferenceReq, TGetFunctionsReq, TGetInfoReq, TGetInfoType, TGetInfoValue,
     TGetPrimaryKeysReq, TGetSchemasReq, TGetTableTypesReq, TGetTablesReq, TGetTypeInfoReq, TOperationHandle,
@@ -134,5 +136,43 @@ async fn the_metadata_calls_answer_in_jdbcs_columns() {
         matches!(info(TGetInfoType::CLI_DBMS_VER).await.unwrap(), TGetInfoValue::StringValue(version) if version.starts_with("55."))
     );
     assert_eq!(info(TGetInfoType::CLI_TXN_CAPABLE).await.unwrap_err().user_error().sqlstate(), "HYC00");
+    engine.stop().await;
+}
+
+/// A definition that takes long to read: nobody has written yet what is read from it.
+#[tokio::test]
+async fn a_catalog_that_is_slow_to_read_holds_up_nobody_else() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let (mut slow, mut other) = (engine.session().await, engine.session().await);
+    let file = ground.root().join("catalog/schemas/default/slow.json");
+    assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+    // Opened as soon as somebody reads it, and written when the other session was served, or when that took too long.
+    let (begins, begun) = tokio::sync::oneshot::channel();
+    let (served, waits) = std::sync::mpsc::channel();
+    let writer = std::thread::spawn(move || {
+        let mut written = std::fs::File::create(&file).unwrap();
+        let _ = begins.send(());
+        let in_time = waits.recv_timeout(DEADLINE).is_ok();
+        written.write_all(b"{}").unwrap();
+        in_time
+    });
+    let request = TGetTablesReq {
+        session_handle: slow.handle().clone(),
+        catalog_name: None,
+        schema_name: None,
+        table_name: None,
+        table_types: None,
+    };
+    let asking = tokio::spawn(async move {
+        let reply = slow.client().get_tables(&request).await.unwrap();
+        answer(&mut slow, reply.operation_handle).await
+    });
+    // Only then somebody can be held up.
+    tokio::time::timeout(DEADLINE, begun).await.unwrap().unwrap();
+    run(&mut other, "SELECT 'goes on'").await;
+    let _ = served.send(());
+    assert_eq!(texts(&asking.await.unwrap().1, 2), ["slow"]);
+    assert!(writer.join().unwrap(), "nobody was served while one call read the catalog");
     engine.stop().await;
 }

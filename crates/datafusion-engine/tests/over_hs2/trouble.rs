@@ -104,6 +104,53 @@ async fn deeply_nested_statements_are_refused_or_answered_and_never_end_the_engi
     engine.stop().await;
 }
 
+/// Each part of them is allowed; it is what they come to together that would keep a thread for minutes.
+#[tokio::test]
+async fn what_would_be_planned_for_minutes_is_refused_at_once() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    let sums = |columns: usize, terms: usize| {
+        let sums: Vec<_> = (0..columns).map(|at| format!("{} AS x{at}", vec!["a"; terms].join("+"))).collect();
+        sums.join(", ")
+    };
+    let sql = format!("SELECT {} FROM (SELECT 1 AS a) t", sums(60, 300));
+    let (state, text) = refusal(&mut session, &sql).await;
+    assert_eq!(state, "54001", "{text}");
+
+    run(&mut session, "CREATE VIEW one AS SELECT 1 AS a").await;
+    run(&mut session, &format!("CREATE VIEW long AS SELECT {} FROM one", sums(5, 200))).await;
+    let many = |count: usize| (0..count).map(|at| format!("long l{at}")).collect::<Vec<_>>().join(", ");
+    assert_eq!(one(&mut session, &format!("SELECT l0.x0 + l1.x4 FROM {}", many(2))).await, "400");
+    for sql in [format!("SELECT 1 FROM {}", many(30)), format!("CREATE VIEW wide AS SELECT l0.x0 FROM {}", many(30))] {
+        let (state, text) = refusal(&mut session, &sql).await;
+        assert_eq!(state, "54001", "{text}");
+        assert!(text.contains("the views on which it stands"), "{text}");
+    }
+    engine.stop().await;
+}
+
+/// Each names the one below it four times, which is nothing in itself.
+#[tokio::test]
+async fn views_that_multiply_one_another_are_refused_before_they_are_too_many() {
+    let ground = Ground::new();
+    let engine = ground.start("e-1").await;
+    let mut session = engine.session().await;
+    run(&mut session, "CREATE VIEW v0 AS SELECT 1 AS a").await;
+    let mut level = 0;
+    let refused = loop {
+        level += 1;
+        let below = vec![format!("SELECT * FROM v{}", level - 1); 4].join(" UNION ALL ");
+        match session.run(&format!("CREATE VIEW v{level} AS {below}"), DEADLINE).await {
+            Ok(_) => assert!(level < 10, "a million plans of v0 are planned"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.user_error().sqlstate(), "54001", "{refused}");
+    assert_eq!(one(&mut session, "SELECT count(*) FROM v4").await, "256");
+    engine.stop().await;
+}
+
 #[tokio::test]
 async fn handles_of_what_is_closed_find_nothing() {
     let ground = Ground::new();
@@ -131,14 +178,22 @@ async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
     let mut config = ground.config("e-1");
     (config.limits.operation_idle_ms, config.limits.session_idle_ms) = (60_000, 600_000);
     let engine = Engine::start(config, clock.clone()).unwrap();
-    let session = engine.open_session("alice", 1).unwrap();
+    let (own, other) = (1, 2);
+    let session = engine.open_session("alice", own).unwrap();
     let execute = |sql: &str| engine.execute(&session, sql.to_owned(), BTreeMap::default(), None).unwrap();
-    let (done, busy) = (execute("SELECT 1"), execute("SELECT count(*) FROM generate_series(1, 100000000000)"));
+    let (done, asked) = (execute("SELECT 1"), execute("SELECT 2"));
+    let busy = execute("SELECT count(*) FROM generate_series(1, 100000000000)");
     done.wait_final(DEADLINE).await;
-    clock.advance(Duration::from_secs(61));
+    asked.wait_final(DEADLINE).await;
+    clock.advance(Duration::from_secs(40));
+    // Only the connection of its own session keeps it.
+    assert!(engine.operation(&done.handle, other).is_ok());
+    assert!(engine.operation(&asked.handle, own).is_ok());
+    clock.advance(Duration::from_secs(21));
     engine.sweep();
-    assert!(engine.operation(&done.handle).is_err());
-    assert!(engine.operation(&busy.handle).is_ok());
+    assert!(engine.operation(&done.handle, own).is_err());
+    assert!(engine.operation(&asked.handle, own).is_ok());
+    assert!(engine.operation(&busy.handle, own).is_ok());
     clock.advance(Duration::from_secs(700));
     engine.sweep();
     assert_eq!(engine.load().sessions, 1, "a session that computes is not idle");

@@ -24,6 +24,12 @@ pub(crate) const ALL: i32 = 31;
 /// A node's list; shared, because most nodes have one of few.
 pub(crate) type Acl = Arc<[AclEntry]>;
 
+/// Bytes of a list: what its entries take, and their texts.
+pub(crate) fn size(acl: &[AclEntry]) -> usize {
+    let texts: usize = acl.iter().map(|entry| entry.identity.scheme.len() + entry.identity.id.len()).sum();
+    size_of_val(acl) + texts
+}
+
 fn anyone(permissions: i32) -> Acl {
     let identity = Identity { scheme: "world".to_owned(), id: "anyone".to_owned() };
     Arc::from([AclEntry { permissions, identity }])

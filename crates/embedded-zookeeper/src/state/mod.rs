@@ -20,13 +20,13 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::sessions::{ID_BITS, SESSIONS_MAX, Sessions};
 use self::tree::{Tree, Txn};
 pub(crate) use self::watches::ConnectionId;
 use self::watches::{Kind, Watches};
-use self::writes::Caller;
+use self::writes::{BYTES_MAX, Caller, NODES_MAX};
 use crate::clock::Now;
 use crate::proto::codes::{ErrorCode, XID_PING, op};
 use crate::proto::connect::{ConnectRequest, Password, encode_answer};
@@ -37,6 +37,9 @@ use crate::proto::request::{Header, Request, Write, decode_body, decode_header};
 
 /// How long a container may stand empty before it is deleted, at most; ZooKeeper's default.
 const CONTAINER_CHECK_MS: u64 = 60_000;
+
+/// How long nothing more is said of a tree that is full.
+const FULL_SAID_EVERY_MS: u64 = 60_000;
 
 /// Something to do for a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +68,7 @@ pub(crate) struct Counts {
     pub(crate) ephemerals: usize,
     pub(crate) watches: usize,
     pub(crate) sessions: usize,
-    /// Bytes of paths and data.
+    /// Bytes of paths, data and access lists.
     pub(crate) size: usize,
 }
 
@@ -90,6 +93,14 @@ pub(crate) struct State {
     containers_due_ms: u64,
     /// Clients that got no session since there were too many: told when it begins and when it is over.
     turned_away: u64,
+    full: Full,
+}
+
+/// Writes that were refused because the tree holds as much as it may: told at most once a minute.
+#[derive(Debug, Default)]
+struct Full {
+    times: u64,
+    said_ms: Option<u64>,
 }
 
 impl State {
@@ -103,6 +114,7 @@ impl State {
             zxid: now.wall_ms << ID_BITS,
             containers_due_ms: now.mono_ms + CONTAINER_CHECK_MS,
             turned_away: 0,
+            full: Full::default(),
         }
     }
 
@@ -304,11 +316,24 @@ impl State {
                 Err(ErrorCode::Unimplemented)
             }
         };
+        if is_over_limit(&outcome) {
+            self.tell_that_it_is_full(now);
+        }
         outputs.push(self.reply(connection, header, &outcome));
         if close {
             outputs.push(Output::Close { connection });
         }
         outputs
+    }
+
+    fn tell_that_it_is_full(&mut self, now: Now) {
+        self.full.times += 1;
+        if self.full.said_ms.is_none_or(|at| now.mono_ms.saturating_sub(at) >= FULL_SAID_EVERY_MS) {
+            self.full.said_ms = Some(now.mono_ms);
+            let (nodes, bytes, times) = (self.tree.len(), self.tree.size(), self.full.times);
+            let (most_nodes, most_bytes) = (NODES_MAX, BYTES_MAX);
+            warn!(nodes, most_nodes, bytes, most_bytes, times, "the tree is full, a write was refused");
+        }
     }
 
     fn reply(&self, connection: ConnectionId, header: Header, outcome: &Result<Reply, ErrorCode>) -> Output {
@@ -363,6 +388,14 @@ impl State {
             found.identities.push(identity);
         }
         Ok(Reply::Empty)
+    }
+}
+
+fn is_over_limit(outcome: &Result<Reply, ErrorCode>) -> bool {
+    match outcome {
+        Ok(Reply::Parts(parts)) => parts.iter().any(|part| matches!(part.outcome, Err(ErrorCode::QuotaExceeded))),
+        Ok(_) => false,
+        Err(code) => *code == ErrorCode::QuotaExceeded,
     }
 }
 

@@ -11,7 +11,7 @@ use super::{CONTAINER_CHECK_MS, ConnectionId, Output, State, acl, path};
 use crate::clock::Now;
 use crate::proto::codes::{ErrorCode, op};
 use crate::proto::jute::Writer;
-use crate::proto::records::AclEntry;
+use crate::proto::records::{AclEntry, Identity};
 use crate::proto::reply::{Part, Reply};
 use crate::proto::request::{Create, Write};
 
@@ -186,6 +186,57 @@ fn transaction_numbers_rise_with_every_write_and_start_above_an_earlier_servers(
     assert!(before > state(&[]).counts().zxid + 2_000 - 1);
     let later = State::new(Now { wall_ms: at(0).wall_ms + 1, mono_ms: 0 }, [1; 16], 10..=TIMEOUT_MS);
     assert!(later.counts().zxid > before);
+}
+
+/// Data of a node, as long as a request can bring it; shared, so that a test needs not the memory that it asks for.
+const LONG_BYTES: usize = 1_000_000;
+
+fn with_data(path: &str, data: Bytes) -> Write {
+    Write::Create(Create { op: op::CREATE, path: path.to_owned(), data: Some(data), acl: open(), flags: 0 })
+}
+
+#[test]
+fn bytes_are_limited_in_whatever_way_they_come() {
+    let (mut tree, long) = (Tree::new(), Bytes::from(vec![0; LONG_BYTES]));
+    let nobody = Caller { session: 1, identities: &[] };
+    let mut zxid = 0;
+    let mut write = |tree: &mut Tree, write: Write| {
+        zxid += 1;
+        writes::apply(tree, Txn { zxid, wall_ms: 0 }, nobody, write).map(drop)
+    };
+    let set = |path: &str, data: Bytes| Write::SetData { path: path.to_owned(), data: Some(data), version: -1 };
+    let full = writes::BYTES_MAX / LONG_BYTES;
+    for number in 0..full {
+        write(&mut tree, with_data(&format!("/{number}"), long.clone())).unwrap();
+    }
+    write(&mut tree, with_data("/small", Bytes::new())).unwrap();
+    let before = tree.clone();
+    let over = Err(ErrorCode::QuotaExceeded);
+    assert_eq!(write(&mut tree, with_data("/more", long.clone())), over);
+    assert_eq!(write(&mut tree, set("/small", long.clone())), over);
+    let entry = open().remove(0);
+    let endless = AclEntry {
+        permissions: entry.permissions,
+        identity: Identity {
+            scheme: "digest".to_owned(),
+            id: format!("{}:{}", "u".repeat(LONG_BYTES), "A".repeat(27) + "="),
+        },
+    };
+    assert_eq!(
+        write(&mut tree, Write::SetAcl { path: "/small".to_owned(), acl: vec![endless.clone()], version: -1 }),
+        over
+    );
+    let listed = Create { op: op::CREATE, path: "/more".to_owned(), data: None, acl: vec![endless], flags: 0 };
+    assert_eq!(write(&mut tree, Write::Create(listed)), over);
+    assert_eq!(tree, before, "a refused write changes nothing");
+
+    // What takes no more is done, and makes room.
+    write(&mut tree, set("/0", long.slice(1..))).unwrap();
+    write(&mut tree, set("/0", Bytes::new())).unwrap();
+    write(&mut tree, with_data("/more", long.slice(..LONG_BYTES / 2))).unwrap();
+    write(&mut tree, Write::Delete { path: "/1".to_owned(), version: -1 }).unwrap();
+    write(&mut tree, set("/small", long)).unwrap();
+    tree.assert_invariants();
 }
 
 // What holds for the tree whatever is asked of it.

@@ -86,8 +86,9 @@ impl Node {
         }
     }
 
-    fn size(&self) -> usize {
-        self.data.as_ref().map_or(0, Bytes::len)
+    /// Bytes of its data and access list.
+    pub(crate) fn size(&self) -> usize {
+        self.data.as_ref().map_or(0, Bytes::len) + acl::size(&self.acl)
     }
 }
 
@@ -106,7 +107,7 @@ pub(crate) struct Tree {
     nodes: HashMap<String, Node>,
     ephemerals: BTreeMap<i64, BTreeSet<String>>,
     containers: BTreeSet<String>,
-    /// Bytes of all paths and data.
+    /// Bytes of all paths, data and access lists.
     size: usize,
 }
 
@@ -124,7 +125,7 @@ impl Tree {
                 // Not counted as creates: a fresh ZooKeeper doesn't either.
                 parent.children.insert(name.to_owned());
             }
-            tree.nodes.insert(path.to_owned(), Node::new(txn, Some(Bytes::new()), acl, Lifetime::Persistent));
+            tree.link(path, Node::new(txn, Some(Bytes::new()), acl, Lifetime::Persistent));
         }
         tree
     }
@@ -143,7 +144,7 @@ impl Tree {
         self.nodes.len()
     }
 
-    /// Bytes of all paths and data, for monitoring.
+    /// Bytes of all paths, data and access lists: for the limit, and for monitoring.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -207,7 +208,7 @@ impl Tree {
     /// Sets a node's data and raises its version.
     pub(crate) fn set_data(&mut self, txn: Txn, path: &str, data: Option<Bytes>) -> Result<Undo, ErrorCode> {
         let node = self.get_mut(path)?;
-        let (before, after) = (node.size(), data.as_ref().map_or(0, Bytes::len));
+        let (before, after) = (node.data.as_ref().map_or(0, Bytes::len), data.as_ref().map_or(0, Bytes::len));
         let undo = Undo::DataSet {
             path: path.to_owned(),
             data: std::mem::replace(&mut node.data, data),
@@ -225,9 +226,12 @@ impl Tree {
     /// Sets a node's access control list and raises that list's version.
     pub(crate) fn set_acl(&mut self, path: &str, acl: Acl) -> Result<Undo, ErrorCode> {
         let node = self.get_mut(path)?;
+        let after = acl::size(&acl);
         let before = std::mem::replace(&mut node.acl, acl);
+        let size = acl::size(&before);
         let undo = Undo::AclSet { path: path.to_owned(), acl: before, aversion: node.aversion };
         node.aversion = node.aversion.wrapping_add(1);
+        self.size = self.size - size + after;
         Ok(undo)
     }
 
@@ -265,8 +269,10 @@ impl Tree {
             }
             Undo::AclSet { path, acl, aversion } => {
                 if let Some(node) = self.nodes.get_mut(&path) {
+                    self.size -= node.size();
                     node.acl = acl;
                     node.aversion = aversion;
+                    self.size += node.size();
                 }
             }
         }
@@ -322,8 +328,8 @@ impl Tree {
             }
             let stat = node.stat();
             assert_eq!(stat.num_children as usize, node.children.len());
+            size += path.len() + node.size();
             if !path::BUILT_IN.contains(&path.as_str()) {
-                size += path.len() + node.size();
                 assert!(node.creates >= stat.num_children, "{path} has more children than were made");
                 assert!(node.pzxid >= node.czxid && node.mzxid >= node.czxid, "{path} changed before it was made");
             }

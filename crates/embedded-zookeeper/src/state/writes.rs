@@ -1,6 +1,8 @@
 //! Writes, checked as ZooKeeper checks them and in its order, alone or as a transaction that happens as a whole or
 //! not at all.
 
+use bytes::Bytes;
+
 use super::acl::{self, Acl};
 use super::path;
 use super::tree::{Lifetime, Node, Tree, Txn, Undo};
@@ -11,6 +13,11 @@ use crate::proto::request::{Create, Write};
 
 /// The most nodes that a tree holds; a create beyond is refused with *quota exceeded*.
 pub(crate) const NODES_MAX: usize = 1_000_000;
+
+/// The most bytes that paths, data and access lists of all nodes may have together; what would be more is refused with
+/// *quota exceeded*. Many times what an installation has: it keeps a client that writes without end from taking the
+/// memory of the process. A write that takes no more than was there before is always done.
+pub(crate) const BYTES_MAX: usize = 256 << 20;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +54,7 @@ pub(crate) fn apply(tree: &mut Tree, txn: Txn, caller: Caller<'_>, write: Write)
             let node = tree.get(&path)?;
             acl::check(&node.acl, acl::WRITE, caller.identities)?;
             expect_version(node.version, version)?;
+            room(tree, node.data.as_ref().map_or(0, Bytes::len), data.as_ref().map_or(0, Bytes::len))?;
             let undo = tree.set_data(txn, &path, data)?;
             let node = tree.get(&path)?;
             let fired = Fired { kind: EventKind::DataChanged, acl: node.acl.clone(), path };
@@ -121,6 +129,12 @@ fn op_of(write: &Write) -> i32 {
     }
 }
 
+/// Whether `after` bytes may stand where `before` were.
+fn room(tree: &Tree, before: usize, after: usize) -> Result<(), ErrorCode> {
+    let fits = after <= before || tree.size() - before + after <= BYTES_MAX;
+    if fits { Ok(()) } else { Err(ErrorCode::QuotaExceeded) }
+}
+
 fn expect_version(is: i32, expected: i32) -> Result<(), ErrorCode> {
     if expected == -1 || expected == is { Ok(()) } else { Err(ErrorCode::BadVersion) }
 }
@@ -162,6 +176,7 @@ fn create(tree: &mut Tree, txn: Txn, caller: Caller<'_>, request: Create) -> Res
     }
     let parent_acl = parent.acl.clone();
     let node = Node::new(txn, request.data, acl.clone(), lifetime);
+    room(tree, 0, path.len() + node.size())?;
     let stat = node.stat();
     let undo = tree.insert(txn, &path, node)?;
     let fired = vec![
@@ -210,6 +225,7 @@ fn set_acl(
     let node = tree.get(path)?;
     acl::check(&node.acl, acl::ADMIN, caller.identities)?;
     expect_version(node.aversion, version)?;
+    room(tree, acl::size(&node.acl), acl::size(&acl))?;
     let undo = tree.set_acl(path, acl)?;
     Ok(Applied { reply: Reply::Stat(tree.get(path)?.stat()), fired: Vec::new(), undo: Some(undo) })
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::sessions::Sessions;
-use super::settings::ASK_INTERVAL;
+use super::settings::{ASK_INTERVAL, RESULTS_ASKED_EACH};
 
 /// How often the deadline is looked at while statements still run.
 const LOOK: Duration = Duration::from_millis(200);
@@ -62,9 +62,9 @@ impl Drain {
     pub(super) async fn finished(&self, sessions: &Sessions) {
         let mut changes = sessions.changes();
         let asking = async {
-            loop {
+            for round in (0..RESULTS_ASKED_EACH).cycle() {
                 tokio::time::sleep(ASK_INTERVAL).await;
-                sessions.ask_what_runs().await;
+                sessions.ask_what_is_left(round == 0).await;
             }
         };
         tokio::pin!(asking);

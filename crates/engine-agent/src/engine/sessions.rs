@@ -177,6 +177,13 @@ impl Entry {
         lock(&self.facts).operations.values().filter(|it| it.running).map(|it| it.backend).collect()
     }
 
+    /// What runs, and the results that wait if those are asked about too: our handles and the engine's.
+    fn unfinished(&self, results: bool) -> Vec<(Handle, Handle)> {
+        let facts = lock(&self.facts);
+        let left = facts.operations.iter().filter(|(_, it)| it.running || (results && it.result_waits));
+        left.map(|(ours, it)| (*ours, it.backend)).collect()
+    }
+
     fn nothing_left(&self) -> bool {
         let facts = lock(&self.facts);
         !facts.own_state && facts.executing == 0 && facts.operations.values().all(|it| !it.running && !it.result_waits)
@@ -216,22 +223,20 @@ impl Sessions {
     }
 
     /// Asks the engine about every statement that runs as far as the agent knows: a client that never asks for the
-    /// end of its statement must not keep an engine that drains. On connections of their own, because a session's
-    /// may be in the middle of a call; [`ASKED_AT_ONCE`] of them at most.
-    pub(super) async fn ask_what_runs(&self) {
+    /// end of its statement must not keep an engine that drains. With `results` also about those whose result waits: the
+    /// engine closes what nobody fetches, and says so to nobody. On connections of their own, because a session's may be
+    /// in the middle of a call, and because questions on that one would keep a result that is forgotten;
+    /// [`ASKED_AT_ONCE`] of them at most.
+    pub(super) async fn ask_what_is_left(&self, results: bool) {
         let entries: Vec<Arc<Entry>> = lock(&self.table).sessions.values().cloned().collect();
-        few_at_once(entries.iter().filter(|entry| !entry.running().is_empty()).map(|entry| self.ask_about(entry)))
-            .await;
+        let left = entries.iter().map(|entry| (entry, entry.unfinished(results))).filter(|(_, left)| !left.is_empty());
+        few_at_once(left.map(|(entry, left)| self.ask_about(entry, left))).await;
     }
 
-    async fn ask_about(&self, entry: &Entry) {
-        let running: Vec<(Handle, Handle)> = {
-            let facts = lock(&entry.facts);
-            facts.operations.iter().filter(|(_, it)| it.running).map(|(ours, it)| (*ours, it.backend)).collect()
-        };
+    async fn ask_about(&self, entry: &Entry, left: Vec<(Handle, Handle)>) {
         let Ok(mut aside) = self.connect(&entry.user).await else { return };
         aside.set_call_deadline(ASK_DEADLINE);
-        for (ours, backend) in running {
+        for (ours, backend) in left {
             let operation_handle = backend.operation(TOperationType::EXECUTE_STATEMENT, true);
             let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
             match aside.get_operation_status(&request).await {

@@ -54,6 +54,9 @@ pub const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(30);
 pub const LINGER: Duration = Duration::from_millis(50);
 /// How often an engine that drains is asked about statements that nobody asks about.
 pub const ASK_INTERVAL: Duration = Duration::from_secs(1);
+/// In each of how many such rounds, the first included, it is asked about results that wait, too: it closes those that
+/// nobody fetches after many minutes.
+pub const RESULTS_ASKED_EACH: u32 = 10;
 /// One such question: the engine may hold its answer back for as long as its own poll.
 pub const ASK_DEADLINE: Duration = Duration::from_secs(10);
 /// How many sessions' statements the engine is asked about at once: each question has a connection of its own.

@@ -61,6 +61,8 @@ pub(super) struct Context {
     pub(super) id: RequestId,
     /// The moment by which its transaction must have begun, on the clock that counts suspension.
     pub(super) deadline: Duration,
+    /// What the proxy that sent it can't reach, in words.
+    pub(super) proxy_lacks: Option<String>,
     pub(super) log: Log,
     /// Cancelled when the client cancels. Ends waits; never a transaction.
     pub(super) cancelled: CancellationToken,

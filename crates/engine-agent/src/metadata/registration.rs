@@ -17,11 +17,11 @@ pub(super) struct Registration {
 
 #[async_trait]
 impl Rebuild for Registration {
-    async fn rebuild(&self, session: &Session) -> Result<(), coordination::Error> {
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, coordination::Error> {
         match coordination::agents::register(session, &self.id, &self.address).await {
-            Ok(()) => {
+            Ok(path) => {
                 info!(id = self.id, address = self.address, "registered");
-                Ok(())
+                Ok(vec![path])
             }
             Err(error @ coordination::Error::StillHeld { .. }) => {
                 tokio::time::sleep(HELD_PAUSE).await;

@@ -29,6 +29,10 @@ use super::statement;
 const REQUEST_ID: &str = "enginehouse.request.id";
 /// The overlay entry that carries the remaining time, in milliseconds.
 const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
+/// The overlay entry that carries what the proxy can't reach, in words.
+const REQUEST_PROXY_LACKS: &str = "enginehouse.request.proxy_lacks";
+/// Characters of that text that are shown.
+const MAX_PROXY_LACKS: usize = 500;
 /// The longest remaining time that is believed.
 const MAX_DEADLINE: Duration = Duration::from_hours(24);
 /// How long a statement that the client waits for may run.
@@ -132,7 +136,9 @@ impl Service for ControlService {
         let session = session_handle(&request.session_handle)?;
         self.sessions.check(cx, &session)?;
         let parsed = ddl::parse(&request.statement)?;
-        let (id, left) = request_of(&request.conf_overlay.unwrap_or_default())?;
+        let overlay = request.conf_overlay.unwrap_or_default();
+        let (id, left) = request_of(&overlay)?;
+        let proxy_lacks = overlay.get(REQUEST_PROXY_LACKS).map(|it| it.chars().take(MAX_PROXY_LACKS).collect());
         let place = Arc::clone(&self.running).try_acquire_owned().map_err(|_| {
             UserError::new(ErrorKind::ProgramLimit, "too many control statements run at once")
                 .detail(format!("the metadata agent carries out {MAX_RUNNING}"))
@@ -145,6 +151,7 @@ impl Service for ControlService {
             user: cx.principal.user.clone(),
             id,
             deadline: self.agent.clock.boottime() + left,
+            proxy_lacks,
             log: operation.log.clone(),
             cancelled: operation.cancelled.clone(),
         };

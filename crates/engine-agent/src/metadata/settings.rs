@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use model::UserError;
 use model::change::Rules;
 use model::credential::ClusterSecret;
 
@@ -11,7 +12,7 @@ use model::credential::ClusterSecret;
 pub struct Settings {
     /// Where proxies and masters connect.
     pub listen: SocketAddr,
-    /// What it registers (`host:port`); the listen address when `None`.
+    /// What it registers (`host` or `host:port`); the listen address when `None`.
     pub advertise: Option<String>,
     /// The session with ZooKeeper, as a metadata agent.
     pub zookeeper: coordination::Settings,
@@ -78,4 +79,7 @@ pub enum StartError {
         /// The operating system's word.
         reason: String,
     },
+    /// What it would register is no address.
+    #[error("{}", .0.text())]
+    Advertise(UserError),
 }

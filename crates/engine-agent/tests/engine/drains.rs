@@ -8,7 +8,7 @@ use hs2::session::Progress;
 use hs2::{ClientError, Session};
 use model::error::{ENGINE_DRAINING, ErrorKind};
 
-use crate::engines::Running;
+use crate::engines::{DataFusion, Running};
 use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot};
 
 /// How soon an engine must have exited once nothing is left: long before its grace is over. That it takes less than two
@@ -171,6 +171,25 @@ async fn a_statement_that_nobody_asks_about_does_not_keep_the_engine() {
     let _statement = session.execute("CREATE SCHEMA left_alone").await.unwrap();
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     let ended = engine.ended_within(AT_ONCE).await;
+    assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+/// The engine closes it after a while, and what the agent asks about it keeps it no longer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_result_that_nobody_fetches_keeps_the_engine_until_it_is_closed_and_no_longer() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let name = engine_name(1);
+    let datafusion = DataFusion::new(&ground, &name).forgetting(Duration::from_secs(2));
+    let mut engine = Running::start_with(&ground, name, datafusion, WAIT);
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let node = registered(&lock, &engine.name).await;
+    let mut session = engine.open(&node.ready().unwrap().content.clone().unwrap().address, "ann").await;
+    let mut statement = session.execute("SELECT 1").await.unwrap();
+    statement.wait(WAIT).await.unwrap();
+    let grace = Duration::from_hours(1);
+    drain(&lock, &engine.name, &engine.uid, grace).await;
+    let ended = engine.ended_within(Duration::from_mins(1)).await;
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
 }
 

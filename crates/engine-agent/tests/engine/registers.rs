@@ -105,6 +105,25 @@ async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registration_that_somebody_deletes_is_made_again() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let live = registered(&lock, &engine.name).await.ready().unwrap().clone();
+    let key = ground.secret.derive(&Purpose::ZookeeperMaster);
+    let tool = zookeeper_client::Client::connector().with_auth("digest", format!("master:{key}").as_bytes());
+    let tool = tool.connect(&ground.zookeeper.addr().to_string()).await.unwrap();
+    tool.delete(&format!("/enginehouse/engines/{}/live", engine.name), None).await.unwrap();
+    let again = eventually("another registration", async || {
+        let node = permit_of(&lock, &engine.name).await?;
+        node.ready().filter(|it| it.ctime_ms != live.ctime_ms).cloned()
+    })
+    .await;
+    assert_eq!((again.session, again.content), (live.session, live.content), "on the same session");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_sessions_registration_is_waited_for() {
     let ground = Ground::new().await;
     let lock = ground.master().await;

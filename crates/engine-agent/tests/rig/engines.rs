@@ -83,6 +83,12 @@ impl DataFusion {
         self
     }
 
+    /// It closes results that nobody fetches after this time.
+    pub fn forgetting(mut self, idle: Duration) -> Self {
+        self.config.limits.operation_idle_ms = idle.as_millis() as u64;
+        self
+    }
+
     /// Sessions and running statements, as the engine itself counts them.
     pub fn load(&self) -> (u32, u32) {
         self.engine.get().map_or((0, 0), |it| (it.load().sessions, it.load().running_statements))

@@ -7,12 +7,13 @@ use anyhow::Context as _;
 use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
 use model::engine_type::EngineType;
+use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::cli::ConfigurationArgument;
 use crate::launch::EngineFile;
 use crate::telemetry::LastLines;
-use crate::{roles, telemetry, termination};
+use crate::{roles, telemetry};
 
 mod datafusion;
 mod place;
@@ -22,7 +23,7 @@ use place::Place;
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let log = telemetry::start_keeping_last_lines(telemetry::DEFAULT_FILTER)?;
     let path = &arguments.config;
     let shown = || format!("can't read the engine's file {}", path.display());
@@ -40,7 +41,6 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
             return Ok(failed(&place, &log, reason));
         }
     };
-    let stop = termination::requested()?;
     let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
     match ended {
         Ok(Ended::Drained) => {

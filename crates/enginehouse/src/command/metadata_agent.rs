@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
 use crate::say::say;
-use crate::{roles, telemetry, termination};
+use crate::{roles, telemetry};
 
-pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let configuration = Configuration::load(&arguments.config)?;
     if configuration.database.url.starts_with("sqlite:") {
@@ -19,7 +20,6 @@ pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> 
         );
     }
     let secret = roles::read_secret(&configuration.cluster.secret_file)?;
-    let stop = termination::requested()?;
     let clock = roles::clock();
     // A port in use is told at once, whatever the database does.
     let listener = roles::metadata_agent_port(&configuration).await?;

@@ -2,18 +2,18 @@
 
 use std::process::ExitCode;
 
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
 use crate::say::say;
-use crate::{place, roles, telemetry, termination};
+use crate::{place, roles, telemetry};
 
-pub async fn run(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
+pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
     let configuration = Configuration::load(&arguments.config)?;
     let secret = roles::read_secret(&configuration.cluster.secret_file)?;
-    let stop = termination::requested()?;
     let clock = roles::clock();
     let proxy = roles::proxy(&configuration, &secret, &clock).await?;
     let master = if configuration.master.candidate {

@@ -21,12 +21,13 @@ use metadata::Store;
 use model::clock::SharedClock;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
+use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::{Configuration, Span};
 use crate::say::{complain, say};
-use crate::{place, roles, telemetry, termination};
+use crate::{place, roles, telemetry};
 use data_dir::DataDir;
 use ending::DRAIN;
 pub use running::Running;
@@ -49,7 +50,7 @@ struct Parts {
     cluster: String,
 }
 
-pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
+pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     if !arguments.listen.ip().is_loopback() {
         bail!(
             "standalone believes every name that a client gives, so it listens on a loopback address only, not on {}\n\
@@ -59,7 +60,6 @@ pub async fn run(arguments: StandaloneArguments) -> anyhow::Result<ExitCode> {
     }
     let data = DataDir::open(&arguments.data_dir)?;
     telemetry::start_in_file(&data.log_file())?;
-    let stop = termination::requested()?;
     let clock = roles::clock();
     let parts = start(&data, arguments.listen, &clock).await?;
     let acting = tokio::select! {

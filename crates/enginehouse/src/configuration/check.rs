@@ -5,6 +5,7 @@
 
 use anyhow::bail;
 use coordination::Layout;
+use model::advertised::Advertised;
 use orchestrator::process::MOST_ENGINES;
 
 use super::{Authentication, Configuration, OrchestratorKind, Span};
@@ -25,11 +26,20 @@ impl Configuration {
         if let Err(error) = metadata::Settings::new(&self.database.url).backend() {
             bail!("database.url: {}", error.user_error());
         }
-        for (key, text) in
-            [("proxy.advertise", &self.proxy.advertise), ("metadata_agent.advertise", &self.metadata_agent.advertise)]
-        {
-            if text.chars().any(char::is_whitespace) {
-                bail!("{key} is \"{text}\", which is no HOST or HOST:PORT");
+        self.check_advertised()
+    }
+
+    fn check_advertised(&self) -> anyhow::Result<()> {
+        let (proxy, agent) = (&self.proxy, &self.metadata_agent);
+        let registers = !proxy.discovery_namespace.is_empty();
+        for (key, text, listens, registers) in [
+            ("proxy.advertise", &proxy.advertise, proxy.listen, registers),
+            ("metadata_agent.advertise", &agent.advertise, agent.listen, true),
+        ] {
+            if (registers || !text.is_empty())
+                && let Err(error) = Advertised::of(key, text, listens)
+            {
+                bail!("{}", error.text());
             }
         }
         Ok(())
@@ -159,6 +169,8 @@ mod tests {
             ("[proxy]\nmax_connections = 0", "proxy.max_connections"),
             ("[orchestrator]\nmax_engines = 5000", "orchestrator.max_engines"),
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
+            ("[proxy]\nadvertise = \"0.0.0.0\"", "proxy.advertise"),
+            ("[metadata_agent]\nlisten = \"0.0.0.0:10020\"", "set metadata_agent.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),
             ("[access]\nadmins = [\"\"]", "access.admins"),
             ("[kubernetes]\nmax_engines = 0", "kubernetes.max_engines"),
@@ -177,5 +189,16 @@ mod tests {
         let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n";
         assert!(refusal(text).contains("insecure = true"));
         Configuration::parse(&format!("{text}[access]\ninsecure = true\n"), &[]).unwrap().check().unwrap();
+    }
+
+    #[test]
+    fn a_proxy_that_is_to_be_found_says_where() {
+        let text =
+            "[access]\ninsecure = true\n[proxy]\nlisten = \"0.0.0.0:10009\"\ndiscovery_namespace = \"hiveserver2\"\n";
+        assert!(refusal(text).contains("set proxy.advertise"), "{}", refusal(text));
+        for good in ["db1", "db1:9", "::1", "[::1]:9"] {
+            let text = format!("{text}advertise = \"{good}\"\n");
+            Configuration::parse(&text, &[]).unwrap().check().unwrap();
+        }
     }
 }

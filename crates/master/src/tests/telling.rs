@@ -4,12 +4,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
+use model::Epoch;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Dispatch, Event, Metadata, Subscriber, span};
 
-use super::fake::{Fake, memory};
-use crate::world::Failure;
+use super::fake::{Fake, memory, settings};
+use crate::settings::Settings;
+use crate::state::State;
+use crate::term;
+use crate::world::{Failure, World};
 
 const TICK: Duration = Duration::from_secs(2);
 /// Ticks within three minutes and a little more.
@@ -124,4 +130,35 @@ async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
     driver.tick(&*fake).await;
     assert_eq!(lines.with("the master waits no longer").len(), 1);
     assert_eq!(lines.with("settling works again").len(), 1);
+}
+
+/// The engines' place has seen higher epochs, because the database was restored from an older state.
+#[tokio::test]
+async fn an_epoch_that_is_raised_until_it_is_taken_is_told_once_and_at_the_end() {
+    let (lines, _telling) = told();
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().failing.push(("create engine".to_owned(), Failure::Deposed("epoch 6 was seen".to_owned())));
+    let (sender, mut state) = watch::channel(State::Candidate);
+    let (world, settings, stop) =
+        (Arc::clone(&fake) as Arc<dyn World>, Settings { tick_ms: 10, ..settings() }, CancellationToken::new());
+    let seen = async {
+        while fake.state().master.epoch < Epoch(6) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fake.state().failing.clear();
+        let _ = state.wait_for(|it| matches!(it, State::Acting { .. })).await;
+        stop.cancel();
+    };
+    let serving = term::serve(world, &settings, &sender, &stop);
+    tokio::time::timeout(Duration::from_mins(1), futures::future::join(serving, seen)).await.unwrap();
+    let raised = lines.with("epoch raised");
+    assert!(
+        raised.len() == 2 && raised[0].contains("epoch=2 ") && raised[1].contains("epoch raised again"),
+        "{raised:#?}"
+    );
+    assert_eq!(lines.with("tick stopped").len(), 1);
+    let over = lines.with("ticks end again");
+    assert!(over.len() == 1 && over[0].contains("times="), "{over:#?}");
+    let epoch = fake.state().master.epoch;
+    assert!(epoch >= Epoch(6) && over[0].contains(&format!("epoch={epoch} ")), "{epoch}: {over:#?}");
 }

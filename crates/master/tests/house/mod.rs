@@ -63,8 +63,8 @@ struct Registered {
 
 #[async_trait]
 impl Rebuild for Registered {
-    async fn rebuild(&self, session: &Session) -> Result<(), ZkError> {
-        agents::register(session, &self.id, &self.address).await
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
+        Ok(vec![agents::register(session, &self.id, &self.address).await?])
     }
 }
 

@@ -77,10 +77,12 @@ impl Gate {
         }
     }
 
-    // One write of a fixed width: whoever is killed here leaves the old text or the new one.
+    // One write of a fixed width: whoever is killed here leaves the old text or the new one. Synced, once for each master:
+    // a loss of power could leave zeros, which are no epoch and let nobody in.
     fn remember(&self, epoch: Epoch) -> Result<(), Error> {
         self.file
             .write_all_at(format!("{epoch:>20}\n").as_bytes(), 0)
+            .and_then(|()| self.file.sync_data())
             .map_err(|error| Error::transient(format!("file {}: {error}", self.path.display())))
     }
 

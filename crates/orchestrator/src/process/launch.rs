@@ -136,6 +136,9 @@ fn fill(state: &State, spec: &Spec, uid: &str, node: &str, epoch: Epoch, hidden:
         argv: spec.argv.clone(),
     };
     layout::write_new(&hidden.record(), &record::text(&record)?, 0o600)?;
+    // Before it gets its name. With the power everything here is dead, but a directory that has the name and can't be read
+    // would keep its slot empty until somebody comes.
+    layout::settle(&hidden.record(), &hidden.0)?;
     Ok(lock)
 }
 

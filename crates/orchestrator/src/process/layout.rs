@@ -3,7 +3,9 @@
 //! ```text
 //! <state dir>/lock                      the directory lock; its content is the highest epoch seen
 //! <state dir>/engines/<name>/lock       held by the engine as long as it lives
-//!                            engine.json   what it is: name, uid, labels (written once; edit labels here)
+//!                            engine.json   what it is: name, uid, labels (written once; edit labels here); the one
+//!                                          file that is on the disk before the engine has its name, because only
+//!                                          without it nobody could say whose directory this is
 //!                            process.json  its pid and when it was started
 //!                            ending.json   it was told to end: when, and what grace it has
 //!                            exit.json     how it ended
@@ -113,6 +115,13 @@ pub(super) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()
     file.write_all(content)?;
     // The mask of this process must not decide what the spec decides.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
+}
+
+/// Puts what was written to a new file, and that it is in this directory, on the disk: after that a loss of power leaves the
+/// whole file, or a directory that is not there at all.
+pub(super) fn settle(path: &Path, directory: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()?;
+    File::open(directory)?.sync_all()
 }
 
 /// Puts a file into the place of whatever is there.

@@ -18,6 +18,10 @@
 //!   that was made the leader of a group can't do it any more itself.) So no signal from a terminal reaches it.
 //! - **A deletion is written down before it is carried out**, and every look carries it on: told to end, killed
 //!   with its process group after the grace, its directory removed.
+//! - **A loss of power leaves what can be read.** Every process that is kept here dies with the machine, so nothing but
+//!   what names a directory must outlive it: `engine.json` and the epoch are on the disk before anything follows from
+//!   them. Of the other files half of one is as good as none. It costs two syncs for each engine that is made, under the
+//!   directory lock: 10 ms, at most 39, on a busy ext4.
 //! - **Labels can be edited by hand** in `engine.json`, which is written once. What is damaged or foreign is reported.
 //!
 //! What a stale caller can do: nothing that the epoch or the uid would not refuse. The keeper, a task that lives as

@@ -27,6 +27,8 @@ use crate::{Gateway, failpoints};
 pub const REQUEST_ID: &str = "enginehouse.request.id";
 /// The overlay entry that carries the remaining time, in milliseconds, before the transaction has to begin.
 pub const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
+/// The overlay entry that carries what this proxy can't reach: the agent says it of the engines that it shows.
+pub const REQUEST_PROXY_LACKS: &str = "enginehouse.request.proxy_lacks";
 
 /// A metadata agent's session that belongs to one client session.
 pub(crate) struct ControlBackend {
@@ -128,10 +130,11 @@ async fn begin(
         if left.is_zero() {
             break;
         }
-        let overlay = BTreeMap::from([
+        let mut overlay = BTreeMap::from([
             (REQUEST_ID.to_owned(), id.to_string()),
             (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
         ]);
+        overlay.extend(gateway.missing.zookeeper().map(|lacks| (REQUEST_PROXY_LACKS.to_owned(), lacks)));
         let request = TExecuteStatementReq {
             session_handle: backend.session.session(),
             statement: text.to_owned(),

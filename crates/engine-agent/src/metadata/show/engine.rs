@@ -65,7 +65,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
         orchestrated(&mut row, seen, context.agent.is_admin(&context.user));
     }
     let reason = detail.seen.as_ref().and_then(|it| it.engine.reason.clone()).or(record.ended_reason.clone());
-    row("reason", freshness.added_to(reason).unwrap_or_default());
+    row("reason", freshness.added_to(reason, context.proxy_lacks.as_deref()).unwrap_or_default());
     if let Some(reason) = &record.end_reason {
         row("condemned", reason.clone());
     }

@@ -111,7 +111,7 @@ pub(in crate::metadata) fn rows(
     overview: &Overview,
     reaches: impl Fn(&SlotKey) -> bool,
 ) -> Vec<EngineRow> {
-    let freshness = freshness(context, overview);
+    let (freshness, lacks) = (freshness(context, overview), context.proxy_lacks.as_deref());
     let snapshot = &overview.snapshot;
     let seen = |name: &EngineName| overview.observed.iter().find(|it| it.engine.name == *name);
     let configuration = |key: &SlotKey| {
@@ -120,27 +120,23 @@ pub(in crate::metadata) fn rows(
     let mut rows = Vec::new();
     for slot in snapshot.slots.iter().filter(|slot| reaches(&slot.key)) {
         let name = slot.engine();
-        rows.push(row(&slot.key, name.clone(), true, seen(&name), configuration(&slot.key), &freshness));
+        rows.push(row(&slot.key, name.clone(), true, seen(&name), configuration(&slot.key)));
     }
     let is_present = |name: &EngineName| snapshot.slots.iter().any(|slot| slot.engine() == *name);
     for engine in &snapshot.engines {
         let ends = engine.ended_at_ms.is_none() && engine.uid.is_some();
         if reaches(&engine.slot) && !is_present(&engine.name) && (ends || seen(&engine.name).is_some()) {
-            rows.push(row(&engine.slot, engine.name.clone(), false, seen(&engine.name), None, &freshness));
+            rows.push(row(&engine.slot, engine.name.clone(), false, seen(&engine.name), None));
         }
+    }
+    for row in &mut rows {
+        row.reason = freshness.added_to(row.reason.take(), lacks);
     }
     rows.sort_by(|a, b| (&a.slot, !a.current, &a.name).cmp(&(&b.slot, !b.current, &b.name)));
     rows
 }
 
-fn row(
-    slot: &SlotKey,
-    name: EngineName,
-    current: bool,
-    seen: Option<&Seen>,
-    wished: Option<String>,
-    freshness: &Freshness,
-) -> EngineRow {
+fn row(slot: &SlotKey, name: EngineName, current: bool, seen: Option<&Seen>, wished: Option<String>) -> EngineRow {
     let engine = seen.map(|it| &it.engine);
     let state = engine.map_or(EngineState::Pending, |it| EngineState::from_facts(it.phase, it.registered, it.draining));
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
@@ -154,7 +150,7 @@ fn row(
         running: engine.and_then(|it| it.running),
         address: engine.and_then(|it| it.address.clone()),
         started_at: engine.and_then(|it| it.started_at_ms).map(utc),
-        reason: freshness.added_to(engine.and_then(|it| it.reason.clone()).or_else(nothing_seen)),
+        reason: engine.and_then(|it| it.reason.clone()).or_else(nothing_seen),
     }
 }
 

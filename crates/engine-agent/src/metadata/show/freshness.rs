@@ -62,12 +62,16 @@ impl Freshness {
         }
     }
 
-    /// Adds the remark to a reason.
-    pub(in crate::metadata) fn added_to(&self, reason: Option<String>) -> Option<String> {
-        match (reason, self.remark()) {
-            (Some(reason), Some(remark)) => Some(format!("{reason} ({remark})")),
-            (reason, remark) => reason.or(remark),
-        }
+    /// Adds the remark to an engine's reason, and what the proxy lacks that asks: its users don't reach an engine that it
+    /// has not seen, whatever state the master has observed.
+    pub(in crate::metadata) fn added_to(&self, reason: Option<String>, proxy_lacks: Option<&str>) -> Option<String> {
+        let remarks = self.remark().into_iter().chain(proxy_lacks.map(str::to_owned));
+        remarks.fold(reason, |reason, remark| {
+            Some(match reason {
+                Some(reason) => format!("{reason} ({remark})"),
+                None => remark,
+            })
+        })
     }
 
     /// The line of a statement's log; `who` is the master.
@@ -134,9 +138,12 @@ mod tests {
         assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(ms(7_000)));
         let stale = Freshness::Stale(ms(9_000));
         assert_eq!(
-            stale.added_to(Some("image pull".to_owned())).as_deref(),
-            Some("image pull (stale: the master's last tick was 9.0 s ago)")
+            stale.added_to(Some("image pull".to_owned()), Some("no ZooKeeper")).as_deref(),
+            Some("image pull (stale: the master's last tick was 9.0 s ago) (no ZooKeeper)")
         );
+        let fresh = Freshness::Fresh(None);
+        assert_eq!(fresh.added_to(None, Some("no ZooKeeper")).as_deref(), Some("no ZooKeeper"));
+        assert_eq!(fresh.added_to(None, None), None);
     }
 
     #[test]
