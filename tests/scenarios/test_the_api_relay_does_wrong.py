@@ -316,6 +316,22 @@ def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
     assert names(client, namespace) == ["lost"]
 
 
+def test_what_the_relay_can_not_do_fails_the_test_that_wants_it(relay, client, namespace):
+    connection = client.open(WITHIN_S)
+    accept = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
+    fault = relay.fault("drop", asking("watch"))
+    connection.request("GET", path_of("configmaps", namespace) + "?watch=true", headers=client.headers | accept)
+    # There are events at once, of what is there already; none of them is told.
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert connection.getresponse().read() == b""
+    connection.close()
+    assert "events that are not JSON" in str(relay.failures)
+    fault.lift()
+    with pytest.raises(AssertionError, match="not JSON"):
+        relay.close()
+    relay.failures.clear()
+
+
 def test_a_watch_that_ends_loses_nothing(kubernetes, relay, client, namespace):
     with watching(client, namespace) as events:
         with relay.fault("end", asking("watch")):
