@@ -90,6 +90,7 @@ def watching(client, namespace):
         watch.close()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("method", "target", "told"), [
     ("GET", "/api/v1/namespaces/a/pods", ("list", "pods", "a", None, None)),
     ("GET", "/api/v1/pods?labelSelector=x%3Dy", ("list", "pods", None, None, None)),
