@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from harness.api_relay import ApiRelay, Asked, asking, telling
+from harness.api_relay.faults import Faults
 from harness.kubernetes import Component, Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
 from harness.waiting import wait_until
@@ -113,6 +114,19 @@ def test_a_request_is_read_as_the_api_server_reads_it(method, target, told):
     assert (asked.verb, asked.resource, asked.namespace, asked.name, asked.subresource) == told
     assert asking(told[0], resource=told[1], namespace=told[2], name=told[3], subresource=told[4])(asked)
     assert not asking("another")(asked) and not asking(resource="others")(asked)
+
+
+@pytest.mark.quick
+def test_a_share_of_the_requests_is_drawn_and_drawn_again_with_its_seed():
+    def drawn(seed, **told):
+        faults = Faults(lambda action: action())
+        fault = faults.add("error", asking("get"), times=None, seed=seed, **told)
+        asked = Asked("GET", "/api/v1/nodes/a")
+        return [faults.for_request(asked) is fault for _ in range(200)]
+
+    assert 10 < sum(drawn(1, share=0.2)) < 80
+    assert drawn(1, share=0.2) == drawn(1, share=0.2) != drawn(2, share=0.2)
+    assert all(drawn(1)) and not any(drawn(1, share=0.2, skip=5)[:5])
 
 
 def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, namespace):
