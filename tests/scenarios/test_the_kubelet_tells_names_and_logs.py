@@ -148,14 +148,69 @@ def test_commands_run_inside_as_the_container_does_and_each_probe_at_its_own_pac
         status_of(admin, namespace, "asked", lambda it: "terminated" in it["containerStatuses"][0]["state"], "it ended")
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("spec", [
-    {"initContainers": [{"name": "first"}]}, {"shareProcessNamespace": True}, {"hostNetwork": True},
+    {"initContainers": [{"name": "first", "restartPolicy": "Always"}]}, {"shareProcessNamespace": True}, {"hostNetwork": True},
     {"containers": [{"name": "main", "livenessProbe": {"grpc": {"port": 1}}}]},
     {"containers": [{"name": "main", "lifecycle": {"postStart": {"exec": {"command": ["x"]}}}}]},
 ])
 def test_what_these_kubelets_do_not_play_is_refused(spec):
     with pytest.raises(AssertionError, match="is not played"):
         refuse_what_is_not_played({"containers": [{"name": "main"}]} | spec)
+
+
+def initial(name, script, image="machine"):
+    return {"name": name, "image": image, "command": ["/bin/sh", "-c", script],
+            "volumeMounts": [{"name": "told", "mountPath": "/told"}]}
+
+
+def with_initial(name, restart, *initials, image="machine"):
+    """A pod that tells what was written before it began."""
+    own = {"volumeMounts": [{"name": "told", "mountPath": "/told"}]}
+    made = pod(name, "cat /told/all; exec sleep 300", image=image, container=own, initContainers=list(initials),
+               volumes=[{"name": "told", "emptyDir": {}}])
+    made["spec"]["restartPolicy"] = restart
+    return made
+
+
+def test_initial_containers_come_one_after_the_other_before_all_others(kubernetes, kubelet, admin):
+    namespace = kubernetes.namespace("initial")
+    # The first one waits until it may, the second one fails once.
+    first = initial("first", "until [ -e /told/go ]; do sleep 0.1; done; echo first >>/told/all")
+    again = initial("again", "echo $(cat /told/all) again >>/told/all; echo tried; [ -e /told/once ] || { touch /told/once; exit 1; }")
+    admin.create("pods", with_initial("patient", "Always", first, again), namespace)
+    status = status_of(admin, namespace, "patient", lambda it: "running" in it.get(
+        "initContainerStatuses", [{"state": {}}])[0]["state"], "the first one runs")
+    assert status["phase"] == "Pending"
+    for it in (status["initContainerStatuses"][1], status["containerStatuses"][0]):
+        assert it["state"] == {"waiting": {"reason": "PodInitializing"}}
+    said = {it["type"]: (it["status"], it.get("reason")) for it in status["conditions"]}
+    assert said["Initialized"] == ("False", "ContainersNotInitialized") and said["Ready"][0] == "False"
+    (kubelet.process(namespace, "patient", "first").folder.parent / "volumes/told/go").touch()
+    status = status_of(admin, namespace, "patient", is_ready, "it is ready")
+    assert [(it["restartCount"], it["ready"]) for it in status["initContainerStatuses"]] == [(0, True), (1, True)]
+    wait_until(lambda: kubelet.log(namespace, "patient") == "first\nfirst again\nfirst first again again\n", WITHIN_S, "in order")
+    assert log(admin, namespace, "patient", container="again") == "tried\n"
+    admin.delete("pods", "patient", namespace, grace_s=1)
+    wait_until(lambda: admin.find("pods", "patient", namespace) is None, WITHIN_S, "it is gone")
+
+
+def test_a_pod_whose_initial_container_fails_has_failed_if_nothing_is_started_again(kubernetes, kubelet, admin):
+    namespace = kubernetes.namespace("initial-failure")
+    admin.create("pods", with_initial("failed", "Never", initial("first", "exit 3"), initial("never", "exit 0")), namespace)
+    status = status_of(admin, namespace, "failed", is_over, "it is over")
+    assert status["phase"] == "Failed" and status["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+    assert "waiting" in status["initContainerStatuses"][1]["state"] and "waiting" in status["containerStatuses"][0]["state"]
+    pretended = with_initial("pretended", "Never", initial("one", "", "pretended"), initial("two", "", "pretended"), image="pretended")
+    admin.create("pods", pretended, namespace)
+    status = status_of(admin, namespace, "pretended", is_ready, "it is ready")
+    assert [it["state"]["terminated"]["exitCode"] for it in status["initContainerStatuses"]] == [0, 0]
+    # One that is told to end before its turn has come ends too.
+    admin.create("pods", with_initial("stopped", "Never", initial("long", "exec sleep 300")), namespace)
+    status_of(admin, namespace, "stopped", lambda it: it.get("initContainerStatuses"), "it has begun")
+    process = wait_until(lambda: kubelet.process(namespace, "stopped", "long"), WITHIN_S, "it runs")
+    admin.delete("pods", "stopped", namespace, grace_s=1)
+    wait_until(lambda: admin.find("pods", "stopped", namespace) is None and not process.is_running(), WITHIN_S, "it is gone")
 
 
 def test_a_container_that_stays_unhealthy_is_killed_and_started_again(kubernetes, kubelet, admin):

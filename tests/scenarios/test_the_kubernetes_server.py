@@ -15,7 +15,7 @@ from harness.processes import is_alive, process_of
 from harness.waiting import stays, wait_until
 
 WITHIN_S = 60
-STARTS_WITHIN_S = 120
+STARTS_WITHIN_S = 600
 QUIET_S = 1
 
 

@@ -18,6 +18,7 @@ class ServerProcess:
     # What it gets as its standard input and its environment; `None` is ours.
     stdin = subprocess.DEVNULL
     env = None
+    start_within_s = START_WITHIN_S
     process = None
 
     @property
@@ -39,7 +40,7 @@ class ServerProcess:
             assert self.is_running(), f"{self.name} ended:\n{(self.folder / 'log').read_text(errors='replace')[-3000:]}"
             return self.answers()
 
-        wait_until(serves, START_WITHIN_S, f"{self.name} serves", 0.1)
+        wait_until(serves, self.start_within_s, f"{self.name} serves", 0.1)
 
     def signal(self, number):
         """To all its processes."""

@@ -21,11 +21,13 @@ With `after=True` the first five come when the server has done it: only the answ
 | `end` | the watch ends before it, as servers end watches: nothing is lost for who goes on from what was told |
 
 Of what matches the first `skip=` pass, then every `every=`-th is hit until it has been `times=` (`None`: until the fault is
-lifted). Of several faults the one that was made first and wants the request has it. Only the relay's own thread counts.
+lifted). Who repeats something in that rhythm is hit each time and never gets through: for weather rather than a blow there is
+`share=`, the part that is hit, drawn with `seed=`. Of several faults the one that was made first and wants the request has it. Only the relay's own thread counts.
 """
 
 import asyncio
 import http
+import random
 
 from harness.api_relay.asked import telling
 
@@ -55,15 +57,16 @@ class Fault:
     """One of the kinds above. `injected`: how often it was done; `hits`: to which requests; `left`: how many clients gave
     up waiting for an answer that was held back."""
 
-    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, **told):
+    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **told):
         known = REFUSALS.get(kind, OF_EVENTS.get(kind))
         assert known is not None, f"there is no fault {kind}"
         assert told.keys() <= known.keys(), f"{kind} is told {sorted(known)}, not {sorted(told.keys() - known.keys())}"
         assert event is None or kind in OF_EVENTS, f"{kind} is none of events"
         assert kind != "stale" or told.get("version"), "stale needs the version that is told"
-        assert every >= 1 and skip >= 0 and (times is None or times >= 1)
+        assert every >= 1 and skip >= 0 and (times is None or times >= 1) and 0 < share <= 1
         self.faults, self.kind, self.match, self.event = faults, kind, match, event or telling()
-        self.times, self.skip, self.every = times, skip, every
+        self.times, self.skip, self.every, self.share = times, skip, every, share
+        self.random = random.Random(seed)
         self.told = known | told
         self.seen = self.taken = self.injected = self.left = 0
         self.hits = []
@@ -98,6 +101,8 @@ class Fault:
             return False
         self.seen += 1
         if self.seen <= self.skip or (self.seen - self.skip - 1) % self.every:
+            return False
+        if self.random.random() >= self.share:
             return False
         self.taken += 1
         return True

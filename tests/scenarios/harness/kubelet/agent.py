@@ -17,21 +17,19 @@ import traceback
 
 from harness.kubelet import status
 from harness.kubelet.addresses import Addresses
-from harness.kubelet.container import Process, stop_politely
-from harness.kubelet.environment import Missing, Sight
+from harness.kubelet.container import stop_politely
 from harness.kubelet.faults import Faults
 from harness.kubelet.logs import Logs
 from harness.kubelet.names import Names
 from harness.kubelet.nodes import Nodes
-from harness.kubelet.pod import Container, Pod, refuse_what_is_not_played
+from harness.kubelet.pod import Pod
 from harness.kubelet.probes import Probes
 from harness.kubelet.reports import Reports
+from harness.kubelet.starting import Starter
 from harness.kubelet.watcher import Watcher
 from harness.kubernetes_client import ApiError, Unreachable
 
 AGAIN_AFTER_S = 0.2
-CONFIG_AGAIN_S = 0.5
-BACK_OFF_AFTER_S = 0.5
 ENDS_WITHIN_S = 60
 NOT_FOUND = 404
 # What was asked is wrong, and will be.
@@ -48,8 +46,7 @@ class Kubelet:
         self.client = cluster.client("admin", "kubelet")
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, mode=0o700)
-        self.images = dict(images or {})
-        self.default_image = default_image
+        self.starter = Starter(self, dict(images or {}), default_image)
         self.reports = Reports(self.client, events)
         self.messages = queue.SimpleQueue()
         self.timers = []
@@ -101,19 +98,24 @@ class Kubelet:
 
     def process(self, namespace, name, container=None):
         """The process of a running container, the first one by default; `None` if there is none."""
-        for pod in list(self.pods.values()):
-            if pod.key == (namespace, name):
-                wanted = [it for it in pod.containers or [] if container in (None, it.name)]
-                return wanted[0].process if wanted else None
-        return None
+        found = self.container(namespace, name, container)
+        return found and found[1].process
 
     def log(self, namespace, name, container=None, previous=False):
         """What a container has printed in its present run or in the one before; `None` if there is none such."""
+        found = self.container(namespace, name, container)
+        if found is None:
+            return None
+        pod, it = found
+        path = pod.folder / f"{it.name}-{it.runs_begun - (2 if previous else 1)}" / "log"
+        return path.read_text(errors="replace") if path.exists() else None
+
+    def container(self, namespace, name, container=None):
+        """(pod, container); without a name the first one that isn't initial."""
         for pod in list(self.pods.values()):
-            for it in pod.containers or []:
-                if pod.key == (namespace, name) and container in (None, it.name):
-                    path = pod.folder / f"{it.name}-{it.runs_begun - (2 if previous else 1)}" / "log"
-                    return path.read_text(errors="replace") if path.exists() else None
+            if pod.key == (namespace, name):
+                found = [it for it in (pod.containers if container is None else pod.every()) if container in (None, it.name)]
+                return (pod, found[0]) if found else None
         return None
 
     def kill(self, namespace, name, container=None, reason=None):
@@ -228,14 +230,12 @@ class Kubelet:
             self.advance(pod)
 
     def advance(self, pod):
-        if pod.containers is None:
-            refuse_what_is_not_played(pod.seen["spec"])
-            pod.containers = [Container(it) for it in pod.seen["spec"]["containers"]]
-            pod.start_time = status.now()
-            pod.ip = self.addresses.next()
-        for container in pod.containers:
+        if pod.ip is None:
+            pod.begin(self.addresses.next())
+        turn = pod.present()
+        for container in turn:
             if container.is_to_start():
-                self.try_start(pod, container)
+                self.starter.try_start(pod, container)
             crash = self.faults.of("crash", pod.seen)
             if container.runs and crash is not None:
                 if container.process is None:
@@ -243,58 +243,9 @@ class Kubelet:
                 else:
                     container.process.kill()
         self.tell(pod)
-
-    def image_of(self, container):
-        return self.images.get(container.spec["image"], self.default_image)
-
-    def try_start(self, pod, container):
-        image, told = self.image_of(container), self.faults.of("image", pod.seen)
-        if image is None or told is not None:
-            self.cannot_pull(pod, container, (told or {}).get("message"))
-            return
-        if self.faults.of("start", pod.seen) is not None:
-            container.waits("ContainerCreating", None, 0)
-            return
-        told = self.faults.of("config", pod.seen)
-        try:
-            if told is not None:
-                raise Missing(told.get("message", "couldn't find key"))
-            process = self.started(pod, container, image) if image.runs else None
-        except Missing as missing:
-            container.waits("CreateContainerConfigError", str(missing), CONFIG_AGAIN_S)
-            self.later(CONFIG_AGAIN_S, self.look, pod.uid)
-            return
-        container.started(process)
-        self.reports.event(pod, "Normal", "Started", f"Started container {container.name}")
-        if process is None:
-            container.ready = True
-        else:
-            self.follow(pod, container)
-
-    def cannot_pull(self, pod, container, message):
-        name = container.spec["image"]
-        message = message or f'failed to pull and unpack image "{name}": not found'
-        first = container.tries == 0
-        container.tries += 1
-        container.waits("ErrImagePull" if first else "ImagePullBackOff",
-                        message if first else f'Back-off pulling image "{name}": ErrImagePull: {message}', BACK_OFF_AFTER_S)
-        if container.tries <= 2:
-            self.reports.event(pod, "Warning", "Failed", f'Failed to pull image "{name}": {message}')
-        self.later(BACK_OFF_AFTER_S, self.look, pod.uid)
-
-    def started(self, pod, container, image):
-        """Starts the container's process."""
-        if pod.sight is None:
-            host, port = self.cluster.address.rsplit(":", 1)
-            inherited = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-            sight = Sight(pod.seen, pod.ip, "127.0.0.1", self.client, inherited)
-            pod.volumes = sight.write_volumes(pod.folder / "volumes")
-            pod.sight = sight
-            self.names.write(self.pods.values())
-        process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.runs_begun}")
-        process.start(pod.sight, pod.volumes, pod.hosts)
-        container.runs_begun += 1
-        return process
+        # An initial one that is pretended is over at once.
+        if pod.present() != turn:
+            self.send(self.look, pod.uid)
 
     def follow(self, pod, container):
         """Waits for the end of a process, and asks its probes."""
@@ -313,7 +264,7 @@ class Kubelet:
     def find(self, uid, process):
         """The pod and its container that runs as this process; a later run is another process."""
         pod = self.pods.get(uid)
-        found = [it for it in pod.containers or [] if it.process is process] if pod else []
+        found = [it for it in pod.every() if it.process is process] if pod else []
         return (pod, found[0]) if found else (None, None)
 
     def set_ready(self, uid, process, ready):
@@ -345,7 +296,7 @@ class Kubelet:
         self.look(uid)
 
     def ended(self, pod, container, code, reason=None, message=None):
-        policy = "Never" if pod.terminating else pod.restart_policy
+        policy = "Never" if pod.terminating else pod.restart_policy_of(container)
         again_in_s = container.ended(code, reason, message, policy)
         if again_in_s is not None:
             self.reports.event(pod, "Warning", "BackOff", f"Back-off restarting failed container {container.name}")
@@ -368,10 +319,10 @@ class Kubelet:
         if time.monotonic() >= pod.kill_at:
             for process in pod.processes():
                 process.kill()
-        if any(it.process is not None for it in pod.containers or []):
+        if pod.processes():
             return
-        if pod.containers is not None and not pod.over:
-            for container in pod.containers:
+        if pod.ip is not None and not pod.over:
+            for container in pod.every():
                 if container.runs:
                     container.ended(0)
             self.tell(pod)
@@ -402,7 +353,7 @@ class Kubelet:
 
     def kill_now(self, namespace, name, container, reason):
         pod = self.by_name(namespace, name)
-        for it in (pod.containers or []) if pod else []:
+        for it in pod.every() if pod else []:
             if it.runs and container in (None, it.name):
                 if it.process is None:
                     self.ended(pod, it, 137, reason)
@@ -416,13 +367,13 @@ class Kubelet:
         pod = self.by_name(namespace, name)
         if pod is None:
             return
-        for container in pod.containers or []:
+        for container in pod.every():
             process = container.process
             if container.runs:
                 container.ended(137)
             if process is not None:
                 process.kill()
-        entries = [it.entry() for it in pod.containers or []]
+        entries = [it.entry() for it in pod.containers]
         self.reports.status(pod, {
             "phase": "Failed", "reason": "Evicted", "message": message, "containerStatuses": entries,
             "conditions": [status.condition("DisruptionTarget", True, "TerminationByKubelet", message),

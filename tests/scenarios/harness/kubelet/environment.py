@@ -43,7 +43,8 @@ class Sight:
     def resource(self, wanted, container=None):
         """The value of a `resourceFieldRef`, rounded up."""
         name = wanted.get("containerName", container and container["name"])
-        container = next(it for it in self.pod["spec"]["containers"] if it["name"] == name)
+        spec = self.pod["spec"]
+        container = next(it for it in (*spec["containers"], *spec.get("initContainers", [])) if it["name"] == name)
         kind, what = wanted["resource"].split(".", 1)
         value = quantity(container.get("resources", {}).get(kind, {}).get(what, "0"))
         divisor = quantity(wanted.get("divisor", "1"))

@@ -61,7 +61,7 @@ class Names:
             for pod in pods:
                 labels = pod.seen["metadata"].get("labels", {})
                 selected = pod.key[0] == key[0] and selector.items() <= labels.items()
-                if selected and pod.ip and not pod.over and (everybody or pod.is_ready()):
+                if selected and pod.ip is not None and not pod.over and (everybody or pod.is_ready()):
                     spec = pod.seen["spec"]
                     found.append((pod.ip, key, spec.get("hostname") if spec.get("subdomain") == key[1] else None))
         return found

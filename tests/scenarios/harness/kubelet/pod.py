@@ -14,9 +14,11 @@ RESTART_AFTER_AT_MOST_S = 8
 
 def refuse_what_is_not_played(spec):
     """What a kubelet would do and this one doesn't: a test that relies on it must fail, not go on without."""
-    for word in ("initContainers", "ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
+    for word in ("ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
         assert not spec.get(word), f"{word} is not played"
-    for container in spec["containers"]:
+    for container in spec.get("initContainers", []):
+        assert not container.get("restartPolicy"), "an initial container that goes on beside the others is not played"
+    for container in (*spec.get("initContainers", []), *spec["containers"]):
         assert not container.get("lifecycle", {}).get("postStart"), "postStart is not played"
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = container.get(kind)
@@ -24,12 +26,13 @@ def refuse_what_is_not_played(spec):
 
 
 class Container:
-    """One container of a pod, over all its runs."""
+    """One container of a pod, over all its runs. An *initial* one has to succeed before the next begins."""
 
-    def __init__(self, spec):
+    def __init__(self, spec, initial=False, state=status.NOT_STARTED):
         self.spec = spec
         self.name = spec["name"]
-        self.state = status.NOT_STARTED
+        self.initial = initial
+        self.state = state
         self.last = None
         self.restarts = 0
         self.runs_begun = 0
@@ -48,11 +51,15 @@ class Container:
     def over(self):
         return "terminated" in self.state
 
+    @property
+    def succeeded(self):
+        return self.over and self.state["terminated"]["exitCode"] == 0
+
     def started_at(self):
         return self.state["running"]["startedAt"] if self.runs else status.now()
 
     def entry(self, may_be_ready=True):
-        ready = self.ready and self.runs and may_be_ready
+        ready = self.succeeded if self.initial else self.ready and self.runs and may_be_ready
         return status.container(self.name, self.spec["image"], self.state, ready, self.restarts, self.last)
 
     def is_to_start(self):
@@ -92,7 +99,8 @@ class Pod:
         self.seen = seen
         self.uid = seen["metadata"]["uid"]
         self.folder = folder
-        self.containers = None
+        self.initial = []
+        self.containers = []
         self.start_time = None
         self.ip = None
         self.sight = None
@@ -128,8 +136,30 @@ class Pod:
     def restart_policy(self):
         return self.seen["spec"].get("restartPolicy", "Always")
 
+    def begin(self, ip):
+        """Its kubelet takes it: from now on it has containers and an address."""
+        spec = self.seen["spec"]
+        refuse_what_is_not_played(spec)
+        initial = spec.get("initContainers", [])
+        state = status.INITIALIZING if initial else status.NOT_STARTED
+        self.initial = [Container(it, initial=True, state=state) for it in initial]
+        self.containers = [Container(it, state=state) for it in spec["containers"]]
+        self.start_time = status.now()
+        self.ip = ip
+
+    def every(self):
+        return [*self.containers, *self.initial]
+
+    def present(self):
+        """Those whose turn it is: the first initial one that hasn't succeeded, or all the others."""
+        waited_for = next((it for it in self.initial if not it.succeeded), None)
+        return self.containers if waited_for is None else [waited_for]
+
+    def restart_policy_of(self, container):
+        return "OnFailure" if container.initial and self.restart_policy == "Always" else self.restart_policy
+
     def processes(self):
-        return [it.process for it in self.containers or [] if it.process is not None]
+        return [it.process for it in self.every() if it.process is not None]
 
     def is_ready(self):
         """Whether its containers are, as far as they themselves go."""
@@ -138,7 +168,8 @@ class Pod:
     def status(self, may_be_ready):
         """Its status as it is to be written, or `None` if that was written already."""
         entries = [it.entry(may_be_ready) for it in self.containers]
-        made = status.of_pod(entries, self.restart_policy, self.start_time, self.ip, "127.0.0.1")
+        initial = [it.entry() for it in self.initial]
+        made = status.of_pod(entries, self.restart_policy, self.start_time, self.ip, "127.0.0.1", initial)
         if self.written is not None:
             status.keep_times(made["conditions"], self.written["conditions"])
         if made == self.written:
@@ -147,7 +178,7 @@ class Pod:
 
     def forget(self):
         """Kills what still runs and removes its files."""
-        for container in self.containers or []:
+        for container in self.every():
             if container.probes is not None:
                 container.probes.end()
             if container.process is not None:

@@ -3,6 +3,7 @@
 import datetime
 
 NOT_STARTED = {"waiting": {"reason": "ContainerCreating"}}
+INITIALIZING = {"waiting": {"reason": "PodInitializing"}}
 
 
 def now():
@@ -39,8 +40,16 @@ def condition(kind, holds, reason=None, message=None):
     return said | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
 
 
-def phase_of(states, restart_policy):
-    """The pod's phase from the states of its containers."""
+def succeeded(state):
+    return state.get("terminated", {}).get("exitCode") == 0
+
+
+def phase_of(states, restart_policy, initial=()):
+    """The pod's phase from the states of its containers, of which the `initial` ones come first."""
+    if restart_policy == "Never" and any("terminated" in it and not succeeded(it) for it in initial):
+        return "Failed"
+    if not all(succeeded(it) for it in initial):
+        return "Pending"
     if all("terminated" in it for it in states) and restart_policy != "Always":
         failed = any(it["terminated"]["exitCode"] != 0 for it in states)
         if not failed:
@@ -52,10 +61,14 @@ def phase_of(states, restart_policy):
     return "Running" if started or crashed else "Pending"
 
 
-def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None):
+def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None, initial=()):
     """The status of a pod that has a node."""
     states = [it["state"] for it in containers]
-    phase = phase_of(states, restart_policy)
+    phase = phase_of(states, restart_policy, [it["state"] for it in initial])
+    incomplete = [it["name"] for it in initial if not succeeded(it["state"])]
+    uninitialized = {
+        "reason": "ContainersNotInitialized", "message": f"containers with incomplete status: {incomplete}",
+    } if incomplete else {}
     ready = phase == "Running" and all(it["ready"] for it in containers)
     unready = [it["name"] for it in containers if not it["ready"]]
     why = {} if ready else {"reason": "ContainersNotReady", "message": f"containers with unready status: {unready}"}
@@ -66,12 +79,12 @@ def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None):
         "startTime": start_time,
         "conditions": [
             condition("PodScheduled", True),
-            condition("Initialized", True),
+            condition("Initialized", not incomplete, **uninitialized),
             condition("ContainersReady", ready, **why),
             condition("Ready", ready, **why),
         ],
         "containerStatuses": containers,
-    } | ({"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}) | ({"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]} if host_ip else {})
+    } | ({"initContainerStatuses": list(initial)} if initial else {}) | ({"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {}) | ({"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]} if host_ip else {})
 
 
 def keep_times(conditions, before):
