@@ -41,7 +41,7 @@ def control(running):
 @pytest.fixture(scope="module")
 def engine(control):
     control.say(f"CREATE RESOURCE UNIT {UNIT} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
-    control.say(f"CREATE RESOURCE POOL {POOL} UNIT_LIST ('{UNIT}'), NODE_LIST ('one', 'two')")
+    control.say(f"CREATE RESOURCE POOL {POOL} NODE_LIST ('one', 'two'), UNIT_LIST ('{UNIT}')")
     control.say(f"CREATE TENANT {TENANT} RESOURCE_POOL_LIST ('{POOL}'), USER_LIST ('ann')")
     return control.start(TENANT, POOL, UNIT)
 
