@@ -133,7 +133,12 @@ impl Session {
 
 impl Sessions {
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { limit: limits.sessions, limit_per_user: limits.sessions_per_user, table: Mutex::default(), emptied: Notify::new() }
+        Self {
+            limit: limits.sessions,
+            limit_per_user: limits.sessions_per_user,
+            table: Mutex::default(),
+            emptied: Notify::new(),
+        }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
