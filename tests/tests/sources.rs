@@ -31,12 +31,13 @@ const HOSTS: [&str; 16] = [
 
 /// The files that read the environment: the program's configuration and what it is told beside it, and what engines
 /// inherit from their orchestrator.
-const READS_ENVIRONMENT: [&str; 7] = [
+const READS_ENVIRONMENT: [&str; 8] = [
     "crates/enginehouse/src/command/failpoints.rs",
     "crates/enginehouse/src/configuration.rs",
-    "crates/enginehouse/src/roles.rs",
+    "crates/enginehouse/src/place.rs",
     "crates/enginehouse/src/sql/repl.rs",
     "crates/enginehouse/src/telemetry.rs",
+    "crates/orchestrator/src/kubernetes/inside.rs",
     "crates/orchestrator/src/process/inside.rs",
     "crates/orchestrator/src/process/launch.rs",
 ];

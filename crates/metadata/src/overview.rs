@@ -6,7 +6,7 @@ use model::alteration::{AlterationRecord, Progress};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::TenantName;
-use model::observation::ObservedNode;
+use model::observation::{ObservedNode, Surroundings};
 use model::slot::Slot;
 use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
@@ -141,7 +141,8 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
         catalog: read::catalog(tx).await?,
         slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
         observed: read::observed(tx).await?.into_iter().map(|seen| seen.engine).collect(),
-        master: read::master(tx).await?,
+        // What is around the engines is nothing to route by, and may be long.
+        master: MasterRecord { surroundings: Surroundings::default(), ..read::master(tx).await? },
         now_ms: tx.now_ms().await?,
     })
 }

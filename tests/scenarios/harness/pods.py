@@ -42,15 +42,16 @@ class Pods:
         self.kubernetes = Kubernetes(folder / "kubernetes")
         self.kubelet = None
         self.folder = folder
-        self.master = None
+        # The masters' token, and their kubeconfig.
+        self.token = self.master = None
 
     def start(self):
         self.kubernetes.start()
         self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", {IMAGE: Image({PROGRAM: BINARY})}).start()
         self.kubelet.nodes.add("node-1", cpu="64", memory="64Gi")
         self.kubernetes.namespace(HOME)
-        token = self.kubernetes.service_account(HOME, "master", HOME_RULES, CLUSTER_RULES, hours=24)
-        self.master = self.kubernetes.kubeconfig_of(token, "master", HOME)
+        self.token = self.kubernetes.service_account(HOME, "master", HOME_RULES, CLUSTER_RULES, hours=24)
+        self.master = self.kubernetes.kubeconfig_of(self.token, "master", HOME)
         return self
 
     def nodes_of(self, name):
@@ -78,13 +79,15 @@ class Pods:
 
 
 class PodCluster(Cluster):
-    """Two metadata agents and two proxies, whose engines are pods."""
+    """Two metadata agents and two proxies, whose engines are pods. `kubeconfig` may lead through a relay; `kubernetes` are
+    further keys of that section."""
 
-    def __init__(self, folder, pods, **settings):
+    def __init__(self, folder, pods, kubeconfig=None, kubernetes=None, **settings):
         self.pods = pods
+        section = {"kubeconfig": str(kubeconfig or pods.master), "program": PROGRAM} | (kubernetes or {})
         super().__init__(
             folder, orchestrator={"kind": "kubernetes"}, engines={"images": {"datafusion": IMAGE}, "allowed_locations": []},
-            kubernetes={"kubeconfig": str(pods.master), "program": PROGRAM}, **settings,
+            kubernetes=section, **settings,
         )
         self.logs.close()
         self.logs = Logs(str(self.folder / "*.log"), str(pods.folder / "kubelet/*/engine-agent-*/log"))

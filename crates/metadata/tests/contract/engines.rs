@@ -84,6 +84,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     assert_eq!(store.master().await.unwrap().surroundings, around);
     store.observed(epoch, &Report::default()).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().master.surroundings, around, "a report that says nothing of it");
+    assert_eq!(store.proxy_snapshot().await.unwrap().master.surroundings, Surroundings::default(), "no proxy needs it");
     let detail = store.engine(&names[0]).await.unwrap().unwrap();
     assert_eq!((detail.seen.unwrap().engine.phase, detail.master.waits_for), (Phase::Running, None));
     assert!(store.engine(&names[1]).await.unwrap().unwrap().seen.is_some());
