@@ -43,17 +43,17 @@ run_step() {
 }
 
 # Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
-# wait most of their time, for processes and for times that are promised. The program's own tests take as long as all
-# others. Whoever says more than the name says it to the test binaries.
+# wait most of their time, for processes and for times that are promised. The tests of the program and of the proxy take
+# as long as all others. Whoever says more than the name says it to the test binaries.
 rust_tests() {
-    local name=$1
+    local name=$1 lane
     shift
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_lane "$name-program" -p enginehouse -- "$@" &
+    rust_lane "$name-program" -p enginehouse -p proxy -- "$@" &
     beside=$!
     set +m
-    rust_lane "$name-libraries" --workspace --exclude enginehouse -- "$@"
+    rust_lane "$name-libraries" --workspace --exclude enginehouse --exclude proxy -- "$@"
     wait "$beside"
     beside=
     ignored=0
@@ -72,15 +72,15 @@ rust_lane() {
 
 # Counts what a lane said of each binary.
 count_rust_tests() {
-    local log=$work/$1.log status p f i
-    status=$(cat "$work/$1.status")
+    local log=$work/$1.log status p f i test
+    status=$(cat "$work/$1.status" || echo 1)
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
     f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
     i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
     # A runner that ended without saying so (a crash, a build error) is a failure too.
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
-    while read -r name; do failures+=("$name"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
+    while read -r test; do failures+=("$test"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
     echo "${1##*-}: $p passed, $f failed, $i left for other steps"
 }
 
