@@ -9,10 +9,10 @@ budget() {
     case "$1:$2" in
         *:build) echo 900 ;;
         *:install) echo 240 ;;
-        *:"rust, without servers") echo 360 ;;
+        quick:"rust, without servers") echo 300 ;;
         quick:scenarios) echo 240 ;;
         default:servers) echo 30 ;;
-        default:"rust, with real servers") echo 150 ;;
+        default:rust) echo 360 ;;
         default:scripts) echo 60 ;;
         default:"failpoint walk") echo 300 ;;
         default:"scenarios, three at a time") echo 360 ;;

@@ -44,36 +44,35 @@ run_step() {
 
 # Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
 # wait most of their time, for processes and for times that are promised. The tests of the program and of the proxy take
-# as long as all others. Whoever says more than the name says it to the test binaries.
+# as long as all others. What is said here is said to the test binaries.
 rust_tests() {
-    local name=$1 lane
-    shift
+    local lane
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_lane "$name-program" -p enginehouse -p proxy -- "$@" &
+    rust_lane program -p enginehouse -p proxy -- "$@" &
     beside=$!
     set +m
-    rust_lane "$name-libraries" --workspace --exclude enginehouse --exclude proxy -- "$@"
+    rust_lane libraries --workspace --exclude enginehouse --exclude proxy -- "$@"
     wait "$beside"
     beside=
     ignored=0
-    for lane in program libraries; do count_rust_tests "$name-$lane"; done
+    for lane in program libraries; do count_rust_tests "$lane"; done
 }
 
 # Prints what a lane says, but for the tests that pass.
 rust_lane() {
     local name=$1
     shift
-    cargo test --no-fail-fast "$@" 2>&1 | tee "$work/$name.log" |
+    cargo test --no-fail-fast "$@" 2>&1 | tee "$work/rust-$name.log" |
         grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' |
         grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
-    echo "${PIPESTATUS[0]}" >"$work/$name.status"
+    echo "${PIPESTATUS[0]}" >"$work/rust-$name.status"
 }
 
 # Counts what a lane said of each binary.
 count_rust_tests() {
-    local log=$work/$1.log status p f i test
-    status=$(cat "$work/$1.status" || echo 1)
+    local log=$work/rust-$1.log status p f i test
+    status=$(cat "$work/rust-$1.status" || echo 1)
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
     f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
     i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
@@ -81,7 +80,7 @@ count_rust_tests() {
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
     while read -r test; do failures+=("$test"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
-    echo "${1##*-}: $p passed, $f failed, $i left for other steps"
+    echo "$1: $p passed, $f failed, $i left for other steps"
 }
 
 # One script is one test: it passes when it exits with 0.

@@ -1,5 +1,5 @@
 //! The recorded messages, and one way to do something with each in its own types.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
