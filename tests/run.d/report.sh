@@ -43,20 +43,21 @@ run_step() {
 }
 
 # Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
-# wait most of their time, for processes and for times that are promised. The tests of the program and of the proxy take
-# as long as all others. What is said here is said to the test binaries.
+# wait most of their time, for processes and for times that are promised. The tests of the roles take as long as all
+# others. What is said here is said to the test binaries.
+roles=(enginehouse proxy engine-agent metadata)
 rust_tests() {
     local lane
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_lane program -p enginehouse -p proxy -- "$@" &
+    rust_lane roles "${roles[@]/#/--package=}" -- "$@" &
     beside=$!
     set +m
-    rust_lane libraries --workspace --exclude enginehouse --exclude proxy -- "$@"
+    rust_lane others --workspace "${roles[@]/#/--exclude=}" -- "$@"
     wait "$beside"
     beside=
     ignored=0
-    for lane in program libraries; do count_rust_tests "$lane"; done
+    for lane in roles others; do count_rust_tests "$lane"; done
 }
 
 # Prints what a lane says, but for the tests that pass.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::corpus;
+use crate::corpus::{self, with_types};
 
 /// How many mutants the corpus is turned into.
 const MUTANTS: usize = 40_000;

@@ -8,6 +8,8 @@ use hs2::tcli::{TColumn, TFetchResultsResp, TGetResultSetMetadataResp, TI32Colum
 use hs2::{SqlType, Value};
 use proptest::prelude::*;
 
+use crate::corpus;
+
 fn types() -> Vec<SqlType> {
     vec![
         SqlType::Boolean,
