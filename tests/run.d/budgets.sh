@@ -10,10 +10,10 @@ budget() {
         *:build) echo 900 ;;
         *:install) echo 240 ;;
         *:"build Kubernetes") echo 480 ;;
-        *:"rust, without servers") echo 360 ;;
+        quick:"rust, without servers") echo 300 ;;
         quick:scenarios) echo 240 ;;
         default:servers) echo 45 ;;
-        default:"rust, with real servers") echo 150 ;;
+        default:rust) echo 360 ;;
         default:scripts) echo 60 ;;
         default:"failpoint walk") echo 300 ;;
         default:"scenarios, three at a time") echo 360 ;;

@@ -43,45 +43,45 @@ run_step() {
 }
 
 # Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
-# wait most of their time, for processes and for times that are promised. The program's own tests take as long as all
-# others. Whoever says more than the name says it to the test binaries.
+# wait most of their time, for processes and for times that are promised. The tests of the roles take as long as all
+# others. What is said here is said to the test binaries.
+roles=(enginehouse proxy engine-agent metadata)
 rust_tests() {
-    local name=$1
-    shift
+    local lane
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_lane "$name-program" -p enginehouse -- "$@" &
+    rust_lane roles "${roles[@]/#/--package=}" -- "$@" &
     beside=$!
     set +m
-    rust_lane "$name-libraries" --workspace --exclude enginehouse -- "$@"
+    rust_lane others --workspace "${roles[@]/#/--exclude=}" -- "$@"
     wait "$beside"
     beside=
     ignored=0
-    for lane in program libraries; do count_rust_tests "$name-$lane"; done
+    for lane in roles others; do count_rust_tests "$lane"; done
 }
 
 # Prints what a lane says, but for the tests that pass.
 rust_lane() {
     local name=$1
     shift
-    cargo test --no-fail-fast "$@" 2>&1 | tee "$work/$name.log" |
+    cargo test --no-fail-fast "$@" 2>&1 | tee "$work/rust-$name.log" |
         grep --line-buffered -vE '^(test .* \.\.\. (ok|ignored.*)|running [0-9]+ tests?|)$' |
         grep --line-buffered -vE '^ +(Running|Doc-tests|Compiling|Finished)'
-    echo "${PIPESTATUS[0]}" >"$work/$name.status"
+    echo "${PIPESTATUS[0]}" >"$work/rust-$name.status"
 }
 
 # Counts what a lane said of each binary.
 count_rust_tests() {
-    local log=$work/$1.log status p f i
-    status=$(cat "$work/$1.status")
+    local log=$work/rust-$1.log status p f i test
+    status=$(cat "$work/rust-$1.status" || echo 1)
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
     f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
     i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
     # A runner that ended without saying so (a crash, a build error) is a failure too.
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
-    while read -r name; do failures+=("$name"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
-    echo "${1##*-}: $p passed, $f failed, $i left for other steps"
+    while read -r test; do failures+=("$test"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
+    echo "$1: $p passed, $f failed, $i left for other steps"
 }
 
 # One script is one test: it passes when it exits with 0.

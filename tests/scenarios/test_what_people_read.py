@@ -26,6 +26,8 @@ SETUP = [
     "CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1'), USER_LIST ('alice', 'bob') WAIT '1m'",
     "CREATE TENANT t_2",
 ]
+# Of the folder's name; the rest is made up, of letters, digits and underscores.
+PREFIX = "enginehouse-golden."
 # File name, statement. `{engine}` is the engine of t_1.
 SHOWN = [
     ("show_engines", "SHOW ENGINES t_1"),
@@ -66,7 +68,7 @@ class Fresh:
 
     def __init__(self):
         # A path of one length: tables keep their widths.
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="enginehouse-golden.", dir="/var/tmp"))
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))
         self.installation = Standalone(self.folder).start()
         self.control = Control(self.installation.address)
         self.session = None
@@ -85,8 +87,8 @@ class Fresh:
 
     def masked(self, text):
         pid = self.installation.engines.one(self.engine).pid
-        hidden = "".join("#" if c.isalnum() else c for c in str(self.folder.name).split(".", 1)[1])
-        text = text.replace(self.folder.name, f"enginehouse-golden.{hidden}")
+        made_up = self.folder.name.removeprefix(PREFIX)
+        text = text.replace(self.folder.name, PREFIX + "#" * len(made_up))
         # Pids differ in length, so they keep the width of their cell and not their own.
         return golden.masked(text, [
             (rf"\b{pid}\b", "<pid>"),

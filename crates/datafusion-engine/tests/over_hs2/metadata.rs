@@ -149,7 +149,7 @@ async fn a_catalog_that_is_slow_to_read_holds_up_nobody_else() {
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
     // Opened as soon as somebody reads it, and written when the other session was served, or when that took too long.
     let (begins, begun) = tokio::sync::oneshot::channel();
-    let (served, waits) = std::sync::mpsc::channel();
+    let (served, waits) = std::sync::mpsc::sync_channel(1);
     let writer = std::thread::spawn(move || {
         let mut written = std::fs::File::create(&file).unwrap();
         let _ = begins.send(());

@@ -1,12 +1,11 @@
 //! A relay between a client and a backend, good ones and bad ones.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
-mod number_server;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::number_server::{Numbers, row, start};
 use async_trait::async_trait;
 use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
 use hs2::relay::{self, Decision, HandleTable, Outcome, RelayError};
@@ -20,7 +19,6 @@ use hs2::{
     Principal, Server, Session, status,
 };
 use model::error::{ErrorKind, UserError};
-use number_server::{Numbers, row, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;

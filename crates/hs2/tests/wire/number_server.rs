@@ -1,7 +1,7 @@
 //! A small HiveServer2 server of numbers, built on the typed level, for tests of what lies between two ends.
 //!
 //! Statements: `numbers N` (N rows: n BIGINT, text STRING), `USE x`, `fail`, `wait` (until cancelled), `panic`.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;

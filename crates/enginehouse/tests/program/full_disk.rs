@@ -5,14 +5,12 @@
 //! the limit of file sizes stands for the disk: a process that has reached it fails every write to a file.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use installation::{Installation, catalog, eventually, run};
+use crate::installation::{Installation, catalog, eventually, run};
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 /// Room for the database, the logs, and what an engine leaves; far from what the statement below spills.

@@ -1,18 +1,17 @@
 //! The first bytes of a connection, as clients of all kinds send them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod corpus;
-mod number_server;
-
 use std::time::Duration;
 
+use crate::number_server::{Running, start};
 use hs2::answer::Answer;
 use hs2::message::{decode_reply, encode_call};
 use hs2::tcli::{TOpenSessionReq, TOpenSessionResp, TProtocolVersion, TStatusCode};
 use hs2::{Auth, Client, ClientError, Limits, Session};
-use number_server::{Running, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+
+use crate::corpus;
 
 async fn raw(server: &Running) -> TcpStream {
     TcpStream::connect(server.address).await.unwrap()

@@ -1,14 +1,14 @@
 //! Bytes that nobody should send.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod corpus;
-
 use hs2::message::{decode_call, decode_reply};
 use hs2::scan::{self, Progress, ScanError, Walker};
 use hs2::tcli::{TFetchResultsResp, TGetTablesReq};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+
+use crate::corpus::{self, with_types};
 
 /// How many mutants the corpus is turned into.
 const MUTANTS: usize = 40_000;

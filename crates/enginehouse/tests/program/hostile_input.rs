@@ -2,13 +2,11 @@
 //! and goes on as it was: the same processes, the same catalog, no memory taken for what was only announced.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use installation::{Installation, state, text};
+use crate::installation::{Installation, state, text};
 
 /// Longer than the server waits for somebody to say who he is.
 const PATIENCE: Duration = Duration::from_secs(15);

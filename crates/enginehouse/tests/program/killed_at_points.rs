@@ -4,9 +4,7 @@
 //! A point at which nobody was killed fails its test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
-use installation::{Installation, eventually, text};
+use crate::installation::{Installation, eventually, text};
 
 /// What a statement comes to whose engine is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,7 +154,7 @@ fn an_engine_that_is_killed_while_it_registers_or_drains_is_replaced_or_gone() {
 /// Kills `standalone` at each point, with every role but the engines in it.
 fn killed(points: &[(&str, &str)]) {
     let mut server = Installation::with_failpoints();
-    server.say_all(&installation::ONE_ENGINE);
+    server.say_all(&crate::installation::ONE_ENGINE);
     assert_eq!(server.say("SELECT 1"), "1");
     let engines = server.engines();
     for (number, (point, statement)) in points.iter().enumerate() {

@@ -1,14 +1,12 @@
 //! A bad configuration is refused with the place and the remedy, before anything is touched; a good one shows no secret.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use installation::{program, text};
+use crate::installation::{program, text};
 
 struct Files(tempfile::TempDir);
 

@@ -1,14 +1,12 @@
 //! `enginehouse sql` as a person and as a script use it, against a real server.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
-mod installation;
-
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use installation::{
+use crate::installation::{
     DEADLINE, Installation, PROGRAM, Signal, cpu_ticks, ended, eventually, program, read_all, signal, text, works,
 };
 

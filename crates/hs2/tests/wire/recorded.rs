@@ -1,12 +1,12 @@
 //! What real clients and a real server said, read by everything here that reads.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod corpus;
-
 use hs2::message::{ExceptionKind, decode_call, decode_reply, encode_call, encode_exception, encode_reply};
 use hs2::scan::{self, Kind, Progress, Walker};
 use hs2::tcli::{TExecuteStatementReq, TFetchResultsReq, TOpenSessionResp};
 use hs2::{Handle, Method, Scope, WireError};
+
+use crate::corpus::{self, with_types};
 
 /// Encodes again what was decoded. Maps are written in the order of their keys, so a message with a map of several
 /// entries may come out in another order: then it must be as long and mean the same.

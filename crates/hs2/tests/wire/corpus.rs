@@ -1,5 +1,5 @@
 //! The recorded messages, and one way to do something with each in its own types.
-#![allow(dead_code, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,6 @@ pub fn messages() -> Vec<Recorded> {
 }
 
 /// Calls `$do!(Request, Response)` with the types of the method of that name, or `$otherwise`.
-#[macro_export]
 macro_rules! with_types {
     ($method:expr, $do:ident, $otherwise:expr) => {{
         use hs2::tcli::*;
@@ -73,3 +72,5 @@ macro_rules! with_types {
         }
     }};
 }
+
+pub(crate) use with_types;

@@ -1,9 +1,7 @@
 //! The command line: what it says of itself, and how it refuses.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
-use installation::{program, run, text};
+use crate::installation::{program, run, text};
 
 #[test]
 fn every_subcommand_explains_itself() {

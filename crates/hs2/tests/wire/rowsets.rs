@@ -1,14 +1,14 @@
 //! Result sets and schemas: what is built is what is read, and what real servers send is read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod corpus;
-
 use hs2::message::decode_reply;
 use hs2::rowset::{self, ColumnBuilder, RowSetBuilder, RowSetError};
 use hs2::schema::{self, Column};
 use hs2::tcli::{TColumn, TFetchResultsResp, TGetResultSetMetadataResp, TI32Column};
 use hs2::{SqlType, Value};
 use proptest::prelude::*;
+
+use crate::corpus;
 
 fn types() -> Vec<SqlType> {
     vec![

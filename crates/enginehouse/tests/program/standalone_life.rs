@@ -1,14 +1,12 @@
 //! `standalone` starts, ends and is killed, and never leaves anything behind that nobody wants.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
-mod installation;
-
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::Stdio;
 use std::time::Duration;
 
-use installation::{
+use crate::installation::{
     END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal,
     text, works,
 };
@@ -151,7 +149,7 @@ fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop((child.stdout.take(), child.stderr.take()));
     // The tour has no audience and ends; the end is an orderly one.
-    assert_eq!(ended(&mut child, installation::DEADLINE).code(), Some(1));
+    assert_eq!(ended(&mut child, crate::installation::DEADLINE).code(), Some(1));
     assert_eq!(processes_below(&data), Vec::<u32>::new());
     let log = std::fs::read_to_string(data.join("enginehouse.log")).unwrap();
     assert!(log.contains("it is shut down"), "{log}");

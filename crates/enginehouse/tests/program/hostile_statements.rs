@@ -2,16 +2,14 @@
 //! own error, and nothing else has changed.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::time::Duration;
 
+use crate::installation::{Installation, catalog, state};
 use hs2::tcli::{
     TCancelOperationReq, TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TFetchOrientation,
     TFetchResultsReq, TGetOperationStatusReq, THandleIdentifier, TOperationHandle, TSessionHandle,
 };
 use hs2::{Auth, Client, ClientOptions, Session};
-use installation::{Installation, catalog, state};
 
 const PATIENCE: Duration = Duration::from_secs(15);
 

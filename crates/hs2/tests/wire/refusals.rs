@@ -1,10 +1,9 @@
 //! Messages that are not taken, because they are too long or none: what their sender is told, and what comes after.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod number_server;
-
 use std::time::{Duration, Instant};
 
+use crate::number_server::{Running, start};
 use hs2::message::{decode_reply, encode_call};
 use hs2::scan::{Progress, Walker};
 use hs2::tcli::{
@@ -12,7 +11,6 @@ use hs2::tcli::{
     TStatus, TStatusCode,
 };
 use hs2::{Auth, Client, ClientError, ClientOptions, Limits, Session, WireError};
-use number_server::{Running, start};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 

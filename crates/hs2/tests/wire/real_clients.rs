@@ -3,13 +3,11 @@
 //! `EH_TEST_PYTHON` names a Python that has PyHive, impyla and pyspark, whose jars are BeeLine and Hive's JDBC driver.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod number_server;
-
 use std::process::Stdio;
 use std::time::Duration;
 
+use crate::number_server::start;
 use hs2::Limits;
-use number_server::start;
 
 const DEADLINE: Duration = Duration::from_mins(1);
 

@@ -2,8 +2,6 @@
 //! a newer program has migrated.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use installation::{Installation, Signal, ended, program, signal, state, text};
+use crate::installation::{Installation, Signal, ended, program, signal, state, text};
 use sqlx::{Connection as _, Executor as _};
 
 /// At once: no wait of any role is that short.

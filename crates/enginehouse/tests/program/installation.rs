@@ -3,7 +3,7 @@
 //!
 //! What belongs to an installation is found by the folder in which a process works: nothing else on the machine is
 //! ever touched.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, dead_code)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};

@@ -1,14 +1,12 @@
 //! Roles of their own against PostgreSQL: a database that is newer than the program, and one that comes late.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::time::Duration;
 
-use installation::{Signal, ended, program, signal, text};
+use crate::installation::{Signal, ended, program, signal, text};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 fn server() -> String {

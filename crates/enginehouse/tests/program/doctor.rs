@@ -2,14 +2,12 @@
 //! and everything that can be broken in them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod installation;
-
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use installation::{Installation, run, text};
+use crate::installation::{Installation, run, text};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
 

@@ -1,15 +1,13 @@
 //! Client and server over a socket: sessions, statements, errors, extension calls.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod number_server;
-
 use std::time::Duration;
 
+use crate::number_server::{Running, columns, row, start};
 use hs2::session::Progress;
 use hs2::tcli::{TI64Value, TOpenSessionReq, TProtocolVersion};
 use hs2::{Auth, Client, ClientError, Limits, Session, Value, WireError};
 use model::error::{ENGINE_DRAINING, ErrorKind};
-use number_server::{Running, columns, row, start};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 

@@ -1,0 +1,13 @@
+//! HiveServer2 on the wire: between our own ends, from recordings, from real clients, from who means ill. One binary, so
+//! that it is linked once.
+
+mod corpus;
+mod handshakes;
+mod hostile;
+mod number_server;
+mod real_clients;
+mod recorded;
+mod refusals;
+mod relays;
+mod rowsets;
+mod sessions;
