@@ -42,9 +42,8 @@ def installed(own_cluster, ensemble):
     names = control.make("out", users="'alice'")
     control.start(*names)
     at_rest(cluster)
-    # Nobody can be elected, and after a while that is worth a warning. Agents are known by nodes of their sessions, and a
-    # proxy whose session is built anew first looks before theirs are.
-    cluster.logs.allow("can't stand for election", "the master waits for long", "no metadata agent answers")
+    # Nobody can be elected, and after a while that is worth a warning.
+    cluster.logs.allow("can't stand for election", "the master waits for long")
     return cluster, control, names
 
 
