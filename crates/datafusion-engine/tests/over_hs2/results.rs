@@ -162,7 +162,7 @@ async fn a_cancelled_statement_uses_no_cpu_two_seconds_later() {
                 }
             };
             tokio::time::timeout(DEADLINE, busy).await.unwrap();
-            let cancelled_at = std::time::Instant::now();
+            let cancelled_at = Instant::now();
             statement.cancel().await.unwrap();
             (statement.handle().clone(), cancelled_at)
         };
