@@ -2,7 +2,7 @@
 //!
 //! It keeps itself up to date by watches and by reading again, and it keeps its last state while ZooKeeper is away: a
 //! proxy goes on serving what it knows. A registry that shrank while our own session was built anew is not believed
-//! for one session timeout: the engines may have lost their sessions in the same outage and register again.
+//! for [`doubt`]: engines and metadata agents may have lost their sessions in the same outage and register again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,12 +25,24 @@ use crate::wakeups::{Scope, Wakeups};
 /// Between two readings, at least: an engine that comes and goes all the time costs everybody no more than that.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long somebody who has a new session may take to see that the node of the old one has gone, and to register: the
+/// supervisor's pause, the half second for which a metadata agent waits by itself, and the calls.
+const REGISTERS_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long a registry that shrank is not believed after our own session was built anew. Nodes of dead sessions stand
+/// for one session timeout after the servers are back, rounded up to a tick, which is half the shortest session timeout
+/// at most; nobody can register in the place of such a node before it goes.
+fn doubt(session_timeout: Duration) -> Duration {
+    session_timeout * 3 / 2 + REGISTERS_AGAIN
+}
+
 /// What a proxy knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Registered {
     /// The engines that are registered below a permit of their own uid.
     pub engines: BTreeMap<EngineName, RegisteredEngine>,
-    /// The metadata agents, by id.
+    /// The metadata agents, by id; those too that are not in the registry any more, kept because our own session was
+    /// built anew just now: a caller who connects to one that is gone takes the next one.
     pub agents: Vec<Agent>,
     /// When all of it was last read, by the boot clock; `None` before the first time.
     pub read_at: Option<Duration>,
@@ -104,7 +116,7 @@ impl Reader {
             };
             let Some(session) = session else { continue };
             if self.sender.borrow().read_at.is_some() {
-                self.doubt_for = Some(session.timeout());
+                self.doubt_for = Some(doubt(session.timeout()));
             }
             self.follow(&session).await;
         }
@@ -154,13 +166,18 @@ impl Reader {
     }
 }
 
-/// Adds the engines that were there before and are missing now, except those that have been told to drain.
+/// Adds the engines and metadata agents that were there before and are missing now, except the engines that have been
+/// told to drain.
 fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]) {
     for (name, engine) in &last.engines {
         if !read.engines.contains_key(name) && !ordered.contains(name) {
             read.engines.insert(name.clone(), RegisteredEngine { confirmed: false, ..engine.clone() });
         }
     }
+    let gone = |agent: &&Agent| read.agents.iter().all(|it| it.id != agent.id);
+    let kept: Vec<Agent> = last.agents.iter().filter(gone).cloned().collect();
+    read.agents.extend(kept);
+    read.agents.sort_by(|one, other| one.id.cmp(&other.id));
 }
 
 /// The registry as it is, and the engines that have been told to drain.
@@ -208,6 +225,7 @@ mod tests {
             confirmed: true,
         };
         let name = EngineName::new("e-1").unwrap();
+        let agent = |id: &str| Agent { id: id.to_owned(), address: "127.0.0.1:2".to_owned(), session: 1 };
         let (sender, states) = watch::channel(Arc::new(Registered::default()));
         let (_sessions, sessions) = watch::channel(None);
         let mut reader = Reader {
@@ -221,18 +239,24 @@ mod tests {
         let timeout = Duration::from_secs(10);
         let with = Registered {
             engines: [(name.clone(), engine)].into(),
+            agents: vec![agent("a-2")],
             read_at: Some(Duration::ZERO),
-            ..Registered::default()
         };
-        let without = || (Registered { read_at: Some(Duration::ZERO), ..Registered::default() }, Vec::new());
+        let without = || {
+            let agents = vec![agent("a-1"), agent("a-3")];
+            (Registered { agents, read_at: Some(Duration::ZERO), ..Registered::default() }, Vec::new())
+        };
+        let ids = || states.borrow().agents.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
         reader.publish((with, Vec::new()));
         // A new session, on which nothing can be read for longer than its timeout.
         reader.doubt_for = Some(timeout);
         clock.advance(timeout * 2);
         reader.publish(without());
         assert!(!states.borrow().engines[&name].confirmed, "it may be about to register again");
+        assert_eq!(ids(), ["a-1", "a-2", "a-3"], "so may an agent");
         clock.advance(timeout);
         reader.publish(without());
         assert!(states.borrow().engines.is_empty());
+        assert_eq!(ids(), ["a-1", "a-3"]);
     }
 }

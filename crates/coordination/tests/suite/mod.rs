@@ -109,7 +109,7 @@ cases![
     views::suppressed_events_wake_nobody,
     views::a_view_follows_the_registry,
     views::a_view_without_events_follows_by_reading_again,
-    views::a_view_keeps_engines_that_vanished_while_its_session_was_built_anew,
+    views::a_view_keeps_who_vanished_while_its_session_was_built_anew,
     sessions::an_expired_session_is_built_anew_with_what_hangs_on_it,
     sessions::a_failing_rebuild_is_tried_again_before_the_session_is_handed_out,
     sessions::a_node_that_somebody_deletes_is_made_again_while_its_session_lives,
