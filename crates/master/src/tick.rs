@@ -324,7 +324,7 @@ impl Driver {
         let mut report = self.recollection.report(&plan.report, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
-        report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
+        report.nodes = self.recollection.changed_nodes(&desired.snapshot.catalog, engines.nodes.as_deref());
         let written = self.send(world, &report).await;
         let told = (plan.report.as_slice(), &engines.surroundings);
         self.recollection.reported(written.is_ok().then_some(told));

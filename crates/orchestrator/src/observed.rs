@@ -1,6 +1,7 @@
 //! What an orchestrator tells: observation only, nothing here is a wish.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::engine_state::Phase;
 use model::labels::LabelMap;
@@ -70,6 +71,11 @@ pub(crate) fn annotations(spec: &crate::Spec, epoch: Epoch) -> BTreeMap<String, 
     annotations.insert(GENERATION_ANNOTATION.to_owned(), spec.generation.to_string());
     annotations.insert(EPOCH_ANNOTATION.to_owned(), epoch.to_string());
     annotations
+}
+
+/// Why an engine that was told to end is still there, as people read it.
+pub(crate) fn has_to_end(grace: Duration) -> String {
+    format!("it was told to end and has {} for it", model::span::print(grace))
 }
 
 /// How an engine ended.

@@ -16,7 +16,7 @@ from harness.waiting import wait_until
 HOME = "enginehouse"
 IMAGE = "registry.example/enginehouse:1"
 PROGRAM = "/opt/enginehouse"
-CORE, RBAC = "", "rbac.authorization.k8s.io"
+CORE, RBAC, NETWORKING = "", "rbac.authorization.k8s.io", "networking.k8s.io"
 GONE_WITHIN_S = 60
 
 
@@ -31,6 +31,7 @@ CLUSTER_RULES = [
     rule(CORE, "create get", "services", "configmaps", "namespaces"),
     rule(CORE, "create", "serviceaccounts"),
     rule(RBAC, "create", "roles", "rolebindings"),
+    rule(NETWORKING, "create", "networkpolicies"),
 ]
 HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
