@@ -94,6 +94,8 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::collections::BTreeMap;
+
     use super::*;
     use master::{Launch, Launcher as _};
     use model::configuration::{Configuration as Effective, Defaults};
@@ -132,6 +134,7 @@ mod tests {
             labels: &labels,
             configuration: &effective,
             nodes: None,
+            node_selector: &BTreeMap::new(),
             generation: Generation(1),
             epoch: Epoch(1),
         })
