@@ -37,10 +37,10 @@ HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 
 class Pods:
-    """A Kubernetes with one node, where the program is the one that is tested."""
+    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down."""
 
-    def __init__(self, folder):
-        self.kubernetes = Kubernetes(folder / "kubernetes")
+    def __init__(self, folder, audit=False):
+        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit)
         self.kubelet = None
         self.folder = folder
         # The masters' token, and their kubeconfig.

@@ -27,8 +27,7 @@ pub(super) async fn ensure(place: &Place, spec: &Spec, epoch: Epoch) -> Result<E
     {
         return Ok(ensured);
     }
-    let count = place.cache.count();
-    if count >= place.config.max_engines {
+    if let Some(count) = place.cache.is_full(place.config.max_engines) {
         return Err(Error::too_many(count, MAX_ENGINES_KEY));
     }
     place.cache.with_nodes(|nodes| (nodes.check(spec.nodes.as_deref()), false))?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Node};
+use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::observation::MAX_NODES;
 
@@ -118,8 +118,13 @@ fn facts(node: &Node) -> NodeFacts {
     }
 }
 
-/// CPU, in thousandths of a core, and memory, in bytes, that a container asks for.
-pub(super) fn asked(container: &Container) -> (u64, u64) {
+/// CPU, in thousandths of a core, and memory, in bytes, that the containers of a pod ask for.
+pub(super) fn asked_by(pod: &Pod) -> (u64, u64) {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(asked);
+    containers.fold((0, 0), |sum: (u64, u64), it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
+}
+
+fn asked(container: &Container) -> (u64, u64) {
     let requests = container.resources.as_ref().and_then(|it| it.requests.as_ref());
     let of = |resource: &str| requests.and_then(|it| it.get(resource)).and_then(milli_units).unwrap_or(0);
     (of("cpu"), of("memory") / 1_000)

@@ -85,14 +85,14 @@ impl State {
         let observed = Observed {
             name: record.name.clone(),
             uid: record.uid.clone(),
-            labels: record.labels.clone(),
-            annotations: record.annotations.clone(),
+            labels: record.labels.clone().into(),
+            annotations: record.annotations.clone().into(),
             phase,
             reason: reason(directory, phase, ending.as_ref(), exit.as_ref(), started.is_some())?,
             node: Some(record.node.clone()),
             started_at_ms: started.as_ref().map(|started| started.started_at_ms),
             log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| super::log::tail(directory)),
-            details: details(directory, process, exit.as_ref())?,
+            details: details(directory, process, exit.as_ref())?.into(),
             exit,
         };
         Ok(Look { directory: directory.clone(), record, leader, alive, ending, observed })

@@ -211,7 +211,7 @@ fn describe(found: &Found) -> String {
     );
     line("log", it.log_tail.as_ref().map(|log| format!("{log:?}")));
     line("started", it.started_at_ms.map(model::clock::utc));
-    for (key, value) in &it.details {
+    for (key, value) in it.details.iter() {
         line("detail", Some(format!("{key}: {value}")));
     }
     text
@@ -270,5 +270,5 @@ fn a_pod_is_told_as_ended_when_it_stood_behind_its_gate_for_too_long() {
 #[test]
 fn neither_signature_nor_files_are_among_the_annotations_that_are_told() {
     let with_file = pod(json!({"metadata": {"annotations": {"enginehouse.io/file-0": "a key"}}}));
-    assert_eq!(seen(&with_file).observed.annotations.into_keys().collect::<Vec<_>>(), ["enginehouse.io/epoch"]);
+    assert_eq!(seen(&with_file).observed.annotations.keys().collect::<Vec<_>>(), ["enginehouse.io/epoch"]);
 }

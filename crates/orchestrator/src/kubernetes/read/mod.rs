@@ -99,15 +99,15 @@ pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
     let observed = Observed {
         name: engine,
         uid,
-        labels: metadata.labels.clone().unwrap_or_default(),
-        annotations: marks::told(annotations),
+        labels: metadata.labels.clone().unwrap_or_default().into(),
+        annotations: marks::told(annotations).into(),
         phase,
         reason: reason::of(pod, phase, exit.as_ref(), ending.as_ref(), warnings),
         node: node(pod).map(str::to_owned),
         started_at_ms: containers::started_at_ms(pod),
         exit,
         log_tail: log_tail.filter(|text| !text.is_empty()),
-        details: details(pod, warnings),
+        details: details(pod, warnings).into(),
     };
     Found::Engine(Box::new(Seen {
         observed,
