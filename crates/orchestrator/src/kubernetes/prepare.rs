@@ -5,6 +5,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use model::failpoint;
 use model::labels::CLUSTER;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -12,6 +13,7 @@ use serde::de::DeserializeOwned;
 use super::answer::Failure;
 use super::place::{Place, post};
 use super::render;
+use crate::failpoints;
 
 /// Makes what is missing of it.
 pub(super) async fn namespace(place: &Place, name: &str) -> Result<(), Failure> {
@@ -24,7 +26,10 @@ pub(super) async fn namespace(place: &Place, name: &str) -> Result<(), Failure> 
                 "namespace \"{name}\" is not there, and kubernetes.make_namespaces is off: somebody has to make it"
             )));
         }
-        Err(Failure::Absent(_)) => make(place, &namespaces, &room.namespace, "namespaces").await?,
+        Err(Failure::Absent(_)) => {
+            make(place, &namespaces, &room.namespace, "namespaces").await?;
+            failpoint!(failpoints::NAMESPACE_MADE);
+        }
         Err(failure) => return Err(denied(failure, &format!("get namespaces (for \"{name}\")"))),
     }
     let client = || place.client.clone();
