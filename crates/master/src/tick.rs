@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
 use crate::recollection::{Recollection, parts_of};
@@ -81,6 +82,7 @@ pub struct Driver {
     settings: Settings,
     epoch: Epoch,
     recollection: Recollection,
+    doubts: Doubts,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
     waiting: Waiting,
@@ -111,6 +113,7 @@ impl Driver {
             settings,
             epoch,
             recollection,
+            doubts: Doubts::default(),
             loads,
             addresses: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -215,12 +218,14 @@ impl Driver {
         }
     }
 
-    /// Asks the orchestrator by name for what should be there and is in no list. What it gives no answer about, or not in
-    /// time, is not taken for vanished.
+    /// Asks the orchestrator by name for what should be there and is in no list, and for what is in the list and may be
+    /// gone. What it gives no answer about, or not in time, is not taken for vanished.
     async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
         let limit = self.settings.effect_deadline();
-        let questions = planner::questions(desired, observed).into_iter();
-        let asked: Vec<_> = questions
+        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), observed);
+        let asked: Vec<_> = planner::questions(desired, observed)
+            .into_iter()
+            .chain(doubted)
             .map(|question| async move {
                 let answer = bounded(limit, world.engine(&question.engine)).await;
                 (question, answer)
@@ -245,7 +250,10 @@ impl Driver {
                 }
             }
         }
-        observed.pods.extend(found.into_values());
+        // What the list has of them is older than the answers.
+        let Observed { pods, vanished, .. } = observed;
+        pods.retain(|pod| !found.contains_key(&pod.uid) && !vanished.contains(&(pod.name.clone(), pod.uid.clone())));
+        pods.extend(found.into_values());
     }
 
     async fn carry_out(

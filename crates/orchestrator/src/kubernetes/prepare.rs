@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
+use model::failpoint;
 use model::labels::CLUSTER;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,6 +19,7 @@ use serde::de::DeserializeOwned;
 use super::answer::Failure;
 use super::place::{Place, post};
 use super::render;
+use crate::failpoints;
 
 /// Namespaces that are remembered; with more of them the looking begins anew.
 const MAX_KNOWN: usize = 10_000;
@@ -85,7 +87,10 @@ pub(super) async fn namespace(place: &Place, name: &str, lacking: Lacking) -> Re
     let namespaces = Api::<Namespace>::all(place.client.clone());
     match place.effect(namespaces.get(name)).await {
         Ok(found) => check(place, name, &found)?,
-        Err(Failure::Absent(_)) => make(place, &namespaces, &room.namespace, "namespaces").await?,
+        Err(Failure::Absent(_)) => {
+            make(place, &namespaces, &room.namespace, "namespaces").await?;
+            failpoint!(failpoints::NAMESPACE_MADE);
+        }
         Err(failure) => return Err(denied(failure, &format!("get namespaces (for \"{name}\")"))),
     }
     let client = || place.client.clone();
