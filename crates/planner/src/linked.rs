@@ -43,9 +43,9 @@ pub(crate) struct Run<'a> {
 impl<'a> Run<'a> {
     /// Of the slot's (tenant, pool, unit). Slots that come in order are asked for in runs.
     pub fn of(&mut self, desired: &'a Desired, key: &'a SlotKey) -> &Linked<'a> {
-        let fits =
-            |it: &&Linked<'_>| (&it.key.tenant, &it.key.pool, &it.key.unit) == (&key.tenant, &key.pool, &key.unit);
-        if self.last.as_ref().filter(fits).is_none() {
+        let differs =
+            |it: &Linked<'_>| (&it.key.tenant, &it.key.pool, &it.key.unit) != (&key.tenant, &key.pool, &key.unit);
+        if self.last.as_ref().is_none_or(differs) {
             self.last = None;
         }
         let places = &mut self.places;
