@@ -16,6 +16,7 @@
 
 pub mod failpoints;
 
+mod doubt;
 mod execute;
 mod master;
 mod recollection;

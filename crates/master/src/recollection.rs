@@ -3,6 +3,7 @@
 //! Only lengths of time, failures of its own calls and what it has reported: nothing that a successor could not do
 //! without. A master that forgets all of it waits longer, and decides nothing wrong.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use model::room::nodes_in_two_pools;
 use model::slot::Slot;
 use model::snapshot::Snapshot;
 use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
+
+/// The most bytes of labels that the nodes of a report have: a quarter of what a request to an agent may be.
+const MAX_LABEL_BYTES: usize = 4 << 20;
 
 /// The memory of one term.
 #[derive(Debug, Default)]
@@ -82,10 +86,19 @@ impl Recollection {
         new
     }
 
-    /// The nodes that are to be reported: all of them, if they are not as they were.
-    pub fn changed_nodes(&self, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
-        let nodes = nodes.map(|nodes| &nodes[..nodes.len().min(MAX_NODES)])?;
-        (self.reported_nodes.as_deref() != Some(nodes)).then(|| nodes.to_vec())
+    /// The nodes that are to be reported: all of them, if they are not as they were. Where their labels are more than a
+    /// report should have, only those that some pool chooses by are told.
+    pub fn changed_nodes(&self, catalog: &Catalog, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
+        let mut nodes = nodes.map(|nodes| Cow::Borrowed(&nodes[..nodes.len().min(MAX_NODES)]))?;
+        let labels = nodes.iter().flat_map(|node| &node.labels);
+        if labels.map(|(label, value)| label.len() + value.len()).sum::<usize>() > MAX_LABEL_BYTES {
+            let selectors = catalog.pools.values().map(|pool| &pool.spec.node_selector);
+            let chosen_by: BTreeSet<&String> = selectors.flat_map(BTreeMap::keys).collect();
+            for node in nodes.to_mut() {
+                node.labels.retain(|label, _| chosen_by.contains(label));
+            }
+        }
+        (self.reported_nodes.as_deref() != Some(&*nodes)).then(|| nodes.into_owned())
     }
 
     /// A report with these nodes was written; if it may not have been, the next one names them again.
@@ -280,16 +293,32 @@ mod tests {
     fn nodes_are_reported_when_they_changed_and_again_when_it_is_not_known_whether_they_were() {
         let mut recollection = Recollection::default();
         let nodes = [node("node-1")];
-        assert_eq!(recollection.changed_nodes(None), None);
-        let report = recollection.changed_nodes(Some(&nodes));
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), None), None);
+        let report = recollection.changed_nodes(&Catalog::default(), Some(&nodes));
         assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
         recollection.reported_nodes(true, report);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), None);
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), None);
         recollection.reported_nodes(true, None);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), None, "a report without nodes says nothing of them");
-        assert_eq!(recollection.changed_nodes(Some(&[])), Some(Vec::new()));
+        assert_eq!(
+            recollection.changed_nodes(&Catalog::default(), Some(&nodes)),
+            None,
+            "a report without nodes says nothing of them"
+        );
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&[])), Some(Vec::new()));
         recollection.reported_nodes(false, None);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), Some(nodes.to_vec()));
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), Some(nodes.to_vec()));
+    }
+
+    #[test]
+    fn of_very_many_labels_only_those_that_a_pool_chooses_by_are_reported() {
+        let mut catalog = Catalog::default();
+        let node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let spec = PoolSpec { node_selector, ..PoolSpec::default() };
+        catalog.pools.insert(PoolName::new("rp_1").unwrap(), Versioned { spec, generation: Generation(1) });
+        let mut large = node("node-1");
+        large.labels.insert("feature".to_owned(), "x".repeat(MAX_LABEL_BYTES));
+        let told = Recollection::default().changed_nodes(&catalog, Some(&[large, node("node-2")])).unwrap();
+        assert_eq!(told, [node("node-1"), node("node-2")]);
     }
 
     fn row(name: &str, reason: Option<&str>) -> ObservedEngine {

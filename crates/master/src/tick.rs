@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
 use crate::recollection::{Recollection, parts_of};
@@ -81,6 +82,7 @@ pub struct Driver {
     settings: Settings,
     epoch: Epoch,
     recollection: Recollection,
+    doubts: Doubts,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
     waiting: Waiting,
@@ -112,6 +114,7 @@ impl Driver {
             settings,
             epoch,
             recollection,
+            doubts: Doubts::default(),
             loads,
             addresses: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -217,12 +220,14 @@ impl Driver {
         }
     }
 
-    /// Asks the orchestrator by name for what should be there and is in no list. What it gives no answer about, or not in
-    /// time, is not taken for vanished.
+    /// Asks the orchestrator by name for what should be there and is in no list, and for what is in the list and may be
+    /// gone. What it gives no answer about, or not in time, is not taken for vanished.
     async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
         let limit = self.settings.effect_deadline();
-        let questions = planner::questions(desired, observed).into_iter();
-        let asked: Vec<_> = questions
+        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), observed);
+        let asked: Vec<_> = planner::questions(desired, observed)
+            .into_iter()
+            .chain(doubted)
             .map(|question| async move {
                 let answer = bounded(limit, world.engine(&question.engine)).await;
                 (question, answer)
@@ -247,7 +252,10 @@ impl Driver {
                 }
             }
         }
-        observed.pods.extend(found.into_values());
+        // What the list has of them is older than the answers.
+        let Observed { pods, vanished, .. } = observed;
+        pods.retain(|pod| !found.contains_key(&pod.uid) && !vanished.contains(&(pod.name.clone(), pod.uid.clone())));
+        pods.extend(found.into_values());
     }
 
     async fn carry_out(
@@ -326,7 +334,7 @@ impl Driver {
         let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
-        report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
+        report.nodes = self.recollection.changed_nodes(&desired.snapshot.catalog, engines.nodes.as_deref());
         let written = self.send(world, &mut report).await;
         self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
         self.recollection.reported_nodes(written.is_ok(), report.nodes);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use model::engine_state::Phase;
 use model::labels::LabelMap;
@@ -71,6 +72,11 @@ pub(crate) fn annotations(spec: &crate::Spec, epoch: Epoch) -> BTreeMap<String, 
     annotations.insert(GENERATION_ANNOTATION.to_owned(), spec.generation.to_string());
     annotations.insert(EPOCH_ANNOTATION.to_owned(), epoch.to_string());
     annotations
+}
+
+/// Why an engine that was told to end is still there, as people read it.
+pub(crate) fn has_to_end(grace: Duration) -> String {
+    format!("it was told to end and has {} for it", model::span::print(grace))
 }
 
 /// How an engine ended.
