@@ -14,13 +14,13 @@
 #[allow(dead_code)]
 #[path = "../../agent-api/tests/agent/mod.rs"]
 mod agent;
-#[allow(dead_code)]
 #[path = "../tests/house/mod.rs"]
 mod house;
 #[allow(dead_code)]
 mod site;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -62,10 +62,10 @@ const HOME: &str = "default";
 const PATIENCE: Duration = Duration::from_mins(10);
 
 #[tokio::main]
-async fn main() {
+async fn main() -> ExitCode {
     let Some(kubeconfig) = std::env::var_os("EH_TEST_KUBECONFIG").map(PathBuf::from) else {
         eprintln!("EH_TEST_KUBECONFIG is not set: run tests/scenarios/measure_pods.py, which starts a server");
-        std::process::exit(2);
+        return ExitCode::from(2);
     };
     let words: Vec<String> = std::env::args().skip(1).filter(|it| !it.starts_with('-')).collect();
     let numbers: Vec<usize> = words.iter().filter_map(|it| it.parse().ok()).collect();
@@ -78,10 +78,11 @@ async fn main() {
     if is_wanted("ticks") {
         ticks(&kubeconfig).await;
     }
+    ExitCode::SUCCESS
 }
 
 /// A client with its library's defaults.
-async fn bare(kubeconfig: &PathBuf) -> kube::Client {
+async fn bare(kubeconfig: &Path) -> kube::Client {
     let read = Kubeconfig::read_from(kubeconfig).unwrap();
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await.unwrap();
     kube::Client::try_from(config).unwrap()
@@ -91,7 +92,7 @@ fn secret() -> ClusterSecret {
     ClusterSecret::new(*b"a cluster secret").unwrap()
 }
 
-async fn open(kubeconfig: &PathBuf, cluster: &str) -> Kubernetes {
+async fn open(kubeconfig: &Path, cluster: &str) -> Kubernetes {
     let way = connect(Some(kubeconfig), None).await.unwrap();
     Kubernetes::open(way.client, config(cluster), secret(), SystemClock::shared()).unwrap()
 }
@@ -135,7 +136,7 @@ fn one() -> ListParams {
     ListParams::default().limit(1)
 }
 
-async fn creates(kubeconfig: &PathBuf, at_once: usize) {
+async fn creates(kubeconfig: &Path, at_once: usize) {
     let client = bare(kubeconfig).await;
     println!("{CREATES} engines by one ALTER, {at_once} at once; pods in a second; the pods stay pending");
     let mut rounds = Vec::new();
@@ -161,7 +162,7 @@ async fn creates(kubeconfig: &PathBuf, at_once: usize) {
 }
 
 /// The rate of the creates alone and from the committed ALTER on, and specs like those of what was made.
-async fn master_makes(kubeconfig: &PathBuf, cluster: &str, at_once: usize) -> (f64, f64, Vec<Spec>) {
+async fn master_makes(kubeconfig: &Path, cluster: &str, at_once: usize) -> (f64, f64, Vec<Spec>) {
     let client = bare(kubeconfig).await;
     let house = House::founded(0).await;
     let patch = PoolPatch { namespace: Setting::Set(cluster.to_owned()), ..PoolPatch::default() };
@@ -273,7 +274,7 @@ impl Orchestrator for Counted {
     }
 }
 
-async fn ticks(kubeconfig: &PathBuf) {
+async fn ticks(kubeconfig: &Path) {
     let cluster = "ticks";
     let client = bare(kubeconfig).await;
     let site = Site::founded(settings(cluster)).await;

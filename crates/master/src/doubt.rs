@@ -66,7 +66,8 @@ fn doubtful(observed: &Observed) -> impl Iterator<Item = (EngineName, String)> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use model::labels::LabelMap;
+    use std::sync::Arc;
+
     use planner::{Live, Permit};
 
     use super::*;
@@ -77,14 +78,14 @@ mod tests {
         Pod {
             name: EngineName::new(name).unwrap(),
             uid: format!("uid of {name}"),
-            labels: LabelMap::new(),
+            labels: Arc::default(),
             phase,
             generation: None,
             node: None,
             reason: None,
             started_at_ms: None,
             log_tail: None,
-            details: BTreeMap::new(),
+            details: Arc::default(),
         }
     }
 

@@ -14,7 +14,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::{ObservedEngine, ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
-use planner::{Desired, Observed, Plan, Pod, Status};
+use planner::{Desired, Memo, Observed, Plan, Pod, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -88,6 +88,7 @@ pub struct Driver {
     waiting: Waiting,
     failing: Failing,
     troubles: Lasting,
+    memo: Memo,
     halt: CancellationToken,
 }
 
@@ -119,6 +120,7 @@ impl Driver {
             waiting: Waiting::default(),
             failing: Failing::default(),
             troubles: Lasting::default(),
+            memo: Memo::default(),
             halt,
         }
     }
@@ -193,7 +195,7 @@ impl Driver {
         }
         self.addresses = self.recollection.reachable(&observed);
         self.ask(world, &desired, &mut observed).await;
-        let plan = planner::plan(&desired, &observed);
+        let plan = planner::plan_again(&desired, &observed, &mut self.memo);
         model::failpoint!(failpoints::PLANNED);
         let seen = Seen { coordinated, engines };
         self.carry_out(world, &desired, &seen, plan, settled).await

@@ -105,7 +105,7 @@ impl Engines {
         });
         Self {
             nodes,
-            surroundings: Surroundings::new(foreign.collect(), listing.missing),
+            surroundings: Surroundings::new(foreign.collect(), &listing.missing),
             pods: listing.engines.into_iter().map(pod).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
         }

@@ -125,9 +125,8 @@ impl PoolSpec {
     pub fn lacks_nodes(&self, must_name: bool) -> Option<&'static str> {
         match &self.nodes {
             Some(nodes) if nodes.is_empty() => Some("its NODE_LIST is empty"),
-            Some(_) => None,
             None if must_name && self.node_selector.is_empty() => Some("it has neither NODE_LIST nor NODE_SELECTOR"),
-            None => None,
+            Some(_) | None => None,
         }
     }
 

@@ -117,7 +117,7 @@ pub struct ForeignEngine {
 
 impl Surroundings {
     /// What is told of it all: the first ones, and texts of limited length.
-    pub fn new(mut foreign: Vec<ForeignEngine>, missing: Vec<String>) -> Self {
+    pub fn new(mut foreign: Vec<ForeignEngine>, missing: &[String]) -> Self {
         foreign.sort();
         let foreign_count = foreign.len();
         foreign.truncate(MAX_FOREIGN);

@@ -9,7 +9,7 @@ use model::slot::{Slot, SlotKey};
 use crate::census::Engine;
 use crate::decision::{Action, Chain, Decision, Stage};
 use crate::desired::Desired;
-use crate::linked::{Linked, Run};
+use crate::linked::{Linked, Memo, Run};
 use crate::observed::Observed;
 use crate::plan::Wait;
 
@@ -36,10 +36,11 @@ pub(crate) struct Draft<'a> {
     /// The names that this plan tells to drain: a name has one drain fact.
     told: BTreeSet<EngineName>,
     run: Run<'a>,
+    memo: &'a mut Memo,
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(desired: &'a Desired, observed: &'a Observed) -> Self {
+    pub fn new(desired: &'a Desired, observed: &'a Observed, memo: &'a mut Memo) -> Self {
         Self {
             desired,
             observed,
@@ -49,12 +50,13 @@ impl<'a> Draft<'a> {
             undone: Vec::new(),
             told: BTreeSet::new(),
             run: Run::default(),
+            memo,
         }
     }
 
     /// What the slot has in common with all others of its (tenant, pool, unit).
     pub fn linked(&mut self, slot: &'a Slot) -> &Linked<'a> {
-        self.run.of(self.desired, &slot.key)
+        self.run.of(self.desired, &slot.key, self.memo)
     }
 
     /// Adds a chain, if it decides anything.

@@ -6,8 +6,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
-use model::catalog::PoolSpec;
+use model::catalog::{Link, PoolSpec};
+use model::configuration::Configuration;
 use model::labels::ConfigurationLabels;
 use model::name::PoolName;
 use model::slot::SlotKey;
@@ -15,12 +17,39 @@ use model::slot::SlotKey;
 use crate::desired::Desired;
 use crate::observed::Observed;
 
+/// Configurations that were put into words, from one plan to the next: the hashes of a thousand are most of a plan's time.
+/// Nothing hangs on it but time, for words are taken from it only for an equal configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Memo {
+    worded: BTreeMap<Link, (Configuration, Arc<ConfigurationLabels>)>,
+}
+
+impl Memo {
+    fn words(&mut self, link: Link, configuration: Configuration) -> Arc<ConfigurationLabels> {
+        if let Some((known, words)) = self.worded.get(&link)
+            && *known == configuration
+        {
+            return Arc::clone(words);
+        }
+        let words = Arc::new(ConfigurationLabels::of(&configuration));
+        self.worded.insert(link, (configuration, Arc::clone(&words)));
+        words
+    }
+
+    /// Forgets everything once it holds more than slots could ask for.
+    pub(crate) fn trim(&mut self, desired: &Desired) {
+        if self.worded.len() > 2 * desired.snapshot.slots.len() {
+            self.worded.clear();
+        }
+    }
+}
+
 /// Of one (tenant, pool, unit).
 #[derive(Debug)]
 pub(crate) struct Linked<'a> {
     key: SlotKey,
     /// What labels say of the configuration; `None` if the catalog lacks the unit or the pool.
-    pub labels: Option<ConfigurationLabels>,
+    pub labels: Option<Arc<ConfigurationLabels>>,
     /// The pool and its nodes.
     pub place: Option<Rc<Place<'a>>>,
 }
@@ -42,16 +71,16 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Of the slot's (tenant, pool, unit). Slots that come in order are asked for in runs.
-    pub fn of(&mut self, desired: &'a Desired, key: &'a SlotKey) -> &Linked<'a> {
-        let fits =
-            |it: &&Linked<'_>| (&it.key.tenant, &it.key.pool, &it.key.unit) == (&key.tenant, &key.pool, &key.unit);
-        if self.last.as_ref().filter(fits).is_none() {
+    pub fn of(&mut self, desired: &'a Desired, key: &'a SlotKey, memo: &mut Memo) -> &Linked<'a> {
+        let differs =
+            |it: &Linked<'_>| (&it.key.tenant, &it.key.pool, &it.key.unit) != (&key.tenant, &key.pool, &key.unit);
+        if self.last.as_ref().is_none_or(differs) {
             self.last = None;
         }
         let places = &mut self.places;
         self.last.get_or_insert_with(|| Linked {
             key: key.clone(),
-            labels: desired.configuration(key).as_ref().map(ConfigurationLabels::of),
+            labels: desired.configuration(key).map(|it| memo.words(key.link(), it)),
             place: places.entry(&key.pool).or_insert_with(|| Place::of(desired, key)).clone(),
         })
     }

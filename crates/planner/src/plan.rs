@@ -11,6 +11,7 @@ use crate::census::{self, Census, Engine};
 use crate::decision::{Chain, Decision, Stage};
 use crate::desired::Desired;
 use crate::draft::Draft;
+use crate::linked::Memo;
 use crate::observed::Observed;
 use crate::present::{self, Around};
 use crate::standing::{self, Standing};
@@ -76,9 +77,15 @@ pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
 
 /// What to do now. Applied to a world that already is as desired, it decides nothing.
 pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
+    plan_again(desired, observed, &mut Memo::default())
+}
+
+/// The same plan, in less time for whoever plans again and again.
+pub fn plan_again(desired: &Desired, observed: &Observed, memo: &mut Memo) -> Plan {
+    memo.trim(desired);
     let census = census::take(desired, observed);
     let standings = standing::all(desired, &census);
-    let mut draft = Draft::new(desired, observed);
+    let mut draft = Draft::new(desired, observed, memo);
     plan_present(&mut draft, &census, &standings);
     for (engine, standing) in census.engines.iter().zip(&standings) {
         plan_other(&mut draft, engine, standing);

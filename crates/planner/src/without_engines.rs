@@ -14,6 +14,7 @@ use crate::alteration;
 use crate::census;
 use crate::desired::Desired;
 use crate::draft::{Draft, Undone};
+use crate::linked::Memo;
 use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::report;
@@ -23,7 +24,8 @@ use crate::standing;
 /// only engines that were never recorded as made: about the others nothing new is known.
 pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
     let observed = Observed::default();
-    let mut draft = Draft::new(desired, &observed);
+    let mut memo = Memo::default();
+    let mut draft = Draft::new(desired, &observed, &mut memo);
     let snapshot = &desired.snapshot;
     // Whatever an alteration reaches may be what it waits for.
     let lives = snapshot.engines.iter().filter(|engine| engine.ended_at_ms.is_none());

@@ -1,6 +1,6 @@
 //! A metadata agent reduced to what this crate serves: a real server over a real store.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -62,7 +62,7 @@ mod tests {
         let text = kept.text();
         assert!(text.len() <= KEEP_BYTES && text.len() > KEEP_BYTES - 20, "{}", text.len());
         assert!(text.starts_with("line ") && text.ends_with("line 9999\n"));
-        kept.keep(&[b'x'; 3 * KEEP_BYTES]);
+        kept.keep(&vec![b'x'; 3 * KEEP_BYTES]);
         assert_eq!(kept.text(), "", "there is no whole line");
     }
 }

@@ -38,7 +38,7 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
     let told = |fake: &Fake| fake.state().reports.last().unwrap().surroundings.clone();
     assert_eq!(fake.state().reports[0].surroundings, Some(Surroundings::default()), "the first report has it all");
     assert_eq!(told(&fake), None, "nothing changed");
-    let around = Surroundings::new(Vec::new(), vec!["create pods in the whole cluster".to_owned()]);
+    let around = Surroundings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
     fake.state().surroundings = around.clone();
     let _ = driver.tick(&*fake).await;
     assert_eq!(told(&fake), Some(around));

@@ -74,7 +74,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
         uid: "u".to_owned(),
         reason: "it has no signature".to_owned(),
     };
-    let around = Surroundings::new(vec![foreign], vec!["create pods in the whole cluster".to_owned()]);
+    let around = Surroundings::new(vec![foreign], &["create pods in the whole cluster".to_owned()]);
     let report = Report {
         engines: vec![seen(&names[0], Phase::Running)],
         surroundings: Some(around.clone()),

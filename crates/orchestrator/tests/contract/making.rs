@@ -30,7 +30,7 @@ async fn a_made_engine_is_seen_as_it_was_asked_for(harness: Arc<dyn Harness>) {
     let orchestrator = harness.instance();
     let engine = made(&*harness, &orchestrator, "one", Program::Obedient, Phase::Running).await;
     let wanted = spec(&*harness, "one", Program::Obedient);
-    assert_eq!(engine.labels, wanted.labels);
+    assert_eq!(*engine.labels, wanted.labels);
     assert_eq!(engine.generation(), Some(Generation(12)));
     assert_eq!(engine.epoch(), Some(EPOCH));
     assert_eq!(engine.annotations.get("note").map(String::as_str), Some("kept"));

@@ -55,7 +55,7 @@ pub(super) fn policies(namespace: &str, labels: &LabelMap, config: &Config) -> V
 }
 
 fn engine(config: &Config) -> NetworkPolicySpec {
-    let callers = LabelSelector { match_labels: map(&[OURS]), ..one_of(COMPONENT, &["proxy", "master"]) };
+    let callers = LabelSelector { match_labels: Some(map(&[OURS])), ..one_of(COMPONENT, &["proxy", "master"]) };
     let coordination = bearing(&[COORDINATION]);
     both(
         bearing(&[(ROLE, ROLE_ENGINE)]),
@@ -148,7 +148,7 @@ fn all() -> LabelSelector {
 }
 
 fn bearing(labels: &[(&str, &str)]) -> LabelSelector {
-    LabelSelector { match_labels: map(labels), match_expressions: None }
+    LabelSelector { match_labels: Some(map(labels)), match_expressions: None }
 }
 
 fn one_of(label: &str, values: &[&str]) -> LabelSelector {
@@ -160,6 +160,6 @@ fn one_of(label: &str, values: &[&str]) -> LabelSelector {
     LabelSelector { match_labels: None, match_expressions: Some(vec![is_in]) }
 }
 
-fn map(labels: &[(&str, &str)]) -> Option<BTreeMap<String, String>> {
-    Some(labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect())
+fn map(labels: &[(&str, &str)]) -> BTreeMap<String, String> {
+    labels.iter().map(|(label, value)| ((*label).to_owned(), (*value).to_owned())).collect()
 }
