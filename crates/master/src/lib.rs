@@ -33,4 +33,5 @@ mod world;
 pub use master::{Master, Parts};
 pub use settings::Settings;
 pub use state::State;
+pub use tick::{Driver, Loads, Ticked};
 pub use world::{Effect, Engines, Failure, FailureKind, Ground, Launch, Launcher, World};

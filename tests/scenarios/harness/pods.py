@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 HOME = "enginehouse"
 IMAGE = "registry.example/enginehouse:1"
 PROGRAM = "/opt/enginehouse"
-CORE, RBAC = "", "rbac.authorization.k8s.io"
+CORE, RBAC, NETWORKING = "", "rbac.authorization.k8s.io", "networking.k8s.io"
 GONE_WITHIN_S = 60
 
 
@@ -32,15 +32,16 @@ CLUSTER_RULES = [
     rule(CORE, "create get", "services", "configmaps", "namespaces"),
     rule(CORE, "create", "serviceaccounts"),
     rule(RBAC, "create", "roles", "rolebindings"),
+    rule(NETWORKING, "create", "networkpolicies"),
 ]
 HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 
 class Pods:
-    """A Kubernetes with one node, where the program is the one that is tested."""
+    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down."""
 
-    def __init__(self, folder):
-        self.kubernetes = Kubernetes(folder / "kubernetes")
+    def __init__(self, folder, audit=False):
+        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit)
         self.kubelet = None
         self.folder = folder
         # The masters' token, and their kubeconfig.

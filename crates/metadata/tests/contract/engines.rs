@@ -29,8 +29,8 @@ pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
         running: None,
         started_at_ms: Some(5),
         log_tail: None,
-        labels: [("k".to_owned(), "v".to_owned())].into(),
-        details: [("process pid".to_owned(), "7".to_owned())].into(),
+        labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
+        details: std::sync::Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
     }
 }
 
