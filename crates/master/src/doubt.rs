@@ -8,7 +8,7 @@
 //! A doubt decides nothing, only its answer does: that an engine is not registered is no reason to end it. Doubts of a
 //! registry that may be incomplete are none.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use model::engine_name::EngineName;
@@ -50,15 +50,16 @@ impl Doubts {
     }
 }
 
-/// Pods of which something should be registered, or soon be over, and is not.
+/// Pods of which something should be registered, or soon be over, and is not. Where nothing is lost this costs a look at
+/// each registration, permit and pod.
 fn doubtful(observed: &Observed) -> impl Iterator<Item = (EngineName, String)> {
-    let registered: BTreeSet<&str> = observed.lives.iter().filter_map(|live| live.uid.as_deref()).collect();
-    let permits = observed.permits.iter().filter(|permit| permit.answered);
-    let answered: BTreeSet<&str> = permits.filter_map(|permit| permit.uid.as_deref()).collect();
+    let registered: HashSet<&str> = observed.lives.iter().filter_map(|live| live.uid.as_deref()).collect();
+    let answered = observed.permits.iter().filter(|permit| permit.answered).filter_map(|permit| permit.uid.as_deref());
+    let lost: HashSet<&str> = answered.filter(|uid| !registered.contains(uid)).collect();
     let is_doubtful = move |pod: &&Pod| match pod.phase {
         Phase::Ended => false,
         Phase::Terminating => !registered.contains(pod.uid.as_str()),
-        _ => answered.contains(pod.uid.as_str()) && !registered.contains(pod.uid.as_str()),
+        _ => !lost.is_empty() && lost.contains(pod.uid.as_str()),
     };
     observed.pods.iter().filter(is_doubtful).map(|pod| (pod.name.clone(), pod.uid.clone()))
 }
@@ -66,6 +67,7 @@ fn doubtful(observed: &Observed) -> impl Iterator<Item = (EngineName, String)> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use planner::{Live, Permit};

@@ -252,8 +252,11 @@ impl Driver {
                 }
             }
         }
-        // What the list has of them is older than the answers.
         let Observed { pods, vanished, .. } = observed;
+        if found.is_empty() && vanished.is_empty() {
+            return;
+        }
+        // What the list has of them is older than the answers.
         pods.retain(|pod| !found.contains_key(&pod.uid) && !vanished.contains(&(pod.name.clone(), pod.uid.clone())));
         pods.extend(found.into_values());
     }

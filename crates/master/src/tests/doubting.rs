@@ -1,9 +1,12 @@
 //! What a tick does when the list has what is not there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use model::engine_name::EngineName;
+
 use super::fake::Fake;
-use crate::tick::Ticked;
+use crate::tick::{Driver, Ticked};
 
 fn done(ticked: &Ticked) -> bool {
     match ticked {
@@ -12,18 +15,25 @@ fn done(ticked: &Ticked) -> bool {
     }
 }
 
-#[tokio::test]
-async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced() {
+/// An installation with one engine that serves, and a master whose registry is believed.
+async fn at_rest() -> (Arc<Fake>, Driver, EngineName) {
     let fake = Fake::with_engines_wanted(1);
     let mut driver = fake.driver(1);
     fake.settle(&mut driver).await;
+    fake.pass(Duration::from_mins(1));
+    fake.state().effects.clear();
+    fake.state().asked = 0;
     let engine = fake.present(0);
+    (fake, driver, engine)
+}
+
+#[tokio::test]
+async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced() {
+    let (fake, mut driver, engine) = at_rest().await;
     {
         let mut state = fake.state();
         state.ghosts = std::mem::take(&mut state.world.observed.pods);
         state.world.observed.lives.clear();
-        state.effects.clear();
-        state.asked = 0;
     }
     assert!(!done(&driver.tick(&*fake).await));
     assert_eq!(fake.state().asked, 0, "a moment without a registration is nothing");
@@ -38,13 +48,8 @@ async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced
 
 #[tokio::test]
 async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
-    let fake = Fake::with_engines_wanted(1);
-    let mut driver = fake.driver(1);
-    fake.settle(&mut driver).await;
-    let engine = fake.present(0);
+    let (fake, mut driver, engine) = at_rest().await;
     fake.state().world.observed.lives.clear();
-    fake.state().effects.clear();
-    fake.state().asked = 0;
     for _ in 0..3 {
         assert!(!done(&driver.tick(&*fake).await));
         fake.pass(Duration::from_mins(1));
@@ -58,17 +63,18 @@ async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
 
 #[tokio::test]
 async fn a_pod_on_its_way_out_whose_end_nobody_told_is_asked_for_and_cleared_away() {
-    let fake = Fake::with_engines_wanted(1);
-    let mut driver = fake.driver(1);
-    fake.settle(&mut driver).await;
-    let engine = fake.present(0);
+    let (fake, mut driver, engine) = at_rest().await;
     {
         let mut state = fake.state();
         state.ghosts = std::mem::take(&mut state.world.observed.pods);
         state.ghosts[0].phase = model::engine_state::Phase::Terminating;
         state.world.observed.lives.clear();
     }
-    fake.settle(&mut driver).await;
+    assert!(done(&driver.tick(&*fake).await), "its end is written down at once");
+    assert_eq!(fake.state().ghosts.len(), 1);
+    fake.pass(Duration::from_mins(1));
+    let _ = driver.tick(&*fake).await;
     assert!(fake.state().ghosts.is_empty(), "it was asked for");
+    fake.settle(&mut driver).await;
     assert_ne!(fake.present(0), engine);
 }
