@@ -8,6 +8,7 @@ mod agents;
 mod apply;
 mod launch;
 mod status;
+mod uids;
 
 use std::time::Duration;
 

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::agents::Agents;
 use super::launch::Launcher;
 use super::status::Statuses;
+use super::uids::Uids;
 use super::{Effect, Engines, Failure, Ground, World, pod};
 use crate::master::Parts;
 use crate::settings::Settings;
@@ -66,13 +67,14 @@ pub(crate) struct ActingWorld {
     lock: Mutex<Option<Arc<Lock>>>,
     wakeups: Wakeups,
     pods: tokio::sync::Mutex<orchestrator::WakeUps>,
+    pub(super) uids: Uids,
 }
 
 impl ActingWorld {
     pub fn new(means: Arc<Means>, lock: Lock) -> Self {
         let wakeups = Wakeups::start(lock.session());
         let pods = tokio::sync::Mutex::new(means.orchestrator.watch());
-        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods }
+        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods, uids: Uids::default() }
     }
 
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {

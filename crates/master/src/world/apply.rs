@@ -107,11 +107,12 @@ impl ActingWorld {
         ground: &Ground<'_>,
     ) -> Result<Effect, Failure> {
         let made = MadeEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
-        let recorded = self.record(ground.epoch, Report { made: vec![made], ..Report::default() }).await?;
-        if let Some((_, other)) = recorded.other_uid.first() {
+        let write = |epoch, made| self.record(epoch, Report { made, ..Report::default() });
+        let recorded = self.uids.record(made, ground.epoch, write).await?;
+        if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {
             return Err(Failure::Moved(format!("uid {other} is recorded for engine {engine}")));
         }
-        if !recorded.unknown.is_empty() {
+        if recorded.unknown.contains(engine) {
             return Err(Failure::Moved(format!("the name {engine} was never issued")));
         }
         Ok(Effect::Done)
