@@ -2,7 +2,7 @@
 //!
 //! It keeps itself up to date by watches and by reading again, and it keeps its last state while ZooKeeper is away: a
 //! proxy goes on serving what it knows. A registry that shrank while our own session was built anew is not believed
-//! for [`doubt`]: engines and metadata agents may have lost their sessions in the same outage and register again.
+//! for a while (`doubt`): engines and metadata agents may have lost their sessions in the same outage and register again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
