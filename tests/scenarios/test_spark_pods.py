@@ -82,7 +82,7 @@ def test_spark_answers_beside_its_agent_and_outlives_it_in_a_drain(cluster, cont
     assert not [it for it in process.environ() if it.startswith("ENGINEHOUSE")], process.environ()
     # The pod is told to end: the agent drains, and Spark is not told before nobody needs it any more.
     with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
-        rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
+        spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         control.say(f"STOP ENGINE {pool} '{name}' WITHIN '10m'")
         wait_until(
             lambda: (control.engine(tenant, name) or {}).get("state") == "draining", WITHIN_S, "it drains", 0.2,
@@ -98,7 +98,7 @@ def test_a_pod_that_somebody_deletes_has_its_spark_until_its_agent_is_done(clust
     first = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     namespace = cluster.namespace(tenant, pool)
     with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
-        rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
+        spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         pods.admin.delete("pods", first, namespace)
         wait_until(
             lambda: (control.engine(tenant, first) or {}).get("state") == "terminating", WITHIN_S,
@@ -130,13 +130,13 @@ def test_an_engine_ends_with_its_sparks_container(cluster, control, pods):
 def test_what_keeps_spark_from_starting_is_told_at_once(cluster, control, pods):
     """Not when the start's deadline has passed, which is minutes later."""
     cluster.logs.allow("the engine failed reason=")
-    broken = ", MAX_EXECUTORS 0, PROPERTIES ('spark.sql.catalogImplementation'='nowhere')"
+    broken = ", MAX_EXECUTORS 0, PROPERTIES ('spark.serializer'='no.such.Serializer')"
     tenant, pool, unit = make(control, pods, "broken", "dave", broken)
     (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
     reason = ended_because(cluster, answer["engine"])
     assert reason == "container spark: exit code 1", reason
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")
-    assert "spark.sql.catalogImplementation" in log, log
+    assert "no.such.Serializer" in log, log
     control.drop(tenant, pool, unit)
 
 

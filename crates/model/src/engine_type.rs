@@ -27,7 +27,7 @@ pub enum EngineType {
 pub enum Launch {
     /// In the engine agent's own process.
     Embedded,
-    /// As a child process that the engine agent supervises, or beside it where that is a container of the same pod.
+    /// As a child process that the engine agent supervises.
     Child,
 }
 

@@ -63,6 +63,13 @@ def image(folder):
     return Image(files, entrypoint=["/opt/entrypoint.sh"])
 
 
+def done(session, statement):
+    """Executes a statement without rows: PyHive can't read what Spark answers instead of them, a result without columns."""
+    cursor = session.cursor()
+    cursor.execute(statement)
+    cursor.close()
+
+
 def in_pods(port):
     """The section with which they are pods. All pods of the tests have one loopback: a port that nobody else has."""
     return {
