@@ -111,6 +111,7 @@ fn a_driver_without_executors_works_by_itself_and_one_with_executors_asks_the_ap
     assert!(has(&spec, "spark.master=k8s://https://api.example:6443"));
     spec.pod.spark.as_mut().unwrap().max_executors = 0;
     assert!(has(&spec, "spark.master=local[1]") && has(&spec, "spark.dynamicAllocation.enabled=false"));
+    assert!(!properties(&spec, &config).iter().any(|it| it.starts_with("spark.executor.instances")));
 }
 
 #[test]

@@ -45,7 +45,10 @@ pub(super) fn all(spec: &Spec, spark: &SparkWish, config: &Config) -> BTreeMap<S
     set("spark.kubernetes.executor.podTemplateContainerName", names::EXECUTOR.to_owned());
     set("spark.kubernetes.executor.podNamePrefix", executor_prefix(spec));
     set("spark.dynamicAllocation.enabled", (spark.min_executors != spark.max_executors).to_string());
-    if spark.min_executors == spark.max_executors {
+    if spark.max_executors == 0 {
+        // Spark refuses 0 as a number of executors, also where nobody would make any.
+        all.remove("spark.executor.instances");
+    } else if spark.min_executors == spark.max_executors {
         set("spark.executor.instances", spark.max_executors.to_string());
     } else {
         set("spark.dynamicAllocation.shuffleTracking.enabled", "true".to_owned());
