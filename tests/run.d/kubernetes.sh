@@ -86,11 +86,12 @@ is_go_since() {
 
 kubernetes_pid=
 
-# start_kubernetes: the one that tests in Rust use, without nodes. Scenarios start their own.
+# start_kubernetes: the one that tests in Rust use. They play scheduler and kubelets themselves; what a real scheduler said of
+# their pods would be in their way. Scenarios start their own.
 start_kubernetes() {
     local dir=$work/kubernetes
     mkdir -p "$dir"
-    "$venv/bin/python" tests/scenarios/harness/kubernetes.py "$dir" >"$dir/out" 2>"$dir/log" &
+    "$venv/bin/python" tests/scenarios/harness/kubernetes.py "$dir" --without-scheduler >"$dir/out" 2>"$dir/log" &
     kubernetes_pid=$!
     wait_for "$kubernetes_starts_within_s" kubernetes_has_said "$dir/out" "$kubernetes_pid"
     EH_TEST_KUBECONFIG=$(sed -n 's/^ready: //p' "$dir/out")

@@ -1,9 +1,11 @@
 """The failpoint walk: at every failpoint a process is killed, and what was said is what runs afterwards.
 
 Pairs, not the cross product: PostgreSQL with one ZooKeeper, MariaDB with an ensemble of three, SQLite with the embedded
-ZooKeeper (the only one of `--quick`). With `--long` processes are also stopped at every point for longer than their
-session lives, and cut off from ZooKeeper and database. The points come from the program; walk/table.py says who passes
-each and what drives it there. One point alone: `pytest tests/scenarios/test_failpoint_walk.py -k master.tick.planned`.
+ZooKeeper (the only one of `--quick`). With engines that are pods (PostgreSQL, one ZooKeeper, a real API server) it goes
+over the points of masters and of the orchestrator, a few of them by default. With `--long` processes are also stopped at
+every point for longer than their session lives, and cut off from ZooKeeper and database. The points come from the program;
+walk/table.py says who passes each and what drives it there. One point alone:
+`pytest tests/scenarios/test_failpoint_walk.py -k master.tick.planned`.
 """
 
 import contextlib
@@ -15,11 +17,14 @@ import pytest
 
 from harness.databases import MariadbDatabase, PostgresDatabase
 from harness.ensemble import Ensemble
-from walk.grounds import ClusterGround, StandaloneGround
+from harness.pods import Pods
+from walk.grounds import ClusterGround, PodGround, StandaloneGround
 from walk.lane import Lane
-from walk.points import of_the_page, of_the_program
+from walk.points import ONLY_OF_PODS, ONLY_OF_PROCESSES, of_the_page, of_the_page_only, of_the_program
 from walk.schedule import Schedule
-from walk.table import ROWS
+from walk.table import (
+    CONCERNS_PODS, PODS_ONLY, PROCESSES_ONLY, QUICK_STOPS_WITH_PODS, QUICK_WITH_PODS, ROWS, ROWS_WITH_PODS,
+)
 
 TIER = os.environ.get("EH_TEST_TIER", "default")
 ROW_WITHIN_S = 900
@@ -33,6 +38,8 @@ class Walk:
     pair: str
     action: str
     lanes: int
+    # Only these points; all that there are if empty.
+    points: tuple = ()
 
     @property
     def name(self):
@@ -41,9 +48,14 @@ class Walk:
     @property
     def group(self):
         """Walks of one group go at the same time, one group after the other."""
+        if self.pair == "pods":
+            # A few rows go beside the others, all of them by themselves: the API server needs much of a processor.
+            return ("kill", False) if self.points else ("pods", False)
         return self.action, self.pair == "standalone"
 
     def rows(self):
+        if self.pair == "pods":
+            return [it for it in ROWS_WITH_PODS if not self.points or it.point in self.points]
         where = "standalone" if self.pair == "standalone" else "cluster"
         return [it for it in ROWS if it.where in ("both", where)]
 
@@ -51,7 +63,13 @@ class Walk:
 STANDALONE = Walk("standalone", "kill", 8)
 CLUSTERS = [Walk("postgres", "kill", 3), Walk("mariadb", "kill", 3)]
 LONGER = [Walk(pair, action, 5) for action in ("stop", "cut") for pair in ("postgres", "mariadb")]
-WALKS = {"quick": [STANDALONE], "default": [*CLUSTERS, STANDALONE], "long": [*CLUSTERS, STANDALONE, *LONGER]}[TIER]
+PODS_BRIEFLY = [Walk("pods", "kill", 2, QUICK_WITH_PODS), Walk("pods", "stop", 1, QUICK_STOPS_WITH_PODS)]
+PODS = [Walk("pods", "kill", 3), Walk("pods", "stop", 2)]
+WALKS = {
+    "quick": [STANDALONE],
+    "default": [*CLUSTERS, STANDALONE, *PODS_BRIEFLY],
+    "long": [*CLUSTERS, STANDALONE, *LONGER, *PODS],
+}[TIER]
 
 
 def parameters(action):
@@ -69,10 +87,14 @@ class Walks:
         self.selected = selected
         self.running = {}
         self.ensembles = []
+        # One Kubernetes for all installations with pods.
+        self.pods = None
+        self.numbers = itertools.count(1)
 
     def result(self, walk, row):
         if walk not in self.running:
-            for it in self.selected:
+            # An API server computes for seconds when it starts: no session of a second is to live through that.
+            for it in sorted(self.selected, key=lambda it: it.pair != "pods"):
                 if it.group == walk.group:
                     self.begin(it)
         return self.running[walk].result(row, ROW_WITHIN_S)
@@ -85,6 +107,9 @@ class Walks:
             ensemble = Ensemble(folder, 3)
             self.ensembles.append(ensemble)
             ensemble.start()
+        if walk.pair == "pods" and self.pods is None:
+            self.pods = Pods(self.folder / "kubernetes")
+            self.pods.start()
         count = itertools.count()
 
         def ground():
@@ -92,6 +117,8 @@ class Walks:
             place.mkdir()
             if walk.pair == "standalone":
                 return StandaloneGround(place)
+            if walk.pair == "pods":
+                return PodGround(place, self.pods, next(self.numbers))
             database = MariadbDatabase() if walk.pair == "mariadb" else PostgresDatabase()
             return ClusterGround(place, database, ensemble, relayed=walk.action == "cut")
 
@@ -101,7 +128,7 @@ class Walks:
 
     def close(self):
         with contextlib.ExitStack() as everything:
-            for it in [*self.ensembles, *self.running.values()]:
+            for it in [*filter(None, [self.pods]), *self.ensembles, *self.running.values()]:
                 everything.callback(it.close)
 
 
@@ -129,14 +156,25 @@ def test_every_point_of_the_program_is_on_the_page_and_in_the_walk():
     assert len(points) > 90 and len(set(points)) == len(points)
     assert sorted(points) == sorted(of_the_page())
     for walk in [STANDALONE, *CLUSTERS, *LONGER]:
-        assert {it.point for it in walk.rows()} == set(points), walk
+        assert {it.point for it in walk.rows()} == set(points) - set(PODS_ONLY), walk
+    assert sorted(of_the_page_only(ONLY_OF_PROCESSES)) == sorted(PROCESSES_ONLY)
+    assert sorted(of_the_page_only(ONLY_OF_PODS)) == sorted(PODS_ONLY)
+    # A metadata agent makes the alter node, whatever engines are.
+    concerned = {it.point for it in ROWS if it.role == "proxy" and it.point.startswith(CONCERNS_PODS)} | set(PODS_ONLY)
+    for walk in PODS:
+        assert {it.point for it in walk.rows()} == concerned - set(PROCESSES_ONLY), walk
+    for walk in PODS_BRIEFLY:
+        assert {it.point for it in walk.rows()} == set(walk.points), walk
 
 
-if TIER == "long":
+if any(it.action == "stop" for it in WALKS):
 
     @pytest.mark.parametrize(("walk", "row"), parameters("stop"))
     def test_what_was_said_is_what_runs_after_a_stop_at(walks, record_property, walk, row):
         record_property("told", walks.result(walk, row))
+
+
+if TIER == "long":
 
     @pytest.mark.parametrize(("walk", "row"), parameters("cut"))
     def test_what_was_said_is_what_runs_after_a_cut_at(walks, record_property, walk, row):

@@ -1,5 +1,10 @@
-"""Engines that are pods, while the API server refuses, is silent, loses answers or is away, and while masters die: nothing is
-made twice, nothing that runs ends, and what was said is done in the end."""
+"""Engines that are pods, while the API server refuses, is silent, loses answers or news, tells old ones or is away, and while
+masters die: nothing is made twice, nothing that runs ends, and what was said is done in the end.
+
+One of each kind by default, all of them with `--long`."""
+
+import contextlib
+import threading
 
 import pytest
 
@@ -8,6 +13,7 @@ from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.masters import Masters
 from harness.pods import HOME, PodCluster, Pods
+from harness.tier import LONG, some
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -16,6 +22,11 @@ CALL_DEADLINE_S = 2
 THE_FIRST = 1
 # What a master says of it.
 TROUBLE = ["the watch is broken", "decision failed", "the master waits for long", "rights are missing"]
+WATCH = asking("watch", resource="pods")
+# The candidates: whoever may become master watches from its start.
+WATCHERS = 2
+# Not those that ask for one name: the server answers these from what is true now.
+LISTS = asking("list", resource="pods", namespace=None, name=None)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +74,9 @@ class Tenant:
 
     def __init__(self, cluster, control, pods, name):
         self.control, self.pods = control, pods
-        self.made = self.name, self.pool, self.unit = control.make(name, users=f"'{name}_user'")
+        self.made = self.name, self.pool, self.unit = control.make(
+            name, users=f"'{name}_user'", places=pods.nodes_of(name),
+        )
         self.namespace = cluster.namespace(self.name, self.pool)
         self.user, self.address = f"{name}_user", control.address
 
@@ -107,7 +120,7 @@ WRONGS = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONGS)
+@pytest.mark.parametrize("wrong", some(WRONGS, "throttled", "done_and_cut"))
 def test_an_engine_whose_create_goes_wrong_is_made_once(tenant, relay, wrong):
     kind, told = WRONGS[wrong]
     it = tenant(f"made_{wrong}")
@@ -117,7 +130,7 @@ def test_an_engine_whose_create_goes_wrong_is_made_once(tenant, relay, wrong):
     it.answers()
 
 
-@pytest.mark.parametrize("wrong", WRONGS)
+@pytest.mark.parametrize("wrong", some(WRONGS, "refused", "done_and_unanswered"))
 def test_an_engine_whose_delete_goes_wrong_ends_all_the_same(tenant, control, pods, relay, wrong):
     kind, told = WRONGS[wrong]
     it = tenant(f"ended_{wrong}")
@@ -128,17 +141,48 @@ def test_an_engine_whose_delete_goes_wrong_ends_all_the_same(tenant, control, po
         wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
 
 
-@pytest.mark.parametrize("kind", ["expire", "tear", "end", "repeat"])
-def test_a_watch_that_goes_wrong_hides_no_engine(tenant, relay, kind):
-    it = tenant(f"watched_{kind}")
-    told = {"late": True} if kind == "repeat" else {}
-    of_pods = telling("ADDED", "MODIFIED", namespace=it.namespace)
-    with relay.fault(kind, asking("watch", resource="pods"), event=of_pods, times=2, **told):
-        engine = it.start()
-    before = it.there()
-    assert list(before) == [engine]
+LIES = {
+    "expire": ("expire", {"times": 2 * WATCHERS}),
+    "tear": ("tear", {"times": 2 * WATCHERS}),
+    "end": ("end", {"times": 2 * WATCHERS}),
+    "repeat": ("repeat", {"times": None}),
+    # An older version behind a newer one.
+    "repeat_late": ("repeat", {"times": None, "late": True}),
+    "drop": ("drop", {"times": WATCHERS, "event": telling("ADDED")}),
+}
+
+
+@pytest.mark.parametrize("lie", some(LIES, "expire", "repeat_late"))
+def test_a_watch_that_lies_misleads_nobody(tenant, control, pods, relay, lie):
+    kind, told = LIES[lie]
+    it = tenant(f"watched_{lie}")
+    with relay.fault(kind, WATCH, **told):
+        old = it.start()
+        control.say(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '600M' WAIT '2m'")
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] != old
+        pods.gone(it.namespace, old)
+        it.answers()
+        control.stop(it.pool, row["engine"], wait="2m")
+        pods.gone(it.namespace, row["engine"])
+    wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
+
+
+def test_an_engine_whose_end_nobody_tells_is_missed_and_replaced(tenant, control, pods, relay):
+    it = tenant("ghost")
+    first = it.start()
+
+    def another():
+        found = [row for row in control.engines(it.name) if row["engine"] != first and row["state"] == "ready"]
+        return found[0]["engine"] if found else None
+
+    with relay.fault("drop", WATCH, event=telling("DELETED", name=first), times=None) as lost:
+        pods.admin.delete("pods", first, it.namespace, grace_s=0)
+        wait_until(lambda: lost.injected >= WATCHERS, WITHIN_S, "the news is lost")
+        second = wait_until(another, 2 * WITHIN_S, "the slot has another engine", 0.2)
+    (row,) = control.wait_ready(it.name)
+    assert row["engine"] == second and list(it.there()) == [second]
     it.answers()
-    assert it.there() == before
 
 
 def test_a_list_that_is_older_than_what_runs_ends_nothing(tenant, control, pods, relay):
@@ -147,11 +191,13 @@ def test_a_list_that_is_older_than_what_runs_ends_nothing(tenant, control, pods,
     version = relay.version()
     engine = it.start()
     before = it.there()
-    with relay.fault("stale", asking("list", resource="pods", namespace=None), times=None, version=version) as stale:
-        # Something happens to the pod, and instead of it the watch is told to begin anew.
-        with relay.fault("expire", asking("watch", resource="pods"), event=telling("MODIFIED", name=engine)) as expired:
+    with relay.fault("stale", LISTS, times=None, version=version) as stale:
+        # Something happens to the pod, and instead of it the watches are told to begin anew.
+        with relay.fault("expire", WATCH, event=telling("MODIFIED", name=engine), times=WATCHERS) as expired:
             pods.admin.patch("pods", engine, {"metadata": {"annotations": {"seen": "yes"}}}, it.namespace)
-            wait_until(lambda: expired.injected and stale.injected, WITHIN_S, "the master has read an old list", 0.2)
+            wait_until(
+                lambda: min(expired.injected, stale.injected) >= WATCHERS, WITHIN_S, "every candidate has read an old list", 0.2,
+            )
         masters_tick(control)
         assert it.there() == before
         it.answers()
@@ -172,29 +218,89 @@ def masters_tick(control):
         wait_until(lambda before=before: last() != before, WITHIN_S, "the master ticks", 0.2)
 
 
-@pytest.mark.parametrize("done", [False, True], ids=["unheard", "done"])
-def test_an_engine_that_a_dead_master_was_making_is_made_once_by_the_next(cluster, tenant, relay, done):
+def everybody_restarts(cluster, masters, what):
+    """Every candidate is told to end and started again, one after the other, so that two new masters begin; `what` is to
+    hold under each of them."""
+    for name in ("proxy-a", "proxy-b"):
+        term = masters.wait_acting()
+        masters.wait_queued(2)
+        was_master = masters.program_of(term) == name
+        cluster.restart(name)
+        if was_master:
+            masters.wait_acting(term.epoch)
+        masters.wait_queued(2)
+        what()
+
+
+class Witness:
+    """Writes down every pod of a namespace that ever was, from the API server itself."""
+
+    def __init__(self, pods, namespace):
+        self.names = {}
+        self.watch = pods.admin.watch("pods", namespace)
+        self.thread = threading.Thread(target=self.follow, daemon=True)
+        self.thread.start()
+
+    def follow(self):
+        for kind, pod in self.watch:
+            if kind == "ADDED":
+                self.names[pod["metadata"]["uid"]] = pod["metadata"]["name"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.watch.close()
+        self.thread.join(WITHIN_S)
+
+
+def test_a_new_master_that_reads_an_old_list_neither_makes_nor_ends_anything(cluster, tenant, pods, relay):
+    it = tenant("stale")
+    version = relay.version()
+    engine = it.start()
+    before = it.there()
+
+    def stays():
+        control = Control(cluster.addresses["proxy-a"])
+        masters_tick(control)
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] == engine and it.there() == before
+
+    with Witness(pods, it.namespace) as witness:
+        with relay.fault("stale", LISTS, version=version, times=None), relay.fault("gone", WATCH, times=2):
+            everybody_restarts(cluster, Masters(cluster), stays)
+        assert set(witness.names.values()) == {engine}, "no other pod was ever made"
+    it.control = Control(cluster.addresses["proxy-b"])
+    it.address = it.control.address
+    it.answers()
+
+
+@pytest.mark.parametrize("when", some(("unheard", "done"), "done"))
+def test_an_engine_that_a_dead_master_was_making_is_made_once_by_the_next(cluster, tenant, relay, when):
+    done = when == "done"
     masters = Masters(cluster)
     term = masters.wait_acting()
     masters.wait_queued(2)
-    it = tenant(f"orphaned_{int(done)}")
+    it = tenant(f"orphaned_{when}")
     program = masters.program_of(term)
     other = next(name for name in ("proxy-a", "proxy-b") if name != program)
     control = Control(cluster.addresses[other])
     it.control, it.address = control, cluster.addresses[other]
     creates = asking("create", resource="pods", namespace=it.namespace)
-    with relay.fault("hold", creates, skip=THE_FIRST, after=done) as held:
-        (answer,) = control.say(f"START ENGINE {it.name} {it.pool} {it.unit}")
-        wait_until(lambda: held.injected, WITHIN_S, "the master is making the engine")
-        cluster.programs[program].kill()
-        made = it.there()
-        assert bool(made) == done, "the pod is there if the server has made it"
-        masters.wait_acting(term.epoch)
-    (row,) = control.wait_ready(it.name)
-    assert row["engine"] == answer["engine"] and list(it.there()) == [row["engine"]]
-    assert it.there().items() >= made.items(), "the next master takes the pod that is there"
-    it.answers()
-    cluster.start_program(program)
+    try:
+        with relay.fault("hold", creates, skip=THE_FIRST, after=done) as held:
+            (answer,) = control.say(f"START ENGINE {it.name} {it.pool} {it.unit}")
+            wait_until(lambda: held.injected, WITHIN_S, "the master is making the engine")
+            cluster.programs[program].kill()
+            made = it.there()
+            assert bool(made) == done, "the pod is there if the server has made it"
+            masters.wait_acting(term.epoch)
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] == answer["engine"] and list(it.there()) == [row["engine"]]
+        assert it.there().items() >= made.items(), "the next master takes the pod that is there"
+        it.answers()
+    finally:
+        cluster.start_program(program)
 
 
 def test_engines_answer_while_the_api_server_is_away_and_what_was_said_is_done_then(cluster, tenant, control, pods):
@@ -219,3 +325,34 @@ def test_engines_answer_while_the_api_server_is_away_and_what_was_said_is_done_t
     assert row["engine"] == answer["engine"]
     assert it.there() == before
     later.answers()
+
+
+# So often at most, so that the longest back-off that they can cause is shorter than the waits below.
+OFTEN = 3
+ROUNDS = 12
+
+if LONG:
+
+    def test_whatever_fails_now_and_then_engines_follow_what_is_said(tenant, control, pods, relay, seed):
+        """Some requests are refused, of some the answer is lost, and some events tear their watch, until each has happened."""
+        it = tenant("weather")
+        old = it.start()
+        calls = ("get", "list", "create", "patch", "delete")
+        some_of = {"times": OFTEN, "share": 0.2, "seed": seed}
+        with contextlib.ExitStack() as weather:
+            faults = [weather.enter_context(fault) for fault in (
+                relay.fault("error", asking(*calls, "watch"), **some_of),
+                relay.fault("hang_up", asking(*calls), after=True, **some_of), relay.fault("tear", WATCH, **some_of),
+            )]
+            for number in range(ROUNDS):
+                control.say(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '{600 + number}M' WAIT '5m'")
+                (row,) = control.wait_ready(it.name, within_s=5 * WITHIN_S)
+                assert row["engine"] != old
+                pods.gone(it.namespace, old)
+                it.answers()
+                old = row["engine"]
+                if all(fault.injected == OFTEN for fault in faults):
+                    break
+            print(f"weather over {number + 1} alterations: {', '.join(map(str, faults))}")
+        control.stop(it.pool, old, wait="5m")
+        pods.gone(it.namespace, old)

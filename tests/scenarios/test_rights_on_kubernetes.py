@@ -17,6 +17,7 @@ OURS = "enginehouse"
 ENGINES = "rp-1--t-1"
 CORE = ""
 RBAC = "rbac.authorization.k8s.io"
+NETWORKING = "networking.k8s.io"
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch", "bind", "escalate", "impersonate")
 LABEL = {"enginehouse.io/cluster": "enginehouse"}
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
@@ -34,7 +35,8 @@ AT_HOME = verbs(CORE, "configmaps", "create", "get", "update")
 EVERYWHERE = verbs(CORE, "nodes", "list", "watch")
 # And with the component every-namespace.
 WIDE = AMONG_ENGINES | EVERYWHERE | verbs(CORE, "pods", "deletecollection") | verbs(CORE, "namespaces", "create", "get") \
-    | verbs(CORE, "serviceaccounts", "create") | verbs(RBAC, "roles", "create") | verbs(RBAC, "rolebindings", "create")
+    | verbs(CORE, "serviceaccounts", "create") | verbs(RBAC, "roles", "create") | verbs(RBAC, "rolebindings", "create") \
+    | verbs(NETWORKING, "networkpolicies", "create")
 # What the service account of engines may do in its namespace: what Spark's driver does.
 OF_ENGINES = verbs(CORE, "pods", "create", "delete", "deletecollection", "get", "list", "patch", "watch")
 
@@ -214,7 +216,8 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     for resource, it in (("pods", pod("p")), ("configmaps", {"metadata": {"name": "c"}}),
                          ("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}}),
                          ("serviceaccounts", {"metadata": {"name": "a"}}),
-                         ("roles", {"metadata": {"name": "r"}, "rules": []})):
+                         ("roles", {"metadata": {"name": "r"}, "rules": []}),
+                         ("networkpolicies", {"metadata": {"name": "n"}, "spec": {"podSelector": {}}})):
         for namespace in ("default", "kube-system"):
             refused(lambda it=it, resource=resource, namespace=namespace: master.create(resource, it, namespace), said)
     refused(lambda: master.create("pods", pod("p"), OURS), said)
@@ -228,6 +231,7 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     refused(lambda: master.patch("pods", "somebodys", {"metadata": {"labels": LABEL}}, "others"), said)
     # What it makes, it may fill.
     master.create("namespaces", {"metadata": {"name": ENGINES, "labels": LABEL | RESTRICTED}})
+    master.create("networkpolicies", {"metadata": {"name": "deny-all"}, "spec": {"podSelector": {}}}, ENGINES)
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": sorted(verb for _, _, verb in OF_ENGINES)}
     master.create("roles", {"metadata": {"name": "enginehouse-engine"}, "rules": [rule]}, ENGINES)
     reference = {"apiGroup": RBAC, "kind": "Role", "name": "enginehouse-engine"}

@@ -6,113 +6,20 @@ refuses it, or what it made is gone with the successor's next tick; and it makes
 
 import datetime
 import os
-import re
 import signal
 
 import pytest
 
-from harness.control import Control
 from harness.decisions import applied_in
+from harness.duel import CANDIDATES, RAISED, SESSION_TIMEOUT_S, TICK_S, Duel
 from harness.failpoints import Failpoints
-from harness.masters import Masters
 from harness.rest import at_rest
 from harness.waiting import wait_until
 
-SESSION_TIMEOUT_S = 3
-TICK_S = 1
-# What a successor passes before it does anything, and after it has raised the epoch and done nothing else.
-FIRST, RAISED = "master.lock.won", "master.epoch.raised"
 # What a busy machine may need to carry a tick out.
 BUSY_S = 4
 # An engine that could not be made is tried again after a back-off that doubles, and it was in vain for some time.
 MADE_AFTER_ALL_S = 90
-REJECTED = re.compile(r'decision rejected.*? decision="([^"]*)" engine="([^"]*)"')
-ROWS = (
-    "SELECT tenant, pool, unit, ordinal, incarnation FROM slot ORDER BY 1, 2, 3, 4",
-    "SELECT name, uid, incarnation, end_reason, ended_at_ms FROM engine ORDER BY 1",
-    "SELECT id, outcome, progress, finished_at_ms FROM alteration ORDER BY 1",
-)
-
-
-class Duel:
-    """A cluster with two candidates: the master that will be stopped and its successor.
-
-    Everything is said through the proxy that is not the master: the master may stop before it has passed an answer on, and
-    whoever waits for that waits for ever.
-    """
-
-    def __init__(self, own_cluster, folder):
-        self.points = Failpoints(folder / "points")
-        self.cluster = own_cluster(
-            candidates=("proxy-a", "proxy-b"), session_timeout_s=SESSION_TIMEOUT_S, env=self.points.env,
-            master={"tick_interval": f"{TICK_S}s"},
-        )
-        self.masters = Masters(self.cluster)
-        self.masters.wait_queued(2)
-        self.term = self.masters.wait_acting()
-        self.master = self.masters.program_of(self.term)
-        (self.other,) = {"proxy-a", "proxy-b"} - {self.master}
-        self.control = Control(self.cluster.addresses[self.other])
-        self.link = self.control.make("duel")
-        at_rest(self.cluster)
-        self.stopped = None
-        self.held_at = None
-        self.hold_successor_at(FIRST)
-
-    def hold_successor_at(self, point):
-        """Whoever is not master now will be held at a point when it is: before it does what comes after."""
-        if self.held_at:
-            self.points.disarm(self.held_at)
-        self.points.arm(point, "hold", self.cluster.programs[self.other].pid)
-        self.held_at = point
-
-    def let_successor_go(self):
-        assert self.points.wait_claimed(self.held_at) == self.cluster.programs[self.other].pid
-        self.points.let_go(self.held_at)
-
-    def start_stopping_at(self, point):
-        """START ENGINE, on whose way the master stops at a point; answers the engine's name."""
-        self.points.arm(point, "stop")
-        (started,) = self.control.say(f"START ENGINE {' '.join(self.link)}")
-        return started["engine"]
-
-    def wait_stopped_at(self, point):
-        """Waits until the master has stopped at an armed point."""
-        pid = self.points.wait_stopped(point)
-        assert pid == self.cluster.programs[self.master].pid, "it was the master that passed the point"
-        self.stopped = self.cluster.programs[self.master]
-
-    def wait_followed(self, point, meanwhile=lambda: None):
-        """The same, and until its successor ticks, who finds what was said `meanwhile`: it does not begin before."""
-        self.wait_stopped_at(point)
-        meanwhile()
-        assert self.masters.term().epoch == self.term.epoch, "the successor was not there yet"
-        self.let_successor_go()
-        successor = self.masters.wait_acting(self.term.epoch)
-        assert self.masters.program_of(successor) == self.other
-
-    def go_on(self):
-        """Lets the stopped one go on, until it stands for election again; answers what it has done since."""
-        before = len(self.stopped.said())
-        self.stopped.resume()
-        self.masters.wait_queued(2)
-        wait_until(lambda: "term ended" in self.stopped.said()[before:], 20, "the stopped master ends its term")
-        said = self.stopped.said()[before:]
-        return [it[:2] for it in applied_in(said)], REJECTED.findall(said), said
-
-    def go_on_in_vain(self):
-        """The same, where nothing of what it does may have changed anything."""
-        before = self.processes(), self.rows()
-        answer = self.go_on()
-        at_rest(self.cluster)
-        assert (self.processes(), self.rows()) == before
-        return answer
-
-    def rows(self):
-        return [self.cluster.database.rows(it) for it in ROWS]
-
-    def processes(self):
-        return {name: it.process for name, it in self.cluster.engines.all().items()}
 
 
 def moments(text, part):
@@ -122,10 +29,12 @@ def moments(text, part):
 
 @pytest.fixture
 def duel(own_cluster, folder):
-    duel = Duel(own_cluster, folder)
+    points = Failpoints(folder / "points")
+    duel = Duel(own_cluster(
+        candidates=CANDIDATES, session_timeout_s=SESSION_TIMEOUT_S, env=points.env, master={"tick_interval": f"{TICK_S}s"},
+    ), points)
     yield duel
-    if duel.stopped and duel.stopped.is_running():
-        duel.stopped.resume()
+    duel.end()
 
 
 def test_a_create_that_comes_late_makes_no_second_process(duel):

@@ -102,6 +102,12 @@ def seen(admin, namespace, name, condition, what):
     return wait_until(look, WITHIN_S, what)
 
 
+def warnings(admin, namespace, name):
+    """(reason, message) of the warnings about a pod, each once."""
+    found = [it for it in admin.items("events", namespace) if it["involvedObject"]["name"] == name and it["type"] == "Warning"]
+    return sorted({(it["reason"], it["message"]) for it in found})
+
+
 def is_ready(status):
     return any(it["type"] == "Ready" and it["status"] == "True" for it in status.get("conditions", []))
 
@@ -353,10 +359,20 @@ def test_a_real_pod_that_can_not_be_started_says_why(kubelet, admin, namespace):
     assert main_state(failed, "terminated")["reason"] == "StartError"
     assert "/no/such/program" in main_state(failed, "terminated")["message"]
     admin.create("pods", real("too-early"), namespace)
-    status = seen(admin, namespace, "too-early", waits_for("CreateContainerConfigError"), "it waits")["status"]
+    # A volume keeps the whole pod from its start, and only an event says so; a variable keeps its container.
+    why = 'MountVolume.SetUp failed for volume "greeting" : configmap "greeting" not found'
+    wait_until(lambda: warnings(admin, namespace, "too-early") == [("FailedMount", why)], WITHIN_S, "it is told")
+    status = seen(admin, namespace, "too-early", waits_for("ContainerCreating"), "it waits")["status"]
+    assert "message" not in main_state(status, "waiting")
+    by_variable = pod("by-variable", "machine", container={
+        "command": ["/bin/sleep", "300"], "envFrom": [{"configMapRef": {"name": "greeting"}}],
+    })
+    admin.create("pods", by_variable, namespace)
+    status = seen(admin, namespace, "by-variable", waits_for("CreateContainerConfigError"), "it waits")["status"]
     assert main_state(status, "waiting")["message"] == 'configmap "greeting" not found'
     admin.create("configmaps", {"metadata": {"name": "greeting"}, "data": {"GREETING": "hello"}}, namespace)
-    seen(admin, namespace, "too-early", is_running, "it runs since that is there")
+    for name in ("too-early", "by-variable"):
+        seen(admin, namespace, name, is_running, "it runs since that is there")
     root = pod("root", "machine", container={"securityContext": {"runAsNonRoot": True}})
     admin.create("pods", root, namespace)
     seen(admin, namespace, "root", waits_for("CreateContainerConfigError"), "it may not be root")

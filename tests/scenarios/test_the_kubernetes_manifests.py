@@ -3,6 +3,7 @@ through the program. NetworkPolicies are accepted there and not enforced; what t
 
 import base64
 import copy
+import json
 import re
 import subprocess
 import tomllib
@@ -164,6 +165,8 @@ def test_engines_run_from_the_image_that_the_overlay_names_where_it_may(objects,
     said = checked(master, objects, tmp_path)
     assert said["engines"]["images"] == {"datafusion": master["image"]}
     assert said["kubernetes"]["namespaces"] == [ENGINES] and not said["kubernetes"]["make_namespaces"]
+    # Engines are told the same, and a name without a namespace would mean theirs.
+    assert [it.split(":")[0].endswith(f".{OURS}") for it in said["zookeeper"]["connect"].split(",")] == [True]
     labels = named(objects, "Namespace", ENGINES)["metadata"]["labels"]
     assert labels["enginehouse.io/cluster"] == said["cluster"]["name"]
     assert named(objects, "ServiceAccount", said["kubernetes"]["service_account"], ENGINES)
@@ -210,6 +213,13 @@ def peers():
         "metadata address": Peer(address="169.254.169.254"), "internet": Peer(address="93.184.215.14"),
         "api server": Peer(address="10.96.0.1"),
     }
+
+
+def test_masters_make_the_policies_that_an_admin_applies(objects):
+    made = json.loads((REPOSITORY / "crates/orchestrator/tests/kubernetes/golden/network-policies.json").read_text())
+    applied = {it["metadata"]["name"]: it["spec"] for it in of_kind_in(objects, "NetworkPolicy", ENGINES)}
+    del applied["data-over-https"]
+    assert {it["metadata"]["name"]: it["spec"] for it in made} == applied
 
 
 # Everything that is open, of all peers and ports; nothing else may be.

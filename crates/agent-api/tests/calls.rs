@@ -79,8 +79,8 @@ async fn every_call_does_what_the_store_does() {
             running: None,
             started_at_ms: None,
             log_tail: None,
-            labels: [("k".to_owned(), "v".to_owned())].into(),
-            details: [("process pid".to_owned(), "7".to_owned())].into(),
+            labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
+            details: std::sync::Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
         }],
         made: vec![
             MadeEngine { name: slot.engine(), uid: "uid-1".to_owned(), config: "c".to_owned() },

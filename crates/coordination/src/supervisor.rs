@@ -248,8 +248,11 @@ impl Task {
             };
             match looked {
                 Ok(Some(path)) => {
-                    let told = gone.again(self.clock.boottime());
-                    match self.prepare(session).await {
+                    let prepared = self.prepare(session).await;
+                    let wanted = prepared.as_ref().map_or(nodes.len(), Vec::len);
+                    // An owner who answers fewer has taken the others away himself.
+                    let told = if wanted < nodes.len() { None } else { gone.again(self.clock.boottime()) };
+                    match prepared {
                         Ok(made) => {
                             nodes = made;
                             if let Some(times) = told {

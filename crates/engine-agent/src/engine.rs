@@ -8,6 +8,9 @@
 //! Invariants: it registers only below a permit that bears its own uid; it registers never again once it drains; a
 //! lost ZooKeeper session is no order to drain; a statement that it refuses because it drains was not sent to the
 //! engine. A proxy that holds a stale route is refused before anything is executed.
+//!
+//! From the answered warm-up query on its port answers `GET /livez`, and `GET /readyz` by whether it was registered and does
+//! not drain: for a kubelet and for people, nothing of ours asks. Before that a connection is taken and nothing said.
 
 mod calls;
 mod drain;
@@ -34,7 +37,7 @@ pub use settings::{Key, Settings};
 
 use drain::Drain;
 use listener::Relay;
-use membership::{Membership, Verdict};
+use membership::{Membership, Registered, Verdict};
 use sessions::Sessions;
 use settings::STOP_DEADLINE;
 
@@ -118,10 +121,24 @@ pub async fn run(
     let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
     let drain = Drain::new(clock.clone());
     let (close, cut) = (CancellationToken::new(), CancellationToken::new());
-    let relay = Arc::new(Relay::new(Arc::clone(&settings), Arc::clone(&sessions), drain.clone(), cut.clone()));
+    let registered = Registered::default();
+    let relay = Arc::new(Relay {
+        settings: Arc::clone(&settings),
+        sessions: Arc::clone(&sessions),
+        drain: drain.clone(),
+        registered: registered.clone(),
+        cut: cut.clone(),
+    });
     let mut serving = tokio::spawn(server.serve_connections(relay, close.clone()));
     let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
-    let membership = Membership::new(Arc::clone(&settings), address, clock, drain.clone(), Arc::clone(&sessions));
+    let membership = Membership {
+        settings: Arc::clone(&settings),
+        address,
+        clock,
+        drain: drain.clone(),
+        registered,
+        sessions: Arc::clone(&sessions),
+    };
 
     let event = tokio::select! {
         () = terminate.cancelled() => Event::Terminate,

@@ -13,6 +13,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::trouble::Troubles;
 use planner::{Action, Chain, Decision, Plan};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +24,10 @@ use crate::world::{Effect, Failure, FailureKind, Ground, World};
 /// How long the chains of one stage may be begun, in effect deadlines; what was not begun by then is left to the next
 /// tick, so that many hanging creates can't hold a drain for long.
 const STAGE_DEADLINES: u32 = 2;
+
+/// Chains of one stage on their way for each call that may be at the orchestrator: while some of them are there, others are
+/// at ZooKeeper or the database, and the orchestrator waits for nobody.
+const CHAINS_PER_CALL: usize = 4;
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -72,13 +77,15 @@ pub(crate) struct Terms<'a> {
 pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, plan: &Plan) -> Executed {
     let Terms { world, settings, .. } = terms;
     let mut executed = Executed::default();
+    let at_once = settings.parallelism.max(1);
+    let calls = Semaphore::new(at_once);
     for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
         let begun = world.now();
         let time = settings.effect_deadline() * STAGE_DEADLINES;
         let ground = Ground { epoch, generation: plan.generation, seen, made: None };
         // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
-        let chains: Vec<_> = stage.iter().map(|chain| run(terms, ground, chain, begun + time)).collect();
-        let mut running = stream::iter(chains).buffer_unordered(settings.parallelism.max(1));
+        let chains: Vec<_> = stage.iter().map(|chain| run(terms, &calls, ground, chain, begun + time)).collect();
+        let mut running = stream::iter(chains).buffer_unordered(at_once.saturating_mul(CHAINS_PER_CALL));
         let mut done = Executed::default();
         while let Some(chain) = running.next().await {
             done.merge(chain);
@@ -94,7 +101,7 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
     executed
 }
 
-async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
+async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
     let Terms { world, settings, halt, failing } = terms;
     let limit = settings.effect_deadline();
     let mut executed = Executed::default();
@@ -105,6 +112,10 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
     }
     for decision in &chain.decisions {
         let ground = Ground { made: made.as_deref(), ..ground };
+        let Ok(_call) = turn(decision, calls, until.saturating_sub(world.now())).await else {
+            executed.left = 1;
+            break;
+        };
         if halt.is_cancelled() {
             executed.stop = Some(Failure::Lost("it is shut down".to_owned()));
             break;
@@ -138,6 +149,24 @@ async fn run(terms: Terms<'_>, ground: Ground<'_>, chain: &Chain, until: Duratio
     }
     executed
 }
+
+/// Waits until the decision may go to the orchestrator, if it goes there; an error if that is not in time.
+async fn turn<'a>(
+    decision: &Decision,
+    calls: &'a Semaphore,
+    patience: Duration,
+) -> Result<Option<SemaphorePermit<'a>>, Left> {
+    if !matches!(decision.action, Action::CreateEngine(_) | Action::DeleteEngine { .. }) {
+        return Ok(None);
+    }
+    match timeout(patience, calls.acquire()).await {
+        Ok(Ok(call)) => Ok(Some(call)),
+        _ => Err(Left),
+    }
+}
+
+/// It is left to the next tick.
+struct Left;
 
 fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
     match (effect, &decision.action, &decision.engine) {

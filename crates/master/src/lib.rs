@@ -16,6 +16,7 @@
 
 pub mod failpoints;
 
+mod doubt;
 mod execute;
 mod master;
 mod recollection;
@@ -32,4 +33,5 @@ mod world;
 pub use master::{Master, Parts};
 pub use settings::Settings;
 pub use state::State;
+pub use tick::{Driver, Loads, Ticked};
 pub use world::{Effect, Engines, Failure, FailureKind, Ground, Launch, Launcher, World};

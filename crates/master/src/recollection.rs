@@ -3,7 +3,8 @@
 //! Only lengths of time, failures of its own calls and what it has reported: nothing that a successor could not do
 //! without. A master that forgets all of it waits longer, and decides nothing wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
@@ -17,6 +18,9 @@ use model::slot::Slot;
 use model::snapshot::Snapshot;
 use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
 
+/// The most bytes of labels that the nodes of a report have: a quarter of what a request to an agent may be.
+const MAX_LABEL_BYTES: usize = 4 << 20;
+
 /// The memory of one term.
 #[derive(Debug, Default)]
 pub(crate) struct Recollection {
@@ -25,8 +29,9 @@ pub(crate) struct Recollection {
     quiet: BTreeMap<(EngineName, String), Duration>,
     troubles: BTreeMap<EngineName, (Trouble, Duration)>,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
-    addresses: BTreeMap<String, String>,
-    reported: Option<(BTreeMap<EngineName, ObservedEngine>, Surroundings)>,
+    addresses: HashMap<String, String>,
+    /// In the order of names.
+    reported: Option<(Vec<ObservedEngine>, Surroundings)>,
     /// The nodes as they were reported; kept when they could not be read.
     reported_nodes: Option<Vec<ObservedNode>>,
     shared: BTreeSet<String>,
@@ -81,10 +86,19 @@ impl Recollection {
         new
     }
 
-    /// The nodes that are to be reported: all of them, if they are not as they were.
-    pub fn changed_nodes(&self, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
-        let nodes = nodes.map(|nodes| &nodes[..nodes.len().min(MAX_NODES)])?;
-        (self.reported_nodes.as_deref() != Some(nodes)).then(|| nodes.to_vec())
+    /// The nodes that are to be reported: all of them, if they are not as they were. Where their labels are more than a
+    /// report should have, only those that some pool chooses by are told.
+    pub fn changed_nodes(&self, catalog: &Catalog, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
+        let mut nodes = nodes.map(|nodes| Cow::Borrowed(&nodes[..nodes.len().min(MAX_NODES)]))?;
+        let labels = nodes.iter().flat_map(|node| &node.labels);
+        if labels.map(|(label, value)| label.len() + value.len()).sum::<usize>() > MAX_LABEL_BYTES {
+            let selectors = catalog.pools.values().map(|pool| &pool.spec.node_selector);
+            let chosen_by: BTreeSet<&String> = selectors.flat_map(BTreeMap::keys).collect();
+            for node in nodes.to_mut() {
+                node.labels.retain(|label, _| chosen_by.contains(label));
+            }
+        }
+        (self.reported_nodes.as_deref() != Some(&*nodes)).then(|| nodes.into_owned())
     }
 
     /// A report with these nodes was written; if it may not have been, the next one names them again.
@@ -106,8 +120,10 @@ impl Recollection {
         snapshot: &Snapshot,
     ) -> Observed {
         let lives = self.lives(now, coordinated, pods);
-        let present: BTreeSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
-        self.troubles.retain(|engine, _| present.contains(engine));
+        if !self.troubles.is_empty() {
+            let present: HashSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
+            self.troubles.retain(|engine, _| present.contains(engine));
+        }
         let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
         let troubles = self
             .troubles
@@ -157,6 +173,10 @@ impl Recollection {
     }
 
     fn facts(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod], lives: &[Live]) -> Vec<Fact> {
+        if coordinated.drains.is_empty() {
+            self.quiet.clear();
+            return Vec::new();
+        }
         let mut seen_uids = uids(pods);
         seen_uids.extend(lives.iter().filter_map(|live| live.uid.as_deref()));
         let mut quiet = BTreeMap::new();
@@ -187,11 +207,11 @@ impl Recollection {
     /// Where the engines that live can be asked for their load.
     pub fn reachable(&mut self, observed: &Observed) -> BTreeMap<EngineName, String> {
         for live in observed.lives.iter().filter(|live| !live.address.is_empty()) {
-            if let Some(uid) = &live.uid {
+            if let Some(uid) = live.uid.as_ref().filter(|uid| self.addresses.get(*uid) != Some(&live.address)) {
                 self.addresses.insert(uid.clone(), live.address.clone());
             }
         }
-        let alive: BTreeSet<&str> =
+        let alive: HashSet<&str> =
             observed.pods.iter().filter(|pod| pod.is_alive()).map(|pod| pod.uid.as_str()).collect();
         self.addresses.retain(|uid, _| alive.contains(uid.as_str()));
         let pods =
@@ -199,7 +219,8 @@ impl Recollection {
         pods.collect()
     }
 
-    /// What SHOW is to know and does not yet: everything the first time, then what changed.
+    /// What SHOW is to know and does not yet: everything the first time, then what changed. The rows are in the order of
+    /// names, each name once, as a plan's are.
     pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>, around: &Surroundings) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
         match &self.reported {
@@ -210,20 +231,39 @@ impl Recollection {
             }
             Some((reported, surroundings)) => {
                 report.surroundings = (surroundings != around).then(|| around.clone());
-                report.engines = rows.iter().filter(|row| reported.get(&row.name) != Some(row)).cloned().collect();
-                let seen: BTreeSet<&EngineName> = rows.iter().map(|row| &row.name).collect();
-                let gone = reported.keys().filter(|name| !seen.contains(name));
-                report.gone = gone.cloned().collect();
+                let mut before = reported.iter().peekable();
+                for row in rows {
+                    while let Some(gone) = before.next_if(|it| it.name < row.name) {
+                        report.gone.push(gone.name.clone());
+                    }
+                    if before.next_if(|it| it.name == row.name) != Some(row) {
+                        report.engines.push(row.clone());
+                    }
+                }
+                report.gone.extend(before.map(|it| it.name.clone()));
             }
         }
         report
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<(&[ObservedEngine], &Surroundings)>) {
-        self.reported = written
-            .map(|(rows, around)| (rows.iter().map(|row| (row.name.clone(), row.clone())).collect(), around.clone()));
+    pub fn reported(&mut self, written: Option<(Vec<ObservedEngine>, &Surroundings)>) {
+        self.reported = written.map(|(rows, around)| (rows, around.clone()));
     }
+}
+
+/// Takes rows out of a report that has more than fit into one transaction's time: what is to be written before it.
+pub(crate) fn parts_of(report: &mut Report, rows: usize) -> Vec<Report> {
+    let mut parts = Vec::new();
+    while report.engines.len() > rows.max(1) {
+        let rest = report.engines.split_off(rows.max(1));
+        let engines = std::mem::replace(&mut report.engines, rest);
+        if report.complete {
+            report.kept.extend(engines.iter().map(|it| it.name.clone()));
+        }
+        parts.push(Report { engines, part: true, after_tick_ms: report.after_tick_ms, ..Report::default() });
+    }
+    parts
 }
 
 fn permit(node: &coordination::PermitNode) -> Permit {
@@ -231,7 +271,7 @@ fn permit(node: &coordination::PermitNode) -> Permit {
     Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered }
 }
 
-fn uids(pods: &[Pod]) -> BTreeSet<&str> {
+fn uids(pods: &[Pod]) -> HashSet<&str> {
     pods.iter().map(|pod| pod.uid.as_str()).collect()
 }
 
@@ -253,16 +293,74 @@ mod tests {
     fn nodes_are_reported_when_they_changed_and_again_when_it_is_not_known_whether_they_were() {
         let mut recollection = Recollection::default();
         let nodes = [node("node-1")];
-        assert_eq!(recollection.changed_nodes(None), None);
-        let report = recollection.changed_nodes(Some(&nodes));
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), None), None);
+        let report = recollection.changed_nodes(&Catalog::default(), Some(&nodes));
         assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
         recollection.reported_nodes(true, report);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), None);
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), None);
         recollection.reported_nodes(true, None);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), None, "a report without nodes says nothing of them");
-        assert_eq!(recollection.changed_nodes(Some(&[])), Some(Vec::new()));
+        assert_eq!(
+            recollection.changed_nodes(&Catalog::default(), Some(&nodes)),
+            None,
+            "a report without nodes says nothing of them"
+        );
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&[])), Some(Vec::new()));
         recollection.reported_nodes(false, None);
-        assert_eq!(recollection.changed_nodes(Some(&nodes)), Some(nodes.to_vec()));
+        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), Some(nodes.to_vec()));
+    }
+
+    #[test]
+    fn of_very_many_labels_only_those_that_a_pool_chooses_by_are_reported() {
+        let mut catalog = Catalog::default();
+        let node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let spec = PoolSpec { node_selector, ..PoolSpec::default() };
+        catalog.pools.insert(PoolName::new("rp_1").unwrap(), Versioned { spec, generation: Generation(1) });
+        let mut large = node("node-1");
+        large.labels.insert("feature".to_owned(), "x".repeat(MAX_LABEL_BYTES));
+        let told = Recollection::default().changed_nodes(&catalog, Some(&[large, node("node-2")])).unwrap();
+        assert_eq!(told, [node("node-1"), node("node-2")]);
+    }
+
+    fn row(name: &str, reason: Option<&str>) -> ObservedEngine {
+        ObservedEngine {
+            name: EngineName::new(name).unwrap(),
+            uid: None,
+            phase: model::engine_state::Phase::Running,
+            reason: reason.map(str::to_owned),
+            node: None,
+            address: None,
+            registered: true,
+            answered: true,
+            draining: false,
+            sessions: None,
+            running: None,
+            started_at_ms: None,
+            log_tail: None,
+            labels: std::sync::Arc::default(),
+            details: std::sync::Arc::default(),
+        }
+    }
+
+    #[test]
+    fn a_report_holds_what_is_new_what_changed_and_what_is_gone() {
+        let mut recollection = Recollection::default();
+        let around = Surroundings::default();
+        let told = |recollection: &Recollection, rows: &[ObservedEngine]| {
+            let report = recollection.report(rows, None, &around);
+            let names = |it: &[EngineName]| it.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");
+            let changed: Vec<EngineName> = report.engines.iter().map(|it| it.name.clone()).collect();
+            (report.complete, names(&changed), names(&report.gone))
+        };
+        let first = vec![row("b", None), row("d", None), row("f", None)];
+        assert_eq!(told(&recollection, &first), (true, "b d f".to_owned(), String::new()));
+        recollection.reported(Some((first.clone(), &around)));
+        assert_eq!(told(&recollection, &first), (false, String::new(), String::new()));
+        let second = vec![row("a", None), row("d", Some("it drains")), row("e", None), row("f", None), row("g", None)];
+        assert_eq!(told(&recollection, &second), (false, "a d e g".to_owned(), "b".to_owned()));
+        recollection.reported(Some((second, &around)));
+        assert_eq!(told(&recollection, &[]), (false, String::new(), "a d e f g".to_owned()));
+        recollection.reported(None);
+        assert_eq!(told(&recollection, &first).0, true, "nobody knows what is written there");
     }
 
     #[test]

@@ -28,8 +28,10 @@ pub struct Settings {
     pub status_deadline_ms: u64,
     /// How long one effect or one reading may take, in milliseconds.
     pub effect_deadline_ms: u64,
-    /// How many effects of one stage are on their way at once.
+    /// How many calls of one stage are at the orchestrator at once. Other effects, which are short, are more at once.
     pub parallelism: usize,
+    /// How many engines one transaction of a report may tell of; where there are more, it is written in parts.
+    pub report_rows: usize,
 }
 
 impl Default for Settings {
@@ -45,6 +47,7 @@ impl Default for Settings {
             status_deadline_ms: 1_000,
             effect_deadline_ms: 10_000,
             parallelism: 8,
+            report_rows: 1_000,
         }
     }
 }

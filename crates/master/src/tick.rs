@@ -12,16 +12,17 @@ use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
 use model::engine_name::EngineName;
 use model::number::Epoch;
-use model::observation::{ObservedNode, Report};
+use model::observation::{ObservedEngine, ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
 use planner::{Desired, Observed, Plan, Pod, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
-use crate::recollection::Recollection;
+use crate::recollection::{Recollection, parts_of};
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
 use crate::waiting::Waiting;
@@ -29,7 +30,7 @@ use crate::world::{Engines, Failure, FailureKind, World};
 
 /// What engine agents last said, shared with whoever asks them.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Loads {
+pub struct Loads {
     said: Arc<Mutex<BTreeMap<EngineName, Status>>>,
     changed: Arc<Notify>,
 }
@@ -63,7 +64,7 @@ const ASK_DEADLINES: u32 = 2;
 
 /// How a tick ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ticked {
+pub enum Ticked {
     /// It did what could be done.
     Done {
         /// Whether something took effect, so that there may be more to do at once.
@@ -75,12 +76,13 @@ pub(crate) enum Ticked {
     Stopped(String),
 }
 
-/// A master with its epoch.
+/// A master with its epoch: what ticks.
 #[derive(Debug)]
-pub(crate) struct Driver {
+pub struct Driver {
     settings: Settings,
     epoch: Epoch,
     recollection: Recollection,
+    doubts: Doubts,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
     waiting: Waiting,
@@ -111,6 +113,7 @@ impl Driver {
             settings,
             epoch,
             recollection,
+            doubts: Doubts::default(),
             loads,
             addresses: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -193,7 +196,7 @@ impl Driver {
         let plan = planner::plan(&desired, &observed);
         model::failpoint!(failpoints::PLANNED);
         let seen = Seen { coordinated, engines };
-        self.carry_out(world, &desired, &seen, &plan, settled).await
+        self.carry_out(world, &desired, &seen, plan, settled).await
     }
 
     async fn settle(&mut self, world: &dyn World, coordinated: &Coordinated) -> Result<Settled, Failure> {
@@ -215,12 +218,14 @@ impl Driver {
         }
     }
 
-    /// Asks the orchestrator by name for what should be there and is in no list. What it gives no answer about, or not in
-    /// time, is not taken for vanished.
+    /// Asks the orchestrator by name for what should be there and is in no list, and for what is in the list and may be
+    /// gone. What it gives no answer about, or not in time, is not taken for vanished.
     async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
         let limit = self.settings.effect_deadline();
-        let questions = planner::questions(desired, observed).into_iter();
-        let asked: Vec<_> = questions
+        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), observed);
+        let asked: Vec<_> = planner::questions(desired, observed)
+            .into_iter()
+            .chain(doubted)
             .map(|question| async move {
                 let answer = bounded(limit, world.engine(&question.engine)).await;
                 (question, answer)
@@ -245,7 +250,10 @@ impl Driver {
                 }
             }
         }
-        observed.pods.extend(found.into_values());
+        // What the list has of them is older than the answers.
+        let Observed { pods, vanished, .. } = observed;
+        pods.retain(|pod| !found.contains_key(&pod.uid) && !vanished.contains(&(pod.name.clone(), pod.uid.clone())));
+        pods.extend(found.into_values());
     }
 
     async fn carry_out(
@@ -253,11 +261,11 @@ impl Driver {
         world: &dyn World,
         desired: &Desired,
         seen: &Seen,
-        plan: &Plan,
+        plan: Plan,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
         let terms = Terms { world, settings: &self.settings, halt: &self.halt, failing: &self.failing };
-        let executed = execute::execute(terms, self.epoch, &seen.coordinated, plan).await;
+        let executed = execute::execute(terms, self.epoch, &seen.coordinated, &plan).await;
         self.remember(world.now(), &executed);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
@@ -267,9 +275,9 @@ impl Driver {
         let undecided = matches!(settled, Settled::Stands(Some(_)));
         let waits_for = match settled {
             Settled::Stands(Some(what)) => Some(what),
-            _ => plan.waits_for.clone(),
+            _ => plan.waits_for,
         };
-        self.report(world, desired, plan, waits_for, &seen.engines).await?;
+        self.report(world, desired, plan.report, waits_for, &seen.engines).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
         let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
@@ -317,17 +325,16 @@ impl Driver {
         &mut self,
         world: &dyn World,
         desired: &Desired,
-        plan: &Plan,
+        rows: Vec<ObservedEngine>,
         waits_for: Option<String>,
         engines: &Engines,
     ) -> Result<(), Failure> {
-        let mut report = self.recollection.report(&plan.report, waits_for, &engines.surroundings);
+        let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
-        report.nodes = self.recollection.changed_nodes(engines.nodes.as_deref());
-        let written = self.send(world, &report).await;
-        let told = (plan.report.as_slice(), &engines.surroundings);
-        self.recollection.reported(written.is_ok().then_some(told));
+        report.nodes = self.recollection.changed_nodes(&desired.snapshot.catalog, engines.nodes.as_deref());
+        let written = self.send(world, &mut report).await;
+        self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
         self.recollection.reported_nodes(written.is_ok(), report.nodes);
         written?;
         model::failpoint!(failpoints::REPORTED);
@@ -335,8 +342,16 @@ impl Driver {
         Ok(())
     }
 
+    /// Thousands of rows go in parts, each in an effect's time. After one that fails the next report is complete.
+    async fn send(&self, world: &dyn World, report: &mut Report) -> Result<(), Failure> {
+        for part in parts_of(report, self.settings.report_rows) {
+            self.send_part(world, &part).await?;
+        }
+        self.send_part(world, report).await
+    }
+
     /// A report is an effect like any other: who may have been deposed meanwhile sends none.
-    async fn send(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
+    async fn send_part(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
         if !world.may_act() {
             return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
         }
@@ -366,7 +381,7 @@ impl Driver {
             Settled::Stands(Some(what)) => what,
             _ => plan.waits_for.unwrap_or(reason),
         };
-        let report = Report {
+        let mut report = Report {
             engines: plan.report,
             waits_for: Some(waits_for),
             after_tick_ms: Some(desired.snapshot.master.last_tick_ms),
@@ -374,7 +389,7 @@ impl Driver {
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
         self.recollection.reported(None);
-        self.send(world, &report).await?;
+        self.send(world, &mut report).await?;
         Ok(Ticked::Done { progress: executed.applied > 0, due: None })
     }
 

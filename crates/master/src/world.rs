@@ -16,8 +16,9 @@ use coordination::{AlterNode, Observation as Coordinated};
 use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ObservedNode, Report, Surroundings};
+use model::observation::{ForeignEngine, ObservedNode, Report, Surroundings};
 use model::snapshot::{MasterRecord, Snapshot};
+use orchestrator::{Listing, Observed};
 use planner::{Decision, Pod, Status};
 use thiserror::Error;
 
@@ -91,6 +92,40 @@ pub struct Engines {
     pub nodes: Option<Vec<ObservedNode>>,
     /// What is around them.
     pub surroundings: Surroundings,
+}
+
+impl Engines {
+    /// What was listed, in the words of the planner.
+    pub fn of(listing: Listing, nodes: Option<Vec<ObservedNode>>) -> Self {
+        let foreign = listing.foreign.into_iter().map(|it| ForeignEngine {
+            namespace: it.namespace,
+            name: it.name,
+            uid: it.uid,
+            reason: it.reason,
+        });
+        Self {
+            nodes,
+            surroundings: Surroundings::new(foreign.collect(), &listing.missing),
+            pods: listing.engines.into_iter().map(pod).collect(),
+            unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
+        }
+    }
+}
+
+fn pod(it: Observed) -> Pod {
+    let generation = it.generation();
+    Pod {
+        name: it.name,
+        uid: it.uid,
+        labels: it.labels,
+        phase: it.phase,
+        generation,
+        node: it.node,
+        reason: it.reason,
+        started_at_ms: it.started_at_ms,
+        log_tail: it.log_tail,
+        details: it.details,
+    }
 }
 
 /// What a decision was derived from, as far as it is not part of it.

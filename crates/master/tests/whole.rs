@@ -257,15 +257,15 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
     house.memory.put(orchestrator::Observed {
         name: slot.engine(),
         uid: "made-by-hand".to_owned(),
-        labels: labels.encode(),
-        annotations: std::collections::BTreeMap::new(),
+        labels: labels.encode().into(),
+        annotations: std::sync::Arc::default(),
         phase: model::engine_state::Phase::Running,
         reason: None,
         node: None,
         started_at_ms: None,
         exit: None,
         log_tail: None,
-        details: std::collections::BTreeMap::new(),
+        details: std::sync::Arc::default(),
     });
     let master = house.master();
     house.converges().await;

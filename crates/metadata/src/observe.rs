@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::{
     EndedEngine, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, MadeEngine, ObservedEngine, ObservedNode, Recorded,
@@ -31,7 +32,8 @@ pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
 impl Store {
     /// Writes a report in one transaction, and that the master's tick has ended now.
     pub async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, Error> {
-        let longest = [report.engines.len(), report.gone.len(), report.made.len(), report.ended.len()];
+        let Report { engines, kept, gone, made, ended, .. } = report;
+        let longest = [engines.len(), kept.len(), gone.len(), made.len(), ended.len()];
         if longest.into_iter().any(|count| count > MAX_REPORT) {
             return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
         }
@@ -47,7 +49,9 @@ impl Store {
 async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Done<Recorded>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
-    if !report.part {
+    if report.part {
+        still_that_tick(tx, report).await?;
+    } else {
         end_tick(tx, report, now_ms).await?;
     }
     if let Some(surroundings) = &report.surroundings {
@@ -106,6 +110,15 @@ async fn write_nodes(tx: &mut Transaction, nodes: &[ObservedNode], now_ms: i64, 
     }
     for name in known.keys() {
         tx.execute(sql::NODE_DELETE, args![name.as_str()]).await?;
+    }
+    Ok(())
+}
+
+/// Refuses a part of a tick that has ended since. The master's row is locked.
+async fn still_that_tick(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
+    let Some(before_ms) = report.after_tick_ms else { return Ok(()) };
+    if read::master(tx).await?.last_tick_ms != before_ms {
+        return Err(Error::Conflict("this tick's report, or a later one's, was written already".to_owned()));
     }
     Ok(())
 }
@@ -174,7 +187,8 @@ async fn write_engine(tx: &mut Transaction, engine: &ObservedEngine, now_ms: i64
 }
 
 async fn delete_others(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
-    let seen: BTreeSet<&str> = report.engines.iter().map(|engine| engine.name.as_str()).collect();
+    let seen = report.engines.iter().map(|engine| &engine.name).chain(&report.kept);
+    let seen: BTreeSet<&str> = seen.map(EngineName::as_str).collect();
     for row in tx.rows(sql::OBSERVED_NAMES, args![]).await? {
         let name = rows::text(&row, "name")?;
         if !seen.contains(name.as_str()) {

@@ -194,7 +194,7 @@ pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
         // Absent in a row that a program before version 2 of the schema wrote.
         details: match text_or_none(row, "details")? {
             Some(text) => serde_json::from_str(&text).map_err(|error| broken("details", error))?,
-            None => std::collections::BTreeMap::new(),
+            None => std::sync::Arc::default(),
         },
         // Absent in a row that a program before version 3 wrote: nobody knows.
         answered: int_or_none(row, "answered")?.is_none_or(|answered| answered != 0),

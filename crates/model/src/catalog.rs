@@ -125,16 +125,19 @@ impl PoolSpec {
     pub fn lacks_nodes(&self, must_name: bool) -> Option<&'static str> {
         match &self.nodes {
             Some(nodes) if nodes.is_empty() => Some("its NODE_LIST is empty"),
-            Some(_) => None,
             None if must_name && self.node_selector.is_empty() => Some("it has neither NODE_LIST nor NODE_SELECTOR"),
-            None => None,
+            Some(_) | None => None,
         }
     }
 
     /// Whether engines of this pool may run on the node.
     pub fn admits(&self, node: &str, labels: &LabelMap) -> bool {
-        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|it| it == node))
-            && self.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
+        self.nodes.as_ref().is_none_or(|nodes| nodes.iter().any(|it| it == node)) && self.selects(labels)
+    }
+
+    /// Whether a node with these labels is one that the pool chooses by labels; so is any where it chooses by none.
+    pub fn selects(&self, labels: &LabelMap) -> bool {
+        self.node_selector.iter().all(|(label, value)| labels.get(label) == Some(value))
     }
 
     /// Whether the node is this pool's own: it may run there because the pool names it, by list or by labels.

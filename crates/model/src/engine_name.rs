@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -17,10 +18,10 @@ use crate::slot::SlotKey;
 /// The longest name of an engine: what a Kubernetes label value and a DNS label may have.
 pub const MAX_ENGINE_NAME_BYTES: usize = 63;
 
-/// The name of one engine: a DNS label.
+/// The name of one engine: a DNS label. A copy costs no text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct EngineName(String);
+pub struct EngineName(Arc<str>);
 
 impl EngineName {
     /// The name of the slot's engine under the given incarnation.
@@ -29,7 +30,7 @@ impl EngineName {
         let tail = format!("-{}-{incarnation}-{}", slot.ordinal, hex_prefix(full.as_bytes(), 6));
         let stem =
             dns_label(&format!("{}-{}-{}", slot.tenant, slot.pool, slot.unit), MAX_ENGINE_NAME_BYTES - tail.len());
-        Self(stem + &tail)
+        Self((stem + &tail).into())
     }
 
     /// Accepts any text that could be the name of an engine: a DNS label of at most 63 characters.
@@ -42,7 +43,7 @@ impl EngineName {
             && edge(bytes.last())
             && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-');
         if fits {
-            return Ok(Self(text));
+            return Ok(Self(text.into()));
         }
         let shown: String = text.chars().take(MAX_ENGINE_NAME_BYTES + 1).collect();
         Err(UserError::new(ErrorKind::InvalidName, format!("invalid name \"{shown}\" of an engine"))
@@ -71,7 +72,7 @@ impl TryFrom<String> for EngineName {
 
 impl From<EngineName> for String {
     fn from(name: EngineName) -> String {
-        name.0
+        (*name.0).to_owned()
     }
 }
 

@@ -160,6 +160,73 @@ impl EngineLabels {
     }
 }
 
+/// What labels say of a configuration, put into words once for many engines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigurationLabels {
+    sizes: String,
+    properties: String,
+    config: String,
+}
+
+impl ConfigurationLabels {
+    /// The words for that configuration.
+    pub fn of(configuration: &Configuration) -> Self {
+        Self {
+            sizes: configuration.sizes(),
+            properties: configuration.properties_digest(),
+            config: configuration.hash(),
+        }
+    }
+
+    /// Whether labels can be read, and are those of the slot's engine of that name with this configuration: what
+    /// [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] would say, in one walk that makes no text.
+    pub fn are_on(&self, labels: &LabelMap, name: &EngineName, slot: &SlotKey, incarnation: Incarnation) -> bool {
+        let mut wanted = SORTED.iter().peekable();
+        for (label, value) in labels {
+            if wanted.peek() != Some(&&label.as_str()) {
+                continue;
+            }
+            wanted.next();
+            let fits = match label.as_str() {
+                NAME => value == name.as_str(),
+                TENANT => value == slot.tenant.as_str(),
+                POOL => value == slot.pool.as_str(),
+                UNIT => value == slot.unit.as_str(),
+                UNIT_CONFIGS => *value == self.sizes,
+                UNIT_PROPERTIES => *value == self.properties,
+                CONFIG => *value == self.config,
+                MANAGED_BY => value == MANAGER,
+                ROLE => value == ROLE_ENGINE,
+                SLOT => value.parse() == Ok(slot.ordinal),
+                INCARNATION => value.parse() == Ok(incarnation.get()),
+                // Namespace and cluster: decoded as they stand there.
+                _ => true,
+            };
+            if !fits {
+                return false;
+            }
+        }
+        wanted.next().is_none()
+    }
+}
+
+/// The labels that every engine has, in the order of a map.
+const SORTED: [&str; 13] = [
+    MANAGED_BY,
+    CLUSTER,
+    CONFIG,
+    INCARNATION,
+    ROLE,
+    SLOT,
+    NAME,
+    NAMESPACE,
+    POOL,
+    TENANT,
+    UNIT_CONFIGS,
+    UNIT,
+    UNIT_PROPERTIES,
+];
+
 /// The selector of every engine of one installation: labels that must have these values.
 pub fn selector(cluster: &str) -> LabelMap {
     [(MANAGED_BY, MANAGER), (CLUSTER, cluster), (ROLE, ROLE_ENGINE)]
@@ -176,17 +243,23 @@ mod tests {
     use crate::change::UnitPatch;
     use crate::configuration::Defaults;
 
-    fn labels() -> EngineLabels {
-        let slot = SlotKey {
+    fn slot() -> SlotKey {
+        SlotKey {
             tenant: TenantName::new("t_1").unwrap(),
             pool: PoolName::new("rp_1").unwrap(),
             unit: UnitName::new("uc_1").unwrap(),
             ordinal: 3,
-        };
+        }
+    }
+
+    fn configuration() -> Configuration {
         let unit = UnitPatch::default().create(&Defaults::default()).unwrap();
-        let configuration =
-            Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default());
-        EngineLabels::new("eh", &slot, Incarnation(12), &configuration)
+        let slot = slot();
+        Configuration::new(&slot.tenant, &slot.pool, &PoolSpec::default(), &unit, &Defaults::default())
+    }
+
+    fn labels() -> EngineLabels {
+        EngineLabels::new("eh", &slot(), Incarnation(12), &configuration())
     }
 
     #[test]
@@ -194,6 +267,38 @@ mod tests {
         let labels = labels();
         assert_eq!(EngineLabels::decode(&labels.encode()).unwrap(), labels);
         assert!(selector("eh").iter().all(|(label, value)| labels.encode().get(label) == Some(value)));
+    }
+
+    #[test]
+    fn one_walk_says_what_decoding_says_whatever_is_wrong_with_a_label() {
+        let (labels, of) = (labels(), configuration());
+        let words = ConfigurationLabels::of(&of);
+        let said = |map: &LabelMap| words.are_on(map, &labels.name, &labels.slot, labels.incarnation);
+        let decoded = |map: &LabelMap| {
+            EngineLabels::decode(map).is_ok_and(|it| {
+                (&it.name, &it.slot, it.incarnation) == (&labels.name, &labels.slot, labels.incarnation)
+                    && it.agrees_with(&of)
+            })
+        };
+        let mut whole = labels.encode();
+        assert!(SORTED.is_sorted() && SORTED.iter().eq(whole.keys()), "{SORTED:?} {:?}", whole.keys());
+        for (label, value) in [("a", "first"), ("spark-version", "in between"), ("zone", "last")] {
+            whole.insert(label.to_owned(), value.to_owned());
+            assert!(said(&whole) && decoded(&whole));
+        }
+        let mut agreed = 0;
+        for label in SORTED {
+            for value in [None, Some("-?"), Some("other"), Some("3"), Some("03"), Some("12"), Some("")] {
+                let mut map = whole.clone();
+                match value {
+                    Some(value) => drop(map.insert(label.to_owned(), value.to_owned())),
+                    None => drop(map.remove(label)),
+                }
+                assert_eq!(said(&map), decoded(&map), "{label} {value:?}");
+                agreed += usize::from(said(&map));
+            }
+        }
+        assert!(agreed > 12, "only {agreed}: namespace and cluster may say anything, numbers may have zeros in front");
     }
 
     #[test]

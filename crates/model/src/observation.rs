@@ -3,6 +3,9 @@
 //! Written only under the master's epoch. A reader compares [`MasterRecord::last_tick_ms`](crate::snapshot::MasterRecord)
 //! with its clock and says that it is stale when the master is late.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::engine_name::EngineName;
@@ -55,11 +58,11 @@ pub struct ObservedEngine {
     /// The last lines of its log, when it failed.
     pub log_tail: Option<String>,
     /// Its labels as the orchestrator keeps them.
-    pub labels: crate::labels::LabelMap,
+    pub labels: Arc<crate::labels::LabelMap>,
     /// What else the orchestrator knows of its process or its containers, in the orchestrator's words: DESCRIBE prints
     /// it, nothing is decided upon it.
     #[serde(default)]
-    pub details: std::collections::BTreeMap<String, String>,
+    pub details: Arc<BTreeMap<String, String>>,
 }
 
 const fn yes() -> bool {
@@ -114,7 +117,7 @@ pub struct ForeignEngine {
 
 impl Surroundings {
     /// What is told of it all: the first ones, and texts of limited length.
-    pub fn new(mut foreign: Vec<ForeignEngine>, missing: Vec<String>) -> Self {
+    pub fn new(mut foreign: Vec<ForeignEngine>, missing: &[String]) -> Self {
         foreign.sort();
         let foreign_count = foreign.len();
         foreign.truncate(MAX_FOREIGN);
@@ -128,15 +131,18 @@ impl Surroundings {
 }
 
 /// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's
-/// first report is complete.
+/// first report is complete. Where that is much, parts with other rows of the same tick come before it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Engines as they are seen now: their rows are replaced.
     pub engines: Vec<ObservedEngine>,
     /// Engines that are no longer seen: their rows go.
     pub gone: Vec<EngineName>,
-    /// Whether `engines` is all there is, so that every other row goes.
+    /// Whether `engines` and `kept` are all there is, so that every other row goes.
     pub complete: bool,
+    /// Engines whose rows came in parts before a complete report.
+    #[serde(default)]
+    pub kept: Vec<EngineName>,
     /// Pods that were made or adopted: their uid is recorded once and never changes.
     pub made: Vec<MadeEngine>,
     /// Engines that ended or vanished, and names that will never get a pod.

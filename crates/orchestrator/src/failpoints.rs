@@ -8,6 +8,8 @@ pub const ENSURE_PLACED: &str = "orchestrator.ensure.placed";
 pub const ENSURE_SPAWNED: &str = "orchestrator.ensure.spawned";
 /// All is made: the process runs and its id is written down, or the pod lacks nothing; the answer is not given.
 pub const ENSURE_RECORDED: &str = "orchestrator.ensure.recorded";
+/// The namespace of a tenant's engines is made, without the account and the rights that belong into it. (Pods only.)
+pub const NAMESPACE_MADE: &str = "orchestrator.namespace.made";
 /// The epoch of `delete` was accepted (processes: the directory lock is held); nothing is done yet.
 pub const DELETE_ADMITTED: &str = "orchestrator.delete.admitted";
 /// It is written down that the engine must end; it was not told. (Processes only.)
@@ -23,6 +25,7 @@ pub const ALL: &[&str] = &[
     ENSURE_PLACED,
     ENSURE_SPAWNED,
     ENSURE_RECORDED,
+    NAMESPACE_MADE,
     DELETE_ADMITTED,
     DELETE_MARKED,
     DELETE_SIGNALLED,

@@ -1,6 +1,8 @@
 //! What an orchestrator tells: observation only, nothing here is a wish.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use model::engine_state::Phase;
 use model::labels::LabelMap;
@@ -15,7 +17,7 @@ pub const DETAIL_DIRECTORY: &str = "directory";
 /// The detail that says where an engine's log is. For admins: it is a path of the machine.
 pub const DETAIL_LOG: &str = "log file";
 
-/// One engine as it is now.
+/// One engine as it is now. There may be thousands, and each listing copies them: what is large is shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observed {
     /// Its name.
@@ -23,9 +25,9 @@ pub struct Observed {
     /// Names this very run; random, never used twice.
     pub uid: String,
     /// Its labels as they are kept, foreign and broken ones included.
-    pub labels: LabelMap,
+    pub labels: Arc<LabelMap>,
     /// Its annotations: generation, epoch, and what the spec added.
-    pub annotations: BTreeMap<String, String>,
+    pub annotations: Arc<BTreeMap<String, String>>,
     /// How far it is in its life.
     pub phase: Phase,
     /// Why it is not running, or why it ended.
@@ -39,7 +41,7 @@ pub struct Observed {
     /// The last lines of its log; only when it ended otherwise than with code 0.
     pub log_tail: Option<String>,
     /// What else a person may want to know of it (DESCRIBE). Never decided upon.
-    pub details: BTreeMap<String, String>,
+    pub details: Arc<BTreeMap<String, String>>,
 }
 
 impl Observed {
@@ -70,6 +72,11 @@ pub(crate) fn annotations(spec: &crate::Spec, epoch: Epoch) -> BTreeMap<String, 
     annotations.insert(GENERATION_ANNOTATION.to_owned(), spec.generation.to_string());
     annotations.insert(EPOCH_ANNOTATION.to_owned(), epoch.to_string());
     annotations
+}
+
+/// Why an engine that was told to end is still there, as people read it.
+pub(crate) fn has_to_end(grace: Duration) -> String {
+    format!("it was told to end and has {} for it", model::span::print(grace))
 }
 
 /// How an engine ended.

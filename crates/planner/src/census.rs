@@ -2,8 +2,12 @@
 //!
 //! Identity comes from table `engine`: names are looked up, never parsed. Labels say what an engine is only where the
 //! table knows nothing of it, because somebody may have changed them by hand.
+//!
+//! There may be thousands of engines, and a census is taken in every tick: it is one walk through lists in the order of
+//! names, and a name is worked out only for a slot whose engine the table does not have.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::HashMap;
 
 use model::engine_name::EngineName;
 use model::labels::EngineLabels;
@@ -12,15 +16,34 @@ use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;
 
 use crate::desired::Desired;
-use crate::observed::{Fact, Live, Observed, Permit, Pod};
+use crate::observed::{Fact, Live, Observed, Permit, Pod, Status};
+
+/// All engines, and the slots.
+#[derive(Debug)]
+pub(crate) struct Census<'a> {
+    /// By name, each once.
+    pub engines: Vec<Engine<'a>>,
+    /// By key, each with the place of its present engine among the engines.
+    pub slots: Vec<(&'a Slot, usize)>,
+}
+
+impl<'a> Census<'a> {
+    /// The slot of that key.
+    pub fn slot(&self, key: &SlotKey) -> Option<&'a Slot> {
+        let at = self.slots.binary_search_by(|(slot, _)| slot.key.cmp(key)).ok()?;
+        Some(self.slots[at].0)
+    }
+}
 
 /// One name with everything that bears it.
 #[derive(Debug)]
 pub(crate) struct Engine<'a> {
     pub name: EngineName,
-    /// From the table, else from the pod's labels.
-    pub slot: Option<SlotKey>,
+    /// From the table, else the slot that wants it, else from the pod's labels.
+    pub slot: Option<Cow<'a, SlotKey>>,
     pub incarnation: Option<Incarnation>,
+    /// The slot whose present engine it is.
+    pub wish: Option<&'a Slot>,
     pub record: Option<&'a EngineRecord>,
     /// The engine: the pod of the recorded uid, or of the name while no uid is recorded.
     pub pod: Option<&'a Pod>,
@@ -29,20 +52,23 @@ pub(crate) struct Engine<'a> {
     pub permit: Option<&'a Permit>,
     pub live: Option<&'a Live>,
     pub fact: Option<&'a Fact>,
+    pub status: Option<Status>,
 }
 
 impl<'a> Engine<'a> {
-    fn of(name: &EngineName) -> Self {
+    fn of(name: EngineName) -> Self {
         Self {
-            name: name.clone(),
+            name,
             slot: None,
             incarnation: None,
+            wish: None,
             record: None,
             pod: None,
             strays: Vec::new(),
             permit: None,
             live: None,
             fact: None,
+            status: None,
         }
     }
 
@@ -81,60 +107,217 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// All engines by name.
-pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> BTreeMap<EngineName, Engine<'a>> {
-    let mut engines: BTreeMap<EngineName, Engine<'a>> = BTreeMap::new();
-    for slot in &desired.snapshot.slots {
-        let engine = entry(&mut engines, &slot.engine());
-        identify(engine, slot);
-    }
-    for record in &desired.snapshot.engines {
-        let engine = entry(&mut engines, &record.name);
-        engine.slot = Some(record.slot.clone());
-        engine.incarnation = Some(record.incarnation);
-        engine.record = Some(record);
-    }
-    for permit in &observed.permits {
-        entry(&mut engines, &permit.engine).permit = Some(permit);
-    }
-    for live in &observed.lives {
-        entry(&mut engines, &live.engine).live = Some(live);
-    }
-    for fact in &observed.facts {
-        entry(&mut engines, &fact.engine).fact = Some(fact);
-    }
-    for pod in &observed.pods {
-        place(entry(&mut engines, &pod.name), pod);
-    }
-    // In an order that does not hang on the list's.
-    for engine in engines.values_mut() {
+/// Takes the census.
+pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> Census<'a> {
+    let records = sorted(&desired.snapshot.engines, |it| &it.name);
+    let wishes = sorted(&desired.snapshot.slots, |it| &it.key);
+    // An incarnation is drawn once, for one slot.
+    let numbers: HashMap<Incarnation, usize> =
+        records.iter().enumerate().map(|(at, record)| (record.incarnation, at)).collect();
+    let issued: Vec<Option<usize>> = wishes
+        .iter()
+        .map(|slot| numbers.get(&slot.incarnation).copied().filter(|at| records[*at].slot == slot.key))
+        .collect();
+    let mut unissued: Vec<(EngineName, usize)> =
+        (0..wishes.len()).filter(|at| issued[*at].is_none()).map(|at| (wishes[at].engine(), at)).collect();
+    unissued.sort();
+    let (mut of_records, mut of_wishes) = (vec![0; records.len()], vec![0; wishes.len()]);
+    let mut engines = Vec::with_capacity(records.len() + unissued.len());
+    let mut records = records.into_iter().enumerate().peekable();
+    let mut unissued = unissued.into_iter().peekable();
+    let mut permits = sorted(&observed.permits, |it| &it.engine).into_iter().peekable();
+    let mut lives = sorted(&observed.lives, |it| &it.engine).into_iter().peekable();
+    let mut facts = sorted(&observed.facts, |it| &it.engine).into_iter().peekable();
+    let mut pods = sorted(&observed.pods, |it| &it.name).into_iter().peekable();
+    let mut status = observed.status.iter().peekable();
+    loop {
+        let heads = [
+            records.peek().map(|(_, it)| &it.name),
+            unissued.peek().map(|(name, _)| name),
+            permits.peek().map(|it| &it.engine),
+            lives.peek().map(|it| &it.engine),
+            facts.peek().map(|it| &it.engine),
+            pods.peek().map(|it| &it.name),
+        ];
+        let Some(name) = heads.into_iter().flatten().min().cloned() else { break };
+        let mut engine = Engine::of(name);
+        while let Some((at, record)) = records.next_if(|(_, it)| it.name == engine.name) {
+            of_records[at] = engines.len();
+            engine.slot = Some(Cow::Borrowed(&record.slot));
+            engine.incarnation = Some(record.incarnation);
+            engine.record = Some(record);
+        }
+        while let Some((_, at)) = unissued.next_if(|(name, _)| *name == engine.name) {
+            of_wishes[at] = engines.len();
+        }
+        while let Some(permit) = permits.next_if(|it| it.engine == engine.name) {
+            engine.permit = Some(permit);
+        }
+        while let Some(live) = lives.next_if(|it| it.engine == engine.name) {
+            engine.live = Some(live);
+        }
+        while let Some(fact) = facts.next_if(|it| it.engine == engine.name) {
+            engine.fact = Some(fact);
+        }
+        while let Some(pod) = pods.next_if(|it| it.name == engine.name) {
+            place(&mut engine, pod);
+        }
+        // It makes nobody an engine: who is asked for his load has a pod.
+        while status.next_if(|(name, _)| **name < engine.name).is_some() {}
+        engine.status = status.next_if(|(name, _)| **name == engine.name).map(|(_, it)| *it);
+        // In an order that does not hang on the list's.
         engine.strays.sort_by_key(|pod| &pod.uid);
+        engines.push(engine);
     }
-    engines
+    let slots: Vec<(&Slot, usize)> = wishes
+        .into_iter()
+        .enumerate()
+        .map(|(at, slot)| (slot, issued[at].map_or(of_wishes[at], |record| of_records[record])))
+        .collect();
+    for (slot, at) in &slots {
+        wanted(&mut engines[*at], slot);
+    }
+    engines.iter_mut().for_each(by_labels);
+    Census { engines, slots }
 }
 
-fn entry<'e, 'a>(engines: &'e mut BTreeMap<EngineName, Engine<'a>>, name: &EngineName) -> &'e mut Engine<'a> {
-    engines.entry(name.clone()).or_insert_with(|| Engine::of(name))
-}
-
-fn identify(engine: &mut Engine<'_>, slot: &Slot) {
-    engine.slot = Some(slot.key.clone());
-    engine.incarnation = Some(slot.incarnation);
+/// In the order of the key, and of the list where keys are equal. Lists that come in order cost one walk.
+fn sorted<T, K: Ord>(items: &[T], key: impl Fn(&T) -> &K) -> Vec<&T> {
+    let mut items: Vec<&T> = items.iter().collect();
+    items.sort_by(|one, other| key(one).cmp(key(other)));
+    items
 }
 
 /// The pod of the recorded uid is the engine; while no uid is recorded the first pod of the name is.
 fn place<'a>(engine: &mut Engine<'a>, pod: &'a Pod) {
     let recorded = engine.record.and_then(|record| record.uid.as_ref());
     let is_it = recorded.map_or(engine.pod.is_none(), |uid| *uid == pod.uid);
-    if !is_it {
+    if is_it {
+        engine.pod = Some(pod);
+    } else {
         engine.strays.push(pod);
-        return;
     }
-    engine.pod = Some(pod);
+}
+
+fn wanted<'a>(engine: &mut Engine<'a>, slot: &'a Slot) {
+    engine.wish = Some(slot);
+    if engine.record.is_none() {
+        engine.slot = Some(Cow::Borrowed(&slot.key));
+        engine.incarnation = Some(slot.incarnation);
+    }
+}
+
+/// What only its labels say.
+fn by_labels(engine: &mut Engine<'_>) {
     if engine.slot.is_none()
-        && let Ok(labels) = EngineLabels::decode(&pod.labels)
+        && let Some(Ok(labels)) = engine.pod.map(|pod| EngineLabels::decode(&pod.labels))
     {
-        engine.slot = Some(labels.slot);
+        engine.slot = Some(Cow::Owned(labels.slot));
         engine.incarnation = Some(labels.incarnation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use model::engine_state::Phase;
+    use model::slot::Origin;
+    use model::{PoolName, TenantName, UnitName};
+
+    use super::*;
+
+    fn slot(ordinal: u32, incarnation: i64) -> Slot {
+        let key = SlotKey {
+            tenant: TenantName::new("t_1").unwrap(),
+            pool: PoolName::new("rp_1").unwrap(),
+            unit: UnitName::new("uc_1").unwrap(),
+            ordinal,
+        };
+        Slot { key, incarnation: Incarnation(incarnation), origin: Origin::Minimum, failures: 0, forced: false }
+    }
+
+    fn record(slot: &Slot, uid: Option<&str>) -> EngineRecord {
+        EngineRecord {
+            name: slot.engine(),
+            slot: slot.key.clone(),
+            incarnation: slot.incarnation,
+            uid: uid.map(str::to_owned),
+            config: String::new(),
+            issued_at_ms: 0,
+            started_at_ms: None,
+            end_grace_ms: None,
+            end_reason: None,
+            ended_at_ms: None,
+            ended_reason: None,
+            log_tail: None,
+        }
+    }
+
+    fn pod(name: &EngineName, uid: &str) -> Pod {
+        Pod {
+            name: name.clone(),
+            uid: uid.to_owned(),
+            labels: std::sync::Arc::default(),
+            phase: Phase::Running,
+            generation: None,
+            node: None,
+            reason: None,
+            started_at_ms: None,
+            log_tail: None,
+            details: std::sync::Arc::default(),
+        }
+    }
+
+    #[test]
+    fn everything_of_a_name_comes_together_in_whatever_order_the_lists_are() {
+        let (old, kept, unissued) = (slot(0, 3), slot(1, 900), slot(2, 50));
+        let present = slot(0, 1_000);
+        let mut desired = Desired::default();
+        desired.snapshot.slots = vec![unissued.clone(), present.clone(), kept.clone()];
+        desired.snapshot.engines = vec![record(&kept, Some("k")), record(&old, Some("o")), record(&present, None)];
+        let other = EngineName::new("nobodys").unwrap();
+        let mut observed = Observed {
+            pods: vec![
+                pod(&kept.engine(), "z"),
+                pod(&present.engine(), "first"),
+                pod(&other, "n"),
+                pod(&present.engine(), "second"),
+                pod(&kept.engine(), "k"),
+                pod(&kept.engine(), "a"),
+                pod(&old.engine(), "o"),
+            ],
+            ..Observed::default()
+        };
+        let permit = |engine: EngineName| Permit { engine, uid: None, readable: true, answered: false };
+        observed.permits = vec![permit(unissued.engine()), permit(kept.engine()), permit(other.clone())];
+        let census = take(&desired, &observed);
+        assert!(census.engines.is_sorted_by(|one, next| one.name < next.name), "each name once, in order");
+        let told = |name: &EngineName| {
+            let engine = census.engines.iter().find(|it| it.name == *name).unwrap();
+            let strays = engine.strays.iter().map(|it| it.uid.as_str()).collect::<Vec<_>>().join(" ");
+            (engine.pod.map(|it| it.uid.as_str()), strays, engine.permit.is_some(), engine.wish.is_some())
+        };
+        assert_eq!(told(&kept.engine()), (Some("k"), "a z".to_owned(), true, true));
+        assert_eq!(told(&present.engine()), (Some("first"), "second".to_owned(), false, true));
+        assert_eq!(told(&old.engine()), (Some("o"), String::new(), false, false));
+        assert_eq!(told(&unissued.engine()), (None, String::new(), true, true));
+        assert_eq!(told(&other), (Some("n"), String::new(), true, false));
+        let places: Vec<_> = census.slots.iter().map(|(it, at)| (it.key.ordinal, &census.engines[*at].name)).collect();
+        assert_eq!(places, [(0, &present.engine()), (1, &kept.engine()), (2, &unissued.engine())]);
+        assert_eq!(census.slot(&kept.key), Some(&kept));
+        assert_eq!(census.slot(&slot(3, 1).key), None);
+    }
+
+    #[test]
+    fn a_row_of_another_slot_with_the_same_number_is_not_the_present_engine() {
+        let (wanted, odd) = (slot(0, 7), slot(1, 7));
+        let mut desired = Desired::default();
+        desired.snapshot.slots = vec![wanted.clone()];
+        desired.snapshot.engines = vec![record(&odd, None)];
+        let observed = Observed::default();
+        let census = take(&desired, &observed);
+        let (slot, at) = census.slots[0];
+        assert_eq!((slot, &census.engines[at].name), (&wanted, &wanted.engine()));
+        assert_eq!(census.engines.len(), 2);
     }
 }

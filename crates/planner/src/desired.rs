@@ -1,10 +1,8 @@
 //! What should run: one snapshot of the database with what the installation's configuration adds to it.
 
-use std::collections::BTreeMap;
-
 use model::catalog::PoolSpec;
 use model::configuration::{Configuration, Defaults};
-use model::slot::{Slot, SlotKey};
+use model::slot::SlotKey;
 use model::snapshot::Snapshot;
 
 use crate::limits::Limits;
@@ -36,9 +34,5 @@ impl Desired {
     /// Why no engine can be made in the slot's pool; `None` where one can.
     pub fn lacks_nodes(&self, key: &SlotKey) -> Option<&'static str> {
         self.pool(key)?.lacks_nodes(self.defaults.needs_nodes)
-    }
-
-    pub(crate) fn slots(&self) -> BTreeMap<&SlotKey, &Slot> {
-        self.snapshot.slots.iter().map(|slot| (&slot.key, slot)).collect()
     }
 }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::engine_name::EngineName;
 use model::number::Incarnation;
-use model::slot::SlotKey;
+use model::slot::{Slot, SlotKey};
 
 use crate::census::Engine;
 use crate::decision::{Action, Chain, Decision, Stage};
 use crate::desired::Desired;
+use crate::linked::{Linked, Run};
 use crate::observed::Observed;
 use crate::plan::Wait;
 
@@ -34,6 +35,7 @@ pub(crate) struct Draft<'a> {
     pub undone: Vec<Undone>,
     /// The names that this plan tells to drain: a name has one drain fact.
     told: BTreeSet<EngineName>,
+    run: Run<'a>,
 }
 
 impl<'a> Draft<'a> {
@@ -46,7 +48,13 @@ impl<'a> Draft<'a> {
             reasons: BTreeMap::new(),
             undone: Vec::new(),
             told: BTreeSet::new(),
+            run: Run::default(),
         }
+    }
+
+    /// What the slot has in common with all others of its (tenant, pool, unit).
+    pub fn linked(&mut self, slot: &'a Slot) -> &Linked<'a> {
+        self.run.of(self.desired, &slot.key)
     }
 
     /// Adds a chain, if it decides anything.
@@ -74,12 +82,12 @@ impl<'a> Draft<'a> {
     /// Says why the engine is not what it should be.
     pub fn wait(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
         self.reasons.insert(engine.name.clone(), reason.clone());
-        self.waits.push(Wait { engine: engine.name.clone(), slot: engine.slot.clone(), reason, until_ms });
+        self.waits.push(Wait { engine: engine.name.clone(), slot: engine.slot.as_deref().cloned(), reason, until_ms });
     }
 
     /// Says what alterations that reach the engine's slot wait for.
     pub fn undone(&mut self, engine: &Engine<'_>, what: String) {
-        if let Some(slot) = &engine.slot {
+        if let Some(slot) = engine.slot.as_deref() {
             self.undone.push(Undone { slot: slot.clone(), incarnation: engine.incarnation, what });
         }
     }
@@ -92,5 +100,10 @@ impl<'a> Draft<'a> {
 
 /// A decision about an engine.
 pub(crate) fn decide(engine: &Engine<'_>, action: Action, because: impl Into<String>) -> Decision {
-    Decision { engine: Some(engine.name.clone()), slot: engine.slot.clone(), because: because.into(), action }
+    Decision {
+        engine: Some(engine.name.clone()),
+        slot: engine.slot.as_deref().cloned(),
+        because: because.into(),
+        action,
+    }
 }

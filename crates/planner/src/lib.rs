@@ -29,6 +29,7 @@ mod draft;
 mod ending;
 mod explain;
 mod limits;
+mod linked;
 mod observed;
 mod plan;
 mod present;

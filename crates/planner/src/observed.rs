@@ -5,6 +5,7 @@
 //! to [`questions`](crate::questions), which come after it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
@@ -46,7 +47,7 @@ pub struct Pod {
     /// The orchestrator's id: never used twice.
     pub uid: String,
     /// Its labels as the orchestrator keeps them.
-    pub labels: LabelMap,
+    pub labels: Arc<LabelMap>,
     /// What the orchestrator sees.
     pub phase: Phase,
     /// The generation of the plan that created it, from its annotation.
@@ -60,7 +61,7 @@ pub struct Pod {
     /// The last lines of its log, when it failed.
     pub log_tail: Option<String>,
     /// What else the orchestrator knows of it. Reported, never decided upon.
-    pub details: BTreeMap<String, String>,
+    pub details: Arc<BTreeMap<String, String>>,
 }
 
 impl Pod {

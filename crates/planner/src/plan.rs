@@ -1,13 +1,13 @@
 //! The plan: decisions in their order, what waits and why, and what SHOW is to know.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use model::engine_name::EngineName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
 use model::slot::SlotKey;
 
-use crate::census::{self, Engine};
+use crate::census::{self, Census, Engine};
 use crate::decision::{Chain, Decision, Stage};
 use crate::desired::Desired;
 use crate::draft::Draft;
@@ -64,32 +64,30 @@ pub struct Question {
 /// not there afterwards never comes back.
 pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
     let mut questions = Vec::new();
-    for (name, engine) in census::take(desired, observed) {
+    for engine in census::take(desired, observed).engines {
         let recorded = engine.record.filter(|it| it.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
         let drained = engine.fact.and_then(|it| it.uid.as_ref());
         let missed: BTreeSet<&String> =
             recorded.into_iter().chain(drained).filter(|uid| engine.pods().all(|pod| pod.uid != **uid)).collect();
-        questions.extend(missed.into_iter().map(|uid| Question { engine: name.clone(), uid: uid.clone() }));
+        questions.extend(missed.into_iter().map(|uid| Question { engine: engine.name.clone(), uid: uid.clone() }));
     }
     questions
 }
 
 /// What to do now. Applied to a world that already is as desired, it decides nothing.
 pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
-    let engines = census::take(desired, observed);
-    let standings = standing::all(desired, &engines);
+    let census = census::take(desired, observed);
+    let standings = standing::all(desired, &census);
     let mut draft = Draft::new(desired, observed);
-    plan_present(&mut draft, &engines, &standings);
-    for (name, engine) in &engines {
-        if let Some(standing) = standings.get(name) {
-            plan_other(&mut draft, engine, standing);
-        }
+    plan_present(&mut draft, &census, &standings);
+    for (engine, standing) in census.engines.iter().zip(&standings) {
+        plan_other(&mut draft, engine, standing);
     }
     let waits_for = alteration::plan(&mut draft);
     draft.chains.sort_by_key(|chain| chain.stage);
     Plan {
         generation: desired.snapshot.catalog.generation,
-        report: report::rows(observed, &engines, &standings, &draft.reasons),
+        report: report::rows(&census, &standings, &draft.reasons),
         chains: draft.chains,
         waits: draft.waits,
         waits_for,
@@ -97,18 +95,14 @@ pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
 }
 
 /// In the order of slots, which is the order of turns.
-fn plan_present(
-    draft: &mut Draft<'_>,
-    engines: &BTreeMap<EngineName, Engine<'_>>,
-    standings: &BTreeMap<EngineName, Standing<'_>>,
-) {
-    let stand_ins = standing::stand_ins(engines, standings);
-    let waiting = standing::waiting_for_turn(draft.desired, engines, &stand_ins);
-    for (key, slot) in draft.desired.slots() {
-        let name = slot.engine();
-        let (Some(engine), Some(Standing::Present(_))) = (engines.get(&name), standings.get(&name)) else { continue };
-        let around = Around { stand_in: stand_ins.get(key), waits_for_turn: waiting.contains(key) };
-        present::plan(draft, engine, slot, around);
+fn plan_present<'a>(draft: &mut Draft<'a>, census: &Census<'a>, standings: &[Standing<'a>]) {
+    let stand_ins = standing::stand_ins(census, standings);
+    let waiting = standing::waiting_for_turn(draft.desired, census, &stand_ins);
+    for &(slot, at) in &census.slots {
+        if matches!(standings[at], Standing::Present(_)) {
+            let around = Around { stand_in: stand_ins.get(&slot.key), waits_for_turn: waiting.contains(&slot.key) };
+            present::plan(draft, &census.engines[at], slot, around);
+        }
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Around<'a> {
     pub waits_for_turn: bool,
 }
 
-pub(crate) fn plan(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Around<'_>) {
+pub(crate) fn plan<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, around: Around<'_>) {
     if let Some(reason) = condemned(engine) {
         draft.undone(engine, format!("engine {} was condemned", engine.name));
         return renew(draft, engine, slot, slot.failures, reason);
@@ -163,7 +163,7 @@ fn after_end(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, record: &E
     draft.wait(engine, reason, Some(back_off.until_ms));
 }
 
-fn keep_or_renew(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod) {
+fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, pod: &Pod) {
     let mut chain = keep(engine, pod);
     if engine.record.is_none_or(|record| record.uid.is_none()) {
         draft.undone(engine, format!("the uid of engine {} is not recorded", engine.name));
@@ -188,34 +188,19 @@ fn keep_or_renew(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &
 }
 
 /// Why an engine that runs is not the one that the slot wants, although it is the present one.
-fn replaced_because(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod) -> Option<String> {
-    let configuration = draft.desired.configuration(&slot.key)?;
-    let agrees = EngineLabels::decode(&pod.labels).map(|labels| {
-        labels.slot == slot.key
-            && labels.incarnation == slot.incarnation
-            && labels.name == engine.name
-            && labels.agrees_with(&configuration)
-    });
-    match agrees {
-        Err(error) => return Some(format!("outdated: {error}")),
-        Ok(false) => return Some("outdated: its labels are not what its slot says".to_owned()),
-        Ok(true) => {}
+fn replaced_because<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, pod: &Pod) -> Option<String> {
+    let linked = draft.linked(slot);
+    let agrees = linked.labels.as_ref()?.are_on(&pod.labels, &engine.name, &slot.key, slot.incarnation);
+    let place = linked.place.clone();
+    if !agrees {
+        return Some(match EngineLabels::decode(&pod.labels) {
+            Err(error) => format!("outdated: {error}"),
+            Ok(_) => "outdated: its labels are not what its slot says".to_owned(),
+        });
     }
-    left_pool(draft, slot, pod)
-}
-
-/// Whether its node is no longer one of the pool's. In a pool without any node there is nothing to replace it by: it
-/// lives on.
-fn left_pool(draft: &Draft<'_>, slot: &Slot, pod: &Pod) -> Option<String> {
-    let (pool, node) = (draft.desired.pool(&slot.key)?, pod.node.as_ref()?);
-    if draft.desired.lacks_nodes(&slot.key).is_some() {
-        return None;
-    }
-    let is_listed = pool.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
-    // Of a node that is not known nobody can say which labels it has.
-    let labels = draft.observed.nodes.get(node);
-    let is_admitted = is_listed && labels.is_none_or(|labels| pool.admits(node, labels));
-    (!is_admitted).then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
+    let node = pod.node.as_ref()?;
+    let is_left = place?.is_left_by(node, draft.observed);
+    is_left.then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
 }
 
 /// What an engine that is kept needs: its uid recorded, and a permit with it.
@@ -224,15 +209,17 @@ pub(crate) fn keep(engine: &Engine<'_>, pod: &Pod) -> Vec<Decision> {
     if engine.record.is_none_or(|record| record.uid.is_none()) {
         chain.push(record_uid(engine, pod, "adopted: it runs under a name that was issued and no uid is recorded"));
     }
-    let uid = Some(pod.uid.clone());
+    let uid = || Some(pod.uid.clone());
     match engine.permit {
-        None => chain.push(decide(engine, Action::CreatePermit { uid }, "an engine that stays has a permit")),
+        None => {
+            chain.push(decide(engine, Action::CreatePermit { uid: uid() }, "an engine that stays has a permit"));
+        }
         Some(permit) if !permit.readable => {
             // A registration below it goes along: no proxy takes it for one, and its agent registers again.
             chain.push(decide(engine, Action::DeletePermit, "its permit can't be read and is made anew"));
         }
-        Some(permit) if permit.uid != uid => {
-            chain.push(decide(engine, Action::WritePermitUid { uid }, "it may register from now on"));
+        Some(permit) if permit.uid.as_ref() != Some(&pod.uid) => {
+            chain.push(decide(engine, Action::WritePermitUid { uid: uid() }, "it may register from now on"));
         }
         Some(_) => {}
     }

@@ -1,38 +1,38 @@
 //! What SHOW is to know: one row for each engine that is seen or wished for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::labels::LabelMap;
 use model::observation::{
     MAX_DETAIL_BYTES, MAX_DETAILS, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail,
 };
 
-use crate::census::Engine;
-use crate::observed::{Observed, Pod};
+use crate::census::{Census, Engine};
+use crate::observed::Pod;
 use crate::standing::{self, Standing};
 
 /// The rows, in the order of names. Names whose slot nobody knows, neither the table nor labels, have none.
 pub(crate) fn rows(
-    observed: &Observed,
-    engines: &BTreeMap<EngineName, Engine<'_>>,
-    standings: &BTreeMap<EngineName, Standing<'_>>,
+    census: &Census<'_>,
+    standings: &[Standing<'_>],
     reasons: &BTreeMap<EngineName, String>,
 ) -> Vec<ObservedEngine> {
-    let reported = engines.values().filter(|engine| engine.slot.is_some()).filter_map(|engine| {
-        let is_present = matches!(standings.get(&engine.name), Some(Standing::Present(_)));
+    let of_slots = census.engines.iter().zip(standings).filter(|(engine, _)| engine.slot.is_some());
+    let reported = of_slots.filter_map(|(engine, standing)| {
+        let is_present = matches!(standing, Standing::Present(_));
         let pod = engine.pod.or(engine.strays.first().copied().filter(|_| !is_present));
-        (is_present || pod.is_some()).then(|| row(observed, engine, pod, reasons.get(&engine.name)))
+        (is_present || pod.is_some()).then(|| row(engine, pod, reasons.get(&engine.name)))
     });
     reported.collect()
 }
 
-fn row(observed: &Observed, engine: &Engine<'_>, pod: Option<&Pod>, reason: Option<&String>) -> ObservedEngine {
+fn row(engine: &Engine<'_>, pod: Option<&Pod>, reason: Option<&String>) -> ObservedEngine {
     let uid = pod.map(|pod| pod.uid.clone());
     let live = engine.live.filter(|live| live.uid.is_some() && live.uid == uid);
     let draining = uid.as_ref().is_some_and(|uid| engine.fact_of(uid).is_some());
-    let status = observed.status.get(&engine.name).filter(|_| pod.is_some_and(Pod::is_alive));
+    let status = engine.status.filter(|_| pod.is_some_and(Pod::is_alive));
     ObservedEngine {
         name: engine.name.clone(),
         phase: pod.map_or(Phase::Pending, |pod| pod.phase),
@@ -46,16 +46,20 @@ fn row(observed: &Observed, engine: &Engine<'_>, pod: Option<&Pod>, reason: Opti
         running: status.map(|status| status.running),
         started_at_ms: pod.and_then(|pod| pod.started_at_ms),
         log_tail: pod.and_then(|pod| pod.log_tail.as_ref()).map(|log| tail(log, MAX_LOG_TAIL_BYTES).to_owned()),
-        labels: pod.map_or_else(LabelMap::new, |pod| pod.labels.clone()),
+        labels: pod.map(|pod| Arc::clone(&pod.labels)).unwrap_or_default(),
         details: pod.map(details).unwrap_or_default(),
         uid,
     }
 }
 
 /// What the orchestrator knows besides, within the limits of a row.
-fn details(pod: &Pod) -> BTreeMap<String, String> {
+fn details(pod: &Pod) -> Arc<BTreeMap<String, String>> {
+    let fits = |text: &String| text.len() <= MAX_DETAIL_BYTES;
+    if pod.details.len() <= MAX_DETAILS && pod.details.iter().all(|(key, value)| fits(key) && fits(value)) {
+        return Arc::clone(&pod.details);
+    }
     let cut_both = |(key, value): (&String, &String)| {
         (cut(key, MAX_DETAIL_BYTES).to_owned(), cut(value, MAX_DETAIL_BYTES).to_owned())
     };
-    pod.details.iter().take(MAX_DETAILS).map(cut_both).collect()
+    Arc::new(pod.details.iter().take(MAX_DETAILS).map(cut_both).collect())
 }

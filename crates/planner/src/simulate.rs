@@ -129,14 +129,14 @@ impl World {
         self.observed.pods.push(Pod {
             name: engine.clone(),
             uid: uid.clone(),
-            labels: launch.labels.encode(),
+            labels: launch.labels.encode().into(),
             phase: Phase::Starting,
             generation: Some(self.desired.snapshot.catalog.generation),
             node: None,
             reason: None,
             started_at_ms: Some(self.desired.snapshot.now_ms),
             log_tail: None,
-            details: std::collections::BTreeMap::new(),
+            details: std::sync::Arc::default(),
         });
         uid
     }

@@ -7,7 +7,7 @@ use model::engine_name::EngineName;
 use model::labels::EngineLabels;
 use model::slot::{Slot, SlotKey};
 
-use crate::census::Engine;
+use crate::census::{Census, Engine};
 use crate::desired::Desired;
 
 /// What an engine is.
@@ -34,31 +34,30 @@ pub(crate) struct Sentence {
     pub newer: Option<EngineName>,
 }
 
-/// The standing of every engine.
-pub(crate) fn all<'a>(
-    desired: &'a Desired,
-    engines: &BTreeMap<EngineName, Engine<'a>>,
-) -> BTreeMap<EngineName, Standing<'a>> {
-    let slots = desired.slots();
-    let newest_ready = newest_ready(engines, desired);
-    engines
-        .iter()
-        .map(|(name, engine)| {
-            let slot = engine.slot.as_ref().and_then(|key| slots.get(key).copied());
-            let replacement = engine.slot.as_ref().and_then(|key| newest_ready.get(key)).copied();
-            (name.clone(), of(desired, engine, slot, replacement))
-        })
-        .collect()
+/// The standing of every engine, in the order of the census.
+pub(crate) fn all<'a>(desired: &'a Desired, census: &Census<'a>) -> Vec<Standing<'a>> {
+    let newest_ready = newest_ready(census, desired);
+    let standing = |engine: &Engine<'a>| {
+        let replacement = key_of_other(engine).and_then(|key| newest_ready.get(key)).copied();
+        of(desired, engine, census, replacement)
+    };
+    census.engines.iter().map(standing).collect()
 }
 
-/// For each slot the ready engine of the highest incarnation.
-fn newest_ready<'e, 'a>(
-    engines: &'e BTreeMap<EngineName, Engine<'a>>,
-    desired: &Desired,
-) -> BTreeMap<&'e SlotKey, &'e Engine<'a>> {
+/// The slot of an engine that is not its present one.
+fn key_of_other<'e>(engine: &'e Engine<'_>) -> Option<&'e SlotKey> {
+    engine.slot.as_deref().filter(|_| engine.wish.is_none())
+}
+
+/// For each slot that has other engines than its present one the ready engine of the highest incarnation.
+fn newest_ready<'e, 'a>(census: &'e Census<'a>, desired: &Desired) -> BTreeMap<&'e SlotKey, &'e Engine<'a>> {
+    let asked: BTreeSet<&SlotKey> = census.engines.iter().filter_map(key_of_other).collect();
     let mut newest: BTreeMap<&SlotKey, &Engine<'a>> = BTreeMap::new();
-    for engine in engines.values().filter(|it| it.is_ready() && from_newer_snapshot(desired, it).is_none()) {
-        let Some(key) = &engine.slot else { continue };
+    if asked.is_empty() {
+        return newest;
+    }
+    for engine in census.engines.iter().filter(|it| it.is_ready() && from_newer_snapshot(desired, it).is_none()) {
+        let Some(key) = engine.slot.as_deref().filter(|key| asked.contains(key)) else { continue };
         let best = newest.entry(key).or_insert(engine);
         if engine.incarnation > best.incarnation {
             *best = engine;
@@ -70,13 +69,13 @@ fn newest_ready<'e, 'a>(
 fn of<'a>(
     desired: &Desired,
     engine: &Engine<'a>,
-    slot: Option<&'a Slot>,
+    census: &Census<'a>,
     replacement: Option<&Engine<'a>>,
 ) -> Standing<'a> {
     if let Some(reason) = from_newer_snapshot(desired, engine) {
         return Standing::LeftAlone(reason);
     }
-    if let Some(slot) = slot.filter(|slot| slot.engine() == engine.name) {
+    if let Some(slot) = engine.wish {
         return Standing::Present(slot);
     }
     let Some(pod) = engine.alive() else { return Standing::Over };
@@ -93,7 +92,9 @@ fn of<'a>(
     if let Some(reason) = &record.end_reason {
         return condemned(desired, reason, record.end_grace_ms);
     }
-    let Some(slot) = slot else { return condemned(desired, "its slot is gone", record.end_grace_ms) };
+    let Some(slot) = census.slot(&record.slot) else {
+        return condemned(desired, "its slot is gone", record.end_grace_ms);
+    };
     if slot.forced {
         return condemned(desired, "it was superseded with FORCE", Some(record.end_grace_ms.unwrap_or(0)));
     }
@@ -130,13 +131,10 @@ pub(crate) fn never_answered(engine: &Engine<'_>) -> bool {
 }
 
 /// The slots that have a stand-in, each with the name of its newest one.
-pub(crate) fn stand_ins<'a>(
-    engines: &BTreeMap<EngineName, Engine<'a>>,
-    standings: &BTreeMap<EngineName, Standing<'a>>,
-) -> BTreeMap<SlotKey, EngineName> {
-    let mut found: BTreeMap<SlotKey, &Engine<'a>> = BTreeMap::new();
-    for (name, standing) in standings {
-        let (Standing::StandIn(slot), Some(engine)) = (standing, engines.get(name)) else { continue };
+pub(crate) fn stand_ins(census: &Census<'_>, standings: &[Standing<'_>]) -> BTreeMap<SlotKey, EngineName> {
+    let mut found: BTreeMap<SlotKey, &Engine<'_>> = BTreeMap::new();
+    for (engine, standing) in census.engines.iter().zip(standings) {
+        let Standing::StandIn(slot) = standing else { continue };
         let newest = found.entry(slot.key.clone()).or_insert(engine);
         if engine.incarnation > newest.incarnation {
             *newest = engine;
@@ -149,17 +147,18 @@ pub(crate) fn stand_ins<'a>(
 /// pool, unit) are being replaced already.
 pub(crate) fn waiting_for_turn(
     desired: &Desired,
-    engines: &BTreeMap<EngineName, Engine<'_>>,
+    census: &Census<'_>,
     stand_ins: &BTreeMap<SlotKey, EngineName>,
 ) -> BTreeSet<SlotKey> {
+    if stand_ins.is_empty() {
+        return BTreeSet::new();
+    }
     let mut free: BTreeMap<Link, u32> = BTreeMap::new();
     let mut waiting = BTreeSet::new();
     let mut candidates = Vec::new();
-    let mut slots: Vec<&Slot> = desired.snapshot.slots.iter().filter(|it| stand_ins.contains_key(&it.key)).collect();
-    slots.sort_by_key(|slot| &slot.key);
-    for slot in slots {
+    for (slot, at) in census.slots.iter().filter(|(it, _)| stand_ins.contains_key(&it.key)) {
         let left = free.entry(slot.key.link()).or_insert(desired.limits.surge);
-        let Some(engine) = engines.get(&slot.engine()) else { continue };
+        let engine = &census.engines[*at];
         if slot.forced || engine.is_ready() {
             continue;
         }

@@ -5,7 +5,10 @@
 //! holds up nobody's next statement for longer than that. What is stalled here becomes converged in a later plan that
 //! sees engines. A stale snapshot does no harm: the database compares the plan's generation and its own clock.
 
-use model::slot::Slot;
+use std::collections::HashSet;
+
+use model::engine_name::EngineName;
+use model::snapshot::EngineRecord;
 
 use crate::alteration;
 use crate::census;
@@ -30,14 +33,14 @@ pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
         let what = reason.to_owned();
         Undone { slot: slot.clone(), incarnation: Some(incarnation), what }
     }));
-    draft.reasons.extend(snapshot.slots.iter().map(|slot: &Slot| (slot.engine(), reason.to_owned())));
     let waits_for = alteration::plan(&mut draft);
-    let engines = census::take(desired, &observed);
-    let standings = standing::all(desired, &engines);
-    let mut report = report::rows(&observed, &engines, &standings, &draft.reasons);
-    report.retain(|row| {
-        let record = snapshot.engines.iter().find(|engine| engine.name == row.name);
-        record.is_none_or(|engine| engine.uid.is_none() && engine.ended_at_ms.is_none())
-    });
+    let census = census::take(desired, &observed);
+    let wanted = census.slots.iter().map(|(_, at)| census.engines[*at].name.clone());
+    draft.reasons.extend(wanted.map(|name| (name, reason.to_owned())));
+    let standings = standing::all(desired, &census);
+    let mut report = report::rows(&census, &standings, &draft.reasons);
+    let was_made = |it: &&EngineRecord| it.uid.is_some() || it.ended_at_ms.is_some();
+    let made: HashSet<&EngineName> = snapshot.engines.iter().filter(was_made).map(|it| &it.name).collect();
+    report.retain(|row| !made.contains(&row.name));
     Plan { generation: snapshot.catalog.generation, chains: draft.chains, waits: Vec::new(), report, waits_for }
 }

@@ -203,7 +203,8 @@ fn happen(play: &mut Play, witness: &mut Witness, what: &Move) {
         Move::Label(at) => {
             if let Some(uid) = pick(&alive_uids(play), *at) {
                 play.world.observed.pods.iter_mut().filter(|pod| pod.uid == uid).for_each(|pod| {
-                    pod.labels.insert("enginehouse.io/config".to_owned(), "0".to_owned());
+                    std::sync::Arc::make_mut(&mut pod.labels)
+                        .insert("enginehouse.io/config".to_owned(), "0".to_owned());
                 });
             }
         }
@@ -227,14 +228,14 @@ fn late_create(play: &mut Play, at: usize) {
     play.world.observed.pods.push(planner::Pod {
         name: name.clone(),
         uid: format!("{name}/late-{}", play.world.made),
-        labels: labels.encode(),
+        labels: labels.encode().into(),
         phase: Phase::Running,
         generation: None,
         node: None,
         reason: None,
         started_at_ms: None,
         log_tail: None,
-        details: std::collections::BTreeMap::new(),
+        details: std::sync::Arc::default(),
     });
 }
 

@@ -109,7 +109,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         ["label", engine, label, value] => {
             let engine = play.engine(engine);
             for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                pod.labels.insert((*label).to_owned(), (*value).to_owned());
+                std::sync::Arc::make_mut(&mut pod.labels).insert((*label).to_owned(), (*value).to_owned());
             }
         }
         ["needs-nodes"] => play.world.desired.defaults.needs_nodes = true,
@@ -167,14 +167,14 @@ fn late_create(play: &mut Play, engine: &model::EngineName) {
     play.world.observed.pods.push(planner::Pod {
         name: engine.clone(),
         uid: format!("{engine}/late-{}", play.world.made),
-        labels,
+        labels: labels.into(),
         phase: model::engine_state::Phase::Running,
         generation: None,
         node: None,
         reason: None,
         started_at_ms: None,
         log_tail: None,
-        details: BTreeMap::new(),
+        details: std::sync::Arc::default(),
     });
 }
 

@@ -105,7 +105,7 @@ impl Proxy {
         while !self.withdrawn().await {
             tokio::time::sleep(WITHDRAW_AGAIN).await;
         }
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 
     async fn withdrawn(&self) -> bool {

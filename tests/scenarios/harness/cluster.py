@@ -42,6 +42,7 @@ class Cluster:
         self.samples = self.folder / "samples"
         self.samples.mkdir(exist_ok=True)
         self.settings = settings
+        self.name = settings.get("cluster", {}).get("name", "scenario")
         self.candidates = set(candidates)
         self.session_timeout_s = session_timeout_s
         self.env = env or {}
@@ -61,7 +62,7 @@ class Cluster:
     def configuration(self, candidate=True, name=None):
         """The text of a program's configuration file. `settings` are tables that override the ones below."""
         tables = {
-            "cluster": {"name": "scenario", "secret_file": str(self.folder / "cluster.secret")},
+            "cluster": {"name": self.name, "secret_file": str(self.folder / "cluster.secret")},
             "zookeeper": {
                 "connect": self.connect_of.get(name, self.connect), "root": self.root,
                 "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",

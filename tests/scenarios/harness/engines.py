@@ -6,6 +6,7 @@ import pathlib
 import signal
 
 from harness.processes import is_alive, process_of, working_below
+from harness.rest import running_engines
 from harness.waiting import wait_until
 
 
@@ -85,6 +86,10 @@ class Engines:
 
     def one(self, name, within_s=30):
         return wait_until(lambda: self.all().get(name), within_s, f"engine {name} runs")
+
+    def running(self):
+        """The same as `harness.rest` wants it, and what else is there."""
+        return running_engines(self.state_dir)
 
     def strays(self):
         return working_below(self.state_dir)

@@ -1,11 +1,9 @@
 """An installation on Kubernetes as an operator makes it: `deploy/kubernetes` through the real kustomize, API server, controllers
 and scheduler, and its pods as processes with the image's file system, ZooKeeper and PostgreSQL beside them.
 
-Two things differ from a cluster. Nobody enforces NetworkPolicies; and the tests' kubelets play no init containers, so what
-stands in one (the migration) is run as a pod of its own before its Deployment is made.
+One thing differs from a cluster: nobody enforces NetworkPolicies.
 """
 
-import copy
 import json
 import uuid
 
@@ -42,13 +40,7 @@ class Installation:
         for node in ("one", "two"):
             self.kubelet.nodes.add(node)
         self.objects = self.rendered()
-        applier = Applier(self.cluster)
-        applier.apply([it for it in self.objects if it["kind"] not in ("Secret", "Deployment")])
-        for it in of_deployments(self.objects):
-            it = copy.deepcopy(it)
-            for init in it["spec"]["template"]["spec"].pop("initContainers", []):
-                applier.create(pod_of(it, init))
-            applier.create(it)
+        Applier(self.cluster).apply([it for it in self.objects if it["kind"] != "Secret"])
         return self
 
     def rendered(self):
@@ -71,8 +63,10 @@ class Installation:
             ],
         )
 
-    def make_secrets(self):
-        Applier(self.cluster).apply([it for it in self.objects if it["kind"] == "Secret"])
+    def make_secret(self, name):
+        """The one whose name begins so, unless it is there."""
+        made = [it for it in self.objects if it["kind"] == "Secret" and it["metadata"]["name"].startswith(f"{name}-")]
+        Applier(self.cluster).apply([it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)])
 
     def pods(self, role=None):
         """Those of a role that are not on their way out, or all."""
@@ -85,9 +79,13 @@ class Installation:
         return [it for it in self.pods(role) if is_ready(it)]
 
     def waits(self, pod):
-        """Why the pod's container waits, as a kubelet tells it; `None` if it doesn't."""
-        told = pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"].get("waiting")
-        return told and f"{told['reason']}: {told.get('message', '')}"
+        """Why the pod's first container that has not begun waits, as a kubelet tells it: in its state, or by warnings."""
+        status = pod["status"]
+        states = [it["state"] for it in status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
+        told = next((it["waiting"] for it in states if "waiting" in it), {})
+        warned = [it for it in self.cluster.admin.items("events", NAMESPACE)
+                  if it["involvedObject"].get("uid") == pod["metadata"]["uid"] and it["type"] == "Warning"]
+        return "; ".join([f"{told.get('reason')}: {told.get('message', '')}", *(f"{it['reason']}: {it['message']}" for it in warned)])
 
     def wait_runs(self):
         """Until each Deployment has all its pods, ready."""
@@ -135,24 +133,7 @@ def is_ready(pod):
     return any(it["type"] == "Ready" and it["status"] == "True" for it in pod["status"].get("conditions", []))
 
 
-def of_deployments(objects):
-    return [it for it in objects if it["kind"] == "Deployment"]
-
-
 def added(variables, containers="containers"):
     """A patch that adds variables to a Deployment's first container."""
     return [{"op": "add", "path": f"/spec/template/spec/{containers}/0/env/-", "value": {"name": name, "value": value}}
             for name, value in variables.items()]
-
-
-def pod_of(deployment, container):
-    """A pod that runs one container of a Deployment, once."""
-    template = copy.deepcopy(deployment["spec"]["template"])
-    spec = template["spec"] | {"containers": [container], "restartPolicy": "Never"}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": container["name"], "namespace": NAMESPACE}, "spec": spec}
-
-
-def migrated(installation):
-    pod = installation.cluster.admin.get("pods", "migrate", NAMESPACE)
-    assert pod["status"].get("phase") != "Failed", installation.log(pod)
-    return pod["status"].get("phase") == "Succeeded"

@@ -7,7 +7,9 @@ Who may do what is RBAC's business: the admin of `Kubernetes.admin` is in `syste
 service account (`service_account`) or a token of `users` and only the rights that somebody binds. The processes
 end when this one does, however it ends. Also a program, for tests that are not in Python:
 
-    python kubernetes.py FOLDER     # prints `ready: <path of the admin's kubeconfig>`, ends on SIGTERM or SIGINT
+    python kubernetes.py FOLDER [--without-scheduler]
+
+which prints `ready: <path of the admin's kubeconfig>` and ends on SIGTERM or SIGINT.
 """
 
 import json
@@ -298,12 +300,12 @@ def write_secret(path, text):
     path.write_text(text)
 
 
-def serve(folder):
+def serve(folder, scheduler):
     """Runs a cluster until a signal comes."""
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
-    cluster = Kubernetes(folder)
+    cluster = Kubernetes(folder, scheduler=scheduler)
     try:
         cluster.start()
         print(f"ready: {cluster.kubeconfig()}", flush=True)
@@ -313,4 +315,4 @@ def serve(folder):
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    serve(sys.argv[1], scheduler=sys.argv[2:] != ["--without-scheduler"])

@@ -10,13 +10,14 @@ from harness.cluster import Cluster
 from harness.kubelet import Image, Kubelet
 from harness.kubernetes import Kubernetes
 from harness.logs import Logs
+from harness.pod_engines import PodEngines
 from harness.processes import BINARY
 from harness.waiting import wait_until
 
 HOME = "enginehouse"
 IMAGE = "registry.example/enginehouse:1"
 PROGRAM = "/opt/enginehouse"
-CORE, RBAC = "", "rbac.authorization.k8s.io"
+CORE, RBAC, NETWORKING = "", "rbac.authorization.k8s.io", "networking.k8s.io"
 GONE_WITHIN_S = 60
 
 
@@ -31,16 +32,18 @@ CLUSTER_RULES = [
     rule(CORE, "create get", "services", "configmaps", "namespaces"),
     rule(CORE, "create", "serviceaccounts"),
     rule(RBAC, "create", "roles", "rolebindings"),
+    rule(NETWORKING, "create", "networkpolicies"),
 ]
 HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 
 class Pods:
-    """A Kubernetes with one node, where the program is the one that is tested. `images` are further ones by name."""
+    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down.
+    `images` are further ones by name."""
 
-    def __init__(self, folder, images=None):
+    def __init__(self, folder, images=None, audit=False):
         self.images = {IMAGE: Image({PROGRAM: BINARY})} | (images or {})
-        self.kubernetes = Kubernetes(folder / "kubernetes")
+        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit)
         self.kubelet = None
         self.folder = folder
         # The masters' token, and their kubeconfig.
@@ -57,7 +60,7 @@ class Pods:
 
     def nodes_of(self, name):
         """A node of one pool's own, and how the pool says so: pools share none."""
-        node = f"node-of-{name}"
+        node = f"node-of-{name}".replace("_", "-")
         self.kubelet.nodes.add(node, cpu="64", memory="64Gi")
         return f"NODE_LIST ('{node}')"
 
@@ -80,16 +83,18 @@ class Pods:
 
 
 class PodCluster(Cluster):
-    """Two metadata agents and two proxies, whose engines are pods. `kubeconfig` may lead through a relay; `kubernetes` are
-    further keys of that section."""
+    """Two metadata agents and two proxies, whose engines are pods. `kubeconfig` may lead through a relay; `kubernetes` and
+    `engines` are further keys of those sections. Several in one Kubernetes need names of their own
+    (`cluster={"name": …}`), and tenants and pools that no other has: their namespaces are called after them."""
 
-    def __init__(self, folder, pods, kubeconfig=None, kubernetes=None, **settings):
+    def __init__(self, folder, pods, kubeconfig=None, kubernetes=None, engines=None, **settings):
         self.pods = pods
         section = {"kubeconfig": str(kubeconfig or pods.master), "program": PROGRAM} | (kubernetes or {})
         super().__init__(
-            folder, orchestrator={"kind": "kubernetes"}, engines={"images": {"datafusion": IMAGE}, "allowed_locations": []},
-            kubernetes=section, **settings,
+            folder, orchestrator={"kind": "kubernetes"}, kubernetes=section,
+            engines={"images": {"datafusion": IMAGE}, "allowed_locations": []} | (engines or {}), **settings,
         )
+        self.engines = PodEngines(pods, self.name)
         self.logs.close()
         self.logs = Logs(str(self.folder / "*.log"), str(pods.folder / "kubelet/*/engine-agent-*/log"))
 

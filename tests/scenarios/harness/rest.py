@@ -27,7 +27,8 @@ OPEN = "SELECT id, progress, reason FROM alteration WHERE progress IN ('convergi
 def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
     """Waits until the installation is at rest and answers its engines (name → uid); fails with every difference.
 
-    `cluster` has `database`, `engines` and `nodes`. Without `registry` ZooKeeper is not looked into, for an
+    `cluster` has `database`, `nodes`, and `engines`, whose `running()` says what runs: processes (`harness.engines`) or
+    pods (`harness.pod_engines`). Without `registry` ZooKeeper is not looked into, for an
     installation whose own can't be reached from outside.
     """
     deadline = time.monotonic() + within_s
@@ -43,7 +44,7 @@ def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
 def look(cluster, registry=True):
     """One look: the wanted engines (name → uid), and what differs from rest, in words."""
     wanted, different = wanted_engines(cluster.database)
-    running, more = running_engines(cluster.engines.state_dir)
+    running, more = cluster.engines.running()
     different += more
     for name in sorted(wanted.keys() - running.keys()):
         different.append(f"engine {name} is wanted and does not run")

@@ -44,6 +44,19 @@ def drop(lane, via="other"):
     lane.judge(said, lambda: not lane.has_unit(name), gone=("42704",))
 
 
+def newcomer(lane, via="other"):
+    """A tenant with a pool of its own comes; its first engine needs a place that is not there yet."""
+    name = f"{lane.tenant}_{lane.next_name('new')}"
+    pool = f"{name}_p"
+    lane.done(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{lane.unit}'){lane.ground.places(name)}")
+    yield
+    said = lane.say(f"CREATE TENANT {name} RESOURCE_POOL_LIST ('{pool}')", via)
+    yield
+    lane.judge(said, lambda: lane.count(f"SELECT 1 FROM tenant WHERE name = '{name}'") == 1, gone=("42710",))
+    for statement in (f"DROP TENANT {name}", f"DROP RESOURCE POOL {pool}"):
+        lane.done(statement)
+
+
 def start(lane, via="other"):
     """START ENGINE. Said again it starts another one: so what counts is a slot for each request that took effect."""
     before, requests = lane.slots(), lane.requests()

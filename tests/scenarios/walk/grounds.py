@@ -8,9 +8,10 @@ import signal
 import urllib.parse
 
 from harness.cluster import ROLES, Cluster
-from harness.databases import SqliteDatabase
+from harness.databases import PostgresDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.masters import Masters
+from harness.pods import PodCluster
 from harness.processes import Program, run
 from harness.rest import at_rest, runs
 from harness.standalone import Standalone
@@ -115,6 +116,8 @@ def killed(program):
 class ClusterGround:
     """Two metadata agents, two proxies that are both candidates, engines."""
 
+    tenant = "walked"
+
     def __init__(self, folder, database, ensemble=None, relayed=False):
         """`relayed`: every program reaches ZooKeeper and the database through relays of its own, which can be cut."""
         self.points = Failpoints(folder / "points")
@@ -122,11 +125,19 @@ class ClusterGround:
         self.passing = {}
         self.kind = database.kind
         self.session_timeout_s = SESSION_TIMEOUT_S
-        self.cluster = Cluster(
+        self.cluster = self.make_cluster(
             folder, database=database, ensemble=ensemble, candidates=("proxy-a", "proxy-b"),
             session_timeout_s=SESSION_TIMEOUT_S, env=self.points.env, **TIMES,
         )
         self.relays = Relays(self.cluster) if relayed else None
+
+    def make_cluster(self, folder, **settings):
+        return Cluster(folder, **settings)
+
+    def places(self, tenant):
+        """What the pool of a tenant says of nodes, behind what else it says."""
+        del tenant
+        return ""
 
     def start(self):
         self.cluster.start()
@@ -238,9 +249,25 @@ class ClusterGround:
                 self.relays.close()
 
 
+class PodGround(ClusterGround):
+    """The same with engines that are pods. All such grounds share one Kubernetes (`pods`, a `harness.pods.Pods`), so each
+    has names of its own."""
+
+    def __init__(self, folder, pods, number):
+        self.pods, self.tenant = pods, f"walked_{number}"
+        super().__init__(folder, PostgresDatabase())
+
+    def make_cluster(self, folder, **settings):
+        return PodCluster(folder, self.pods, cluster={"name": self.tenant.replace("_", "-")}, **settings)
+
+    def places(self, tenant):
+        return f", {self.pods.nodes_of(tenant)}"
+
+
 class StandaloneGround:
     """Every role in one process, SQLite and the embedded ZooKeeper."""
 
+    tenant, places = ClusterGround.tenant, ClusterGround.places
     kind = "sqlite"
     session_timeout_s = 6
 

@@ -34,7 +34,7 @@ class Lane:
         self.make_ground = make_ground
         self.ground = None
         self.count_of_names = 0
-        self.tenant, self.pool, self.unit, self.user = "walked", "walked_p", "walked_u", "alice"
+        self.user = "alice"
         self.clients = concurrent.futures.ThreadPoolExecutor(CLIENTS)
 
     # The walk itself.
@@ -103,11 +103,13 @@ class Lane:
 
     def open(self):
         self.ground = self.make_ground()
+        self.tenant = self.ground.tenant
+        self.pool, self.unit = f"{self.tenant}_p", f"{self.tenant}_u"
         try:
             self.ground.start()
             for statement in (
                 f"CREATE RESOURCE UNIT {self.unit} DRIVER_CPU 1, DRIVER_MEMORY '512M', MIN_ENGINES 1",
-                f"CREATE RESOURCE POOL {self.pool} UNIT_LIST ('{self.unit}')",
+                f"CREATE RESOURCE POOL {self.pool} UNIT_LIST ('{self.unit}'){self.ground.places(self.tenant)}",
                 f"CREATE TENANT {self.tenant} RESOURCE_POOL_LIST ('{self.pool}'), USER_LIST ('{self.user}')",
             ):
                 self.done(statement)

@@ -5,6 +5,7 @@ import re
 from harness.processes import REPOSITORY, run
 
 PAGE = "docs/failpoints.md"
+ONLY_OF_PROCESSES, ONLY_OF_PODS = "(Processes only.)", "(Pods only.)"
 ROW_OF_THE_PAGE = re.compile(r"^\| `([a-z0-9_.]+)` \| [a-z-]+", re.MULTILINE)
 
 
@@ -16,3 +17,9 @@ def of_the_program():
 
 def of_the_page():
     return ROW_OF_THE_PAGE.findall((REPOSITORY / PAGE).read_text())
+
+
+def of_the_page_only(of):
+    """Those that nobody passes where engines are not `of` that kind: `ONLY_OF_PROCESSES`, `ONLY_OF_PODS`."""
+    lines = (REPOSITORY / PAGE).read_text().splitlines()
+    return ROW_OF_THE_PAGE.findall("\n".join(it for it in lines if of in it))

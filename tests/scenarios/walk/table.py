@@ -164,3 +164,26 @@ ROWS = [
     Row("proxy.control.id_made", "proxy", d.alter, via="any"),
     Row("proxy.control.sent", "proxy", d.alter, via="master"),
 ]
+
+# Where engines are pods, the way from a decision to an engine is another one, and so are the points on it: those of masters, of
+# the orchestrator, and of what both leave in ZooKeeper. Everything else is as it is with processes.
+CONCERNS_PODS = (
+    "master.", "orchestrator.", "coordination.alter.", "coordination.drain.", "coordination.election.", "coordination.permit.",
+)
+PODS_ONLY = ("orchestrator.namespace.made",)
+PROCESSES_ONLY = ("orchestrator.delete.marked", "orchestrator.ensure.spawned", "orchestrator.remove.renamed")
+ROWS_WITH_PODS = [
+    it for it in ROWS
+    # An engine that hangs has a point of its own with processes only: a pod's end is its kubelet's business.
+    if it.role == "proxy" and it.where != "standalone" and it.drive is not d.hang
+    and it.point.startswith(CONCERNS_PODS) and it.point not in PROCESSES_ONLY
+] + [
+    Row("orchestrator.delete.signalled", "proxy", d.alter), Row("orchestrator.namespace.made", "proxy", d.newcomer),
+]
+# One of each kind, for who can't wait: what is made, written down, changed, drained, deleted and gone.
+QUICK_WITH_PODS = (
+    "coordination.permit.deleted", "master.after.create_permit", "master.after.draw_incarnation", "master.after.record_uid",
+    "orchestrator.delete.signalled", "orchestrator.ensure.placed", "orchestrator.namespace.made",
+)
+# Where a master is stopped between a look at what it may do and the call.
+QUICK_STOPS_WITH_PODS = ("orchestrator.delete.admitted", "orchestrator.ensure.admitted")

@@ -12,6 +12,7 @@ use tracing::debug;
 
 use super::calls;
 use super::drain::Drain;
+use super::membership::Registered;
 use super::sessions::Sessions;
 use super::settings::{LINGER, Settings};
 
@@ -20,14 +21,9 @@ pub(super) struct Relay {
     pub(super) settings: Arc<Settings>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) drain: Drain,
+    pub(super) registered: Registered,
     /// Cancelled when calls that still run are to be cut: the grace is over.
     pub(super) cut: CancellationToken,
-}
-
-impl Relay {
-    pub(super) fn new(settings: Arc<Settings>, sessions: Arc<Sessions>, drain: Drain, cut: CancellationToken) -> Self {
-        Self { settings, sessions, drain, cut }
-    }
 }
 
 #[async_trait]
@@ -42,6 +38,13 @@ impl Authenticator for Relay {
             _ => Err(UserError::new(ErrorKind::InvalidAuthorization, "an engine takes connections of proxies only")
                 .hint("connect to a proxy")),
         }
+    }
+
+    fn unready(&self) -> Option<String> {
+        if self.drain.is_draining() {
+            return Some("this engine drains".to_owned());
+        }
+        (!self.registered.is_said()).then(|| "this engine has not registered in ZooKeeper yet".to_owned())
     }
 }
 

@@ -8,6 +8,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use coordination::registry::{self, Live, OwnWatch, Standing};
@@ -31,11 +32,26 @@ pub(super) enum Verdict {
 }
 
 pub(super) struct Membership {
-    settings: Arc<Settings>,
-    address: SocketAddr,
-    clock: SharedClock,
-    drain: Drain,
-    sessions: Arc<Sessions>,
+    pub(super) settings: Arc<Settings>,
+    pub(super) address: SocketAddr,
+    pub(super) clock: SharedClock,
+    pub(super) drain: Drain,
+    pub(super) registered: Registered,
+    pub(super) sessions: Arc<Sessions>,
+}
+
+/// Whether it was ever registered. A session that is lost later changes nothing: it serves on and registers again.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Registered(Arc<AtomicBool>);
+
+impl Registered {
+    fn say(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_said(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// What one look at the registry says.
@@ -84,19 +100,8 @@ fn tell<T>(trouble: &mut Trouble, now: Duration, what: &'static str, content: Op
 }
 
 impl Membership {
-    pub(super) fn new(
-        settings: Arc<Settings>,
-        address: SocketAddr,
-        clock: SharedClock,
-        drain: Drain,
-        sessions: Arc<Sessions>,
-    ) -> Self {
-        Self { settings, address, clock, drain, sessions }
-    }
-
     /// Follows permit and fact until the engine has to go.
     pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
-        let mut registered_before = false;
         let (mut alone, mut unreadable) = (Alone::default(), Unreadable::default());
         let mut sessions = supervisor.sessions();
         let mut watch = None;
@@ -117,7 +122,7 @@ impl Membership {
                     return Verdict::Drained;
                 }
                 Ok(Look::Registered) => {
-                    registered_before = true;
+                    self.registered.say();
                     alone.unsure();
                 }
                 Ok(Look::NotYet(why)) => {
@@ -126,7 +131,7 @@ impl Membership {
                 }
                 Ok(Look::Neither) => {
                     let time = alone.still(self.clock.boottime());
-                    if let Some(reason) = self.verdict(registered_before, time) {
+                    if let Some(reason) = self.verdict(self.registered.is_said(), time) {
                         return Verdict::Unwanted(reason);
                     }
                 }

@@ -9,6 +9,7 @@ use hs2::{ClientError, Session};
 use model::error::{ENGINE_DRAINING, ErrorKind};
 
 use crate::engines::{DataFusion, Running};
+use crate::rig::wire::probe;
 use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot};
 
 /// How soon an engine must have exited once nothing is left: long before its grace is over. That it takes less than two
@@ -43,6 +44,24 @@ async fn an_idle_engine_exits_at_once() {
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     let ended = engine.ended_within(AT_ONCE).await;
     assert!(matches!(ended, Some(Ok(Ended::Drained))), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kubelet_is_told_that_it_lives_and_whether_it_is_ready() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let (engine, address) = ready(&ground, &lock).await;
+    let is_ready = async || (probe(&address, "/readyz").await == (200, "ok".to_owned())).then_some(());
+    eventually("it is ready", is_ready).await;
+    let mut busy = engine.open_polling(&address, "ann", "1ms").await;
+    let mut statement = busy.execute(FOR_EVER).await.unwrap();
+    assert_eq!(statement.poll().await.unwrap(), Progress::Running);
+    assert_eq!(probe(&address, "/livez").await, (200, "ok".to_owned()), "a statement runs");
+    drain(&lock, &engine.name, &engine.uid, WAIT).await;
+    begun(&engine, &address).await;
+    assert_eq!(probe(&address, "/livez").await, (200, "ok".to_owned()), "it drains");
+    assert_eq!(probe(&address, "/readyz").await, (503, "this engine drains".to_owned()));
+    statement.cancel().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

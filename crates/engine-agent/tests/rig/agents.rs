@@ -192,10 +192,12 @@ pub fn ready(name: &str, address: &str) -> ObservedEngine {
         running: Some(1),
         started_at_ms: Some(1_000),
         log_tail: None,
-        labels: BTreeMap::new(),
-        details: [("process pid", "4711"), ("log file", "/engines/log"), ("directory", "/engines")]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into(),
+        labels: Arc::default(),
+        details: Arc::new(
+            [("process pid", "4711"), ("log file", "/engines/log"), ("directory", "/engines")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into(),
+        ),
     }
 }
 

@@ -1,11 +1,15 @@
-//! A wire between a client and a server that can be cut, so that a server seems to die.
+//! A wire between a client and a server that can be cut, so that a server seems to die; and what a server tells whoever asks
+//! how it is.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
+
+use super::within;
 
 pub struct Wire {
     address: SocketAddr,
@@ -65,4 +69,15 @@ impl Wire {
     pub fn cut(&self) {
         self.cut.cancel();
     }
+}
+
+/// The answer to `GET path`: the status and the text.
+pub async fn probe(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    within(path, stream.read_to_string(&mut answer)).await.unwrap();
+    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.trim_end().to_owned())
 }

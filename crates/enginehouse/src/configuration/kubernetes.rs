@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use orchestrator::kubernetes::Config;
 use orchestrator::kubernetes::config::{
     DEFAULT_AGENT_PORT, DEFAULT_API_SERVER, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_ENGINES, DEFAULT_SERVICE_ACCOUNT,
 };
+use orchestrator::kubernetes::{Config, Egress};
 use serde::{Deserialize, Serialize};
 
 use super::{Configuration, Span};
@@ -24,6 +24,10 @@ pub struct KubernetesSection {
     pub namespaces: Vec<String>,
     /// Whether namespaces that are missing are made, with service account, role and binding.
     pub make_namespaces: bool,
+    /// Whether namespaces that are made get network policies.
+    pub network_policies: bool,
+    /// Where engines in namespaces that are made may connect to besides: `10.0.0.0/8:443`.
+    pub engine_egress: Vec<Egress>,
     /// The service account of engines.
     pub service_account: String,
     /// The program in the images of engines.
@@ -50,6 +54,8 @@ impl Default for KubernetesSection {
             namespace: String::new(),
             namespaces: Vec::new(),
             make_namespaces: true,
+            network_policies: true,
+            engine_egress: Vec::new(),
             service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
             program: PathBuf::from("/usr/local/bin/enginehouse"),
             agent_image: String::new(),
@@ -83,6 +89,8 @@ impl Configuration {
             namespaces: (!section.namespaces.is_empty()).then(|| section.namespaces.clone()),
             make_namespaces: section.make_namespaces,
             api_server: section.api_server.clone(),
+            network_policies: section.network_policies,
+            egress: section.engine_egress.clone(),
             image_pull_secrets: section.image_pull_secrets.clone(),
             service_account: section.service_account.clone(),
             agent_port: section.agent_port,

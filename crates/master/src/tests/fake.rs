@@ -68,6 +68,8 @@ pub struct State {
     pub orchestrator: bool,
     /// Names about which the orchestrator does not answer.
     pub silent: BTreeSet<EngineName>,
+    /// Pods that are gone and that the list has all the same, until they are asked for by name.
+    pub ghosts: Vec<planner::Pod>,
     /// Whether questions for single names never end, and how many were asked.
     pub endless: bool,
     pub asked: usize,
@@ -120,6 +122,7 @@ impl Fake {
             database: true,
             orchestrator: true,
             silent: BTreeSet::new(),
+            ghosts: Vec::new(),
             endless: false,
             asked: 0,
             stands_still: false,

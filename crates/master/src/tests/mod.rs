@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod deposed;
+mod doubting;
 mod fake;
 mod moved;
 mod resigning;

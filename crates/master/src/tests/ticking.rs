@@ -38,7 +38,7 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
     let told = |fake: &Fake| fake.state().reports.last().unwrap().surroundings.clone();
     assert_eq!(fake.state().reports[0].surroundings, Some(Surroundings::default()), "the first report has it all");
     assert_eq!(told(&fake), None, "nothing changed");
-    let around = Surroundings::new(Vec::new(), vec!["create pods in the whole cluster".to_owned()]);
+    let around = Surroundings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
     fake.state().surroundings = around.clone();
     let _ = driver.tick(&*fake).await;
     assert_eq!(told(&fake), Some(around));
@@ -343,4 +343,37 @@ async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one()
     driver.tick(&*fake).await;
     let state = fake.state();
     assert!(state.reports.last().unwrap().complete, "nobody knows what the other one said");
+}
+
+#[tokio::test]
+async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that_was_lost() {
+    const ENGINES: usize = 5;
+    let fake = Fake::with_engines_wanted(ENGINES as u32);
+    fake.settle(&mut fake.driver(1)).await;
+    fake.state().reports.clear();
+    let settings = crate::settings::Settings { report_rows: 2, ..super::fake::settings() };
+    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let mut driver = crate::tick::Driver::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    assert!(!done(&driver.tick(&*fake).await));
+    let reports = std::mem::take(&mut fake.state().reports);
+    assert_eq!(
+        reports.iter().map(|it| (it.engines.len(), it.part)).collect::<Vec<_>>(),
+        [(2, true), (2, true), (1, false)]
+    );
+    let names = |reports: &[model::observation::Report]| {
+        reports.iter().flat_map(|it| &it.engines).map(|it| it.name.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(&reports).len(), ENGINES, "each once");
+    let last = &reports[2];
+    assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|it| *it != last.engines[0].name));
+    assert!(!done(&driver.tick(&*fake).await));
+    assert!(fake.state().reports.iter().all(|it| it.engines.is_empty()), "nothing has changed");
+    // The first part of the next report is refused: nobody knows what of it is written.
+    fake.state().world.observed.pods.iter_mut().for_each(|pod| pod.node = Some("node-2".to_owned()));
+    fake.state().late_report = true;
+    driver.tick(&*fake).await;
+    fake.state().reports.clear();
+    assert!(!done(&driver.tick(&*fake).await));
+    let reports = std::mem::take(&mut fake.state().reports);
+    assert!(reports.last().unwrap().complete && names(&reports).len() == ENGINES, "{reports:?}");
 }

@@ -1,5 +1,6 @@
 //! The world of a master that holds the lock.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
-use model::observation::{ForeignEngine, Recorded, Report, Surroundings};
+use model::observation::{Recorded, Report};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
@@ -21,7 +22,7 @@ use tokio::time::timeout;
 use super::agents::Agents;
 use super::launch::Launcher;
 use super::status::Statuses;
-use super::{Effect, Engines, Failure, Ground, World};
+use super::{Effect, Engines, Failure, Ground, World, pod};
 use crate::master::Parts;
 use crate::settings::Settings;
 
@@ -142,10 +143,9 @@ impl World for ActingWorld {
         let lock = self.lock()?;
         let seen = observe(lock.session()).await.map_err(|error| coordination(&error))?;
         self.means.agents.registered(&seen.agents);
-        let there = |engine: &EngineName| {
-            seen.permits.iter().any(|it| it.engine == *engine) || seen.drains.iter().any(|it| it.engine == *engine)
-        };
-        self.means.statuses.only(there);
+        let permitted = seen.permits.iter().map(|it| &it.engine);
+        let there: HashSet<&EngineName> = permitted.chain(seen.drains.iter().map(|it| &it.engine)).collect();
+        self.means.statuses.only(|engine| there.contains(engine));
         Ok(seen)
     }
 
@@ -164,13 +164,7 @@ impl World for ActingWorld {
                 None
             }
         };
-        let foreign = listing.foreign.into_iter().map(foreign).collect();
-        Ok(Engines {
-            nodes,
-            surroundings: Surroundings::new(foreign, listing.missing),
-            pods: listing.engines.into_iter().map(pod).collect(),
-            unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
-        })
+        Ok(Engines::of(listing, nodes))
     }
 
     async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
@@ -233,26 +227,5 @@ pub(super) fn orchestration(error: &orchestrator::Error) -> Failure {
         Error::Refused { .. } | Error::Unreadable { .. } => Failure::Refused(text),
         Error::Deposed { .. } => Failure::Deposed(text),
         Error::Transient { .. } => Failure::Unknown(text),
-    }
-}
-
-fn foreign(it: orchestrator::Foreign) -> ForeignEngine {
-    ForeignEngine { namespace: it.namespace, name: it.name, uid: it.uid, reason: it.reason }
-}
-
-/// In the words of the planner.
-fn pod(it: orchestrator::Observed) -> Pod {
-    let generation = it.generation();
-    Pod {
-        name: it.name,
-        uid: it.uid,
-        labels: it.labels,
-        phase: it.phase,
-        generation,
-        node: it.node,
-        reason: it.reason,
-        started_at_ms: it.started_at_ms,
-        log_tail: it.log_tail,
-        details: it.details,
     }
 }

@@ -196,11 +196,16 @@ impl House {
     }
 
     pub fn master_with(&self, settings: Settings) -> Master {
+        self.master_of(Arc::new(self.memory.clone()), Arc::new(Nothing), settings)
+    }
+
+    /// A master whose engines are elsewhere.
+    pub fn master_of(&self, at: Arc<dyn Orchestrator>, launcher: Arc<dyn Launcher>, settings: Settings) -> Master {
         let parts = Parts {
             coordination: self.zookeeper_settings(Identity::Master(self.secret.clone())),
             secret: self.secret.clone(),
-            orchestrator: Arc::new(self.memory.clone()),
-            launcher: Arc::new(Nothing),
+            orchestrator: at,
+            launcher,
             clock: Arc::clone(&self.clock),
             holder: "a test".to_owned(),
         };

@@ -29,8 +29,8 @@ pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
         running: None,
         started_at_ms: Some(5),
         log_tail: None,
-        labels: [("k".to_owned(), "v".to_owned())].into(),
-        details: [("process pid".to_owned(), "7".to_owned())].into(),
+        labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
+        details: std::sync::Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
     }
 }
 
@@ -74,7 +74,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
         uid: "u".to_owned(),
         reason: "it has no signature".to_owned(),
     };
-    let around = Surroundings::new(vec![foreign], vec!["create pods in the whole cluster".to_owned()]);
+    let around = Surroundings::new(vec![foreign], &["create pods in the whole cluster".to_owned()]);
     let report = Report {
         engines: vec![seen(&names[0], Phase::Running)],
         surroundings: Some(around.clone()),

@@ -55,6 +55,38 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     assert_eq!(store.abort(&super::bench::abort_of("a-9")).await.unwrap().outcome, Outcome::Aborted);
 }
 
+pub async fn a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late(bench: Bench) {
+    let bench = bench.founded(3).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let names = bench.present().await;
+    let rows = |of: &[usize]| {
+        let row = |at: &usize| super::engines::seen(&names[*at], model::engine_state::Phase::Running);
+        of.iter().map(row).collect::<Vec<_>>()
+    };
+    let shown = || async {
+        let observed = store.overview(None).await.unwrap().observed;
+        names.iter().map(|name| observed.iter().any(|it| it.engine.name == *name)).collect::<Vec<_>>()
+    };
+    let last = || async { store.master().await.unwrap().last_tick_ms };
+    store.observed(epoch, &Report { engines: rows(&[1]), ..Report::default() }).await.unwrap();
+    let before_ms = last().await;
+    let part = Report { engines: rows(&[0]), part: true, after_tick_ms: Some(before_ms), ..Report::default() };
+    store.observed(epoch, &part).await.unwrap();
+    assert_eq!((shown().await, last().await), (vec![true, true, false], before_ms), "the tick goes on");
+    let rest = Report {
+        engines: rows(&[2]),
+        kept: vec![names[0].clone()],
+        complete: true,
+        after_tick_ms: Some(before_ms),
+        ..Report::default()
+    };
+    store.observed(epoch, &rest).await.unwrap();
+    assert_eq!(shown().await, [true, false, true]);
+    let late = Report { engines: rows(&[1]), ..part };
+    assert_eq!(store.observed(epoch, &late).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(shown().await, [true, false, true]);
+}
+
 pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) {
     let bench = bench.founded(1).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);

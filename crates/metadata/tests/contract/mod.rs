@@ -98,6 +98,7 @@ cases! {
         raising_again_by_the_same_holder_is_a_success,
         every_write_of_a_deposed_master_is_refused,
         a_report_that_comes_late_within_its_epoch_is_refused,
+        a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late,
         an_alteration_is_finished_only_by_a_plan_that_saw_it,
         a_deadline_is_counted_by_the_database,
         a_newer_alteration_supersedes_a_stalled_one,

@@ -23,7 +23,7 @@ use model::EngineName;
 use model::labels::LabelMap;
 
 use super::marks::FILE_ANNOTATION;
-use super::nodes::Nodes;
+use super::nodes::{self, Nodes};
 use super::read::{self, Found, Seen, Warning, Warnings};
 use super::signature::Signer;
 use crate::observed::bears;
@@ -68,6 +68,8 @@ struct Entry {
     /// Without what is never read again.
     pod: Pod,
     found: Found,
+    /// CPU and memory that its containers ask for, in thousandths of a core and in bytes.
+    asked: (u64, u64),
     /// Until when it is believed without a watch; `None` once one has told of it.
     unconfirmed_until: Option<Duration>,
 }
@@ -316,9 +318,15 @@ impl Cache {
         of_name.find_map(|(_, entry)| engine(entry)).cloned()
     }
 
-    /// How many engines there are.
-    pub(super) fn count(&self) -> usize {
-        self.lock().entries.values().filter(|entry| engine(entry).is_some()).count()
+    /// How many engines there are, if that is as many as there may be. Asked before each create: they are counted only when
+    /// there may be too many.
+    pub(super) fn is_full(&self, most: usize) -> Option<usize> {
+        let inner = self.lock();
+        if inner.entries.len() < most {
+            return None;
+        }
+        let count = inner.entries.values().filter(|entry| engine(entry).is_some()).count();
+        (count >= most).then_some(count)
     }
 }
 
@@ -360,7 +368,8 @@ impl Inner {
             before.is_some_and(|it| it.unconfirmed_until.is_none() && it.pod.metadata.uid == pod.metadata.uid);
         let changed = before.is_none_or(|before| before.found != found);
         let unconfirmed_until = unconfirmed_until.filter(|_| !confirmed);
-        self.entries.insert(key, Entry { pod, found, unconfirmed_until });
+        let asked = nodes::asked_by(&pod);
+        self.entries.insert(key, Entry { pod, found, asked, unconfirmed_until });
         changed
     }
 

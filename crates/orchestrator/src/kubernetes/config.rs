@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use model::labels::{self, LabelMap};
 
+use super::Egress;
 use crate::Error;
 
 /// What a person sets to have more engines.
@@ -12,6 +13,8 @@ pub(super) const MAX_ENGINES_KEY: &str = "kubernetes.max_engines";
 pub const DEFAULT_MAX_ENGINES: usize = 20_000;
 /// Namespaces of a fixed list at most.
 pub const MAX_NAMESPACES: usize = 1_000;
+/// Ways out of a namespace of engines at most.
+pub const MAX_EGRESS: usize = 100;
 /// The service account of engines, when nothing else is said.
 pub const DEFAULT_SERVICE_ACCOUNT: &str = "enginehouse-engine";
 /// Where the agent of a pod accepts connections, when nothing else is said.
@@ -35,6 +38,10 @@ pub struct Config {
     pub namespaces: Option<Vec<String>>,
     /// Whether namespaces that are missing are made, with service account, role and binding.
     pub make_namespaces: bool,
+    /// Whether namespaces that are made get network policies.
+    pub network_policies: bool,
+    /// Where engines may connect to by these policies, besides names, the coordination service and their executors.
+    pub egress: Vec<Egress>,
     /// The image of the engine agent beside Spark; other engines run from the spec's image.
     pub agent_image: String,
     /// Where drivers of Spark find the API server, to which they say what executors they want.
@@ -63,6 +70,8 @@ impl Config {
             home_namespace: home_namespace.into(),
             namespaces: None,
             make_namespaces: true,
+            network_policies: true,
+            egress: Vec::new(),
             agent_image: agent_image.into(),
             api_server: DEFAULT_API_SERVER.to_owned(),
             image_pull_secrets: Vec::new(),
@@ -91,6 +100,9 @@ impl Config {
         }
         if self.namespaces.as_ref().is_some_and(|it| it.is_empty() || it.len() > MAX_NAMESPACES) {
             return refuse(format!("the list of namespaces has none or more than {MAX_NAMESPACES}"));
+        }
+        if self.egress.len() > MAX_EGRESS {
+            return refuse(format!("engines have more than {MAX_EGRESS} ways out"));
         }
         Ok(())
     }

@@ -13,6 +13,9 @@ use super::place::Place;
 use super::read::Seen;
 use crate::{Deleted, Error, failpoints};
 
+/// The shortest grace that is ever sent, in seconds.
+pub(super) const LEAST_GRACE_S: u32 = 1;
+
 /// Ends this very engine.
 pub(super) async fn delete(
     place: &Place,
@@ -72,18 +75,19 @@ fn is_still_there(pod: &Pod) -> bool {
 
 /// The grace to send, in seconds; `None` if the pod is to be gone earlier anyway. The server counts the grace of a second
 /// delete from the first one, so what has passed since is added.
+///
+/// Never 0: that takes the object away whatever runs, which may go on unseen. The server makes 0 of it itself for a pod
+/// that has no node or has ended, and it knows: here a pod may have been given its node a moment ago.
 fn grace_seconds(seen: &Seen, grace: Duration, now_ms: i64) -> Option<u32> {
-    let whole = |ms: i64| u32::try_from(ms.max(0).saturating_add(999) / 1_000).unwrap_or(u32::MAX);
+    let whole = |ms: i64| u32::try_from(ms.max(0).saturating_add(999) / 1_000).unwrap_or(u32::MAX).max(LEAST_GRACE_S);
     let grace_ms = i64::try_from(grace.as_millis()).unwrap_or(i64::MAX);
-    // With 0 the object is taken away, and whatever runs may go on unseen.
-    let least = u32::from(seen.may_run);
-    let Some((deadline_ms, given_s)) = seen.deletion else { return Some(whole(grace_ms).max(least)) };
+    let Some((deadline_ms, given_s)) = seen.deletion else { return Some(whole(grace_ms)) };
     let wanted_ms = now_ms.saturating_add(grace_ms);
     if wanted_ms >= deadline_ms {
         return None;
     }
     let first_ms = deadline_ms.saturating_sub(given_s.saturating_mul(1_000));
-    Some(whole(wanted_ms.saturating_sub(first_ms)).max(least))
+    Some(whole(wanted_ms.saturating_sub(first_ms)))
 }
 
 #[cfg(test)]
@@ -113,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_with_a_node_is_never_forced_away() {
+    fn no_pod_is_forced_away_whatever_is_known_of_its_node() {
         assert_eq!(grace_seconds(&seen(Some("node-1"), "Running", None), Duration::ZERO, 0), Some(1));
         assert_eq!(grace_seconds(&seen(Some("node-1"), "Running", None), Duration::from_millis(1_001), 0), Some(2));
-        assert_eq!(grace_seconds(&seen(Some("node-1"), "Failed", None), Duration::ZERO, 0), Some(0));
-        assert_eq!(grace_seconds(&seen(None, "Pending", None), Duration::ZERO, 0), Some(0));
+        assert_eq!(grace_seconds(&seen(Some("node-1"), "Failed", None), Duration::ZERO, 0), Some(1));
+        assert_eq!(grace_seconds(&seen(None, "Pending", None), Duration::ZERO, 0), Some(1));
         assert_eq!(grace_seconds(&seen(None, "Pending", None), Duration::MAX, 0), Some(u32::MAX));
     }
 

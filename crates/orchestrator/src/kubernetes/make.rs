@@ -8,9 +8,10 @@ use serde_json::json;
 
 use super::answer::Failure;
 use super::config::MAX_ENGINES_KEY;
+use super::end::LEAST_GRACE_S;
 use super::names::GATE;
 use super::place::{Place, post};
-use super::prepare;
+use super::prepare::{self, Lacking};
 use super::read::{self, Found, Seen};
 use super::render::{self, Objects, Rest};
 use crate::observed::bears;
@@ -26,8 +27,7 @@ pub(super) async fn ensure(place: &Place, spec: &Spec, epoch: Epoch) -> Result<E
     {
         return Ok(ensured);
     }
-    let count = place.cache.count();
-    if count >= place.config.max_engines {
+    if let Some(count) = place.cache.is_full(place.config.max_engines) {
         return Err(Error::too_many(count, MAX_ENGINES_KEY));
     }
     place.cache.with_nodes(|nodes| (nodes.check(spec.nodes.as_deref()), false))?;
@@ -54,14 +54,16 @@ fn doing(spec: &Spec) -> String {
     format!("make pod {}/{}", spec.namespace, spec.name)
 }
 
-/// One call; a second one only if the first said that the namespace lacks something that we may make.
+/// One call, once the namespace is known; a second one only if the first said that the namespace lacks something that we
+/// may make.
 async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Failure> {
+    prepare::usable(place, &spec.namespace).await?;
     let api = place.pods(&spec.namespace);
     let answer = match place.effect(api.create(&post(), &objects.pod)).await {
-        Err(Failure::Absent(_)) => prepared(place, spec, &api, objects).await,
+        Err(Failure::Absent(_)) => prepared(place, spec, &api, objects, Lacking::Namespace).await,
         // The admission of service accounts refuses a pod whose account is missing.
         Err(Failure::Denied(text)) if text.contains("serviceaccount") && text.contains("not found") => {
-            prepared(place, spec, &api, objects).await
+            prepared(place, spec, &api, objects, Lacking::Account).await
         }
         answer => answer,
     }?;
@@ -69,8 +71,14 @@ async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Fa
     Ok(answer)
 }
 
-async fn prepared(place: &Place, spec: &Spec, api: &kube::Api<Pod>, objects: &Objects) -> Result<Pod, Failure> {
-    prepare::namespace(place, &spec.namespace).await?;
+async fn prepared(
+    place: &Place,
+    spec: &Spec,
+    api: &kube::Api<Pod>,
+    objects: &Objects,
+    lacking: Lacking,
+) -> Result<Pod, Failure> {
+    prepare::namespace(place, &spec.namespace, lacking).await?;
     place.effect(api.create(&post(), &objects.pod)).await
 }
 
@@ -130,7 +138,7 @@ async fn finish_or_undo(place: &Place, spec: &Spec, uid: &str, rest: &Rest) -> R
         return Err(error);
     }
     let exactly = DeleteParams {
-        grace_period_seconds: Some(0),
+        grace_period_seconds: Some(LEAST_GRACE_S),
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::background()
     };

@@ -19,6 +19,7 @@ pub mod answer;
 mod cache;
 pub mod config;
 pub mod connect;
+mod egress;
 mod end;
 mod find;
 mod gate;
@@ -53,6 +54,7 @@ use tower::util::MapResponseLayer;
 use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 
 pub use config::Config;
+pub use egress::Egress;
 pub use inside::Inside;
 pub use nodes::NodeFacts;
 pub use rights::Right;
@@ -65,6 +67,9 @@ use signature::Signer;
 pub const FIRST_READING: Duration = Duration::from_secs(30);
 /// How long a connection may take to come about.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
+/// How long a connection may say nothing while something is expected of it. Verbs give up sooner, and a watch ends by
+/// itself before that; what it is for is a watch that is being begun, or its list, where nobody else would give up.
+const SILENCE: Duration = Duration::from_secs(watch::WATCH_SECONDS as u64 + 10);
 
 /// The orchestrator of pods. Dropping it ends no engine.
 #[derive(Debug)]
@@ -73,13 +78,20 @@ pub struct Kubernetes {
     watches: Vec<JoinHandle<()>>,
 }
 
-/// A client of that cluster. It repeats no call by itself.
-pub fn client_of(mut config: kube::Config) -> Result<kube::Client, Error> {
-    config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_DEADLINE);
-    let builder = ClientBuilder::try_from(config);
+/// A client of that cluster. It repeats no call by itself, and waits for nothing without a limit.
+pub fn client_of(config: kube::Config) -> Result<kube::Client, Error> {
+    let builder = ClientBuilder::try_from(bounded(config));
     let builder = builder.map_err(|error| Error::refused(format!("no client of the cluster: {error}")))?;
     Ok(builder.with_layer(&MapResponseLayer::new(pause::told)).build())
+}
+
+fn bounded(mut config: kube::Config) -> kube::Config {
+    config.default_retry = false;
+    config.connect_timeout = Some(CONNECT_DEADLINE);
+    config.read_timeout = Some(SILENCE);
+    // Counted from a request, and not from when its connection was used last.
+    config.reset_reader_on_write = true;
+    config
 }
 
 impl Kubernetes {
@@ -190,5 +202,18 @@ impl Orchestrator for Kubernetes {
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
         // Whoever asks has other things to do than to wait for the first reading.
         self.place.cache.observed_nodes().ok_or_else(|| Error::transient("the nodes were not read yet"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_never_answers_is_given_up_and_a_watch_without_events_is_not() {
+        let config = bounded(kube::Config::new(http::Uri::from_static("http://127.0.0.1:1")));
+        let silence = config.read_timeout.unwrap();
+        assert!(silence > Duration::from_secs(watch::WATCH_SECONDS.into()) && silence < watch::RELIST, "{silence:?}");
+        assert!(config.connect_timeout.is_some() && config.write_timeout.is_some() && !config.default_retry);
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Node};
+use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use model::observation::MAX_NODES;
 
 use super::names::POOL_TAINT;
 use crate::Error;
 
-/// Nodes that are kept at most.
-pub const MAX_NODES: usize = 5_000;
 /// Nodes that an error lists at most.
 const LISTED: usize = 10;
 
@@ -48,12 +47,12 @@ impl Nodes {
     pub(super) fn told(&mut self, node: &Node) -> bool {
         let name = node.metadata.name.clone().unwrap_or_default();
         let facts = facts(node);
-        if let Some(reading) = &mut self.reading {
-            reading.insert(name, facts);
+        let is_read = self.reading.is_some();
+        let nodes = self.reading.as_mut().unwrap_or(&mut self.known);
+        if nodes.len() >= MAX_NODES && !nodes.contains_key(&name) {
             return false;
         }
-        let limited = self.known.len() >= MAX_NODES && !self.known.contains_key(&name);
-        !limited && self.known.insert(name, facts.clone()).as_ref() != Some(&facts)
+        nodes.insert(name, facts.clone()).as_ref() != Some(&facts) && !is_read
     }
 
     pub(super) fn removed(&mut self, node: &Node) -> bool {
@@ -84,7 +83,9 @@ impl Nodes {
 
     /// Refuses a list of nodes of which none is there.
     pub(super) fn check(&self, wanted: Option<&[String]>) -> Result<(), Error> {
-        let Some(wanted) = wanted.filter(|_| self.filled) else { return Ok(()) };
+        // Where there may be more than are kept, one that is not known may be there all the same.
+        let all_known = self.filled && self.known.len() < MAX_NODES;
+        let Some(wanted) = wanted.filter(|_| all_known) else { return Ok(()) };
         if wanted.iter().any(|node| self.known.contains_key(node)) {
             return Ok(());
         }
@@ -117,8 +118,13 @@ fn facts(node: &Node) -> NodeFacts {
     }
 }
 
-/// CPU, in thousandths of a core, and memory, in bytes, that a container asks for.
-pub(super) fn asked(container: &Container) -> (u64, u64) {
+/// CPU, in thousandths of a core, and memory, in bytes, that the containers of a pod ask for.
+pub(super) fn asked_by(pod: &Pod) -> (u64, u64) {
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(asked);
+    containers.fold((0, 0), |sum: (u64, u64), it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
+}
+
+fn asked(container: &Container) -> (u64, u64) {
     let requests = container.resources.as_ref().and_then(|it| it.requests.as_ref());
     let of = |resource: &str| requests.and_then(|it| it.get(resource)).and_then(milli_units).unwrap_or(0);
     (of("cpu"), of("memory") / 1_000)
@@ -202,6 +208,18 @@ mod tests {
         assert!(nodes.check(Some(&wanted)).unwrap_err().to_string().contains("none of the nodes node-9"));
         nodes.check(Some(&["node-9".to_owned(), "node-1".to_owned()])).unwrap();
         nodes.check(None).unwrap();
+    }
+
+    #[test]
+    fn more_nodes_than_are_kept_refuse_nothing() {
+        let mut nodes = Nodes::default();
+        nodes.begin();
+        for number in 0..=MAX_NODES {
+            nodes.told(&node(&format!("node-{number}"), "True"));
+        }
+        nodes.done();
+        assert_eq!(nodes.all().len(), MAX_NODES);
+        nodes.check(Some(&[format!("node-{MAX_NODES}")])).unwrap();
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::answer::Failure;
 use super::cache::Cache;
 use super::config::Config;
 use super::gate::Gate;
+use super::prepare::Known;
 use super::signature::Signer;
 
 /// Under which name the API server writes down what we changed.
@@ -28,6 +29,7 @@ pub(super) struct Place {
     pub(super) clock: SharedClock,
     pub(super) cache: Cache,
     pub(super) gate: Gate,
+    pub(super) known: Known,
     /// Until when effects wait, on the clock that counts from boot.
     pause: Mutex<Duration>,
 }
@@ -40,7 +42,8 @@ impl std::fmt::Debug for Place {
 
 impl Place {
     pub(super) fn new(client: kube::Client, config: Config, signer: Signer, clock: SharedClock, cache: Cache) -> Self {
-        Self { client, config, signer, clock, cache, gate: Gate::default(), pause: Mutex::default() }
+        let (gate, known, pause) = (Gate::default(), Known::default(), Mutex::default());
+        Self { client, config, signer, clock, cache, gate, known, pause }
     }
 
     pub(super) fn pods(&self, namespace: &str) -> Api<Pod> {

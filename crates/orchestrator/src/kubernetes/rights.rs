@@ -17,6 +17,8 @@ use crate::Error;
 const ASK_AGAIN: Duration = Duration::from_mins(10);
 /// How often while one is missing, or nobody answers.
 const ASK_SOON: Duration = Duration::from_secs(15);
+/// How many times as long as the asking took the next one is waited for at least: a thousand namespaces are many questions.
+const REST: u32 = 10;
 
 /// One right.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +45,7 @@ impl std::fmt::Display for Right {
 
 const CORE: &str = "";
 const RBAC: &str = "rbac.authorization.k8s.io";
+const NETWORKING: &str = "networking.k8s.io";
 
 /// Everything that a master does.
 pub fn needed(config: &Config) -> Vec<Right> {
@@ -68,6 +71,9 @@ pub fn needed(config: &Config) -> Vec<Right> {
             add(CORE, "serviceaccounts", &["create"], scope);
             add(RBAC, "roles", &["create"], scope);
             add(RBAC, "rolebindings", &["create"], scope);
+            if config.network_policies {
+                add(NETWORKING, "networkpolicies", &["create"], scope);
+            }
         }
     }
     if config.make_namespaces {
@@ -109,6 +115,7 @@ pub(super) async fn missing(place: &Place) -> Result<Vec<Right>, Error> {
 pub(super) async fn watch(place: Arc<Place>) {
     let mut trouble = Trouble::default();
     loop {
+        let began = place.clock.boottime();
         let pause = match missing(&place).await {
             Ok(missing) => {
                 trouble.over();
@@ -127,7 +134,8 @@ pub(super) async fn watch(place: Arc<Place>) {
                 ASK_SOON
             }
         };
-        tokio::time::sleep(pause).await;
+        let took = place.clock.boottime().saturating_sub(began);
+        tokio::time::sleep(pause.max(took * REST)).await;
     }
 }
 

@@ -24,7 +24,7 @@ use super::read::Warning;
 use crate::Error;
 
 /// How long the server keeps a watch open: a connection that died silently is noticed five seconds after.
-const WATCH_SECONDS: u32 = 55;
+pub(super) const WATCH_SECONDS: u32 = 55;
 /// How often everything is read anew.
 pub const RELIST: Duration = Duration::from_mins(10);
 /// How much later the next watch does so, so that many don't list at the same moment.

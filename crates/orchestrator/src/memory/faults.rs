@@ -1,6 +1,7 @@
 //! What a test may command of the fake, and what it may ask of it afterwards.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::engine_state::Phase;
@@ -241,7 +242,7 @@ impl Memory {
     pub fn set_label(&self, name: &EngineName, label: &str, value: &str) -> bool {
         self.change(|state, _| {
             let engine = state.engines.get_mut(name);
-            engine.map(|it| it.observed.labels.insert(label.to_owned(), value.to_owned())).is_some()
+            engine.map(|it| Arc::make_mut(&mut it.observed.labels).insert(label.to_owned(), value.to_owned())).is_some()
         })
     }
 

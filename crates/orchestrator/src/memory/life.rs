@@ -6,6 +6,7 @@ use model::clock::SharedClock;
 use model::engine_state::Phase;
 
 use super::faults::{Behaviour, End};
+use crate::observed::has_to_end;
 use crate::{Exit, Observed};
 
 /// The signal of an engine that is killed.
@@ -45,7 +46,7 @@ impl Engine {
         let asked = self.asked.get_or_insert(Asked { at: now, deadline });
         asked.deadline = asked.deadline.min(deadline);
         self.observed.phase = Phase::Terminating;
-        self.observed.reason = Some(format!("it was told to end and has {} ms for it", grace.as_millis()));
+        self.observed.reason = Some(has_to_end(grace));
     }
 
     pub(super) fn end(&mut self, end: &End, clock: &SharedClock) {

@@ -180,15 +180,15 @@ impl State {
         let observed = Observed {
             name: spec.name.clone(),
             uid: uid.clone(),
-            labels: spec.labels.clone(),
-            annotations: annotations(spec, epoch),
+            labels: spec.labels.clone().into(),
+            annotations: annotations(spec, epoch).into(),
             phase: Phase::Pending,
             reason: Some("it is being started".to_owned()),
             node: Some(node),
             started_at_ms: None,
             exit: None,
             log_tail: None,
-            details: BTreeMap::new(),
+            details: Arc::default(),
         };
         let behaviour = self.faults.behaviour_of(&spec.name);
         self.engines.insert(spec.name.clone(), Engine::new(observed, behaviour, clock));

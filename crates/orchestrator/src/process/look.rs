@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::time::Duration;
 
 use model::EngineName;
 use model::clock::utc;
@@ -13,7 +14,7 @@ use super::identity::{self, Identity};
 use super::layout::{self, EngineDir};
 use super::record::{self, Ended, Ending, Record, Started, VERSION};
 use super::state::{State, is_held};
-use crate::observed::{DETAIL_DIRECTORY, DETAIL_LOG, DETAIL_PID};
+use crate::observed::{DETAIL_DIRECTORY, DETAIL_LOG, DETAIL_PID, has_to_end};
 use crate::{Exit, Observed, Unreadable};
 
 /// One engine, looked at.
@@ -84,14 +85,14 @@ impl State {
         let observed = Observed {
             name: record.name.clone(),
             uid: record.uid.clone(),
-            labels: record.labels.clone(),
-            annotations: record.annotations.clone(),
+            labels: record.labels.clone().into(),
+            annotations: record.annotations.clone().into(),
             phase,
             reason: reason(directory, phase, ending.as_ref(), exit.as_ref(), started.is_some())?,
             node: Some(record.node.clone()),
             started_at_ms: started.as_ref().map(|started| started.started_at_ms),
             log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| super::log::tail(directory)),
-            details: details(directory, process, exit.as_ref())?,
+            details: details(directory, process, exit.as_ref())?.into(),
             exit,
         };
         Ok(Look { directory: directory.clone(), record, leader, alive, ending, observed })
@@ -145,9 +146,7 @@ fn reason(
 ) -> io::Result<Option<String>> {
     Ok(match (phase, ending, exit) {
         (Phase::Pending, ..) => Some("it is being started".to_owned()),
-        (Phase::Terminating, Some(ending), _) => {
-            Some(format!("it was told to end and has {} ms for it", ending.grace_ms))
-        }
+        (Phase::Terminating, Some(ending), _) => Some(has_to_end(Duration::from_millis(ending.grace_ms))),
         (_, _, Some(_)) if !was_started => Some("it never started: whoever was starting it died".to_owned()),
         (_, _, Some(exit)) => {
             let words = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)?;

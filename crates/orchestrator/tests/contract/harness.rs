@@ -33,6 +33,10 @@ pub enum Program {
 pub trait Harness: Send + Sync {
     /// Another instance over the same place. The clock of all of them moves by [`Harness::advance`] only.
     fn instance(&self) -> Arc<dyn Orchestrator>;
+    /// Where engines are, if they are in namespaces.
+    fn namespace(&self) -> String {
+        "rp-1--t-1".to_owned()
+    }
     /// Prepares the program for the engine of that name; its command line and environment.
     fn program(&self, name: &EngineName, program: Program) -> (Vec<String>, BTreeMap<String, String>);
     /// Waits until the engine, which runs, behaves as its program says.
@@ -65,7 +69,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         labels,
         generation: Generation(12),
         annotations: BTreeMap::from([("note".to_owned(), "kept".to_owned())]),
-        namespace: "rp-1--t-1".to_owned(),
+        namespace: harness.namespace(),
         image: "engine:1".to_owned(),
         argv,
         files: Vec::new(),

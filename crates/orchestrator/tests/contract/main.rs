@@ -12,11 +12,13 @@ mod looking;
 mod making;
 mod memory;
 mod process;
+mod real;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use futures::StreamExt as _;
 use harness::Harness;
 
 /// A case: a sentence, and what must hold.
@@ -33,11 +35,14 @@ macro_rules! cases {
 }
 pub(crate) use cases;
 
-/// Runs all cases, each in a place of its own; how many passed, and which did not.
-async fn run(make: Make) -> (usize, Vec<String>) {
+/// Runs all cases, each in a place of its own and so many at once; how many passed, and which did not.
+async fn run(make: Make, at_once: usize) -> (usize, Vec<String>) {
     let (mut passed, mut failed) = (0, Vec::new());
-    for (name, case) in making::CASES.iter().chain(deleting::CASES).chain(looking::CASES) {
-        match tokio::spawn(case(make())).await {
+    let cases = making::CASES.iter().chain(deleting::CASES).chain(looking::CASES);
+    let run = |(name, case): &'static Case| async move { (name, tokio::spawn(case(make())).await) };
+    let mut running = futures::stream::iter(cases.map(run)).buffer_unordered(at_once);
+    while let Some((name, ended)) = running.next().await {
+        match ended {
             Ok(()) => passed += 1,
             Err(error) => failed.push(format!("{name}: {error}")),
         }
@@ -45,17 +50,30 @@ async fn run(make: Make) -> (usize, Vec<String>) {
     (passed, failed)
 }
 
+/// Runs all cases and answers those that failed, with the implementation's name.
+async fn judge(name: &str, make: Make, at_once: usize) -> Vec<String> {
+    let wanted = making::CASES.len() + deleting::CASES.len() + looking::CASES.len();
+    let (passed, failed) = run(make, at_once).await;
+    println!("orchestrator contract, {name}: {passed} passed, {} failed, of {wanted}", failed.len());
+    assert_eq!(passed + failed.len(), wanted, "{name} did not run every case");
+    failed.into_iter().map(|failed| format!("{name}: {failed}")).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_implementation_keeps_the_contract() {
-    let wanted = making::CASES.len() + deleting::CASES.len() + looking::CASES.len();
     let implementations: [(&str, Make); 3] =
         [("memory", memory::make), ("process", process::make), ("kubernetes", kubernetes::make)];
     let mut all_failed = Vec::new();
     for (name, make) in implementations {
-        let (passed, failed) = run(make).await;
-        println!("orchestrator contract, {name}: {passed} passed, {} failed, of {wanted}", failed.len());
-        assert_eq!(passed + failed.len(), wanted, "{name} did not run every case");
-        all_failed.extend(failed.into_iter().map(|failed| format!("{name}: {failed}")));
+        all_failed.extend(judge(name, make, 1).await);
     }
     assert!(all_failed.is_empty(), "{all_failed:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+#[ignore = "needs EH_TEST_KUBECONFIG"]
+async fn pods_at_a_real_api_server_keep_the_contract() {
+    // Each case mostly waits for the server.
+    let failed = judge("kubernetes, real", real::make, 4).await;
+    assert!(failed.is_empty(), "{failed:#?}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::engine_state::Phase;
 use model::labels;
 use model::{Epoch, Generation};
-use orchestrator::{Deleted, Error, SpecFile};
+use orchestrator::{Deleted, Error, Listing, SpecFile};
 
 use super::harness::{EPOCH, Harness, LONG, Program, all, eventually, gone, is_conflict, made, refusal, spec};
 use super::{Case, cases};
@@ -30,7 +30,7 @@ async fn a_made_engine_is_seen_as_it_was_asked_for(harness: Arc<dyn Harness>) {
     let orchestrator = harness.instance();
     let engine = made(&*harness, &orchestrator, "one", Program::Obedient, Phase::Running).await;
     let wanted = spec(&*harness, "one", Program::Obedient);
-    assert_eq!(engine.labels, wanted.labels);
+    assert_eq!(*engine.labels, wanted.labels);
     assert_eq!(engine.generation(), Some(Generation(12)));
     assert_eq!(engine.epoch(), Some(EPOCH));
     assert_eq!(engine.annotations.get("note").map(String::as_str), Some("kept"));
@@ -111,6 +111,8 @@ async fn a_node_list_chooses_among_the_nodes(harness: Arc<dyn Harness>) {
     let mut wanted = spec(&*harness, "one", Program::Obedient);
     wanted.nodes = Some(vec!["node-9".to_owned(), "node-2".to_owned()]);
     orchestrator.ensure(&wanted, EPOCH).await.unwrap();
+    let placed = |listing: &Listing| listing.find(&wanted.name).is_some_and(|it| it.node.is_some());
+    eventually(&orchestrator, "one has a node", placed).await;
     assert_eq!(orchestrator.get(&wanted.name).await.unwrap().unwrap().node.as_deref(), Some("node-2"));
     let mut nowhere = spec(&*harness, "two", Program::Obedient);
     nowhere.nodes = Some(vec!["node-9".to_owned()]);

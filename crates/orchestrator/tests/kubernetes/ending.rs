@@ -45,6 +45,6 @@ async fn an_engine_that_is_told_to_end_is_listed_so_at_once() {
     let engine = all(&kubernetes).await.engines.remove(0);
     assert_eq!(
         (engine.phase, engine.reason.as_deref()),
-        (Phase::Terminating, Some("it was told to end and has 3600000 ms for it"))
+        (Phase::Terminating, Some("it was told to end and has 1h for it"))
     );
 }

@@ -1,5 +1,6 @@
 //! Namespaces that are missing, or lack something.
 
+use orchestrator::kubernetes::Config;
 use orchestrator::{Error, Orchestrator as _};
 use serde_json::json;
 
@@ -14,7 +15,7 @@ fn without_namespace() -> Cluster {
 }
 
 #[tokio::test]
-async fn a_missing_namespace_is_made_with_account_role_and_binding() {
+async fn a_missing_namespace_is_made_with_policies_account_role_and_binding() {
     let cluster = without_namespace();
     let kubernetes = open(&cluster);
     assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created);
@@ -23,9 +24,23 @@ async fn a_missing_namespace_is_made_with_account_role_and_binding() {
     for resource in ["serviceaccounts", "roles", "rolebindings"] {
         assert!(cluster.get(resource, NAMESPACE, "enginehouse-engine").is_some(), "{resource}");
     }
-    cluster.calls();
+    let made: Vec<String> = cluster.calls().iter().filter(|it| it.starts_with("POST")).cloned().collect();
+    let at = |resource: &str| made.iter().rposition(|it| it.ends_with(resource)).unwrap();
+    assert!(at("networkpolicies") < at("serviceaccounts"), "no engine can be there before they hold: {made:?}");
+    let policies = ["deny-all", "engine", "names", "spark-driver", "spark-executor"];
+    assert_eq!(cluster.names("networkpolicies"), policies);
     kubernetes.ensure(&datafusion(2), EPOCH).await.unwrap();
     assert_eq!(cluster.calls().len(), 2, "it is not prepared twice");
+}
+
+#[tokio::test]
+async fn network_policies_are_left_to_others_where_the_configuration_says_so() {
+    let cluster = without_namespace();
+    cluster.deny("create networkpolicies");
+    let kubernetes = open_with(&cluster, Config { network_policies: false, ..config() });
+    assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created);
+    assert_eq!(cluster.names("networkpolicies"), Vec::<String>::new());
+    assert_eq!(kubernetes.missing_rights().await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -38,9 +53,14 @@ async fn a_missing_account_is_made_in_a_namespace_that_is_there() {
 
 #[tokio::test]
 async fn a_right_that_is_missing_is_named() {
-    for right in
-        ["create namespaces", "create roles", "create rolebindings", "create serviceaccounts", "get namespaces"]
-    {
+    for right in [
+        "create namespaces",
+        "create networkpolicies",
+        "create roles",
+        "create rolebindings",
+        "create serviceaccounts",
+        "get namespaces",
+    ] {
         let cluster = without_namespace();
         cluster.deny(right);
         let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await;
@@ -55,11 +75,15 @@ async fn a_right_that_is_missing_is_named() {
 #[tokio::test]
 async fn nothing_is_made_where_an_admin_makes_namespaces() {
     let cluster = without_namespace();
-    let mut config = config();
-    config.make_namespaces = false;
-    let refused = open_with(&cluster, config).ensure(&datafusion(1), EPOCH).await.unwrap_err();
+    // Masters that make none have no right to look at them either.
+    cluster.deny("get namespaces");
+    let kubernetes = open_with(&cluster, Config { make_namespaces: false, ..config() });
+    let refused = kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap_err();
     assert!(refused.to_string().contains("somebody has to make it"), "{refused}");
     assert!(cluster.get("namespaces", "", NAMESPACE).is_none());
+    cluster.put("namespaces", "", json!({"metadata": {"name": NAMESPACE}}));
+    let refused = kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap_err();
+    assert!(refused.to_string().contains("has no service account \"enginehouse-engine\""), "{refused}");
 }
 
 #[tokio::test]
@@ -73,6 +97,18 @@ async fn a_namespace_of_another_installation_is_not_used() {
     );
     let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await.unwrap_err();
     assert!(refused.to_string().contains("belongs to installation \"other\""), "{refused}");
+    // Nor if it has all that a pod of ours needs.
+    cluster.put("serviceaccounts", NAMESPACE, json!({"metadata": {"name": "enginehouse-engine"}}));
+    let refused = open(&cluster).ensure(&datafusion(1), EPOCH).await.unwrap_err();
+    assert!(refused.to_string().contains("belongs to installation \"other\""), "{refused}");
+    assert_eq!(cluster.names("pods"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_namespace_that_has_everything_and_may_not_be_looked_at_is_used() {
+    let cluster = Cluster::new();
+    cluster.deny("get namespaces");
+    assert!(open(&cluster).ensure(&datafusion(1), EPOCH).await.unwrap().created);
 }
 
 #[tokio::test]

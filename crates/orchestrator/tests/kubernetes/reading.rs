@@ -224,7 +224,7 @@ fn describe(found: &Found) -> String {
     );
     line("log", it.log_tail.as_ref().map(|log| format!("{log:?}")));
     line("started", it.started_at_ms.map(model::clock::utc));
-    for (key, value) in &it.details {
+    for (key, value) in it.details.iter() {
         line("detail", Some(format!("{key}: {value}")));
     }
     text
@@ -254,6 +254,23 @@ fn a_warning_says_what_a_waiting_container_does_not() {
 }
 
 #[test]
+fn that_no_node_took_it_is_no_reason_once_it_has_one() {
+    let warning = Warning {
+        word: "FailedScheduling".to_owned(),
+        message: "0/3 nodes are available: 3 Insufficient cpu.".to_owned(),
+        times: 2,
+        last_ms: 1_767_225_600_000,
+    };
+    let reason = |pod: &Value| match read_with(pod, std::slice::from_ref(&warning)) {
+        Found::Engine(seen) => seen.observed.reason.unwrap(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reason(&pod(json!({}))), "no node takes it: 0/3 nodes are available: 3 Insufficient cpu.");
+    let creating = || waiting("ContainerCreating", "");
+    assert_eq!(reason(&on_node("Pending", containers(creating(), creating()))), "its containers are being made");
+}
+
+#[test]
 fn a_pod_is_told_as_ended_when_it_stood_behind_its_gate_for_too_long() {
     let seen = seen(&pod(json!({"spec": {"schedulingGates": [{"name": "enginehouse.io/incomplete"}]}})));
     let made_ms = seen.gated_since_ms.unwrap();
@@ -266,5 +283,5 @@ fn a_pod_is_told_as_ended_when_it_stood_behind_its_gate_for_too_long() {
 #[test]
 fn neither_signature_nor_files_are_among_the_annotations_that_are_told() {
     let with_file = pod(json!({"metadata": {"annotations": {"enginehouse.io/file-0": "a key"}}}));
-    assert_eq!(seen(&with_file).observed.annotations.into_keys().collect::<Vec<_>>(), ["enginehouse.io/epoch"]);
+    assert_eq!(seen(&with_file).observed.annotations.keys().collect::<Vec<_>>(), ["enginehouse.io/epoch"]);
 }

@@ -54,6 +54,16 @@ fn a_namespace_has_restricted_pods_and_an_account_that_may_do_things_with_pods_o
 }
 
 #[test]
+fn a_namespace_has_network_policies_and_a_way_to_the_data_where_one_is_said() {
+    golden::object("network-policies.json", &render::room("rp-1--t-1", &config()).policies);
+    let egress = ["0.0.0.0/0:443", "10.1.0.0/16:9000"].map(|it| it.parse().unwrap()).to_vec();
+    let mut policies = render::room("rp-1--t-1", &Config { egress, ..config() }).policies;
+    golden::object("network-policy-of-data.json", &policies.pop());
+    assert_eq!(policies, render::room("rp-1--t-1", &config()).policies);
+    assert!(render::room("rp-1--t-1", &Config { network_policies: false, ..config() }).policies.is_empty());
+}
+
+#[test]
 fn the_rights_of_a_master_are_these() {
     let text =
         |config: &Config| rights::needed(config).iter().map(|right| format!("{right}\n")).collect::<Vec<_>>().concat();

@@ -19,7 +19,7 @@ use model::engine_state::Phase;
 use model::labels::{CLUSTER, LabelMap};
 use model::{EngineName, Epoch};
 use orchestrator::kubernetes::render::{self, room};
-use orchestrator::kubernetes::{Right, rights};
+use orchestrator::kubernetes::{Config, Right, rights};
 use orchestrator::{Deleted, Error, Listing, Orchestrator as _};
 use serde_json::{Value, json};
 
@@ -54,8 +54,17 @@ async fn every_object_is_accepted_with_strict_fields() {
         executor["spec"]["containers"][0]["image"] = "i".into();
         part.try_out(&path("pods"), &executor).await.unwrap();
     }
-    let room = room(&format!("{}-other", part.namespace), &part.config);
-    part.try_out("/api/v1/namespaces", &room.namespace).await.unwrap();
+    let other = room(&format!("{}-other", part.namespace), &part.config);
+    part.try_out("/api/v1/namespaces", &other.namespace).await.unwrap();
+    let egress = ["0.0.0.0/0:443", "::/0:443"].map(|it| it.parse().unwrap()).to_vec();
+    let path = format!("/apis/networking.k8s.io/v1/namespaces/{}/networkpolicies", part.namespace);
+    for mut policy in room(&part.namespace, &Config { egress, ..part.config.clone() }).policies {
+        // Those of this name are there.
+        policy.metadata.name = policy.metadata.name.map(|name| format!("{name}-again"));
+        let accepted = part.try_out(&path, &policy).await.unwrap();
+        let wanted = serde_json::to_value(&policy).unwrap();
+        assert_eq!(lacks(&wanted["spec"], &accepted["spec"]), Vec::<String>::new());
+    }
 }
 
 /// Paths below which the second lacks something of the first.

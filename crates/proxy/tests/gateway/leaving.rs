@@ -5,25 +5,16 @@ use std::time::Duration;
 use hs2::ClientError;
 use model::error::UserError;
 use proxy::Proxy;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use crate::agents::must;
 use crate::house::House;
-use crate::rig::{WAIT, eventually, within};
+use crate::rig::{WAIT, eventually, wire, within};
 
 /// Longer than any test waits.
 const FOR_EVER: Duration = Duration::from_hours(1);
 
-/// The answer to `GET path`: the status and the text.
 async fn probe(proxy: &Proxy, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(proxy.addr()).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    within(path, stream.read_to_string(&mut answer)).await.unwrap();
-    let (head, text) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), text.trim_end().to_owned())
+    wire::probe(&proxy.addr().to_string(), path).await
 }
 
 fn refusal(error: &ClientError) -> &UserError {

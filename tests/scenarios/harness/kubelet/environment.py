@@ -1,6 +1,7 @@
 """What a container sees of its pod and of the cluster: variables, and files of its volumes. As a kubelet makes them.
 
-What is referred to and isn't there, and isn't optional, is `Missing`: the container can't be made yet.
+What is referred to and isn't there, and isn't optional, is `Missing`: the container can't be made yet. Where it is a volume
+that refers to it, it is `NotMounted`: nothing of the pod can.
 """
 
 import base64
@@ -16,6 +17,10 @@ DEFAULT_TOKEN_S = 3600
 
 class Missing(Exception):
     """What the pod refers to is not there, in the words of a kubelet."""
+
+
+class NotMounted(Exception):
+    """A volume can't be made, in the words of a kubelet."""
 
 
 class Sight:
@@ -109,7 +114,11 @@ class Sight:
                     os.chown(place, 0, group)
                 continue
             mode = next((it.get("defaultMode", 0o644) for key, it in volume.items() if key != "name"), 0o644)
-            for path, (content, own_mode) in self.files(volume).items():
+            try:
+                files = self.files(volume)
+            except Missing as missing:
+                raise NotMounted(f'MountVolume.SetUp failed for volume "{volume["name"]}" : {missing}') from missing
+            for path, (content, own_mode) in files.items():
                 file = place / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)

@@ -1,7 +1,8 @@
 """How a container begins: its image, what it is told of the cluster, its process; and why it doesn't, in a kubelet's words."""
 
+from harness.kubelet import status
 from harness.kubelet.container import Process
-from harness.kubelet.environment import Missing, Sight
+from harness.kubelet.environment import Missing, NotMounted, Sight
 
 CONFIG_AGAIN_S = 0.5
 BACK_OFF_AFTER_S = 0.5
@@ -18,6 +19,8 @@ class Starter:
         """Starts it, or tells why not and has the pod looked at again."""
         kubelet = self.kubelet
         image, told = self.images.get(container.spec["image"], self.default_image), kubelet.faults.of("image", pod.seen)
+        if image is not None and image.runs and not self.mounts(pod, container):
+            return
         if image is None or told is not None:
             self.cannot_pull(pod, container, (told or {}).get("message"))
             return
@@ -43,6 +46,28 @@ class Starter:
         else:
             container.ready = True
 
+    def mounts(self, pod, container):
+        """Whether the pod's volumes are there, which come before images and containers. What is missing only an event tells."""
+        kubelet = self.kubelet
+        if pod.sight is not None:
+            return True
+        host, port = kubelet.cluster.address.rsplit(":", 1)
+        inherited = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+        sight = Sight(pod.seen, pod.ip, NODE_ADDRESS, kubelet.client, inherited)
+        try:
+            pod.volumes = sight.write_volumes(pod.folder / "volumes")
+        except NotMounted as why:
+            state = status.INITIALIZING if pod.initial else status.NOT_STARTED
+            container.waits(state["waiting"]["reason"], None, CONFIG_AGAIN_S)
+            if pod.not_mounted != str(why):
+                pod.not_mounted = str(why)
+                kubelet.reports.event(pod, "Warning", "FailedMount", str(why))
+            kubelet.later(CONFIG_AGAIN_S, kubelet.look, pod.uid)
+            return False
+        pod.sight = sight
+        kubelet.names.write(kubelet.pods.values())
+        return True
+
     def cannot_pull(self, pod, container, message):
         name = container.spec["image"]
         message = message or f'failed to pull and unpack image "{name}": not found'
@@ -56,14 +81,6 @@ class Starter:
 
     def started(self, pod, container, image):
         """Starts the container's process."""
-        kubelet = self.kubelet
-        if pod.sight is None:
-            host, port = kubelet.cluster.address.rsplit(":", 1)
-            inherited = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-            sight = Sight(pod.seen, pod.ip, NODE_ADDRESS, kubelet.client, inherited)
-            pod.volumes = sight.write_volumes(pod.folder / "volumes")
-            pod.sight = sight
-            kubelet.names.write(kubelet.pods.values())
         process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.runs_begun}")
         process.start(pod.sight, pod.volumes, pod.hosts)
         container.runs_begun += 1

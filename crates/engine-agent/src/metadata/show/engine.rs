@@ -103,14 +103,14 @@ fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {
     row("started at", engine.started_at_ms.map(utc).unwrap_or_default());
     row("observed at", utc(seen.observed_at_ms));
     row("observed in epoch", seen.epoch.to_string());
-    for (label, value) in &engine.labels {
+    for (label, value) in engine.labels.iter() {
         row(&format!("label {label}"), value.clone());
     }
 }
 
 /// What the orchestrator knows of the process or the containers, in its own words. Paths of a machine are for admins.
 fn orchestrated(row: &mut impl FnMut(&str, String), seen: &Seen, admin: bool) {
-    for (property, value) in &seen.engine.details {
+    for (property, value) in seen.engine.details.iter() {
         if admin || !PATHS.contains(&property.as_str()) {
             row(property, value.clone());
         }

@@ -105,6 +105,7 @@ pub(super) fn missing(master: &MasterRecord) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
     use serde_json::json;
 
@@ -125,7 +126,7 @@ mod tests {
             uid: "u".to_owned(),
             reason: "r".to_owned(),
         };
-        let around = Surroundings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), Vec::new());
+        let around = Surroundings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), &[]);
         let found = |scope: &EngineScope| -> Vec<String> {
             of_scope(scope, &catalog, &around).iter().map(|(pool, it)| format!("{pool} {}", it.name)).collect()
         };

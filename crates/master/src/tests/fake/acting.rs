@@ -66,7 +66,7 @@ impl World for Fake {
             return Err(Failure::Unknown("it does not answer".to_owned()));
         }
         Ok(Engines {
-            pods: state.world.observed.pods.clone(),
+            pods: state.world.observed.pods.iter().chain(&state.ghosts).cloned().collect(),
             surroundings: state.surroundings.clone(),
             nodes: Some(state.nodes.clone()),
             ..Engines::default()
@@ -79,10 +79,11 @@ impl World for Fake {
         if endless {
             std::future::pending::<()>().await;
         }
-        let state = self.state();
+        let mut state = self.state();
         if state.silent.contains(name) {
             return Err(Failure::Unknown("it does not answer".to_owned()));
         }
+        state.ghosts.retain(|pod| pod.name != *name);
         Ok(state.world.observed.pods.iter().find(|pod| pod.name == *name).cloned())
     }
 
@@ -183,7 +184,9 @@ impl World for Fake {
         if report.after_tick_ms != Some(state.master.last_tick_ms) {
             return Err(Failure::Moved("a later report was written".to_owned()));
         }
-        state.master.last_tick_ms += 1;
+        if !report.part {
+            state.master.last_tick_ms += 1;
+        }
         state.reports.push(report.clone());
         Ok(())
     }

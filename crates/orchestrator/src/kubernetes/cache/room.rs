@@ -6,7 +6,6 @@ use model::engine_state::Phase;
 use model::observation::ObservedNode;
 
 use super::{Cache, engine};
-use crate::kubernetes::nodes;
 
 impl Cache {
     /// The nodes with what engines on them asked for; `None` before the first look at them has an outcome. Executors are
@@ -19,13 +18,10 @@ impl Cache {
         let mut used: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         let alive =
             inner.entries.values().filter(|it| engine(it).is_some_and(|seen| seen.observed.phase < Phase::Ended));
-        for pod in alive.filter_map(|entry| entry.pod.spec.as_ref()) {
-            let Some(node) = pod.node_name.as_deref() else { continue };
+        for entry in alive {
+            let Some(node) = entry.pod.spec.as_ref().and_then(|pod| pod.node_name.as_deref()) else { continue };
             let (cpu, memory) = used.entry(node).or_default();
-            for container in &pod.containers {
-                let asked = nodes::asked(container);
-                (*cpu, *memory) = (cpu.saturating_add(asked.0), memory.saturating_add(asked.1));
-            }
+            (*cpu, *memory) = (cpu.saturating_add(entry.asked.0), memory.saturating_add(entry.asked.1));
         }
         let observed = inner.nodes.all().iter().map(|(name, facts)| {
             let (cpu_used_millis, memory_used_bytes) = used.get(name.as_str()).copied().unwrap_or_default();

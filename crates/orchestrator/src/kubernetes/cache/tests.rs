@@ -105,9 +105,9 @@ fn what_is_foreign_is_listed_apart_and_there_is_a_limit() {
     let mut stripped = pod("b", "ours", 2, &json!({}));
     stripped.metadata.annotations = None;
     cache.told(0, stripped);
-    assert_eq!((names(&cache), cache.count()), (Vec::new(), 0));
+    assert_eq!((names(&cache), cache.is_full(1)), (Vec::new(), None));
     cache.told(0, pod("b", "ours", 3, &json!({})));
-    assert_eq!(names(&cache).len(), 1);
+    assert_eq!((names(&cache).len(), cache.is_full(1), cache.is_full(2)), (1, Some(1), None));
     read(&cache, &[]);
     assert_eq!(cache.list(&LabelMap::new(), NOW, 0).foreign, []);
 }

@@ -53,12 +53,8 @@ pub struct Seen {
     pub namespace: String,
     /// Since when it stands behind its gate, in milliseconds since 1970; `None` once the gate is away.
     pub gated_since_ms: Option<i64>,
-    /// Whether something of it may run: it has a node, and its kubelet has not said that all is over.
-    pub may_run: bool,
     /// By when it must be gone and what grace it was given, in milliseconds since 1970 and in seconds.
     pub deletion: Option<(i64, i64)>,
-    /// Whether its deletion waits for somebody's finalizer.
-    pub held: bool,
 }
 
 impl Seen {
@@ -104,26 +100,24 @@ pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
     let observed = Observed {
         name: engine,
         uid,
-        labels: metadata.labels.clone().unwrap_or_default(),
-        annotations: marks::told(annotations),
+        labels: metadata.labels.clone().unwrap_or_default().into(),
+        annotations: marks::told(annotations).into(),
         phase,
         reason: reason::of(pod, phase, exit.as_ref(), ending.as_ref(), warnings),
         node: node(pod).map(str::to_owned),
         started_at_ms: containers::started_at_ms(pod),
         exit,
         log_tail: log_tail.filter(|text| !text.is_empty()),
-        details: details(pod, warnings),
+        details: details(pod, warnings).into(),
     };
     Found::Engine(Box::new(Seen {
         observed,
         namespace,
         gated_since_ms: if gated { metadata.creation_timestamp.as_ref().map(millis) } else { None },
-        may_run: node(pod).is_some() && !is_over(pod),
         deletion: metadata
             .deletion_timestamp
             .as_ref()
             .map(|at| (millis(at), metadata.deletion_grace_period_seconds.unwrap_or(0))),
-        held: metadata.finalizers.as_ref().is_some_and(|it| !it.is_empty()),
     }))
 }
 
@@ -141,11 +135,6 @@ fn phase(pod: &Pod) -> Phase {
         _ if containers::has_one_ended(pod) => Phase::Ended,
         _ => containers::phase(pod),
     }
-}
-
-/// Whether nothing of it runs any more, by the word of its kubelet.
-fn is_over(pod: &Pod) -> bool {
-    matches!(pod.status.as_ref().and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 fn is_gated(pod: &Pod) -> bool {

@@ -1,5 +1,7 @@
 //! Why an engine is not running, or why it ended, in plain words: Kubernetes' own word stands behind in brackets.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Pod};
 use model::engine_state::Phase;
 use model::observation::{MAX_REASON_BYTES, cut};
@@ -8,6 +10,10 @@ use super::containers::{self, Ending};
 use super::warnings::Warning;
 use super::{is_gated, node};
 use crate::Exit;
+use crate::observed::has_to_end;
+
+/// The word of a scheduler's warning.
+const UNSCHEDULABLE: &str = "FailedScheduling";
 
 /// The reason; `None` where everything is as it should be.
 pub(super) fn of(
@@ -34,7 +40,7 @@ fn pending(pod: &Pod, warnings: &[Warning]) -> String {
     let Some(node) = node(pod) else {
         return match condition(pod, "PodScheduled").filter(|(status, ..)| *status == "False") {
             Some((_, _, message)) if !message.is_empty() => format!("no node takes it: {message}"),
-            _ => match newest(warnings, "FailedScheduling") {
+            _ => match newest(warnings, UNSCHEDULABLE) {
                 Some(warning) => format!("no node takes it: {}", warning.message),
                 None => "waits for a node".to_owned(),
             },
@@ -58,8 +64,9 @@ fn waiting(pod: &Pod, warnings: &[Warning]) -> Option<String> {
     }
     let (status, waiting) = all.first()?;
     let word = waiting.reason.as_deref().unwrap_or("Waiting");
-    // Nothing runs before its volumes are there, and only a warning tells of them.
-    let warned = warnings.iter().filter(|warning| warning.word.starts_with("Failed")).max_by_key(|it| it.last_ms);
+    // Nothing runs before its volumes are there, and only a warning tells of them. That no node took it is over by now.
+    let of_kubelet = |warning: &&Warning| warning.word.starts_with("Failed") && warning.word != UNSCHEDULABLE;
+    let warned = warnings.iter().filter(of_kubelet).max_by_key(|it| it.last_ms);
     Some(match (warned, waiting.message.as_deref().filter(|message| !message.is_empty())) {
         (Some(warning), _) => format!("its containers can't be made yet: {} ({})", warning.message, warning.word),
         (None, Some(message)) => format!("container {} is being made: {message} ({word})", status.name),
@@ -105,7 +112,7 @@ fn running(pod: &Pod, ending: Option<&Ending>) -> Option<String> {
 
 fn terminating(pod: &Pod) -> String {
     let grace_s = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    format!("it was told to end and has {} ms for it", grace_s.saturating_mul(1_000))
+    has_to_end(Duration::from_secs(grace_s.max(0).unsigned_abs()))
 }
 
 fn ended(pod: &Pod, exit: Option<&Exit>, ending: Option<&Ending>) -> String {

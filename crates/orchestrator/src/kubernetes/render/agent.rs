@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, Container, ContainerPort, DownwardAPIVolumeFile, DownwardAPIVolumeSource,
-    EmptyDirVolumeSource, EnvVar, EnvVarSource, KeyToPath, ObjectFieldSelector, Probe, TCPSocketAction, Volume,
+    EmptyDirVolumeSource, EnvVar, EnvVarSource, HTTPGetAction, KeyToPath, ObjectFieldSelector, Probe, Volume,
     VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -24,7 +24,9 @@ const FILES: &str = "agent-files";
 /// The volume that the agent may write to.
 const SCRATCH: &str = "agent-scratch";
 /// How often the start-up probe asks.
-const STARTUP_PERIOD_S: u32 = 2;
+const STARTUP_PERIOD_S: u64 = 2;
+/// How much longer the start-up probe is patient than the agent, which ends by itself and says why.
+const STARTUP_SLACK_S: u64 = 30;
 /// Files of a volume belong to root and the pod's group: nobody else may read them.
 const FILE_MODE: i32 = 0o440;
 
@@ -43,17 +45,25 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
         ports: Some(vec![port("agent", config.agent_port)]),
         resources: Some(if beside_spark { resources::of_agent() } else { resources::of_embedded(spec) }),
         security_context: Some(security::of_container(security::AGENT_USER)),
+        // Once the warm-up query is answered.
         startup_probe: Some(Probe {
-            failure_threshold: Some((config.start_deadline.as_secs() as u32).div_ceil(STARTUP_PERIOD_S).max(1) as i32),
+            failure_threshold: Some(startup_tries(config)),
             period_seconds: Some(STARTUP_PERIOD_S as i32),
-            ..probe(config.agent_port)
+            timeout_seconds: Some(5),
+            ..probe("/livez", config.agent_port)
         }),
+        // A kill ends what runs here, so it takes three minutes of silence.
         liveness_probe: Some(Probe {
-            failure_threshold: Some(6),
-            period_seconds: Some(10),
-            ..probe(config.agent_port)
+            failure_threshold: Some(9),
+            period_seconds: Some(20),
+            timeout_seconds: Some(10),
+            ..probe("/livez", config.agent_port)
         }),
-        readiness_probe: Some(Probe { period_seconds: Some(5), ..probe(config.agent_port) }),
+        readiness_probe: Some(Probe {
+            period_seconds: Some(5),
+            timeout_seconds: Some(5),
+            ..probe("/readyz", config.agent_port)
+        }),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(vec![mount(FILES, AGENT_DIR, true), mount(SCRATCH, SCRATCH_DIR, false)]),
         working_dir: Some(AGENT_DIR.to_owned()),
@@ -141,11 +151,17 @@ pub(super) fn port(name: &str, port: u16) -> ContainerPort {
     ContainerPort { name: Some(name.to_owned()), container_port: i32::from(port), ..ContainerPort::default() }
 }
 
-/// The agent listens as long as it lives: a connection is taken, nothing is said.
-fn probe(port: u16) -> Probe {
-    Probe {
-        tcp_socket: Some(TCPSocketAction { host: None, port: IntOrString::Int(i32::from(port)) }),
-        timeout_seconds: Some(2),
-        ..Probe::default()
-    }
+fn startup_tries(config: &Config) -> i32 {
+    let patience_s = config.start_deadline.as_secs().saturating_add(STARTUP_SLACK_S);
+    i32::try_from(patience_s.div_ceil(STARTUP_PERIOD_S)).unwrap_or(i32::MAX)
+}
+
+/// What the agent answers on its port, to anybody.
+fn probe(path: &str, port: u16) -> Probe {
+    let asked = HTTPGetAction {
+        path: Some(path.to_owned()),
+        port: IntOrString::Int(i32::from(port)),
+        ..HTTPGetAction::default()
+    };
+    Probe { http_get: Some(asked), ..Probe::default() }
 }

@@ -8,6 +8,7 @@
 mod agent;
 mod executor;
 mod namespace;
+mod network;
 mod placement;
 mod properties;
 mod resources;

@@ -1,13 +1,16 @@
-//! The namespace of a tenant's engines in a pool, and what an engine needs there: a service account, and the right to
-//! make and delete pods, which Spark's driver needs for its executors. Nothing else may be done with that account.
+//! The namespace of a tenant's engines in a pool, and what an engine needs there: network policies, a service account, and
+//! the right to make and delete pods, which Spark's driver needs for its executors. Nothing else may be done with that
+//! account.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use model::labels::{CLUSTER, MANAGED_BY, MANAGER};
 
+use super::network;
 use crate::kubernetes::config::Config;
 
 /// What the service account may do with pods of its namespace.
@@ -18,6 +21,8 @@ pub const ENGINE_VERBS: [&str; 7] = ["create", "delete", "deletecollection", "ge
 pub struct Room {
     /// The namespace itself.
     pub namespace: Namespace,
+    /// Who may speak with its engines, and with whom they may; none where the configuration leaves that to others.
+    pub policies: Vec<NetworkPolicy>,
     /// Who its engines are to the API server.
     pub service_account: ServiceAccount,
     /// What they may do.
@@ -48,6 +53,7 @@ pub fn room(name: &str, config: &Config) -> Room {
         ..PolicyRule::default()
     };
     Room {
+        policies: if config.network_policies { network::policies(name, &labels, config) } else { Vec::new() },
         namespace: Namespace {
             metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(of_namespace), ..ObjectMeta::default() },
             ..Namespace::default()

@@ -21,7 +21,8 @@ pub(super) fn look(patient: &Patient, listing: &Listing, missing: &[String], rep
     let most = patient.configuration.kubernetes.max_engines;
     room(listing.engines.len() + listing.unreadable.len(), most, "kubernetes.max_engines", report);
     let unreadable = listing.unreadable.iter().map(|it| {
-        let mend = "look at it with kubectl: its labels or its status are not what anybody here wrote";
+        let mend = "a pod: look at it with kubectl, its labels or its status are not what anybody here wrote; a namespace: grant \
+                    what is missing there, or take it out of kubernetes.namespaces";
         Finding::problem(&it.name, format!("it can't be read: {}", it.reason), mend)
     });
     report.tell(ENTRIES, counted(listing), unreadable.collect());

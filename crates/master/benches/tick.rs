@@ -1,0 +1,107 @@
+//! A tick over 10,000 engines at rest in the orchestrator's fake: list, snapshot, plan, report. Beside it, in the same run
+//! and taking turns, the reading of the database that every tick needs: the ratio says what the master adds to it. After
+//! that what a tick reads of ZooKeeper, by itself: 10,000 permits in the embedded server.
+//!
+//! Run with `cargo bench -p master --bench tick`, or, where only our own crates are to be optimised, with `--profile dev
+//! --config profile.dev.opt-level=3` besides. What is real in it stands in `site`.
+#![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
+
+#[allow(dead_code)]
+#[path = "../../agent-api/tests/agent/mod.rs"]
+mod agent;
+#[allow(dead_code)]
+mod site;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use coordination::{Election, Identity, Layout, Permit, observe, permits};
+use embedded_zookeeper::{Config, Server};
+use futures::stream::{self, StreamExt as _};
+use master::Settings;
+use model::clock::SystemClock;
+use model::credential::ClusterSecret;
+use model::engine_state::Phase;
+use model::observation::MadeEngine;
+use model::snapshot::Snapshot;
+use orchestrator::Observed;
+use orchestrator::memory::Memory;
+
+use site::{ENGINES, Site, print_ticks, spread};
+
+const ROUNDS: usize = 15;
+/// Permits that are made at once beforehand.
+const AT_ONCE: usize = 64;
+
+#[tokio::main]
+async fn main() {
+    let site = Site::founded(Settings::default()).await;
+    let snapshot = site.snapshot().await;
+    let memory = Memory::new(SystemClock::shared());
+    let mut made = Vec::new();
+    for (at, slot) in snapshot.slots.iter().enumerate() {
+        let labels = site.labels(&snapshot, slot);
+        let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{at:012x}"));
+        made.push(MadeEngine { name: name.clone(), uid: uid.clone(), config: labels.config.clone() });
+        memory.put(Observed {
+            name,
+            uid,
+            labels: Arc::new(labels.encode()),
+            annotations: Arc::default(),
+            phase: Phase::Running,
+            reason: None,
+            node: Some("node-1".to_owned()),
+            started_at_ms: Some(1_999_999_001_000),
+            exit: None,
+            log_tail: None,
+            details: Arc::new([("process pid".to_owned(), "4711".to_owned())].into()),
+        });
+    }
+    site.made(made).await;
+    let (mut driver, world) = site.driver(Arc::new(memory)).await;
+    let first = world.tick(&mut driver).await;
+    println!("{ENGINES} engines in memory, SQLite behind a metadata agent; least, middle, most of {ROUNDS}");
+    println!("the first tick, which reports all of them: {:.1?}, of it the report {:.1?}", first.0, first.1.report);
+    let (mut ticks, mut ratios, mut reads) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let tick = world.tick(&mut driver).await;
+        let read = world.read().await;
+        ratios.push(tick.0.as_secs_f64() / read.as_secs_f64());
+        ticks.push(tick);
+        reads.push(read);
+    }
+    println!("a steady tick:");
+    print_ticks(&ticks);
+    let (least, middle, most) = spread(reads);
+    println!("beside it, the snapshot alone: {least:.1?} {middle:.1?} {most:.1?}");
+    let (least, middle, most) = spread(ratios);
+    println!("a tick in readings of the snapshot: {least:.2} {middle:.2} {most:.2}");
+    zookeeper(&site.snapshot().await).await;
+}
+
+/// What the reading of as many permits takes. Nobody is registered below them, which saves no request: who may have been is
+/// asked for.
+async fn zookeeper(snapshot: &Snapshot) {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }).await.unwrap();
+    let identity = Identity::Master(ClusterSecret::new(*b"a cluster secret").unwrap());
+    let settings = coordination::Settings::new(server.addr().to_string(), Layout::default(), identity);
+    let lock = Election::new(settings, SystemClock::shared(), "the bench").win().await.unwrap();
+    let permit = |at: usize| {
+        let (record, lock) = (&snapshot.engines[at], &lock);
+        async move {
+            let (tenant, pool, unit) = (record.slot.tenant.clone(), record.slot.pool.clone(), record.slot.unit.clone());
+            permits::create(lock, &record.name, &Permit { tenant, pool, unit, uid: record.uid.clone() }).await.unwrap();
+        }
+    };
+    let made = stream::iter((0..ENGINES).map(permit)).buffer_unordered(AT_ONCE).count().await;
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..ROUNDS {
+        let begin = Instant::now();
+        assert_eq!(observe(lock.session()).await.unwrap().permits.len(), made);
+        times.push(begin.elapsed());
+    }
+    let (least, middle, most) = spread(times);
+    println!("what a tick reads of ZooKeeper, {made} permits: {least:.1?} {middle:.1?} {most:.1?}");
+    lock.resign().await;
+}

@@ -1,0 +1,214 @@
+//! A plan over 10,000 engines that are as they should be, which is what nearly every tick makes: what it costs, and how
+//! often it fits into what has to be done before it anyway, reading the database's answer. Prints the ratio.
+//!
+//! Run with `cargo bench -p planner`. In the dev profile our code is not optimised: `cargo bench -p planner --profile dev
+//! --config profile.dev.opt-level=3` needs little more than our own crates and comes near.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
+use model::change::UnitPatch;
+use model::configuration::{Configuration, Defaults};
+use model::engine_state::Phase;
+use model::labels::EngineLabels;
+use model::slot::{Origin, Slot};
+use model::snapshot::{EngineRecord, Snapshot};
+use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
+use planner::{Desired, Live, Observed, Permit, Plan, Pod, Status, plan, questions};
+
+const TENANTS: u32 = 50;
+const POOLS: u32 = 10;
+const POOLS_OF_TENANT: u32 = 2;
+const UNITS: u32 = 10;
+const SLOTS_OF_LINK: u32 = 10;
+/// The product of the above.
+const ENGINES: usize = 10_000;
+const NODES_OF_POOL: u32 = 100;
+const ROUNDS: usize = 31;
+/// What a plan may cost.
+const TARGET: Duration = Duration::from_millis(2);
+
+fn versioned<T>(spec: T) -> Versioned<T> {
+    Versioned { spec, generation: Generation(1) }
+}
+
+fn node(pool: u32, number: u32) -> String {
+    format!("node-{pool}-{number}.example.com")
+}
+
+fn catalog() -> Catalog {
+    let mut catalog = Catalog { generation: Generation(1_000_000), ..Catalog::default() };
+    let units: Vec<UnitName> = (0..UNITS).map(|it| UnitName::new(format!("uc_{it}")).unwrap()).collect();
+    let patch = UnitPatch { min_engines: Some(SLOTS_OF_LINK), ..UnitPatch::default() };
+    for unit in &units {
+        let mut spec = patch.create(&Defaults::default()).unwrap();
+        spec.properties = [("datafusion.execution.batch_size".to_owned(), "8192".to_owned())].into();
+        catalog.units.insert(unit.clone(), versioned(spec));
+    }
+    for pool in 0..POOLS {
+        let nodes = (0..NODES_OF_POOL).map(|it| node(pool, it)).collect();
+        let spec = PoolSpec { units: units.clone(), nodes: Some(nodes), ..PoolSpec::default() };
+        catalog.pools.insert(PoolName::new(format!("rp_{pool}")).unwrap(), versioned(spec));
+    }
+    for tenant in 0..TENANTS {
+        let pools = (0..POOLS_OF_TENANT).map(|it| PoolName::new(format!("rp_{}", (tenant + it) % POOLS)).unwrap());
+        let spec = TenantSpec { pools: pools.collect(), ..TenantSpec::default() };
+        catalog.tenants.insert(TenantName::new(format!("t_{tenant}")).unwrap(), versioned(spec));
+    }
+    catalog
+}
+
+/// Everything is wanted and everything runs, in the order in which database, ZooKeeper and orchestrator tell it.
+fn steady() -> (Desired, Observed) {
+    let catalog = catalog();
+    let mut desired = Desired { cluster: "enginehouse".to_owned(), ..Desired::default() };
+    let mut observed = Observed { registry_settled: true, ..Observed::default() };
+    let mut incarnation = 0;
+    for link in catalog.links() {
+        let pool: u32 = link.pool.as_str().trim_start_matches("rp_").parse().unwrap();
+        for ordinal in 0..SLOTS_OF_LINK {
+            incarnation += 1;
+            let (tenant, pool_name, unit) = (link.tenant.clone(), link.pool.clone(), link.unit.clone());
+            let key = SlotKey { tenant, pool: pool_name, unit, ordinal };
+            let node = node(pool, incarnation % NODES_OF_POOL);
+            engine(&mut desired.snapshot, &mut observed, &catalog, &key, (i64::from(incarnation), node));
+        }
+    }
+    desired.snapshot.catalog = catalog;
+    desired.snapshot.now_ms = 2_000_000_000_000;
+    observed.permits.sort_by(|one, other| one.engine.cmp(&other.engine));
+    observed.lives.sort_by(|one, other| one.engine.cmp(&other.engine));
+    observed.pods.sort_by(|one, other| one.name.cmp(&other.name));
+    (desired, observed)
+}
+
+fn engine(
+    snapshot: &mut Snapshot,
+    observed: &mut Observed,
+    catalog: &Catalog,
+    key: &SlotKey,
+    (number, node): (i64, String),
+) {
+    let configuration = Configuration::of_slot(catalog, key, &Defaults::default()).unwrap();
+    let labels = EngineLabels::new("enginehouse", key, Incarnation(number), &configuration);
+    let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{number:012x}"));
+    let slot = Slot {
+        key: key.clone(),
+        incarnation: Incarnation(number),
+        origin: Origin::Minimum,
+        failures: 0,
+        forced: false,
+    };
+    snapshot.slots.push(slot);
+    snapshot.engines.push(EngineRecord {
+        name: name.clone(),
+        slot: key.clone(),
+        incarnation: Incarnation(number),
+        uid: Some(uid.clone()),
+        config: labels.config.clone(),
+        issued_at_ms: 1_999_999_000_000,
+        started_at_ms: Some(1_999_999_001_000),
+        end_grace_ms: None,
+        end_reason: None,
+        ended_at_ms: None,
+        ended_reason: None,
+        log_tail: None,
+    });
+    let address = "10.1.2.3:10021".to_owned();
+    observed.permits.push(Permit { engine: name.clone(), uid: Some(uid.clone()), readable: true, answered: true });
+    observed.lives.push(Live {
+        engine: name.clone(),
+        uid: Some(uid.clone()),
+        address: address.clone(),
+        config: labels.config.clone(),
+        unclaimed_ms: 0,
+    });
+    observed.status.insert(name.clone(), Status { sessions: 1, running: 0 });
+    let details =
+        [("pod", "rp-0--t-0/an-engine"), ("pod address", "10.1.2.3"), ("pod made at", "2033-05-18T03:33:20Z")];
+    observed.pods.push(Pod {
+        name,
+        uid,
+        labels: Arc::new(labels.encode()),
+        phase: Phase::Running,
+        generation: Some(Generation(1)),
+        node: Some(node),
+        reason: None,
+        started_at_ms: Some(1_999_999_001_000),
+        log_tail: None,
+        details: Arc::new(details.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
+    });
+}
+
+/// The whole: what is to be asked, and the plan.
+fn whole(desired: &Desired, observed: &Observed) -> Plan {
+    assert!(questions(desired, observed).is_empty());
+    plan(desired, observed)
+}
+
+fn time_of<T>(work: impl FnOnce() -> T) -> Duration {
+    let begin = Instant::now();
+    // Not measured: what is made is given back.
+    let made = black_box(work());
+    let time = begin.elapsed();
+    drop(made);
+    time
+}
+
+/// Least, middle and most.
+fn spread<T: PartialOrd + Copy>(mut all: Vec<T>) -> (T, T, T) {
+    all.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    (all[0], all[all.len() / 2], all[all.len() - 1])
+}
+
+/// Plan and peer take turns.
+fn print_ratio(desired: &Desired, observed: &Observed) {
+    let answer = serde_json::to_vec(&desired.snapshot).unwrap();
+    let (mut plans, mut asks, mut reads, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let one = time_of(|| plan(desired, observed));
+        let read = time_of(|| serde_json::from_slice::<Snapshot>(&answer).unwrap());
+        plans.push(one);
+        asks.push(time_of(|| questions(desired, observed)));
+        reads.push(read);
+        ratios.push(read.as_secs_f64() / one.as_secs_f64());
+    }
+    let (least, middle, most) = spread(plans);
+    println!("a plan over {ENGINES} engines: {least:?} {middle:?} {most:?}; target {TARGET:?}");
+    let (least, middle, most) = spread(asks);
+    println!("what is to be asked before it: {least:?} {middle:?} {most:?}");
+    let (least, middle, most) = spread(reads);
+    println!("reading the snapshot's {} bytes of JSON: {least:?} {middle:?} {most:?}", answer.len());
+    let (least, middle, most) = spread(ratios);
+    println!("plans in the time of one reading: {least:.2} {middle:.2} {most:.2}");
+}
+
+fn plans(criterion: &mut Criterion) {
+    let (desired, observed) = steady();
+    assert_eq!(observed.pods.len(), ENGINES);
+    let steady = whole(&desired, &observed);
+    assert_eq!((steady.chains.len(), steady.waits.len(), steady.report.len()), (0, 0, ENGINES));
+    let nothing = Observed { registry_settled: true, ..Observed::default() };
+    let mut fresh = desired.clone();
+    fresh.snapshot.engines.iter_mut().for_each(|it| it.uid = None);
+    assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);
+    let mut group = criterion.benchmark_group("10000 engines");
+    group.bench_function("a steady plan", |b| b.iter(|| plan(black_box(&desired), &observed)));
+    group.bench_function("a plan that makes all of them", |b| b.iter(|| plan(black_box(&fresh), &nothing)));
+    group.bench_function("a plan without the list of engines", |b| {
+        b.iter(|| planner::plan_without_engines(black_box(&desired), "it does not answer"));
+    });
+    group.finish();
+    print_ratio(&desired, &observed);
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().sample_size(20).measurement_time(Duration::from_secs(3)).warm_up_time(Duration::from_millis(500));
+    targets = plans
+}
+criterion_main!(benches);

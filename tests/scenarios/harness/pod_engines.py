@@ -1,0 +1,124 @@
+"""Engines that are pods, as `harness.engines` has those that are processes: read with a client of the tests' own from the API
+server, and from the processes of this machine that the kubelets of the tests run for them."""
+
+import contextlib
+import pathlib
+
+from harness.kubernetes_client import ApiError, Unreachable
+from harness.waiting import wait_until
+
+CLUSTER, CONFIG = "enginehouse.io/cluster", "enginehouse.io/config"
+SLOT, INCARNATION = "enginehouse.io/slot", "enginehouse.io/incarnation"
+OVER = ("Succeeded", "Failed")
+GONE_WITHIN_S = 60
+
+
+class PodEngine:
+    """One engine's pod."""
+
+    def __init__(self, pods, seen):
+        self.pods = pods
+        self.name, self.namespace = seen["metadata"]["name"], seen["metadata"]["namespace"]
+        self.uid, self.labels = seen["metadata"]["uid"], seen["metadata"].get("labels", {})
+
+    @property
+    def process(self):
+        """What names its process for ever: a pod that is never restarted has one."""
+        return self.uid
+
+    def kill(self):
+        """kill -9 of the engine's processes."""
+        self.pods.kubelet.kill(self.namespace, self.name)
+
+    def set_label(self, key, value):
+        """Changes a label by hand, as whoever may change pods can."""
+        assert key in self.labels, self.labels
+        self.pods.admin.patch("pods", self.name, {"metadata": {"labels": {key: value}}}, self.namespace)
+
+
+class PodEngines:
+    """The engines of one installation, by its name, in the Kubernetes that `pods` (a `harness.pods.Pods`) has."""
+
+    def __init__(self, pods, cluster):
+        self.pods, self.cluster = pods, cluster
+
+    def own(self):
+        """Every pod with the installation's label, whatever becomes of it."""
+        return self.pods.admin.items("pods", labelSelector=f"{CLUSTER}={self.cluster}")
+
+    def all(self):
+        """Every engine whose pod is not over, by name."""
+        running = [it for it in self.own() if it.get("status", {}).get("phase") not in OVER]
+        return {it["metadata"]["name"]: PodEngine(self.pods, it) for it in running}
+
+    def of(self, tenant, unit=None):
+        """The running engines of a tenant, of one unit if named."""
+        return [
+            it for it in self.all().values()
+            if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])
+        ]
+
+    def one(self, name, within_s=30):
+        return wait_until(lambda: self.all().get(name), within_s, f"pod {name} is there")
+
+    def running(self):
+        """As `harness.rest` wants it: the engines whose pods run, with what their labels say; what else is there is a
+        difference. A process without a pod is one in every installation that looks: it is nobody's."""
+        found, different = {}, []
+        processes = dict(processes_below(self.pods.kubelet.folder))
+        every = self.pods.admin.items("pods")
+        for it in every:
+            metadata, phase = it["metadata"], it.get("status", {}).get("phase")
+            name, uid, labels = metadata["name"], metadata["uid"], metadata.get("labels", {})
+            if labels.get(CLUSTER) != self.cluster:
+                continue
+            if "deletionTimestamp" in metadata:
+                different.append(f"pod {name} is on its way out")
+            elif phase != "Running":
+                different.append(f"pod {name} is {phase}")
+            elif uid not in processes:
+                different.append(f"pod {name} is said to run and has no process")
+            elif name in found:
+                different.append(f"there are two pods {name}")
+            else:
+                found[name] = {
+                    "pid": processes[uid], "uid": uid, "tenant": labels["tenant_name"], "pool": labels["pool_name"],
+                    "unit": labels["unit_name"], "ordinal": int(labels[SLOT]), "incarnation": int(labels[INCARNATION]),
+                    "config": labels[CONFIG],
+                }
+        there = {it["metadata"]["uid"] for it in every}
+        for uid, pid in processes.items():
+            if uid not in there:
+                different.append(f"process {pid} is of the pod with uid {uid}, which is not there")
+        return found, different
+
+    def end_all(self):
+        """Takes away what is left: pods outlive masters, so whoever started masters ends them."""
+
+        def gone():
+            left = self.own()
+            for it in left:
+                # It goes by itself at this moment.
+                with contextlib.suppress(ApiError):
+                    self.pods.admin.delete("pods", it["metadata"]["name"], it["metadata"]["namespace"], grace_s=0)
+            return not left
+
+        # Without an API server there is nobody to ask: the kubelet ends all processes when it ends.
+        with contextlib.suppress(Unreachable):
+            wait_until(gone, GONE_WITHIN_S, f"no pod of {self.cluster} is left")
+
+
+def processes_below(folder):
+    """(uid of the pod, pid) of each container that a kubelet with this folder runs: its first process's parent names the
+    file that describes it, which is below a folder with the pod's uid."""
+    beginning = str(pathlib.Path(folder)) + "/"
+    for entry in pathlib.Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # it has ended
+        for word in words:
+            if word.startswith(beginning) and word.endswith("/container.json"):
+                yield word.removeprefix(beginning).split("/")[0], int(entry.name)
