@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import pytest
 
+from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
@@ -196,7 +197,7 @@ def own_standalone(folder, request):
 @pytest.fixture(scope="session")
 def shared_cluster(workspace):
     """One cluster for all tests that leave it as they found it."""
-    installation = Cluster(workspace / "cluster")
+    installation = Cluster(workspace / "cluster", spark=spark.ABSENT)
     try:
         installation.start()
         yield installation

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.failpoints import Failpoints
@@ -148,9 +149,11 @@ def test_an_alteration_whose_engine_can_not_be_made_is_stalled_with_the_reason_a
 
 
 def test_engines_that_never_start_stall_nothing(own_cluster, folder):
-    """One whose configuration its engine refuses, one of a type that can't be launched, one that hangs for ever."""
+    """One whose configuration its engine refuses, one whose program is not there, one that hangs for ever."""
     points = Failpoints(folder / "points")
-    cluster = own_cluster(metadata_agent={"alter_deadline": f"{DEADLINE_S}s", "drain_grace": "1s"}, env=points.env)
+    cluster = own_cluster(
+        metadata_agent={"alter_deadline": f"{DEADLINE_S}s", "drain_grace": "1s"}, spark=spark.ABSENT, env=points.env,
+    )
     cluster.logs.allow("the engine failed reason=")
     control = Control(cluster.addresses["proxy-b"])
     made = {}

@@ -200,7 +200,7 @@ async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backe
         Err(_) => Err(EngineAgentError::Start(format!(
             "no warm-up query was answered within {}{}",
             model::span::print(settings.start_deadline),
-            warm_up.last_failure().map(|failure| format!(": {failure}")).unwrap_or_default()
+            warm_up.last_failure().or_else(|| runtime.waits_for()).map(|why| format!(": {why}")).unwrap_or_default()
         ))),
     }
 }

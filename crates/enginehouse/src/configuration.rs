@@ -10,6 +10,7 @@ mod conceal;
 mod kubernetes;
 mod sections;
 mod span;
+mod spark;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ pub use sections::{
     OrchestratorKind, OrchestratorSection, ProxySection, ZookeeperSection,
 };
 pub use span::Span;
+pub use spark::SparkSection;
 
 /// The prefix of environment variables that override a key.
 pub const ENVIRONMENT_PREFIX: &str = "ENGINEHOUSE_";
@@ -58,6 +60,8 @@ pub struct Configuration {
     pub kubernetes: KubernetesSection,
     /// What engines are given.
     pub engines: EnginesSection,
+    /// What engines of type `spark` are made from.
+    pub spark: SparkSection,
 }
 
 impl Configuration {

@@ -11,13 +11,17 @@ use coordination::EngineCredential;
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::engine_type::EngineType;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
 use model::name::TenantName;
 use orchestrator::{LogPolicy, PodWish, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
 use crate::command::failpoints;
-use crate::configuration::{Span, ZookeeperSection};
+use crate::configuration::{Span, SparkSection, ZookeeperSection};
+
+mod spark;
+
+pub use spark::{SparkChild, SparkPlace};
 
 /// The name of the file in the engine's working directory.
 const FILE: &str = "engine.toml";
@@ -56,6 +60,9 @@ pub struct EngineFile {
     pub credential: EngineCredential,
     /// Free properties of the unit.
     pub properties: BTreeMap<String, String>,
+    /// Where Spark is, if that is what runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spark: Option<SparkPlace>,
 }
 
 /// Makes what the orchestrator starts: an engine agent.
@@ -81,19 +88,21 @@ pub struct AgentLauncher {
     pub grace: Duration,
     /// Whether engines are pods.
     pub in_pods: bool,
+    /// What Spark is made from.
+    pub spark: SparkSection,
 }
 
 impl master::Launcher for AgentLauncher {
     fn spec(&self, launch: &master::Launch<'_>) -> Result<Spec, UserError> {
         let configuration = launch.configuration;
-        if self.in_pods && configuration.engine_type == EngineType::Spark {
-            // Its agent would have nothing to start: refused before anything is made.
-            return Err(UserError::new(
-                ErrorKind::NotSupported,
-                "engines of type 'spark' can't be pods in this version",
-            )
-            .hint("ALTER RESOURCE UNIT … ENGINE_TYPE 'datafusion'"));
-        }
+        let (spark, wish) = match (configuration.engine_type, self.in_pods) {
+            (EngineType::Datafusion, _) => (None, None),
+            (EngineType::Spark, false) => (Some(spark::child(&self.spark, configuration)?), None),
+            (EngineType::Spark, true) => {
+                let (place, wish) = spark::beside(&self.spark, configuration)?;
+                (Some(place), Some(Box::new(wish)))
+            }
+        };
         let file = EngineFile {
             name: launch.engine.clone(),
             tenant: launch.slot.tenant.clone(),
@@ -110,6 +119,7 @@ impl master::Launcher for AgentLauncher {
             zookeeper: self.zookeeper.clone(),
             credential: EngineCredential::derive(&self.secret, launch.engine),
             properties: configuration.properties.clone(),
+            spark,
         };
         let content = toml::to_string(&file).map_err(|error| {
             UserError::internal(format!("the file of engine \"{}\" can't be made: {error}", launch.engine))
@@ -136,7 +146,7 @@ impl master::Launcher for AgentLauncher {
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: self.grace,
             log: LogPolicy::default(),
-            pod: PodWish::default(),
+            pod: PodWish { spark: wish, ..PodWish::default() },
         })
     }
 }

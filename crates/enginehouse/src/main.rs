@@ -11,6 +11,7 @@ mod open_files;
 mod place;
 mod roles;
 mod say;
+mod spark;
 mod sql;
 mod telemetry;
 mod termination;

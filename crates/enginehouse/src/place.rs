@@ -88,6 +88,7 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         // A node that is shut down ends its pods with the grace that they have: as long as a drain takes.
         grace: if here { TERMINATION_GRACE } else { configuration.metadata_agent.drain_grace.0 },
         in_pods: !here,
+        spark: configuration.spark.clone(),
     })
 }
 
@@ -104,7 +105,7 @@ mod tests {
     use orchestrator::Spec;
     use serde_json::json;
 
-    use crate::launch::EngineFile;
+    use crate::launch::{EngineFile, SparkPlace};
 
     /// What the configuration makes of an engine of that type.
     fn spec(text: &str, engine_type: &str) -> Result<Spec, model::error::UserError> {
@@ -149,7 +150,7 @@ mod tests {
         assert_eq!(spec.argv, ["/opt/eh", "engine-agent", "--config", "engine.toml"]);
         assert_eq!((spec.namespace.as_str(), spec.image.as_str()), ("rp-1--t-1", "eh:1"));
         assert_eq!(spec.grace, Duration::from_mins(20));
-        let file: EngineFile = toml::from_str(std::str::from_utf8(&spec.files[0].content).unwrap()).unwrap();
+        let file = file(&spec);
         assert!(file.catalog_dir.starts_with(SCRATCH_DIR) && file.scratch_dir.starts_with(SCRATCH_DIR), "{file:?}");
     }
 
@@ -157,18 +158,47 @@ mod tests {
     fn a_local_process_runs_this_program_on_this_machines_files() {
         let spec = spec("[engines]\ndata_dir = \"/srv/eh\"\n", "datafusion").unwrap();
         assert_eq!(spec.argv[0], std::env::current_exe().unwrap().to_string_lossy());
-        let file: EngineFile = toml::from_str(std::str::from_utf8(&spec.files[0].content).unwrap()).unwrap();
+        let file = file(&spec);
         assert!(file.catalog_dir.starts_with("/srv/eh"), "{file:?}");
     }
 
+    fn file(spec: &Spec) -> EngineFile {
+        toml::from_str(std::str::from_utf8(&spec.files[0].content).unwrap()).unwrap()
+    }
+
     #[test]
-    fn an_engine_of_a_type_that_no_pod_can_be_is_refused_with_the_type_that_can() {
-        let error = spec(PODS, "spark").unwrap_err();
+    fn spark_in_a_pod_is_a_container_that_listens_on_loopback_for_its_agent() {
+        let text = PODS.replace("datafusion = \"eh:1\"", "spark = \"spark:3\"")
+            + "[spark]\nport = 10100\nversions = { \"spark:3\" = \"3.5.9\" }\nproperties = { \"spark.a\" = \"1\" }\n";
+        let spec = spec(&text, "spark").unwrap();
+        let address = "127.0.0.1:10100".parse().unwrap();
+        assert_eq!(file(&spec).spark, Some(SparkPlace::Beside { address }));
+        let wish = spec.pod.spark.unwrap();
+        assert_eq!(wish.argv[0], "/opt/spark/bin/spark-submit");
+        assert_eq!((wish.version.as_str(), wish.max_executors), ("3.5.9", 4));
+        for (key, value) in [("spark.a", "1"), ("spark.hadoop.hive.server2.thrift.port", "10100")] {
+            assert_eq!(wish.properties[key], value);
+        }
+    }
+
+    #[test]
+    fn an_image_whose_spark_is_not_known_is_refused_with_the_key_that_tells() {
+        let error = spec(&PODS.replace("datafusion = \"eh:1\"", "spark = \"spark:3\""), "spark").unwrap_err();
+        assert_eq!(error.sqlstate(), "55000");
+        assert!(error.text().contains("\"spark:3\"") && error.text().contains("spark.versions"), "{error:?}");
+    }
+
+    #[test]
+    fn spark_as_a_local_process_has_to_be_allowed() {
+        let error = spec("", "spark").unwrap_err();
         assert_eq!(error.sqlstate(), "0A000");
-        assert!(
-            error.text().contains("can't be pods") && error.text().contains("ENGINE_TYPE 'datafusion'"),
-            "{error:?}"
-        );
-        spec("", "spark").unwrap();
+        assert!(error.text().contains("spark.unconfined") && error.text().contains("cluster secret"), "{error:?}");
+        let allowed = "[spark]\nunconfined = true\nprogram = \"/srv/spark-submit\"\nenvironment = { A = \"b\" }\n\
+                       properties = { \"spark.ui.enabled\" = \"true\" }\n";
+        let spec = spec(allowed, "spark").unwrap();
+        assert!(spec.pod.spark.is_none());
+        let Some(SparkPlace::Child(child)) = file(&spec).spark else { panic!("{spec:?}") };
+        assert_eq!(child.program, PathBuf::from("/srv/spark-submit"));
+        assert_eq!((child.environment["A"].as_str(), child.properties["spark.ui.enabled"].as_str()), ("b", "true"));
     }
 }

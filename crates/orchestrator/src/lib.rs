@@ -32,6 +32,7 @@
 
 pub mod error;
 pub mod failpoints;
+pub mod java_properties;
 pub mod kubernetes;
 pub mod memory;
 pub mod observed;

@@ -78,7 +78,10 @@ pub struct SparkWish {
     pub version: String,
     /// Its command line; the first word is the absolute path of the program.
     pub argv: Vec<String>,
-    /// Properties of Spark that the unit asks for. What the pod needs to work stands above them.
+    /// Its environment, besides what the pod needs.
+    pub environment: BTreeMap<String, String>,
+    /// Properties of Spark that the installation and the unit ask for, and what its agent needs. What the pod needs to
+    /// work stands above them.
     pub properties: BTreeMap<String, String>,
     /// Memory of the driver's heap, without overhead.
     pub driver_memory: Memory,

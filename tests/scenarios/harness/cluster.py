@@ -169,7 +169,7 @@ def toml(value):
     if isinstance(value, int):
         return str(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {toml(entry)}" for key, entry in value.items()) + "}"
+        return "{" + ", ".join(f"{toml(str(key))} = {toml(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(toml, value)) + "]"
     return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'

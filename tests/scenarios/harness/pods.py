@@ -38,9 +38,11 @@ HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 
 class Pods:
-    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down."""
+    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down.
+    `images` are further ones by name."""
 
-    def __init__(self, folder, audit=False):
+    def __init__(self, folder, images=None, audit=False):
+        self.images = {IMAGE: Image({PROGRAM: BINARY})} | (images or {})
         self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit)
         self.kubelet = None
         self.folder = folder
@@ -49,7 +51,7 @@ class Pods:
 
     def start(self):
         self.kubernetes.start()
-        self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", {IMAGE: Image({PROGRAM: BINARY})}).start()
+        self.kubelet = Kubelet(self.kubernetes, self.folder / "kubelet", self.images).start()
         self.kubelet.nodes.add("node-1", cpu="64", memory="64Gi")
         self.kubernetes.namespace(HOME)
         self.token = self.kubernetes.service_account(HOME, "master", HOME_RULES, CLUSTER_RULES, hours=24)

@@ -13,8 +13,9 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A URL may hold a password.
+/// A URL may hold a password, and so may a property of Spark.
 fn hidden(mut configuration: Configuration) -> Configuration {
     configuration.database.url = crate::configuration::without_password(&configuration.database.url);
+    configuration.spark = configuration.spark.masked(&configuration.metadata_agent.secret_keys);
     configuration
 }

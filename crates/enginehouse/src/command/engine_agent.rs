@@ -17,6 +17,7 @@ use crate::{roles, telemetry};
 
 mod datafusion;
 mod place;
+mod spark;
 
 use place::Place;
 
@@ -35,11 +36,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let settings = settings(&file, &place)?;
     let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
         EngineType::Datafusion => datafusion::runtime(&file)?,
-        EngineType::Spark => {
-            let reason =
-                "engine type 'spark' is not available on this machine; ALTER RESOURCE UNIT … ENGINE_TYPE 'datafusion'";
-            return Ok(failed(&place, &log, reason));
-        }
+        EngineType::Spark => spark::runtime(&file)?,
     };
     let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
     match ended {

@@ -20,6 +20,7 @@ impl Configuration {
         self.check_spans()?;
         self.check_numbers()?;
         self.check_zookeeper()?;
+        self.spark.check()?;
         if self.orchestrator.kind == OrchestratorKind::Kubernetes {
             self.check_kubernetes()?;
         }
@@ -114,6 +115,9 @@ impl Configuration {
                 section.program.display()
             );
         }
+        if !["https://", "http://"].iter().any(|scheme| section.api_server.starts_with(scheme)) {
+            bail!("kubernetes.api_server is \"{}\", which is no address such as https://host:443", section.api_server);
+        }
         if let Some(location) = self.engines.allowed_locations.iter().find(|it| !it.is_absolute()) {
             bail!("engines.allowed_locations has \"{}\", which is no absolute path in a pod", location.display());
         }
@@ -176,6 +180,7 @@ mod tests {
             ("[kubernetes]\nmax_engines = 0", "kubernetes.max_engines"),
             ("[kubernetes]\ncall_deadline = \"0s\"", "kubernetes.call_deadline"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nprogram = \"bin/eh\"", "kubernetes.program"),
+            ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\napi_server = \"h:1\"", "kubernetes.api_server"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[kubernetes]\nnamespaces = [\"rp_1\"]", "\"rp_1\" is no name"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[cluster]\nname = \"a b\"", "enginehouse.io/cluster"),
             ("[orchestrator]\nkind = \"kubernetes\"\n[engines]\nallowed_locations = [\"t\"]", "allowed_locations"),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use orchestrator::kubernetes::config::{
-    DEFAULT_AGENT_PORT, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_ENGINES, DEFAULT_SERVICE_ACCOUNT,
+    DEFAULT_AGENT_PORT, DEFAULT_API_SERVER, DEFAULT_CALL_DEADLINE, DEFAULT_MAX_ENGINES, DEFAULT_SERVICE_ACCOUNT,
 };
 use orchestrator::kubernetes::{Config, Egress};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,8 @@ pub struct KubernetesSection {
     pub program: PathBuf,
     /// The image of the engine agent beside Spark.
     pub agent_image: String,
+    /// Where drivers of Spark find the API server.
+    pub api_server: String,
     /// Secrets with which images are pulled; they must be in the engines' namespaces.
     pub image_pull_secrets: Vec<String>,
     /// Where the engine agent of a pod accepts connections.
@@ -57,6 +59,7 @@ impl Default for KubernetesSection {
             service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
             program: PathBuf::from("/usr/local/bin/enginehouse"),
             agent_image: String::new(),
+            api_server: DEFAULT_API_SERVER.to_owned(),
             image_pull_secrets: Vec::new(),
             agent_port: DEFAULT_AGENT_PORT,
             max_engines: DEFAULT_MAX_ENGINES,
@@ -85,6 +88,7 @@ impl Configuration {
         Config {
             namespaces: (!section.namespaces.is_empty()).then(|| section.namespaces.clone()),
             make_namespaces: section.make_namespaces,
+            api_server: section.api_server.clone(),
             network_policies: section.network_policies,
             egress: section.engine_egress.clone(),
             image_pull_secrets: section.image_pull_secrets.clone(),

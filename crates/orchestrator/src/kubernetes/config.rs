@@ -20,6 +20,8 @@ pub const DEFAULT_SERVICE_ACCOUNT: &str = "enginehouse-engine";
 /// Where the agent of a pod accepts connections, when nothing else is said.
 pub const DEFAULT_AGENT_PORT: u16 = 10_021;
 
+/// Where drivers of Spark find the API server, when nothing else is said.
+pub const DEFAULT_API_SERVER: &str = "https://kubernetes.default.svc:443";
 /// How long one call of the API may take, when nothing else is said.
 pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -42,6 +44,8 @@ pub struct Config {
     pub egress: Vec<Egress>,
     /// The image of the engine agent beside Spark; other engines run from the spec's image.
     pub agent_image: String,
+    /// Where drivers of Spark find the API server, to which they say what executors they want.
+    pub api_server: String,
     /// Secrets with which images are pulled; they must be in the engines' namespaces.
     pub image_pull_secrets: Vec<String>,
     /// The service account of engines.
@@ -69,6 +73,7 @@ impl Config {
             network_policies: true,
             egress: Vec::new(),
             agent_image: agent_image.into(),
+            api_server: DEFAULT_API_SERVER.to_owned(),
             image_pull_secrets: Vec::new(),
             service_account: DEFAULT_SERVICE_ACCOUNT.to_owned(),
             agent_port: DEFAULT_AGENT_PORT,

@@ -77,6 +77,7 @@ pub fn spark(incarnation: i64) -> Spec {
     let wish = SparkWish {
         version: "4.0.1".to_owned(),
         argv: argv.map(str::to_owned).to_vec(),
+        environment: BTreeMap::new(),
         properties: configuration.properties.clone(),
         driver_memory: configuration.driver_memory,
         executor_cpu: configuration.executor_cpu,

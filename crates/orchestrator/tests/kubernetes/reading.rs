@@ -102,7 +102,10 @@ fn cases() -> Vec<(&'static str, Value)> {
         ),
         ("one of two runs", on_node("Pending", containers(running(), waiting("ContainerCreating", "")))),
         ("both run", on_node("Running", containers(running(), running()))),
-        ("one has ended, the other runs", on_node("Running", containers(running(), ended(1, "Error", "no memory\n")))),
+        (
+            "Spark has ended, the agent runs",
+            on_node("Running", containers(running(), ended(1, "Error", "no memory\n"))),
+        ),
         (
             "the agent has ended, Spark runs",
             on_node("Running", containers(ended(0, "Completed", "enginehouse: it was drained\n"), running())),
@@ -152,6 +155,16 @@ fn cases() -> Vec<(&'static str, Value)> {
             on_node(
                 "Failed",
                 containers(ended(0, "Completed", ""), ended(1, "Error", "Exception in thread \"main\"\n")),
+            ),
+        ),
+        (
+            "Spark needed too much memory and the agent noticed",
+            on_node(
+                "Failed",
+                containers(
+                    ended(1, "Error", "enginehouse: the engine ended: Spark accepts no connections any longer\n"),
+                    ended(137, "OOMKilled", ""),
+                ),
             ),
         ),
         ("too much memory", on_node("Failed", containers(ended(0, "Completed", ""), ended(137, "OOMKilled", "")))),

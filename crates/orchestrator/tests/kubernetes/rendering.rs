@@ -105,6 +105,40 @@ fn spark_gets_nothing_of_its_agent() {
     assert_eq!((token(spark), token(agent)), (true, false));
 }
 
+/// Spark's properties of a pod, as their file has them.
+fn properties(spec: &orchestrator::Spec, config: &Config) -> Vec<String> {
+    let objects = render::engine(spec, config, &signer(), EPOCH).unwrap();
+    let (_, config_map) = objects.rest.unwrap().owned(spec.name.as_str(), "the-pods-uid");
+    config_map.data.unwrap()["spark.properties"].lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_driver_without_executors_works_by_itself_and_one_with_executors_asks_the_api_server() {
+    let mut spec = spark(3);
+    let mut config = config();
+    config.api_server = "https://api.example:6443".to_owned();
+    let has = |spec: &orchestrator::Spec, line: &str| properties(spec, &config).iter().any(|it| it == line);
+    assert!(has(&spec, "spark.master=k8s://https://api.example:6443"));
+    spec.pod.spark.as_mut().unwrap().max_executors = 0;
+    assert!(has(&spec, "spark.master=local[1]") && has(&spec, "spark.dynamicAllocation.enabled=false"));
+    assert!(!properties(&spec, &config).iter().any(|it| it.starts_with("spark.executor.instances")));
+}
+
+#[test]
+fn what_the_pod_needs_stands_above_what_is_wished() {
+    let mut spec = spark(3);
+    let wish = spec.pod.spark.as_mut().unwrap();
+    wish.properties.insert("spark.kubernetes.namespace".to_owned(), "another".to_owned());
+    for name in ["JAVA_HOME", "SPARK_LOCAL_DIRS", "POD_ADDRESS"] {
+        wish.environment.insert(name.to_owned(), "/wished".to_owned());
+    }
+    assert!(properties(&spec, &config()).contains(&"spark.kubernetes.namespace=rp-1--t-1".to_owned()));
+    let pod = rendered(&spec).pod.spec.unwrap();
+    let env = pod.containers[1].env.as_ref().unwrap();
+    let wished: Vec<_> = env.iter().filter(|it| it.value.as_deref() == Some("/wished")).map(|it| &it.name).collect();
+    assert_eq!((wished.as_slice(), env.len()), (&[&"JAVA_HOME".to_owned()][..], 3));
+}
+
 #[test]
 fn what_no_pod_could_be_made_from_is_refused_in_words() {
     type Change = fn(&mut orchestrator::Spec);
@@ -127,6 +161,10 @@ fn what_no_pod_could_be_made_from_is_refused_in_words() {
             other => panic!("{word}: {other:?}"),
         }
     }
+    let mut imageless = config();
+    imageless.agent_image.clear();
+    let without_agent = render::engine(&spark(3), &imageless, &signer(), EPOCH);
+    assert!(without_agent.unwrap_err().to_string().contains("kubernetes.agent_image"));
     let mut listed = config();
     listed.namespaces = Some(vec!["other".to_owned()]);
     let elsewhere = render::engine(&datafusion(3), &listed, &signer(), EPOCH);

@@ -20,6 +20,7 @@ from harness.waiting import wait_until
 INIT = pathlib.Path(__file__).with_name("container_init.py")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TERMINATION_LOG = "/dev/termination-log"
+HOSTNAME_LETTERS = 63
 # A kubelet gives so much of a log as the reason why a container ended.
 MESSAGE_BYTES = 2048
 MESSAGE_LINES = 80
@@ -65,6 +66,7 @@ class Process:
         (self.folder / "scratch").mkdir(exist_ok=True)
         told = {
             "parent": os.getpid(),
+            "hostname": self.pod["spec"].get("hostname", self.pod["metadata"]["name"])[:HOSTNAME_LETTERS],
             "scratch": str(self.folder / "scratch"),
             "layers": self.image.layers,
             "binds": [*self.binds(volumes, env), bound(hosts, "/etc/hosts"),

@@ -14,12 +14,13 @@ import os
 import pathlib
 import select
 import signal
+import socket
 import stat
 import sys
 
 CANNOT_START = 128
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18
-CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWPID = 0x00020000, 0x04000000, 0x20000000
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 SCRATCH_BYTES = "256m"
 DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -82,11 +83,13 @@ def end_with_parent():
         raise OSError(ctypes.get_errno(), "can't end with who started it")
 
 
-def unshare():
-    if libc.unshare(CLONE_NEWNS | CLONE_NEWPID) != 0:
+def unshare(hostname):
+    if libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWPID) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"can't make namespaces, which needs root: {os.strerror(number)}")
     mount(None, "/", flags=MS_REC | MS_PRIVATE)
+    # By which it finds its own address in its /etc/hosts.
+    socket.sethostname(hostname)
 
 
 def main():
@@ -96,7 +99,7 @@ def main():
         # Who was gone before that is not noticed by the kernel.
         if os.getppid() != told["parent"]:
             raise OSError("who started it has ended")
-        unshare()
+        unshare(told["hostname"])
     except OSError as error:
         print(f"the container can't be started: {error}", file=sys.stderr)
         sys.exit(CANNOT_START)

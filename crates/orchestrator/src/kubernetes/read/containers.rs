@@ -5,13 +5,15 @@ use model::clock::utc;
 use model::engine_state::Phase;
 
 use super::millis;
-use super::names::AGENT;
+use super::names::{AGENT, SPARK};
 
 /// An agent that ends writes this and its reason as the first line of its termination message, and the last lines of
 /// its log behind it. Without it the kubelet puts the log's last lines there, if the container failed.
 pub const LAST_WORDS_MARK: &str = "enginehouse: ";
 /// What a container runtime adds to the number of the signal that ended a program.
 const SIGNALLED: i32 = 128;
+/// The signal that asks a program to end: whose end it was had been wanted.
+const TERM: i32 = 15;
 /// The highest number of a signal.
 const LAST_SIGNAL: i32 = 64;
 
@@ -51,11 +53,10 @@ pub(super) fn phase(pod: &Pod) -> Phase {
     }
 }
 
-/// Whether the agent has ended, whatever goes on beside it.
-pub(super) fn has_agent_ended(pod: &Pod) -> bool {
-    let is_agents = |status: &&&ContainerStatus| status.name == AGENT;
-    let status = statuses(pod);
-    status.iter().find(is_agents).and_then(|it| it.state.as_ref()).is_some_and(|state| state.terminated.is_some())
+/// Whether the agent or Spark has ended, whatever goes on beside it.
+pub(super) fn has_one_ended(pod: &Pod) -> bool {
+    let ours = statuses(pod).into_iter().filter(|it| [AGENT, SPARK].contains(&it.name.as_str()));
+    ours.filter_map(|it| it.state.as_ref()).any(|state| state.terminated.is_some())
 }
 
 /// When the agent was started.
@@ -65,15 +66,21 @@ pub(super) fn started_at_ms(pod: &Pod) -> Option<i64> {
     running.or(state.terminated.as_ref().and_then(|it| it.started_at.as_ref())).map(millis)
 }
 
-/// How the engine ended: as the agent did, unless it ended well and another container did not.
+/// How the engine ended: as the agent did, unless another container failed and the agent did not, or only because of it.
 pub(super) fn ending(pod: &Pod) -> Option<Ending> {
     let terminated = |status: &ContainerStatus| {
         let terminated = status.state.as_ref()?.terminated.as_ref()?;
         Some(read(&status.name, terminated))
     };
     let endings: Vec<Ending> = statuses(pod).into_iter().filter_map(terminated).collect();
-    let failed = endings.iter().find(|ending| ending.code != Some(0));
-    failed.or(endings.first()).cloned()
+    let failed = || endings.iter().filter(|ending| ending.code != Some(0));
+    let caused = |first: &&Ending| {
+        let cause = |it: &&Ending| it.signal != Some(TERM) && it.ended_at_ms <= first.ended_at_ms;
+        // Who was killed noticed nothing of anybody else's end.
+        failed().skip(1).find(cause).filter(|_| first.container == AGENT && first.signal.is_none())
+    };
+    let first = failed().next();
+    first.and_then(|it| caused(&it)).or(first).or(endings.first()).cloned()
 }
 
 fn read(container: &str, terminated: &ContainerStateTerminated) -> Ending {

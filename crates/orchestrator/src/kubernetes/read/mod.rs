@@ -1,8 +1,9 @@
 //! From a pod, with what was warned of it, to what is observed: pure, and without a clock.
 //!
 //! Only a pod with our signature is an engine. Phases go forward only, as the kubelet tells them: a container that ran
-//! once counts as running until the engine ends. An engine ends with its agent: without it nobody can reach it, though Spark
-//! beside it may go on until the pod is deleted.
+//! once counts as running until the engine ends. An engine of two containers ends with the first of them: without its agent
+//! nobody can reach Spark, and without Spark, be it that its properties are wrong, nobody is answered; the other one may go on
+//! until the pod is deleted.
 
 mod containers;
 mod reason;
@@ -131,7 +132,7 @@ fn phase(pod: &Pod) -> Phase {
     }
     match pod.status.as_ref().and_then(|status| status.phase.as_deref()) {
         Some("Succeeded" | "Failed") => Phase::Ended,
-        _ if containers::has_agent_ended(pod) => Phase::Ended,
+        _ if containers::has_one_ended(pod) => Phase::Ended,
         _ => containers::phase(pod),
     }
 }

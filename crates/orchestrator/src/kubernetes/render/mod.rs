@@ -82,6 +82,9 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
         if !spark.argv.first().is_some_and(|program| program.starts_with('/')) {
             return refuse("Spark's program is not named by an absolute path".to_owned());
         }
+        if config.agent_image.is_empty() {
+            return refuse("no image of the engine agent beside Spark: kubernetes.agent_image names none".to_owned());
+        }
     } else if spec.files.iter().map(|file| file.content.len()).sum::<usize>() > MAX_ANNOTATED_BYTES {
         return refuse(format!("more than {MAX_ANNOTATED_BYTES} bytes of files"));
     }

@@ -1,4 +1,6 @@
 //! Spark's properties: what the unit asks for, and above it what the pod needs to work.
+//!
+//! What its server needs for the agent to find it is among the wish's own: it is the same wherever Spark runs.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +21,7 @@ pub(super) fn all(spec: &Spec, spark: &SparkWish, config: &Config) -> BTreeMap<S
     let mut set = |key: &str, value: String| drop(all.insert(key.to_owned(), value));
     set("spark.app.id", marks::spark_app_id(spec));
     set("spark.app.name", spec.name.to_string());
-    set("spark.master", "k8s://https://kubernetes.default.svc:443".to_owned());
+    set("spark.master", master(spec, spark, config));
     set("spark.submit.deployMode", "client".to_owned());
     set("spark.driver.bindAddress", "0.0.0.0".to_owned());
     set("spark.driver.host", format!("{}.{}.svc", spec.name, spec.namespace));
@@ -43,7 +45,10 @@ pub(super) fn all(spec: &Spec, spark: &SparkWish, config: &Config) -> BTreeMap<S
     set("spark.kubernetes.executor.podTemplateContainerName", names::EXECUTOR.to_owned());
     set("spark.kubernetes.executor.podNamePrefix", executor_prefix(spec));
     set("spark.dynamicAllocation.enabled", (spark.min_executors != spark.max_executors).to_string());
-    if spark.min_executors == spark.max_executors {
+    if spark.max_executors == 0 {
+        // Spark refuses 0 as a number of executors, also where nobody would make any.
+        all.remove("spark.executor.instances");
+    } else if spark.min_executors == spark.max_executors {
         set("spark.executor.instances", spark.max_executors.to_string());
     } else {
         set("spark.dynamicAllocation.shuffleTracking.enabled", "true".to_owned());
@@ -62,49 +67,14 @@ fn executor_prefix(spec: &Spec) -> String {
     kept[begins..].to_owned()
 }
 
+/// Where the driver works: its own threads if it may have no executor, which could otherwise never run anything.
+fn master(spec: &Spec, spark: &SparkWish, config: &Config) -> String {
+    if spark.max_executors == 0 {
+        return format!("local[{}]", spec.requests.driver_cpu_millis.div_ceil(1_000).max(1));
+    }
+    format!("k8s://{}", config.api_server)
+}
+
 fn heap(bytes: u64) -> String {
     format!("{}m", bytes.div_ceil(1 << 20))
-}
-
-/// The text of a properties file, as Java reads it.
-pub(super) fn text(properties: &BTreeMap<String, String>) -> String {
-    let mut text = format!("# Written by the master for container \"{}\" of this pod.\n", names::SPARK);
-    for (key, value) in properties {
-        text.push_str(&escaped(key, true));
-        text.push('=');
-        text.push_str(&escaped(value, false));
-        text.push('\n');
-    }
-    text
-}
-
-fn escaped(part: &str, is_key: bool) -> String {
-    let mut text = String::with_capacity(part.len());
-    for (at, c) in part.chars().enumerate() {
-        match c {
-            '\\' => text.push_str("\\\\"),
-            '\n' => text.push_str("\\n"),
-            '\r' => text.push_str("\\r"),
-            '\t' => text.push_str("\\t"),
-            ' ' if is_key || at == 0 => text.push_str("\\ "),
-            '=' | ':' if is_key => text.extend(['\\', c]),
-            '#' | '!' if is_key && at == 0 => text.extend(['\\', c]),
-            _ => text.push(c),
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_and_values_mean_to_java_what_they_mean_here() {
-        let properties = [("a.b", "c d"), ("#x", " y"), ("k=1:2", "a\\b\nc=d"), ("s p", "")];
-        let properties = properties.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        let text = text(&properties);
-        let lines: Vec<_> = text.lines().skip(1).collect();
-        assert_eq!(lines, ["\\#x=\\ y", "a.b=c d", "k\\=1\\:2=a\\\\b\\nc=d", "s\\ p="]);
-    }
 }

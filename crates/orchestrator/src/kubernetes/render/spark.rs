@@ -19,7 +19,7 @@ use model::labels;
 use super::{agent, executor, metadata_beside, properties, resources, security};
 use crate::kubernetes::config::Config;
 use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, SPARK, SPARK_DIR, SPARK_PROPERTIES};
-use crate::{Error, Spec};
+use crate::{Error, Spec, java_properties};
 
 /// The volume with Spark's properties and the executors' template.
 const FILES: &str = "spark-files";
@@ -30,6 +30,8 @@ const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// Where Spark may write: the volume and its place. Spark's images write below their own directory too.
 const SCRATCH: [(&str, &str); 3] =
     [("spark-tmp", "/tmp"), ("spark-local", "/var/data/spark-local"), ("spark-work", "/opt/spark/work-dir")];
+/// The variable of Spark's environment with the folders that it may fill.
+const LOCAL_DIRS_VARIABLE: &str = "SPARK_LOCAL_DIRS";
 /// The variable of Spark's environment with the pod's address, for its hook.
 const POD_ADDRESS_VARIABLE: &str = "POD_ADDRESS";
 /// How long a token holds before the kubelet brings another.
@@ -40,14 +42,16 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
     let spark = spec.pod.spark.as_ref()?;
     let mut mounts = vec![agent::mount(FILES, SPARK_DIR, true), agent::mount(TOKEN, TOKEN_DIR, true)];
     mounts.extend(SCRATCH.iter().map(|(volume, path)| agent::mount(volume, path, false)));
+    let own = [(LOCAL_DIRS_VARIABLE, SCRATCH[1].1)];
+    let wished = spark.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let wished = wished.filter(|(name, _)| ![LOCAL_DIRS_VARIABLE, POD_ADDRESS_VARIABLE].contains(name));
+    let mut environment: Vec<_> = own.into_iter().chain(wished).map(|(name, it)| agent::variable(name, it)).collect();
+    environment.push(agent::from_pod(POD_ADDRESS_VARIABLE, "status.podIP"));
     Some(Container {
         name: SPARK.to_owned(),
         image: Some(spec.image.clone()),
         command: Some(spark.argv.clone()),
-        env: Some(vec![
-            agent::variable("SPARK_LOCAL_DIRS", SCRATCH[1].1),
-            agent::from_pod(POD_ADDRESS_VARIABLE, "status.podIP"),
-        ]),
+        env: Some(environment),
         lifecycle: Some(Lifecycle {
             pre_stop: Some(LifecycleHandler {
                 exec: Some(ExecAction { command: Some(wait_for_agent(config.agent_port)) }),
@@ -153,7 +157,9 @@ pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Erro
         data.insert(names::file_key(index), String::from_utf8_lossy(&file.content).into_owned());
     }
     if let Some(spark) = &spec.pod.spark {
-        data.insert(SPARK_PROPERTIES.to_owned(), properties::text(&properties::all(spec, spark, config)));
+        let comment = format!("Written by the master for container \"{SPARK}\" of this pod.");
+        let properties = properties::all(spec, spark, config);
+        data.insert(SPARK_PROPERTIES.to_owned(), java_properties::text(&comment, &properties));
     }
     let template = serde_json::to_string_pretty(&executor::template(spec, config))
         .map_err(|error| Error::refused(format!("the executors' template can't be written: {error}")))?;

@@ -1,0 +1,28 @@
+//! The Spark engine: a child process of the agent, or another container of its pod.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use engine_agent::engine::EngineRuntime;
+
+use crate::launch::{EngineFile, SparkPlace};
+
+mod beside;
+mod child;
+mod port;
+
+/// Below the engine's own directory, and gone with it: all that Spark writes on one machine.
+const FOLDER: &str = "spark";
+
+/// The engine that the file describes.
+pub fn runtime(file: &EngineFile) -> anyhow::Result<Arc<dyn EngineRuntime>> {
+    Ok(match file.spark.clone().context("the engine's file does not say where Spark is")? {
+        SparkPlace::Beside { address } => Arc::new(beside::Beside::new(address)),
+        SparkPlace::Child(launch) => {
+            let folder = std::path::absolute(FOLDER).context("the engine's own directory can't be found")?;
+            let (cpu_threads, memory_bytes) = (file.cpu_threads, file.memory_bytes);
+            let whole = child::Whole { name: file.name.clone(), cpu_threads, memory_bytes };
+            Arc::new(child::Child::new(launch, whole, folder))
+        }
+    })
+}

@@ -1,0 +1,282 @@
+//! Spark as a child process of the agent, on one machine: without its environment, its keys and its working directory.
+//!
+//! It has the agent's standard input, which is the lock of the engine, and its log. So what is left of it when the agent is
+//! killed is found and ended by whoever ends the engine. All that it writes by itself is below the engine's own directory.
+
+use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
+use model::engine_name::EngineName;
+use orchestrator::java_properties;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::port::Reserved;
+use crate::launch::SparkChild;
+use crate::spark;
+
+/// Where Spark's scripts find their programs, unless the configuration says otherwise.
+const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// What Spark is told to do, below its folder.
+const PROPERTIES: &str = "spark.properties";
+/// Where Spark and Java put their temporary files, below its folder.
+const TEMPORARY: &str = "tmp";
+/// How long it may take to end when it is asked; then it is killed. Less than who waits for that has.
+const ASKED: Duration = Duration::from_secs(7);
+
+/// Which engine it is, and what its unit gives it. Everything runs in one process: executors are for places with more
+/// than one machine.
+#[derive(Debug, Clone)]
+pub struct Whole {
+    pub name: EngineName,
+    pub cpu_threads: usize,
+    pub memory_bytes: u64,
+}
+
+/// Spark as a child.
+pub struct Child {
+    launch: SparkChild,
+    whole: Whole,
+    folder: PathBuf,
+    stop: CancellationToken,
+    ended: watch::Sender<Option<String>>,
+    running: Mutex<Option<Running>>,
+}
+
+struct Running {
+    supervisor: JoinHandle<()>,
+    _port: Reserved,
+}
+
+impl Child {
+    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf) -> Self {
+        let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
+        Self { launch, whole, folder, stop, ended, running: Mutex::default() }
+    }
+
+    fn properties(&self, address: SocketAddr) -> BTreeMap<String, String> {
+        let mut properties = spark::listening(self.launch.properties.clone(), address);
+        let host = address.ip().to_string();
+        let temporary = self.folder.join(TEMPORARY);
+        let java_temporary = format!("-Djava.io.tmpdir=\"{}\"", temporary.display());
+        for (key, value) in [
+            ("spark.app.name", self.whole.name.to_string()),
+            ("spark.master", format!("local[{}]", self.whole.cpu_threads)),
+            ("spark.submit.deployMode", "client".to_owned()),
+            ("spark.driver.memory", format!("{}m", self.whole.memory_bytes.div_ceil(1 << 20))),
+            // Nothing of it can be reached from another machine.
+            ("spark.driver.host", host.clone()),
+            ("spark.driver.bindAddress", host),
+            ("spark.local.dir", temporary.display().to_string()),
+            // It stands before the unit's own spark.driver.extraJavaOptions.
+            ("spark.driver.defaultJavaOptions", java_temporary),
+        ] {
+            properties.insert(key.to_owned(), value);
+        }
+        // Hive's own default is a folder that all users of the machine have in common.
+        let scratch = || temporary.join("hive").display().to_string();
+        properties.entry("spark.hadoop.hive.exec.scratchdir".to_owned()).or_insert_with(scratch);
+        properties
+    }
+
+    /// Makes its folder with what it is told.
+    fn prepare(&self, address: SocketAddr) -> io::Result<PathBuf> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.folder.join(TEMPORARY))?;
+        let path = self.folder.join(PROPERTIES);
+        let text = java_properties::text("Written by the engine agent.", &self.properties(address));
+        // It may hold what opens the data.
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        file.write_all(text.as_bytes())?;
+        Ok(path)
+    }
+
+    fn spawn(&self, properties: &Path) -> io::Result<tokio::process::Child> {
+        let words = spark::command_line(&self.launch.program, properties);
+        Command::new(&words[0])
+            .args(&words[1..])
+            .current_dir(&self.folder)
+            .env_clear()
+            .env("PATH", SEARCH_PATH)
+            .env("HOME", &self.folder)
+            // Its web page, if somebody wants it, is for this machine alone.
+            .env("SPARK_LOCAL_IP", "127.0.0.1")
+            .envs(&self.launch.environment)
+            .stdin(Stdio::inherit())
+            .stdout(Stdio::inherit())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+    }
+}
+
+#[async_trait]
+impl EngineRuntime for Child {
+    async fn start(&self) -> Result<Backend, RuntimeError> {
+        let cannot = |what: String| move |error: io::Error| RuntimeError(format!("{what}: {error}"));
+        let port = Reserved::any().map_err(cannot("no port of loopback can be had for Spark".to_owned()))?;
+        let address = port.address();
+        let properties =
+            self.prepare(address).map_err(cannot(format!("Spark's folder {} can't be made", self.folder.display())))?;
+        let child = self
+            .spawn(&properties)
+            .map_err(cannot(format!("Spark can't be started by {}", self.launch.program.display())))?;
+        info!(pid = child.id(), %address, "Spark is started");
+        let supervisor = tokio::spawn(supervise(child, self.stop.clone(), self.ended.clone()));
+        *self.running.lock().await = Some(Running { supervisor, _port: port });
+        Ok(spark::backend(address))
+    }
+
+    async fn ended(&self) -> String {
+        let mut ended = self.ended.subscribe();
+        let reason = ended.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
+        match reason {
+            Ok(reason) => reason,
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    async fn stop(&self) {
+        self.stop.cancel();
+        if let Some(running) = self.running.lock().await.take()
+            && running.supervisor.await.is_err()
+        {
+            warn!("whoever watched over Spark broke down");
+        }
+    }
+}
+
+/// Waits for its end, and ends it when that is wanted.
+async fn supervise(mut child: tokio::process::Child, stop: CancellationToken, ended: watch::Sender<Option<String>>) {
+    tokio::select! {
+        status = child.wait() => {
+            ended.send_replace(Some(format!("Spark {}", describe(&status))));
+            return;
+        }
+        () = stop.cancelled() => {}
+    }
+    // It is our child and was not waited for, so the number is still its own.
+    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32))
+        && let Err(error) = kill_process(pid, Signal::TERM)
+    {
+        warn!(%error, "Spark can't be asked to end");
+    }
+    match tokio::time::timeout(ASKED, child.wait()).await {
+        Ok(status) => info!("Spark {}", describe(&status)),
+        Err(_) => {
+            warn!("Spark did not end when it was asked and is killed");
+            if let Err(error) = child.kill().await {
+                warn!(%error, "Spark can't be killed");
+            }
+        }
+    }
+}
+
+fn describe(status: &io::Result<ExitStatus>) -> String {
+    match status {
+        Ok(status) => format!("ended with {status}"),
+        Err(error) => format!("was lost: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_mins(1);
+
+    async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+        tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("not in time: {what}"))
+    }
+
+    /// A script in the place of `spark-submit`: what is looked at is how it is started and ended.
+    fn child(place: &tempfile::TempDir, script: &str) -> Child {
+        let program = place.path().join("spark-submit");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let launch = SparkChild {
+            program,
+            environment: pairs(&[("JAVA_HOME", "/java")]),
+            properties: pairs(&[("spark.master", "yarn"), ("spark.app.password", "s3cret")]),
+        };
+        let whole = Whole { name: EngineName::new("one").unwrap(), cpu_threads: 2, memory_bytes: 600 << 20 };
+        Child::new(launch, whole, place.path().join("spark"))
+    }
+
+    fn read(place: &tempfile::TempDir, name: &str) -> String {
+        std::fs::read_to_string(place.path().join("spark").join(name)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn it_is_told_by_a_file_that_only_its_user_reads_and_has_nothing_of_the_agents_environment() {
+        let place = tempfile::tempdir().unwrap();
+        let child = child(&place, "env > env; echo \"$@\" > arguments; pwd > pwd; exit 3");
+        let backend = child.start().await.unwrap();
+        let reason = within("its end is told", child.ended()).await;
+        assert!(reason.contains("ended with exit status: 3"), "{reason}");
+        let own = ["HOME", "JAVA_HOME", "PATH", "PWD", "SPARK_LOCAL_IP", "SHLVL", "OLDPWD", "_"];
+        for line in read(&place, "env").lines() {
+            assert!(own.contains(&line.split('=').next().unwrap()), "{line}");
+        }
+        assert_eq!(read(&place, "pwd").trim(), place.path().join("spark").to_string_lossy());
+        let arguments = read(&place, "arguments");
+        assert!(arguments.contains("HiveThriftServer2") && !arguments.contains("s3cret"), "{arguments}");
+        let mode = std::fs::metadata(place.path().join("spark").join(PROPERTIES)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let told = read(&place, PROPERTIES);
+        let port = backend.address.rsplit_once(':').unwrap().1;
+        for line in [
+            "spark.app.name=one",
+            "spark.master=local[2]",
+            "spark.driver.memory=600m",
+            "spark.driver.bindAddress=127.0.0.1",
+            "spark.app.password=s3cret",
+            "spark.hadoop.hive.server2.thrift.bind.host=127.0.0.1",
+            &format!("spark.hadoop.hive.server2.thrift.port={port}"),
+        ] {
+            assert!(told.lines().any(|it| it == line), "{line} is not in\n{told}");
+        }
+    }
+
+    #[tokio::test]
+    async fn it_is_asked_to_end_and_its_end_is_waited_for() {
+        let place = tempfile::tempdir().unwrap();
+        let script = "sleep 1000 & trap 'kill $!; echo asked > asked; exit 0' TERM; echo ready > ready; wait";
+        let child = child(&place, script);
+        child.start().await.unwrap();
+        let ready = async {
+            while !place.path().join("spark/ready").exists() {
+                tokio::task::yield_now().await;
+            }
+        };
+        within("it runs", ready).await;
+        within("it has ended", child.stop()).await;
+        assert_eq!(read(&place, "asked").trim(), "asked");
+        // Nobody is told of an end that was wanted.
+        assert!(child.ended.borrow().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        let mut child = child(&place, "");
+        child.launch.program = PathBuf::from("/nowhere/spark-submit");
+        let error = child.start().await.unwrap_err().to_string();
+        assert!(error.contains("/nowhere/spark-submit") && error.contains("can't be started"), "{error}");
+    }
+}
