@@ -3,7 +3,7 @@
 //! An engine without executors is one pod. A Spark engine is a pod of two containers with a scheduling gate, a headless
 //! service under which executors find the driver, and a config map with the agent's file, Spark's properties and the
 //! executors' template; service and config map bear the pod's uid as owner, which is known only when the pod is made, so
-//! [`Objects::owned`] makes them from the answer.
+//! [`Rest::owned`] makes them from the answer.
 
 mod agent;
 mod executor;

@@ -172,14 +172,13 @@ async fn supervise(mut child: tokio::process::Child, stop: CancellationToken, en
     {
         warn!(%error, "Spark can't be asked to end");
     }
-    match tokio::time::timeout(ASKED, child.wait()).await {
-        Ok(status) => info!("Spark {}", describe(&status)),
-        Err(_) => {
-            warn!("Spark did not end when it was asked and is killed");
-            if let Err(error) = child.kill().await {
-                warn!(%error, "Spark can't be killed");
-            }
-        }
+    if let Ok(status) = tokio::time::timeout(ASKED, child.wait()).await {
+        info!("Spark {}", describe(&status));
+        return;
+    }
+    warn!("Spark did not end when it was asked and is killed");
+    if let Err(error) = child.kill().await {
+        warn!(%error, "Spark can't be killed");
     }
 }
 
