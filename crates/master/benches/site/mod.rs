@@ -193,6 +193,7 @@ impl Still {
     /// One tick that has nothing to do, and what it and its parts took.
     pub async fn tick(&self, driver: &mut Driver) -> (Duration, Spent) {
         let reports = self.reports.load(Ordering::SeqCst);
+        *self.spent.lock().unwrap() = Spent::default();
         let begin = Instant::now();
         let ticked = driver.tick(self).await;
         let time = begin.elapsed();
@@ -286,8 +287,9 @@ impl World for Still {
     async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
         let begin = Instant::now();
         self.client.observed(epoch, report).await.map_err(away)?;
-        self.spent.lock().unwrap().report = begin.elapsed();
-        self.reports.fetch_add(1, Ordering::SeqCst);
+        self.spent.lock().unwrap().report += begin.elapsed();
+        // Parts come before it.
+        self.reports.fetch_add(usize::from(!report.part), Ordering::SeqCst);
         Ok(())
     }
 
