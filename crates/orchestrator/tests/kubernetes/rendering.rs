@@ -116,9 +116,9 @@ fn properties(spec: &orchestrator::Spec, config: &Config) -> Vec<String> {
 fn a_driver_without_executors_works_by_itself_and_one_with_executors_asks_the_api_server() {
     let mut spec = spark(3);
     let mut config = config();
-    config.api_server = "https://api.example:6443".to_owned();
+    config.api_server = "https://kubernetes:6443".to_owned();
     let has = |spec: &orchestrator::Spec, line: &str| properties(spec, &config).iter().any(|it| it == line);
-    assert!(has(&spec, "spark.master=k8s://https://api.example:6443"));
+    assert!(has(&spec, "spark.master=k8s://https://kubernetes:6443"));
     spec.pod.spark.as_mut().unwrap().max_executors = 0;
     assert!(has(&spec, "spark.master=local[1]") && has(&spec, "spark.dynamicAllocation.enabled=false"));
     assert!(!properties(&spec, &config).iter().any(|it| it.starts_with("spark.executor.instances")));
