@@ -149,6 +149,9 @@ def test_a_pod_for_which_there_is_no_node_says_why_until_there_is_one(kubelet, a
     def unschedulable(status):
         return any(it["type"] == "PodScheduled" and it.get("reason") == "Unschedulable" for it in status.get("conditions", []))
 
+    def was_looked_at(status):
+        return any(it["type"] == "PodScheduled" for it in status.get("conditions", []))
+
     def message(name):
         conditions = seen(admin, namespace, name, unschedulable, "it can't be scheduled")["status"]["conditions"]
         return next(it["message"] for it in conditions if it["type"] == "PodScheduled")
@@ -163,11 +166,21 @@ def test_a_pod_for_which_there_is_no_node_says_why_until_there_is_one(kubelet, a
     kubelet.nodes.add("later", cpu=100)
     assert seen(admin, namespace, "elsewhere", is_ready, "it runs")["spec"]["nodeName"] == "later"
     assert seen(admin, namespace, "large", is_ready, "it runs")["spec"]["nodeName"] == "later"
+
+    def refused():
+        name = f"refused-{next(numbers)}"
+        admin.create("pods", pod(name), namespace)
+        it = seen(admin, namespace, name, was_looked_at, "the scheduler has looked at it")
+        return name if unschedulable(it["status"]) else None
+
     kubelet.nodes.cordon("plain", "later")
-    admin.create("pods", pod("refused"), namespace)
-    assert "were unschedulable" in message("refused")
-    kubelet.nodes.uncordon("plain", "later")
-    seen(admin, namespace, "refused", is_ready, "it runs since nodes take pods again")
+    try:
+        # The scheduler hears of that by a watch of its own: a pod that comes earlier has a node still.
+        late = wait_until(refused, WITHIN_S, "no node takes pods any more")
+        assert "were unschedulable" in message(late)
+    finally:
+        kubelet.nodes.uncordon("plain", "later")
+    seen(admin, namespace, late, is_ready, "it runs since nodes take pods again")
 
 
 def test_what_is_full_takes_no_more_until_a_pod_has_gone(kubelet, admin, namespace):
