@@ -18,6 +18,7 @@ pub mod failpoints;
 
 mod doubt;
 mod execute;
+mod made_in;
 mod master;
 mod recollection;
 mod settings;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
+use crate::made_in::MadeIn;
 use crate::recollection::{Recollection, parts_of};
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
@@ -225,12 +226,19 @@ impl Driver {
     async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
         let limit = self.settings.effect_deadline();
         let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), observed);
-        let asked: Vec<_> = planner::questions(desired, observed)
+        let questions: Vec<_> = planner::questions(desired, observed).into_iter().chain(doubted).collect();
+        if questions.is_empty() {
+            return;
+        }
+        let made_in = MadeIn::new(desired);
+        let asked: Vec<_> = questions
             .into_iter()
-            .chain(doubted)
-            .map(|question| async move {
-                let answer = bounded(limit, world.engine(&question.engine)).await;
-                (question, answer)
+            .map(|question| {
+                let namespace = made_in.of(&question.engine);
+                async move {
+                    let answer = bounded(limit, world.engine(&question.engine, namespace.as_deref())).await;
+                    (question, answer)
+                }
             })
             .collect();
         let answers = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1));
