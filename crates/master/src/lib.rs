@@ -28,6 +28,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod told_nodes;
 mod waiting;
 mod world;
 

@@ -345,10 +345,11 @@ impl Driver {
         let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
-        report.nodes = self.recollection.changed_nodes(&desired.snapshot.catalog, engines.nodes.as_deref());
+        let now = world.now();
+        report.nodes = self.recollection.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
         let written = self.send(world, &mut report).await;
         self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
-        self.recollection.reported_nodes(written.is_ok(), report.nodes);
+        self.recollection.nodes.told(written.is_ok(), report.nodes, now);
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over(world.now());
