@@ -20,6 +20,7 @@ mod doubt;
 mod execute;
 mod made_in;
 mod master;
+mod not_made;
 mod recollection;
 mod settings;
 mod settle;

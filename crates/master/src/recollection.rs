@@ -13,10 +13,10 @@ use model::engine_name::EngineName;
 use model::name::PoolName;
 use model::observation::{ObservedEngine, ObservedNode, Report, Surroundings};
 use model::room::nodes_in_two_pools;
-use model::slot::Slot;
 use model::snapshot::Snapshot;
-use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
+use planner::{Fact, Live, Observed, Permit, Pod, Status};
 
+use crate::not_made::NotMade;
 use crate::told_nodes::ToldNodes;
 
 /// The memory of one term.
@@ -25,7 +25,8 @@ pub(crate) struct Recollection {
     alterations: BTreeMap<RequestId, Duration>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
-    troubles: BTreeMap<EngineName, (Trouble, Duration)>,
+    /// Creates that failed.
+    pub not_made: NotMade,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: HashMap<String, String>,
     /// In the order of names.
@@ -56,18 +57,6 @@ impl Recollection {
         ids.iter().map(|id| *self.alterations.entry(id.clone()).or_insert(now)).min().unwrap_or(now)
     }
 
-    /// A create failed.
-    pub fn create_failed(&mut self, engine: &EngineName, reason: String, now: Duration) {
-        let failures = self.troubles.get(engine).map_or(0, |(trouble, _)| trouble.failures);
-        let trouble = Trouble { reason, failures: failures.saturating_add(1), age_ms: 0 };
-        self.troubles.insert(engine.clone(), (trouble, now));
-    }
-
-    /// A create succeeded.
-    pub fn create_succeeded(&mut self, engine: &EngineName) {
-        self.troubles.remove(engine);
-    }
-
     /// Names that can't be read and were not the last time: worth a line in the log.
     pub fn newly_unreadable<'a>(&mut self, unreadable: &'a [(String, String)]) -> Vec<&'a (String, String)> {
         let new = unreadable.iter().filter(|(name, _)| !self.unreadable.contains(name)).collect();
@@ -94,16 +83,7 @@ impl Recollection {
         snapshot: &Snapshot,
     ) -> Observed {
         let lives = self.lives(now, coordinated, pods);
-        if !self.troubles.is_empty() {
-            let present: HashSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
-            self.troubles.retain(|engine, _| present.contains(engine));
-        }
-        let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
-        let troubles = self
-            .troubles
-            .iter()
-            .map(|(engine, (trouble, at))| (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() }));
-        let troubles = troubles.collect();
+        self.not_made.only(&snapshot.slots);
         Observed {
             // What was left behind is nobody's permit, and nobody's to delete.
             permits: coordinated.permits.iter().filter(|it| !it.left_behind).map(permit).collect(),
@@ -112,7 +92,7 @@ impl Recollection {
             pods: pods.to_vec(),
             nodes: BTreeMap::new(),
             vanished: BTreeSet::new(),
-            troubles,
+            troubles: self.not_made.troubles(now),
             status: status.clone(),
             registry_settled: now >= self.settled_from,
         }

@@ -302,10 +302,10 @@ impl Driver {
 
     fn remember(&mut self, now: Duration, executed: &Executed) {
         for engine in &executed.made {
-            self.recollection.create_succeeded(engine);
+            self.recollection.not_made.made(engine);
         }
-        for (engine, reason) in &executed.not_made {
-            self.recollection.create_failed(engine, reason.clone(), now);
+        for failed in &executed.not_made {
+            self.recollection.not_made.failed(failed.clone(), now);
         }
     }
 
