@@ -95,3 +95,27 @@ async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_c
     let _ = driver.tick(&*fake).await;
     assert_eq!(fake.state().asked_in, [None]);
 }
+
+#[tokio::test]
+async fn a_pod_that_failed_before_it_could_register_is_missed_though_nobody_told_of_its_end() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    assert!(done(&driver.tick(&*fake).await));
+    fake.pass(Duration::from_mins(1));
+    let engine = fake.present(0);
+    {
+        let mut state = fake.state();
+        state.ghosts = std::mem::take(&mut state.world.observed.pods);
+        state.asked = 0;
+    }
+    let _ = driver.tick(&*fake).await;
+    fake.pass(Duration::from_secs(50));
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(fake.state().asked, 0, "it may still be on its way");
+    fake.pass(Duration::from_secs(10));
+    let _ = driver.tick(&*fake).await;
+    assert_eq!((fake.state().asked, fake.state().ghosts.len()), (1, 0));
+    fake.settle(&mut driver).await;
+    assert_ne!(fake.present(0), engine);
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
+}
