@@ -4,7 +4,7 @@ use orchestrator::kubernetes::Config;
 use orchestrator::{Error, Orchestrator as _};
 use serde_json::json;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Fault, rights, status};
 use super::place::{EPOCH, NAMESPACE, config, datafusion, eventually, open, open_with};
 
 fn without_namespace() -> Cluster {
@@ -119,6 +119,36 @@ async fn the_rights_that_are_missing_are_told() {
     cluster.deny("create services");
     let missing = kubernetes.missing_rights().await.unwrap();
     assert_eq!(missing.iter().map(ToString::to_string).collect::<Vec<_>>(), ["create services in the whole cluster"]);
+}
+
+#[tokio::test]
+async fn the_rights_in_a_namespace_are_one_question_unless_the_server_does_not_know_them_all() {
+    let cluster = Cluster::new();
+    let config = Config {
+        namespaces: Some(["a", "b", "c"].map(str::to_owned).to_vec()),
+        make_namespaces: false,
+        ..config()
+    };
+    let kubernetes = open_with(&cluster, config);
+    let asked = async || {
+        cluster.calls();
+        let missing = kubernetes.missing_rights().await.unwrap();
+        (missing.iter().map(ToString::to_string).collect::<Vec<_>>(), cluster.calls().len())
+    };
+    // Three namespaces, our own one, and two about nodes.
+    assert_eq!(asked().await, (Vec::new(), 6));
+    cluster.deny("create services in b");
+    cluster.deny("watch nodes");
+    let told = ["create services in namespace \"b\"", "watch nodes in the whole cluster"].map(str::to_owned).to_vec();
+    assert_eq!(asked().await, (told.clone(), 7), "what the rules don't grant is asked for once more");
+    cluster.deny(rights::ALL_RULES);
+    let (missing, calls) = asked().await;
+    assert_eq!((missing, calls > 40), (told.clone(), true));
+    let rules = "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews";
+    for _ in 0..4 {
+        cluster.fail(rules, Fault::Status(status(403, "Forbidden", "words")));
+    }
+    assert_eq!(asked().await.0, told, "nor does it need that answer");
 }
 
 #[tokio::test]
