@@ -25,6 +25,9 @@ pub const EXECUTOR_TEMPLATE: &str = "executor-template.json";
 pub const GATE: &str = "enginehouse.io/incomplete";
 /// The key of the taint on nodes that belong to a pool; its value is the pool's name.
 pub const POOL_TAINT: &str = "enginehouse.io/pool";
+/// The annotation of a namespace that a master made: the names of the network policies that it was made with. One of an earlier
+/// version has none.
+pub const POLICIES_ANNOTATION: &str = "enginehouse.io/network-policies";
 /// The prefix of the config map with the epoch.
 const EPOCH: &str = "enginehouse-epoch";
 

@@ -25,7 +25,7 @@ use super::{marks, names};
 use crate::{Error, Spec};
 
 pub use agent::{ADDRESS_VARIABLE, PORT_VARIABLE};
-pub use namespace::{ENGINE_VERBS, Room, room};
+pub use namespace::{ENGINE_VERBS, Room, lacking, room};
 
 /// Bytes of files that an engine without executors may have: they are annotations, of which a pod has 256 KiB.
 pub const MAX_ANNOTATED_BYTES: usize = 200 << 10;
