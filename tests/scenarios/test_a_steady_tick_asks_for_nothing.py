@@ -16,7 +16,7 @@ MASTER = f"system:serviceaccount:{HOME}:master"
 # What is asked by the clock and not by ticks: that a watch goes on, every minute; everything anew and our rights, every ten.
 BY_THE_CLOCK = {
     ("watch", "pods"), ("watch", "events"), ("watch", "nodes"), ("list", "pods"), ("list", "events"), ("list", "nodes"),
-    ("create", "selfsubjectaccessreviews"),
+    ("create", "selfsubjectaccessreviews"), ("create", "selfsubjectrulesreviews"),
 }
 # Of each of these in the time of that many ticks, which may be ten minutes on a machine that is very busy.
 OF_EACH = TICKS // 2

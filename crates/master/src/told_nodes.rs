@@ -26,12 +26,7 @@ pub(crate) struct ToldNodes {
 impl ToldNodes {
     /// The nodes that are to be reported now: all of them, if they are not as they were. Where their labels are more than a
     /// report should have, only those that some pool chooses by are told.
-    pub fn due(
-        &self,
-        catalog: &Catalog,
-        nodes: Option<&[ObservedNode]>,
-        now: Duration,
-    ) -> Option<Vec<ObservedNode>> {
+    pub fn due(&self, catalog: &Catalog, nodes: Option<&[ObservedNode]>, now: Duration) -> Option<Vec<ObservedNode>> {
         let mut nodes = nodes.map(|nodes| Cow::Borrowed(&nodes[..nodes.len().min(MAX_NODES)]))?;
         let labels = nodes.iter().flat_map(|node| &node.labels);
         if labels.map(|(label, value)| label.len() + value.len()).sum::<usize>() > MAX_LABEL_BYTES {

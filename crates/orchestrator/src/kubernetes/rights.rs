@@ -5,7 +5,7 @@
 //! everything where it says that it does not know all of its rules, is asked for singly, because only that answer is the one
 //! that a call would get.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,15 +106,16 @@ pub(super) async fn missing(place: &Place) -> Result<Vec<Right>, Error> {
         }
     }
     // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
-    let asked: Vec<_> = of_namespaces.into_iter().map(|(namespace, rights)| not_told(place, namespace, rights)).collect();
+    let asked: Vec<_> =
+        of_namespaces.into_iter().map(|(namespace, rights)| not_told(place, namespace, rights)).collect();
     let told = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
     let of_namespaces: Vec<Vec<&Right>> = told.try_collect().await?;
     let elsewhere = needed.iter().filter(|right| right.namespace.is_none());
-    let asked: Vec<_> = elsewhere.chain(of_namespaces.into_iter().flatten()).map(|it| unless_granted(place, it)).collect();
+    let asked: Vec<_> =
+        elsewhere.chain(of_namespaces.into_iter().flatten()).map(|it| unless_granted(place, it)).collect();
     let answers = futures::stream::iter(asked).buffer_unordered(AT_ONCE);
-    let mut missing: Vec<Right> = answers.try_filter_map(|it| async move { Ok(it) }).try_collect().await?;
-    missing.sort_by_key(|right| needed.iter().position(|it| it == right));
-    Ok(missing)
+    let missing: BTreeSet<&Right> = answers.try_filter_map(|it| async move { Ok(it) }).try_collect().await?;
+    Ok(needed.iter().filter(|right| missing.contains(right)).cloned().collect())
 }
 
 /// Those of a namespace's rights that its rules don't tell.
@@ -144,7 +145,7 @@ fn grants(rule: &ResourceRule, right: &Right) -> bool {
 }
 
 /// The right, unless it is granted.
-async fn unless_granted(place: &Place, right: &Right) -> Result<Option<Right>, Error> {
+async fn unless_granted<'a>(place: &Place, right: &'a Right) -> Result<Option<&'a Right>, Error> {
     let api = Api::<SelfSubjectAccessReview>::all(place.client.clone());
     let review = SelfSubjectAccessReview {
         spec: SelfSubjectAccessReviewSpec {
@@ -161,7 +162,7 @@ async fn unless_granted(place: &Place, right: &Right) -> Result<Option<Right>, E
     };
     let answer = place.reading(api.create(&post(), &review)).await;
     let answer = answer.map_err(|failure| failure.into_error("ask for our rights"))?;
-    Ok((!answer.status.is_some_and(|status| status.allowed)).then(|| right.clone()))
+    Ok((!answer.status.is_some_and(|status| status.allowed)).then_some(right))
 }
 
 /// Asks again and again: often while something is missing, so that what was granted is seen soon.

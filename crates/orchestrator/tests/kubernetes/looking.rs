@@ -118,7 +118,10 @@ async fn one_namespace_of_a_list_that_may_not_be_looked_into_hides_no_engine_of_
     assert_eq!(kubernetes.get(&spec.name).await.unwrap().unwrap().uid, made.uid);
     let nobody = model::EngineName::new("nobody").unwrap();
     let unknown = kubernetes.get(&nobody).await;
-    assert!(matches!(&unknown, Err(Error::Refused { reason }) if reason.contains("secret-place/nobody")), "{unknown:?}");
+    assert!(
+        matches!(&unknown, Err(Error::Refused { reason }) if reason.contains("secret-place/nobody")),
+        "{unknown:?}"
+    );
     // Whoever knows where it was made has its answer from there.
     assert_eq!(kubernetes.get_in(&nobody, NAMESPACE).await, Ok(None));
     assert!(kubernetes.get_in(&nobody, "secret-place").await.is_err());

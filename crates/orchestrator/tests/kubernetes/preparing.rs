@@ -189,11 +189,8 @@ async fn the_rights_that_are_missing_are_told() {
 #[tokio::test]
 async fn the_rights_in_a_namespace_are_one_question_unless_the_server_does_not_know_them_all() {
     let cluster = Cluster::new();
-    let config = Config {
-        namespaces: Some(["a", "b", "c"].map(str::to_owned).to_vec()),
-        make_namespaces: false,
-        ..config()
-    };
+    let config =
+        Config { namespaces: Some(["a", "b", "c"].map(str::to_owned).to_vec()), make_namespaces: false, ..config() };
     let kubernetes = open_with(&cluster, config);
     let asked = async || {
         cluster.calls();

@@ -106,6 +106,7 @@ pub fn lacking<'a>(room: &'a Room, found: &Namespace) -> Vec<&'a NetworkPolicy> 
     }
     let said = found.metadata.annotations.as_ref().and_then(|it| it.get(POLICIES_ANNOTATION));
     let made_with: Vec<&str> = said.map(|it| it.split(',').collect()).unwrap_or_default();
-    let lacks = |policy: &&NetworkPolicy| policy.metadata.name.as_deref().is_some_and(|name| !made_with.contains(&name));
+    let lacks =
+        |policy: &&NetworkPolicy| policy.metadata.name.as_deref().is_some_and(|name| !made_with.contains(&name));
     room.policies.iter().filter(lacks).collect()
 }
