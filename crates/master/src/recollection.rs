@@ -4,6 +4,7 @@
 //! without. A master that forgets all of it waits longer, and decides nothing wrong.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
@@ -30,7 +31,7 @@ pub(crate) struct Recollection {
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: HashMap<String, String>,
     /// In the order of names.
-    reported: Option<(Vec<ObservedEngine>, Surroundings)>,
+    reported: Option<(Vec<Arc<ObservedEngine>>, Surroundings)>,
     /// What was told of nodes.
     pub nodes: ToldNodes,
     shared: BTreeSet<String>,
@@ -175,12 +176,12 @@ impl Recollection {
 
     /// What SHOW is to know and does not yet: everything the first time, then what changed. The rows are in the order of
     /// names, each name once, as a plan's are.
-    pub fn report(&self, rows: &[ObservedEngine], waits_for: Option<String>, around: &Surroundings) -> Report {
+    pub fn report(&self, rows: &[Arc<ObservedEngine>], waits_for: Option<String>, around: &Surroundings) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
         match &self.reported {
             None => {
                 report.complete = true;
-                report.engines = rows.to_vec();
+                report.engines = rows.iter().map(|row| ObservedEngine::clone(row)).collect();
                 report.surroundings = Some(around.clone());
             }
             Some((reported, surroundings)) => {
@@ -191,7 +192,7 @@ impl Recollection {
                         report.gone.push(gone.name.clone());
                     }
                     if before.next_if(|it| it.name == row.name) != Some(row) {
-                        report.engines.push(row.clone());
+                        report.engines.push(ObservedEngine::clone(row));
                     }
                 }
                 report.gone.extend(before.map(|it| it.name.clone()));
@@ -201,7 +202,7 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<(Vec<ObservedEngine>, &Surroundings)>) {
+    pub fn reported(&mut self, written: Option<(Vec<Arc<ObservedEngine>>, &Surroundings)>) {
         self.reported = written.map(|(rows, around)| (rows, around.clone()));
     }
 }
@@ -243,8 +244,8 @@ mod tests {
         ObservedNode { name: name.to_owned(), labels, ..ObservedNode::default() }
     }
 
-    fn row(name: &str, reason: Option<&str>) -> ObservedEngine {
-        ObservedEngine {
+    fn row(name: &str, reason: Option<&str>) -> Arc<ObservedEngine> {
+        Arc::new(ObservedEngine {
             name: EngineName::new(name).unwrap(),
             uid: None,
             phase: model::engine_state::Phase::Running,
@@ -258,16 +259,16 @@ mod tests {
             running: None,
             started_at_ms: None,
             log_tail: None,
-            labels: std::sync::Arc::default(),
-            details: std::sync::Arc::default(),
-        }
+            labels: Arc::default(),
+            details: Arc::default(),
+        })
     }
 
     #[test]
     fn a_report_holds_what_is_new_what_changed_and_what_is_gone() {
         let mut recollection = Recollection::default();
         let around = Surroundings::default();
-        let told = |recollection: &Recollection, rows: &[ObservedEngine]| {
+        let told = |recollection: &Recollection, rows: &[Arc<ObservedEngine>]| {
             let report = recollection.report(rows, None, &around);
             let names = |it: &[EngineName]| it.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");
             let changed: Vec<EngineName> = report.engines.iter().map(|it| it.name.clone()).collect();

@@ -4,7 +4,7 @@
 //! never wanted again; an alteration's outcome is settled before the snapshot is read, so that the plan that finishes
 //! it knows its commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::{ObservedEngine, ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
-use planner::{Desired, Memo, Observed, Plan, Pod, Status};
+use planner::{Compared, Desired, Memo, Plan, Pod, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -195,11 +195,14 @@ impl Driver {
             self.tell_shared(&desired, nodes);
         }
         self.addresses = self.recollection.reachable(&observed);
-        self.ask(world, &desired, &mut observed).await;
-        let plan = planner::plan_again(&desired, &observed, &mut self.memo);
+        let compared = self.memo.compare(desired, observed);
+        let mut compared = self.ask(world, compared).await;
+        let plan = self.memo.plan(&mut compared);
         model::failpoint!(failpoints::PLANNED);
         let seen = Seen { coordinated, engines };
-        self.carry_out(world, &desired, &seen, plan, settled).await
+        let ticked = self.carry_out(world, compared.desired(), &seen, plan, settled).await;
+        self.memo.keep(compared);
+        ticked
     }
 
     async fn settle(&mut self, world: &dyn World, coordinated: &Coordinated) -> Result<Settled, Failure> {
@@ -223,14 +226,14 @@ impl Driver {
 
     /// Asks the orchestrator by name for what should be there and is in no list, and for what is in the list and may be
     /// gone. What it gives no answer about, or not in time, is not taken for vanished.
-    async fn ask(&mut self, world: &dyn World, desired: &Desired, observed: &mut Observed) {
+    async fn ask(&mut self, world: &dyn World, compared: Compared) -> Compared {
         let limit = self.settings.effect_deadline();
-        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), observed);
-        let questions: Vec<_> = planner::questions(desired, observed).into_iter().chain(doubted).collect();
+        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), compared.observed());
+        let questions: Vec<_> = compared.questions().into_iter().chain(doubted).collect();
         if questions.is_empty() {
-            return;
+            return compared;
         }
-        let made_in = MadeIn::new(desired);
+        let made_in = MadeIn::new(compared.desired());
         let asked: Vec<_> = questions
             .into_iter()
             .map(|question| {
@@ -243,7 +246,7 @@ impl Driver {
             .collect();
         let answers = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1));
         let answers: Vec<_> = answers.take_until(sleep(limit * ASK_DEADLINES)).collect().await;
-        let mut found: BTreeMap<String, Pod> = BTreeMap::new();
+        let (mut found, mut vanished) = (BTreeMap::new(), BTreeSet::new());
         for (question, answer) in answers {
             if answer.is_ok()
                 && let Some(times) = self.troubles.asking.over(&question.engine)
@@ -252,7 +255,7 @@ impl Driver {
             }
             match answer {
                 Ok(Some(pod)) if pod.uid == question.uid => drop(found.insert(pod.uid.clone(), pod)),
-                Ok(_) => drop(observed.vanished.insert((question.engine, question.uid))),
+                Ok(_) => drop(vanished.insert((question.engine, question.uid))),
                 Err(failure) => {
                     if let Some(times) = self.troubles.asking.again(question.engine.clone(), world.now()) {
                         tracing::info!(engine = %question.engine, %failure, times, "no answer about an engine");
@@ -260,13 +263,17 @@ impl Driver {
                 }
             }
         }
-        let Observed { pods, vanished, .. } = observed;
         if found.is_empty() && vanished.is_empty() {
-            return;
+            return compared;
         }
+        let (desired, mut observed) = compared.into_parts();
         // What the list has of them is older than the answers.
-        pods.retain(|pod| !found.contains_key(&pod.uid) && !vanished.contains(&(pod.name.clone(), pod.uid.clone())));
-        pods.extend(found.into_values());
+        let is_older =
+            |pod: &Pod| found.contains_key(&pod.uid) || vanished.contains(&(pod.name.clone(), pod.uid.clone()));
+        observed.pods.retain(|pod| !is_older(pod));
+        observed.pods.extend(found.into_values());
+        observed.vanished = vanished;
+        self.memo.compare(desired, observed)
     }
 
     async fn carry_out(
@@ -338,7 +345,7 @@ impl Driver {
         &mut self,
         world: &dyn World,
         desired: &Desired,
-        rows: Vec<ObservedEngine>,
+        rows: Vec<Arc<ObservedEngine>>,
         waits_for: Option<String>,
         engines: &Engines,
     ) -> Result<(), Failure> {
@@ -396,7 +403,7 @@ impl Driver {
             _ => plan.waits_for.unwrap_or(reason),
         };
         let mut report = Report {
-            engines: plan.report,
+            engines: plan.report.into_iter().map(Arc::unwrap_or_clone).collect(),
             waits_for: Some(waits_for),
             after_tick_ms: Some(desired.snapshot.master.last_tick_ms),
             ..Report::default()
@@ -427,7 +434,6 @@ async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failur
 }
 
 fn namespaces(pods: &[Pod]) -> Vec<String> {
-    let names: std::collections::BTreeSet<&String> =
-        pods.iter().filter_map(|pod| pod.labels.get(model::labels::NAMESPACE)).collect();
+    let names: BTreeSet<&String> = pods.iter().filter_map(|pod| pod.labels.get(model::labels::NAMESPACE)).collect();
     names.into_iter().cloned().collect()
 }

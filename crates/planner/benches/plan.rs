@@ -1,5 +1,6 @@
-//! A plan over 10,000 engines that are as they should be, which is what nearly every tick makes: what it costs, and how
-//! often it fits into what has to be done before it anyway, reading the database's answer. Prints the ratio.
+//! A plan over 10,000 engines: in a tick in which nothing is new, which is nearly every one, in ticks with a little that is, and
+//! when nothing is remembered. With it the comparison before it, and the peer: reading the database's answer, which has to be
+//! done anyway. Prints the ratios.
 //!
 //! Run with `cargo bench -p planner`. In the dev profile our code is not optimised: `cargo bench -p planner --profile dev
 //! --config profile.dev.opt-level=3` needs little more than our own crates and comes near.
@@ -18,7 +19,7 @@ use model::labels::EngineLabels;
 use model::slot::{Origin, Slot};
 use model::snapshot::{EngineRecord, Snapshot};
 use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
-use planner::{Desired, Live, Memo, Observed, Permit, Plan, Pod, Status, plan, plan_again, questions};
+use planner::{Desired, Fact, Live, Memo, Observed, Permit, Plan, Pod, Status, plan, questions};
 use rustix::time::{ClockId, clock_gettime};
 
 const TENANTS: u32 = 50;
@@ -151,6 +152,27 @@ fn whole(desired: &Desired, observed: &Observed) -> Plan {
     plan(desired, observed)
 }
 
+/// The same as it is read again in the next tick: in other places of the memory, but for what the orchestrator's cache shares.
+fn read_again(desired: &Desired, observed: &Observed) -> (Desired, Observed) {
+    let answer = serde_json::to_vec(&desired.snapshot).unwrap();
+    let snapshot = serde_json::from_slice(&answer).unwrap();
+    (Desired { snapshot, ..desired.clone() }, observed.clone())
+}
+
+/// `count` engines tell another load, `count` others have lost their registration, and as many were made to drain.
+fn disturb(observed: &mut Observed, count: usize) {
+    observed.status.values_mut().take(count).for_each(|it| it.sessions += 1);
+    let every = observed.lives.len() / (count + 1);
+    for at in (1..=count).rev() {
+        let live = observed.lives.remove(at * every);
+        let next = &observed.pods[(at * every) / 2];
+        let reason = format!("{} is to go", next.name);
+        let (engine, uid) = (next.name.clone(), Some(next.uid.clone()));
+        observed.facts.push(Fact { engine, uid, grace_ms: 60_000, reason, age_ms: 10, quiet_ms: 0 });
+        assert!(live.uid.is_some());
+    }
+}
+
 /// Processor time of this thread: what others do on the machine is no part of it.
 fn spent() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -172,29 +194,53 @@ fn spread<T: PartialOrd + Copy>(mut all: Vec<T>) -> (T, T, T) {
     (all[0], all[all.len() / 2], all[all.len() - 1])
 }
 
-/// Plan and peer take turns.
-fn print_ratio(desired: &Desired, observed: &Observed) {
+#[derive(Default)]
+struct Times {
+    compares: Vec<Duration>,
+    plans: Vec<Duration>,
+    reads: Vec<Duration>,
+    in_a_reading: Vec<f64>,
+}
+
+/// Ticks of one kind, with the peer in turns: `disturbed` engines of each kind differ from the tick before.
+fn measure(desired: &Desired, observed: &Observed, disturbed: usize, forgets: bool) -> Times {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
+    let mut times = Times::default();
     let mut memo = Memo::default();
-    assert_eq!(plan_again(desired, observed, &mut memo), plan_again(desired, observed, &mut memo));
-    let (mut plans, mut asks, mut reads, mut ratios) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let one = time_of(|| plan_again(desired, observed, &mut memo));
+    for round in 0..=ROUNDS {
+        let (desired, mut observed) = read_again(desired, observed);
+        if round % 2 == 1 {
+            disturb(&mut observed, disturbed);
+        }
+        if forgets {
+            memo = Memo::default();
+        }
+        let mut compared = None;
+        let compare = time_of(|| compared = Some(memo.compare(desired, observed)));
+        let mut compared = compared.unwrap();
+        let plan = time_of(|| (compared.questions(), memo.plan(&mut compared)));
+        memo.keep(compared);
         let read = time_of(|| serde_json::from_slice::<Snapshot>(&answer).unwrap());
-        plans.push(one);
-        asks.push(time_of(|| questions(desired, observed)));
-        reads.push(read);
-        ratios.push(read.as_secs_f64() / one.as_secs_f64());
+        if round > 0 {
+            times.compares.push(compare);
+            times.plans.push(plan);
+            times.reads.push(read);
+            times.in_a_reading.push(read.as_secs_f64() / (compare + plan).as_secs_f64());
+        }
     }
-    let (least, middle, most) = spread(plans);
-    println!("processor time; least, middle, most of {ROUNDS}");
-    println!("a plan over {ENGINES} engines: {least:?} {middle:?} {most:?}; target {TARGET:?}");
-    let (least, middle, most) = spread(asks);
-    println!("what is to be asked before it: {least:?} {middle:?} {most:?}");
-    let (least, middle, most) = spread(reads);
-    println!("reading the snapshot's {} bytes of JSON: {least:?} {middle:?} {most:?}", answer.len());
-    let (least, middle, most) = spread(ratios);
-    println!("plans in the time of one reading: {least:.2} {middle:.2} {most:.2}");
+    times
+}
+
+fn print_times(what: &str, times: Times) {
+    println!("{what}; processor time; least, middle, most of {ROUNDS}");
+    let (least, middle, most) = spread(times.compares);
+    println!("  comparing with what was: {least:.2?} {middle:.2?} {most:.2?}");
+    let (least, middle, most) = spread(times.plans);
+    println!("  what is to be asked, and the plan: {least:.2?} {middle:.2?} {most:.2?}; target {TARGET:?}");
+    let (least, middle, most) = spread(times.reads);
+    println!("  the peer, reading the snapshot's JSON: {least:.2?} {middle:.2?} {most:.2?}");
+    let (least, middle, most) = spread(times.in_a_reading);
+    println!("  comparisons with their plans in one reading: {least:.2} {middle:.2} {most:.2}");
 }
 
 fn plans(criterion: &mut Criterion) {
@@ -207,15 +253,18 @@ fn plans(criterion: &mut Criterion) {
     fresh.snapshot.engines.iter_mut().for_each(|it| it.uid = None);
     assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);
     let mut group = criterion.benchmark_group("10000 engines");
-    let mut memo = Memo::default();
-    group.bench_function("a steady plan", |b| b.iter(|| plan_again(black_box(&desired), &observed, &mut memo)));
-    group.bench_function("the first one", |b| b.iter(|| plan(black_box(&desired), &observed)));
+    group.bench_function("the first plan", |b| b.iter(|| plan(black_box(&desired), &observed)));
     group.bench_function("a plan that makes all of them", |b| b.iter(|| plan(black_box(&fresh), &nothing)));
     group.bench_function("a plan without the list of engines", |b| {
         b.iter(|| planner::plan_without_engines(black_box(&desired), "it does not answer"));
     });
     group.finish();
-    print_ratio(&desired, &observed);
+    let bytes = serde_json::to_vec(&desired.snapshot).unwrap().len();
+    println!("{ENGINES} engines, a snapshot of {bytes} bytes");
+    print_times("nothing is new", measure(&desired, &observed, 0, false));
+    print_times("10 registrations, 10 drain facts and 10 loads differ", measure(&desired, &observed, 10, false));
+    print_times("100 of each differ", measure(&desired, &observed, 100, false));
+    print_times("nothing is remembered", measure(&desired, &observed, 0, true));
 }
 
 criterion_group! {

@@ -3,8 +3,8 @@
 //! Identity comes from table `engine`: names are looked up, never parsed. Labels say what an engine is only where the
 //! table knows nothing of it, because somebody may have changed them by hand.
 //!
-//! There may be thousands of engines, and a census is taken in every tick: it is one walk through lists in the order of
-//! names, and a name is worked out only for a slot whose engine the table does not have.
+//! There may be thousands of engines: a census is one walk through lists in the order of names, a name is worked out only for
+//! a slot whose engine the table does not have, and in most ticks it is taken of a few engines only.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -16,6 +16,8 @@ use model::slot::{Slot, SlotKey};
 use model::snapshot::EngineRecord;
 
 use crate::desired::Desired;
+use crate::memo::Part;
+use crate::names::Names;
 use crate::observed::{Fact, Live, Observed, Permit, Pod, Status};
 
 /// All engines, and the slots.
@@ -107,10 +109,13 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Takes the census.
-pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> Census<'a> {
-    let records = sorted(&desired.snapshot.engines, |it| &it.name);
-    let wishes = sorted(&desired.snapshot.slots, |it| &it.key);
+/// Takes the census, of all engines or of a part of them.
+pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed, part: Option<&Part>) -> Census<'a> {
+    let names = part.map(|part| &part.names);
+    let records = chosen(&desired.snapshot.engines, |it| &it.name, names);
+    let slots = &desired.snapshot.slots;
+    let wishes = part.map_or_else(|| slots.iter().collect(), |part| part.slots.iter().map(|at| &slots[*at]).collect());
+    let wishes = sorted(wishes, |it| &it.key);
     // An incarnation is drawn once, for one slot.
     let numbers: HashMap<Incarnation, usize> =
         records.iter().enumerate().map(|(at, record)| (record.incarnation, at)).collect();
@@ -125,11 +130,11 @@ pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> Census<'
     let mut engines = Vec::with_capacity(records.len() + unissued.len());
     let mut records = records.into_iter().enumerate().peekable();
     let mut unissued = unissued.into_iter().peekable();
-    let mut permits = sorted(&observed.permits, |it| &it.engine).into_iter().peekable();
-    let mut lives = sorted(&observed.lives, |it| &it.engine).into_iter().peekable();
-    let mut facts = sorted(&observed.facts, |it| &it.engine).into_iter().peekable();
-    let mut pods = sorted(&observed.pods, |it| &it.name).into_iter().peekable();
-    let mut status = observed.status.iter().peekable();
+    let mut permits = chosen(&observed.permits, |it| &it.engine, names).into_iter().peekable();
+    let mut lives = chosen(&observed.lives, |it| &it.engine, names).into_iter().peekable();
+    let mut facts = chosen(&observed.facts, |it| &it.engine, names).into_iter().peekable();
+    let mut pods = chosen(&observed.pods, |it| &it.name, names).into_iter().peekable();
+    let mut status = names.is_none().then(|| observed.status.iter().peekable());
     loop {
         let heads = [
             records.peek().map(|(_, it)| &it.name),
@@ -163,8 +168,12 @@ pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> Census<'
             place(&mut engine, pod);
         }
         // It makes nobody an engine: who is asked for his load has a pod.
-        while status.next_if(|(name, _)| **name < engine.name).is_some() {}
-        engine.status = status.next_if(|(name, _)| **name == engine.name).map(|(_, it)| *it);
+        engine.status = if let Some(status) = &mut status {
+            while status.next_if(|(name, _)| **name < engine.name).is_some() {}
+            status.next_if(|(name, _)| **name == engine.name).map(|(_, it)| *it)
+        } else {
+            observed.status.get(&engine.name).copied()
+        };
         // In an order that does not hang on the list's.
         engine.strays.sort_by_key(|pod| &pod.uid);
         engines.push(engine);
@@ -181,9 +190,18 @@ pub(crate) fn take<'a>(desired: &'a Desired, observed: &'a Observed) -> Census<'
     Census { engines, slots }
 }
 
+/// The items of these names, of all where none are said, in the order of names.
+fn chosen<'a, T>(items: &'a [T], name: impl Fn(&T) -> &EngineName, names: Option<&Names>) -> Vec<&'a T> {
+    let chosen = match names {
+        None => items.iter().collect(),
+        Some(names) if names.is_empty() => Vec::new(),
+        Some(names) => items.iter().filter(|it| names.contains(name(it))).collect(),
+    };
+    sorted(chosen, name)
+}
+
 /// In the order of the key, and of the list where keys are equal. Lists that come in order cost one walk.
-fn sorted<T, K: Ord>(items: &[T], key: impl Fn(&T) -> &K) -> Vec<&T> {
-    let mut items: Vec<&T> = items.iter().collect();
+fn sorted<T, K: Ord>(mut items: Vec<&T>, key: impl Fn(&T) -> &K) -> Vec<&T> {
     items.sort_by(|one, other| key(one).cmp(key(other)));
     items
 }
@@ -290,7 +308,7 @@ mod tests {
         };
         let permit = |engine: EngineName| Permit { engine, uid: None, readable: true, answered: false };
         observed.permits = vec![permit(unissued.engine()), permit(kept.engine()), permit(other.clone())];
-        let census = take(&desired, &observed);
+        let census = take(&desired, &observed, None);
         assert!(census.engines.is_sorted_by(|one, next| one.name < next.name), "each name once, in order");
         let told = |name: &EngineName| {
             let engine = census.engines.iter().find(|it| it.name == *name).unwrap();
@@ -315,7 +333,7 @@ mod tests {
         desired.snapshot.slots = vec![wanted.clone()];
         desired.snapshot.engines = vec![record(&odd, None)];
         let observed = Observed::default();
-        let census = take(&desired, &observed);
+        let census = take(&desired, &observed, None);
         let (slot, at) = census.slots[0];
         assert_eq!((slot, &census.engines[at].name), (&wanted, &wanted.engine()));
         assert_eq!(census.engines.len(), 2);

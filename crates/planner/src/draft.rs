@@ -9,7 +9,7 @@ use model::slot::{Slot, SlotKey};
 use crate::census::Engine;
 use crate::decision::{Action, Chain, Decision, Stage};
 use crate::desired::Desired;
-use crate::linked::{Linked, Memo, Run};
+use crate::linked::{Linked, Run, Words};
 use crate::observed::Observed;
 use crate::plan::Wait;
 
@@ -36,11 +36,11 @@ pub(crate) struct Draft<'a> {
     /// The names that this plan tells to drain: a name has one drain fact.
     told: BTreeSet<EngineName>,
     run: Run<'a>,
-    memo: &'a mut Memo,
+    words: &'a mut Words,
 }
 
 impl<'a> Draft<'a> {
-    pub fn new(desired: &'a Desired, observed: &'a Observed, memo: &'a mut Memo) -> Self {
+    pub fn new(desired: &'a Desired, observed: &'a Observed, words: &'a mut Words) -> Self {
         Self {
             desired,
             observed,
@@ -50,13 +50,18 @@ impl<'a> Draft<'a> {
             undone: Vec::new(),
             told: BTreeSet::new(),
             run: Run::default(),
-            memo,
+            words,
         }
     }
 
     /// What the slot has in common with all others of its (tenant, pool, unit).
     pub fn linked(&mut self, slot: &'a Slot) -> &Linked<'a> {
-        self.run.of(self.desired, &slot.key, self.memo)
+        self.run.of(self.desired, &slot.key, self.words)
+    }
+
+    /// How much has been said so far: the same again means that nothing was said in between.
+    pub fn said(&self) -> [usize; 4] {
+        [self.chains.len(), self.waits.len(), self.undone.len(), self.reasons.len()]
     }
 
     /// Adds a chain, if it decides anything.

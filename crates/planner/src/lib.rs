@@ -20,6 +20,7 @@
 //! the lock. Drains and deletes need no second look as long as the observation is older than the snapshot: what a newer
 //! snapshot does not want is never wanted again.
 
+mod alignment;
 mod alteration;
 mod backoff;
 mod census;
@@ -30,6 +31,8 @@ mod ending;
 mod explain;
 mod limits;
 mod linked;
+mod memo;
+mod names;
 mod observed;
 mod plan;
 mod present;
@@ -43,8 +46,8 @@ pub use decision::{Action, Chain, Decision, Launch, Progress, Row, Stage};
 pub use desired::Desired;
 pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
 pub use limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS, Limits, STEADY_LIFE_MS};
-pub use linked::Memo;
+pub use memo::{Compared, Memo};
 pub use observed::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
-pub use plan::{Plan, Question, Wait, plan, plan_again, questions};
+pub use plan::{Plan, Question, Wait, plan, questions};
 pub use simulate::World;
 pub use without_engines::plan_without_engines;

@@ -17,15 +17,15 @@ use model::slot::SlotKey;
 use crate::desired::Desired;
 use crate::observed::Observed;
 
-/// Configurations that were put into words, from one plan to the next: the hashes of a thousand are most of a plan's time.
-/// Nothing hangs on it but time, for words are taken from it only for an equal configuration.
+/// Configurations that were put into words, from one plan to the next: the hashes of a thousand are most of the time of a
+/// plan for all engines. Nothing hangs on it but time, for words are taken from it only for an equal configuration.
 #[derive(Debug, Clone, Default)]
-pub struct Memo {
+pub(crate) struct Words {
     worded: BTreeMap<Link, (Configuration, Arc<ConfigurationLabels>)>,
 }
 
-impl Memo {
-    fn words(&mut self, link: Link, configuration: Configuration) -> Arc<ConfigurationLabels> {
+impl Words {
+    fn of(&mut self, link: Link, configuration: Configuration) -> Arc<ConfigurationLabels> {
         if let Some((known, words)) = self.worded.get(&link)
             && *known == configuration
         {
@@ -37,7 +37,7 @@ impl Memo {
     }
 
     /// Forgets everything once it holds more than slots could ask for.
-    pub(crate) fn trim(&mut self, desired: &Desired) {
+    pub fn trim(&mut self, desired: &Desired) {
         if self.worded.len() > 2 * desired.snapshot.slots.len() {
             self.worded.clear();
         }
@@ -71,7 +71,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Of the slot's (tenant, pool, unit). Slots that come in order are asked for in runs.
-    pub fn of(&mut self, desired: &'a Desired, key: &'a SlotKey, memo: &mut Memo) -> &Linked<'a> {
+    pub fn of(&mut self, desired: &'a Desired, key: &'a SlotKey, words: &mut Words) -> &Linked<'a> {
         let differs =
             |it: &Linked<'_>| (&it.key.tenant, &it.key.pool, &it.key.unit) != (&key.tenant, &key.pool, &key.unit);
         if self.last.as_ref().is_none_or(differs) {
@@ -80,7 +80,7 @@ impl<'a> Run<'a> {
         let places = &mut self.places;
         self.last.get_or_insert_with(|| Linked {
             key: key.clone(),
-            labels: desired.configuration(key).map(|it| memo.words(key.link(), it)),
+            labels: desired.configuration(key).map(|it| words.of(key.link(), it)),
             place: places.entry(&key.pool).or_insert_with(|| Place::of(desired, key)).clone(),
         })
     }

@@ -1,6 +1,7 @@
 //! The plan: decisions in their order, what waits and why, and what SHOW is to know.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::engine_name::EngineName;
 use model::number::Generation;
@@ -11,7 +12,9 @@ use crate::census::{self, Census, Engine};
 use crate::decision::{Chain, Decision, Stage};
 use crate::desired::Desired;
 use crate::draft::Draft;
-use crate::linked::Memo;
+use crate::linked::Words;
+use crate::memo::Part;
+use crate::names::Names;
 use crate::observed::Observed;
 use crate::present::{self, Around};
 use crate::standing::{self, Standing};
@@ -27,7 +30,7 @@ pub struct Plan {
     /// What waits, and for what.
     pub waits: Vec<Wait>,
     /// Every engine that is seen or wished for, as SHOW is to know it: complete.
-    pub report: Vec<ObservedEngine>,
+    pub report: Vec<Arc<ObservedEngine>>,
     /// What a converging alteration waits for: column `waits_for` of table `master`.
     pub waits_for: Option<String>,
 }
@@ -64,8 +67,13 @@ pub struct Question {
 /// What is to be asked before [`plan`]. The answers must be younger than the snapshot: a uid that was recorded and is
 /// not there afterwards never comes back.
 pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
+    questions_of(desired, observed, None)
+}
+
+/// What is to be asked of all engines, or of a part of them.
+pub(crate) fn questions_of(desired: &Desired, observed: &Observed, part: Option<&Part>) -> Vec<Question> {
     let mut questions = Vec::new();
-    for engine in census::take(desired, observed).engines {
+    for engine in census::take(desired, observed, part).engines {
         let recorded = engine.record.filter(|it| it.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
         let drained = engine.fact.and_then(|it| it.uid.as_ref());
         let missed: BTreeSet<&String> =
@@ -77,40 +85,58 @@ pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
 
 /// What to do now. Applied to a world that already is as desired, it decides nothing.
 pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
-    plan_again(desired, observed, &mut Memo::default())
+    make(desired, observed, &mut Words::default(), None).plan
 }
 
-/// The same plan, in less time for whoever plans again and again.
-pub fn plan_again(desired: &Desired, observed: &Observed, memo: &mut Memo) -> Plan {
-    memo.trim(desired);
-    let census = census::take(desired, observed);
+/// A plan, and what of it holds for as long as nothing is different.
+pub(crate) struct Made {
+    pub plan: Plan,
+    /// The engines for which there is something to do or to wait for, or may be by time alone.
+    pub unsettled: Names,
+    /// The name of each slot's present engine, in the order of slots.
+    pub present: Vec<EngineName>,
+}
+
+/// The plan for all engines, or for a part of them: its report has no other rows then.
+pub(crate) fn make(desired: &Desired, observed: &Observed, words: &mut Words, part: Option<&Part>) -> Made {
+    let census = census::take(desired, observed, part);
     let standings = standing::all(desired, &census);
-    let mut draft = Draft::new(desired, observed, memo);
-    plan_present(&mut draft, &census, &standings);
+    let mut draft = Draft::new(desired, observed, words);
+    let settled = plan_present(&mut draft, &census, &standings);
     for (engine, standing) in census.engines.iter().zip(&standings) {
         plan_other(&mut draft, engine, standing);
     }
     let waits_for = alteration::plan(&mut draft);
     draft.chains.sort_by_key(|chain| chain.stage);
-    Plan {
+    let plan = Plan {
         generation: desired.snapshot.catalog.generation,
         report: report::rows(&census, &standings, &draft.reasons),
         chains: draft.chains,
         waits: draft.waits,
         waits_for,
+    };
+    let mut unsettled = Names::default();
+    for (engine, _) in census.engines.iter().zip(settled).filter(|(_, settled)| !settled) {
+        unsettled.insert(&engine.name);
     }
+    let present = census.slots.iter().map(|(_, at)| census.engines[*at].name.clone()).collect();
+    Made { plan, unsettled, present }
 }
 
-/// In the order of slots, which is the order of turns.
-fn plan_present<'a>(draft: &mut Draft<'a>, census: &Census<'a>, standings: &[Standing<'a>]) {
+/// In the order of slots, which is the order of turns. Answers which engines are settled.
+fn plan_present<'a>(draft: &mut Draft<'a>, census: &Census<'a>, standings: &[Standing<'a>]) -> Vec<bool> {
+    let mut settled = vec![false; census.engines.len()];
     let stand_ins = standing::stand_ins(census, standings);
     let waiting = standing::waiting_for_turn(draft.desired, census, &stand_ins);
     for &(slot, at) in &census.slots {
         if matches!(standings[at], Standing::Present(_)) {
             let around = Around { stand_in: stand_ins.get(&slot.key), waits_for_turn: waiting.contains(&slot.key) };
+            let before = draft.said();
             present::plan(draft, &census.engines[at], slot, around);
+            settled[at] = draft.said() == before && standing::is_settled(&census.engines[at], slot);
         }
     }
+    settled
 }
 
 fn plan_other(draft: &mut Draft<'_>, engine: &Engine<'_>, standing: &Standing<'_>) {

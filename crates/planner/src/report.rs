@@ -18,12 +18,12 @@ pub(crate) fn rows(
     census: &Census<'_>,
     standings: &[Standing<'_>],
     reasons: &BTreeMap<EngineName, String>,
-) -> Vec<ObservedEngine> {
+) -> Vec<Arc<ObservedEngine>> {
     let of_slots = census.engines.iter().zip(standings).filter(|(engine, _)| engine.slot.is_some());
     let reported = of_slots.filter_map(|(engine, standing)| {
         let is_present = matches!(standing, Standing::Present(_));
         let pod = engine.pod.or(engine.strays.first().copied().filter(|_| !is_present));
-        (is_present || pod.is_some()).then(|| row(engine, pod, reasons.get(&engine.name)))
+        (is_present || pod.is_some()).then(|| Arc::new(row(engine, pod, reasons.get(&engine.name))))
     });
     reported.collect()
 }

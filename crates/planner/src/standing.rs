@@ -130,6 +130,15 @@ pub(crate) fn never_answered(engine: &Engine<'_>) -> bool {
     engine.live.is_none() && engine.permit.is_some_and(|permit| !permit.answered)
 }
 
+/// Whether nothing but what is known of the slot's present engine itself can change what is to be done about it: it runs under
+/// its recorded uid, is registered, and nothing else bears its name. Time alone changes nothing about such an engine.
+pub(crate) fn is_settled(engine: &Engine<'_>, slot: &Slot) -> bool {
+    let (Some(pod), Some(record), Some(permit)) = (engine.alive(), engine.record, engine.permit) else { return false };
+    let recorded = record.uid.as_deref() == Some(&pod.uid) && record.slot == slot.key;
+    let permitted = permit.readable && permit.uid.as_deref() == Some(&pod.uid);
+    recorded && permitted && engine.is_ready() && engine.fact.is_none() && engine.strays.is_empty()
+}
+
 /// The slots that have a stand-in, each with the name of its newest one.
 pub(crate) fn stand_ins(census: &Census<'_>, standings: &[Standing<'_>]) -> BTreeMap<SlotKey, EngineName> {
     let mut found: BTreeMap<SlotKey, &Engine<'_>> = BTreeMap::new();

@@ -14,7 +14,7 @@ use crate::alteration;
 use crate::census;
 use crate::desired::Desired;
 use crate::draft::{Draft, Undone};
-use crate::linked::Memo;
+use crate::linked::Words;
 use crate::observed::Observed;
 use crate::plan::Plan;
 use crate::report;
@@ -24,8 +24,8 @@ use crate::standing;
 /// only engines that were never recorded as made: about the others nothing new is known.
 pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
     let observed = Observed::default();
-    let mut memo = Memo::default();
-    let mut draft = Draft::new(desired, &observed, &mut memo);
+    let mut words = Words::default();
+    let mut draft = Draft::new(desired, &observed, &mut words);
     let snapshot = &desired.snapshot;
     // Whatever an alteration reaches may be what it waits for.
     let lives = snapshot.engines.iter().filter(|engine| engine.ended_at_ms.is_none());
@@ -36,7 +36,7 @@ pub fn plan_without_engines(desired: &Desired, reason: &str) -> Plan {
         Undone { slot: slot.clone(), incarnation: Some(incarnation), what }
     }));
     let waits_for = alteration::plan(&mut draft);
-    let census = census::take(desired, &observed);
+    let census = census::take(desired, &observed, None);
     let wanted = census.slots.iter().map(|(_, at)| census.engines[*at].name.clone());
     draft.reasons.extend(wanted.map(|name| (name, reason.to_owned())));
     let standings = standing::all(desired, &census);

@@ -4,6 +4,7 @@
 mod play;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::engine_state::Phase;
 use planner::{Action, DELETE_AFTER_GRACE_MS, Observed, Permit, Row, explain_change};
@@ -63,7 +64,7 @@ fn an_engine_whose_permit_can_not_be_deleted_is_ended_all_the_same() {
 /// What EXPLAIN says of a change when it knows no more than the master's report, and what is then decided.
 fn told_and_decided(play: &mut Play) -> (Vec<Row>, Vec<Row>) {
     let change = play.change_to(Play::unit("uc_1", &BTreeMap::from([("memory", "2G")])));
-    let report = play.world.plan().report;
+    let report: Vec<_> = play.world.plan().report.into_iter().map(Arc::unwrap_or_clone).collect();
     let observed = Observed::from_report(&report, &play.world.desired.snapshot);
     let told = explain_change(&play.world.desired, &change, &play.rules, &observed).unwrap();
     (told, play.explain(&change).unwrap())

@@ -7,244 +7,30 @@ mod play;
 
 use std::collections::BTreeSet;
 
-use model::catalog::Link;
-use model::change::Change;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::slot::SlotKey;
-use planner::{Action, Plan};
+use planner::{Action, Memo, Plan, Status, World, questions};
+use play::moves::{alter, happen, moves, pick, prepared, slots};
 use play::witness::{Witness, judge_surge};
 use play::{Play, Step};
 use proptest::prelude::*;
 
-const UNITS: [&str; 2] = ["uc_1", "uc_2"];
-const POOLS: [&str; 2] = ["rp_1", "rp_2"];
-const TENANTS: [&str; 2] = ["t_1", "t_2"];
-
-/// One thing that happens. Numbers choose among what is there.
-#[derive(Debug, Clone)]
-enum Move {
-    Memory(usize, u32),
-    Min(usize, u32),
-    Units(usize, u8),
-    Pools(usize, u8),
-    Nodes(usize, u8),
-    DropTenant(usize),
-    Start(usize),
-    Stop(usize),
-    Restart(usize, bool),
-    Tick,
-    DiesAfter(usize),
-    Register(usize),
-    End(usize),
-    Vanish(usize),
-    Terminate(usize),
-    ExitDrained,
-    LoseSession(usize),
-    LoseZookeeper,
-    Label(usize),
-    LateCreate(usize),
-    Pass(u64),
-}
-
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let one = prop_oneof![
-        4 => (0..2_usize, 1..4_u32).prop_map(|(unit, gib)| Move::Memory(unit, gib)),
-        2 => (0..2_usize, 0..4_u32).prop_map(|(unit, min)| Move::Min(unit, min)),
-        2 => (0..2_usize, 0..4_u8).prop_map(|(pool, units)| Move::Units(pool, units)),
-        2 => (0..2_usize, 0..4_u8).prop_map(|(tenant, pools)| Move::Pools(tenant, pools)),
-        1 => (0..2_usize, 0..3_u8).prop_map(|(pool, nodes)| Move::Nodes(pool, nodes)),
-        1 => (0..2_usize).prop_map(Move::DropTenant),
-        3 => any::<usize>().prop_map(Move::Start),
-        2 => any::<usize>().prop_map(Move::Stop),
-        3 => (any::<usize>(), any::<bool>()).prop_map(|(slot, force)| Move::Restart(slot, force)),
-        8 => Just(Move::Tick),
-        6 => (0..20_usize).prop_map(Move::DiesAfter),
-        6 => any::<usize>().prop_map(Move::Register),
-        3 => any::<usize>().prop_map(Move::End),
-        2 => any::<usize>().prop_map(Move::Vanish),
-        1 => any::<usize>().prop_map(Move::Terminate),
-        3 => Just(Move::ExitDrained),
-        2 => any::<usize>().prop_map(Move::LoseSession),
-        1 => Just(Move::LoseZookeeper),
-        1 => any::<usize>().prop_map(Move::Label),
-        1 => any::<usize>().prop_map(Move::LateCreate),
-        3 => prop_oneof![Just(1_000_u64), Just(10_000), Just(60_000), Just(2_000_000)].prop_map(Move::Pass),
-    ];
-    proptest::collection::vec(one, 1..40)
-}
-
-fn pick<T: Clone>(all: &[T], at: usize) -> Option<T> {
-    (!all.is_empty()).then(|| all[at % all.len()].clone())
-}
-
-fn slots(play: &Play) -> Vec<SlotKey> {
-    play.world.desired.snapshot.slots.iter().map(|slot| slot.key.clone()).collect()
-}
-
-fn alive_uids(play: &Play) -> Vec<String> {
-    play.world.observed.pods.iter().filter(|pod| pod.is_alive()).map(|pod| pod.uid.clone()).collect()
-}
-
-fn subset(names: [&str; 2], bits: u8) -> String {
-    let chosen: Vec<&str> = names.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0).map(|(_, n)| *n).collect();
-    chosen.join(",")
-}
-
-fn prepared() -> Play {
-    let mut play = Play::new();
-    for unit in UNITS {
-        let change = play.change_to(Play::unit(unit, &[("min", "1")].into()));
-        alter(&mut play, &change);
+/// Some agents tell their load, and the lists come in another order.
+fn speak(play: &mut Play, seed: u16) {
+    let World { desired, observed, .. } = &mut play.world;
+    let load = Status { sessions: u32::from(seed % 3), running: 0 };
+    if let Some(pod) = pick(&observed.pods, usize::from(seed)) {
+        observed.status.insert(pod.name, load);
     }
-    for pool in POOLS {
-        let change = play.change_to(Play::pool(pool, &[("units", "uc_1,uc_2")].into()));
-        alter(&mut play, &change);
+    if seed % 7 == 0 {
+        observed.status.pop_first();
     }
-    let change = play.change_to(Play::tenant("t_1", &[("pools", "rp_1")].into()));
-    alter(&mut play, &change);
-    play
-}
-
-/// An alteration, if none is converging: the database refuses it otherwise. Refused ones change nothing.
-fn alter(play: &mut Play, change: &Change) {
-    let mut tried = play.clone();
-    if tried.commit(change).is_ok() {
-        *play = tried;
-        finish_unreached(play);
+    if seed % 5 == 0 {
+        observed.pods.reverse();
+        observed.permits.reverse();
+        desired.snapshot.engines.reverse();
+        desired.snapshot.slots.reverse();
     }
-}
-
-/// Alterations that reach nothing are finished at once, so that the next one is accepted.
-fn finish_unreached(play: &mut Play) {
-    let plan = play.world.plan();
-    for decision in plan.decisions().filter(|it| matches!(it.action, Action::Finish { .. })) {
-        play.world.apply_one(decision, &mut None);
-    }
-}
-
-fn happen(play: &mut Play, witness: &mut Witness, what: &Move) {
-    match what {
-        Move::Memory(unit, gib) => {
-            let memory = format!("{gib}G");
-            let change = play.change_to(Play::unit(UNITS[*unit], &[("memory", memory.as_str())].into()));
-            alter(play, &change);
-        }
-        Move::Min(unit, min) => {
-            let min = min.to_string();
-            let change = play.change_to(Play::unit(UNITS[*unit], &[("min", min.as_str())].into()));
-            alter(play, &change);
-        }
-        Move::Units(pool, bits) => {
-            let units = subset(UNITS, *bits);
-            let change = play.change_to(Play::pool(POOLS[*pool], &[("units", units.as_str())].into()));
-            alter(play, &change);
-        }
-        Move::Nodes(pool, choice) => {
-            let nodes = [format!("node-{pool}"), format!("node-{pool},spare-{pool}"), "any".to_owned()];
-            let change =
-                play.change_to(Play::pool(POOLS[*pool], &[("nodes", nodes[*choice as usize].as_str())].into()));
-            alter(play, &change);
-        }
-        Move::Pools(tenant, bits) => {
-            let pools = subset(POOLS, *bits);
-            let change = play.change_to(Play::tenant(TENANTS[*tenant], &[("pools", pools.as_str())].into()));
-            alter(play, &change);
-        }
-        Move::DropTenant(tenant) => alter(play, &Play::drop_change("tenant", TENANTS[*tenant])),
-        Move::Start(at) => {
-            let links: Vec<Link> = play.world.desired.snapshot.catalog.links().into_iter().collect();
-            if let Some(link) = pick(&links, *at) {
-                play.start(&format!("{}/{}/{}", link.tenant, link.pool, link.unit));
-            }
-        }
-        Move::Stop(at) => {
-            if let Some(key) = pick(&slots(play), *at) {
-                play.stop(&key);
-            }
-        }
-        Move::Restart(at, force) => {
-            if let Some(key) = pick(&slots(play), *at) {
-                play.restart(&key, *force);
-            }
-        }
-        Move::Tick => tick(play, witness, usize::MAX),
-        Move::DiesAfter(count) => tick(play, witness, *count),
-        Move::Register(at) => {
-            if let Some(engine) = pick(&play.world.about_to_register(), *at) {
-                play.world.register(&engine);
-            }
-        }
-        Move::End(at) => {
-            if let Some(uid) = pick(&alive_uids(play), *at) {
-                play.world.end(&uid, "killed");
-            }
-        }
-        Move::Vanish(at) => {
-            if let Some(uid) = pick(&alive_uids(play), *at) {
-                play.world.observed.pods.retain(|pod| pod.uid != uid);
-            }
-        }
-        Move::Terminate(at) => {
-            if let Some(uid) = pick(&alive_uids(play), *at) {
-                play.world.observed.pods.iter_mut().filter(|pod| pod.uid == uid).for_each(|pod| {
-                    pod.phase = Phase::Terminating;
-                });
-            }
-        }
-        Move::ExitDrained => drop(play.world.exit_drained()),
-        Move::LoseSession(at) => {
-            let lives: Vec<EngineName> = play.world.observed.lives.iter().map(|live| live.engine.clone()).collect();
-            if let Some(engine) = pick(&lives, *at) {
-                play.world.observed.lives.retain(|live| live.engine != engine);
-            }
-        }
-        Move::LoseZookeeper => play.lose_zookeeper(),
-        Move::Label(at) => {
-            if let Some(uid) = pick(&alive_uids(play), *at) {
-                play.world.observed.pods.iter_mut().filter(|pod| pod.uid == uid).for_each(|pod| {
-                    std::sync::Arc::make_mut(&mut pod.labels)
-                        .insert("enginehouse.io/config".to_owned(), "0".to_owned());
-                });
-            }
-        }
-        Move::LateCreate(at) => late_create(play, *at),
-        Move::Pass(ms) => play.world.pass(*ms),
-    }
-    witness.look(play);
-}
-
-/// A copy of some pod's create arrives once more, after the first one's pod is gone.
-fn late_create(play: &mut Play, at: usize) {
-    let names: Vec<EngineName> = play.world.desired.snapshot.engines.iter().map(|it| it.name.clone()).collect();
-    let Some(name) = pick(&names, at) else { return };
-    if play.world.observed.pods.iter().any(|pod| pod.name == name) {
-        return;
-    }
-    let record = play.world.desired.snapshot.engines.iter().find(|it| it.name == name).unwrap().clone();
-    let Some(configuration) = play.world.desired.configuration(&record.slot) else { return };
-    play.world.made += 1;
-    let labels = model::labels::EngineLabels::new("eh", &record.slot, record.incarnation, &configuration);
-    play.world.observed.pods.push(planner::Pod {
-        name: name.clone(),
-        uid: format!("{name}/late-{}", play.world.made),
-        labels: labels.encode().into(),
-        phase: Phase::Running,
-        generation: None,
-        node: None,
-        reason: None,
-        started_at_ms: None,
-        log_tail: None,
-        details: std::sync::Arc::default(),
-    });
-}
-
-fn tick(play: &mut Play, witness: &mut Witness, first: usize) {
-    let before = play.clone();
-    let plan = play.world.plan();
-    witness.judge(play, &plan);
-    play.apply_first(&plan, first);
-    judge_surge(witness, play, &before);
 }
 
 /// Pods that are being deleted by somebody go in the end.
@@ -332,6 +118,29 @@ proptest! {
             turned.world.desired.snapshot.engines.reverse();
             turned.world.desired.snapshot.slots.reverse();
             prop_assert_eq!(plan, turned.world.plan());
+        }
+    }
+
+    #[test]
+    fn a_plan_that_starts_from_the_last_one_is_the_plan(moves in moves(), seeds in proptest::collection::vec(any::<u16>(), 40)) {
+        let mut play = prepared();
+        play.settle(|_, _| {});
+        let mut witness = Witness::default();
+        let mut memo = Memo::default();
+        for (what, seed) in moves.iter().zip(seeds) {
+            happen(&mut play, &mut witness, what);
+            speak(&mut play, seed);
+            let mut compared = memo.compare(play.world.desired.clone(), play.world.observed.clone());
+            prop_assert_eq!(compared.questions(), questions(&play.world.desired, &play.world.observed));
+            let whole = play.world.plan();
+            if play.world.observed != *compared.observed() {
+                // Something was asked and answered.
+                compared = memo.compare(play.world.desired.clone(), play.world.observed.clone());
+            }
+            prop_assert_eq!(memo.plan(&mut compared), whole);
+            if seed % 4 > 0 {
+                memo.keep(compared);
+            }
         }
     }
 

@@ -142,7 +142,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         ["show"] => {
             for row in play.world.plan().report {
                 let state = model::engine_state::EngineState::from_facts(row.phase, row.registered, row.draining);
-                writeln!(out, "  {} {state} {}", row.name, row.reason.unwrap_or_default()).unwrap();
+                writeln!(out, "  {} {state} {}", row.name, row.reason.as_deref().unwrap_or_default()).unwrap();
             }
         }
         other => panic!("no command {other:?}"),

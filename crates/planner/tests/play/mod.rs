@@ -1,6 +1,7 @@
 //! A world to play in: what admins, engines and accidents can do to it. Used by the scripts and by the properties.
 #![allow(clippy::unwrap_used, clippy::panic, dead_code)]
 
+pub mod moves;
 pub mod witness;
 
 use std::collections::BTreeMap;
