@@ -6,6 +6,7 @@ import collections
 import pytest
 
 from harness.control import Control
+from harness.lending import started
 from harness.pods import HOME, PodCluster, Pods
 from harness.waiting import wait_until
 
@@ -24,11 +25,7 @@ OF_EACH = TICKS // 2
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "pods-that-are-at-rest", audit=True)
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "pods-that-are-at-rest", audit=True))
 
 
 @pytest.fixture
