@@ -57,8 +57,8 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def pytest_report_teststatus(report):
-    """What a test told by `record_property("told", …)` stands beside its name, as soon as it has passed."""
-    told = dict(report.user_properties).get("told")
+    """What a test told by `tell` stands beside its name, as soon as it has passed."""
+    told = getattr(report, "told", None)
     return ("passed", ".", f"PASSED: {told}") if told and report.when == "call" and report.passed else None
 
 
@@ -67,10 +67,22 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
+        report.told = item.stash.get(TOLD, None)
     return report
 
 
 FAILED = pytest.StashKey[bool]()
+TOLD = pytest.StashKey[str]()
+
+
+@pytest.fixture
+def tell(request):
+    """Tells something of the test, if it passes: on the screen only, since a report in JUnit's form has no place for it."""
+
+    def say(what):
+        request.node.stash[TOLD] = what
+
+    return say
 
 
 @pytest.fixture(scope="session")

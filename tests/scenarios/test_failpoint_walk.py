@@ -3,7 +3,8 @@
 Pairs, not the cross product: PostgreSQL with one ZooKeeper, MariaDB with an ensemble of three, SQLite with the embedded
 ZooKeeper (the only one of `--quick`). With engines that are pods (PostgreSQL, one ZooKeeper, a real API server) it goes
 over the points of masters and of the orchestrator, a few of them by default. With `--long` processes are also stopped at
-every point for longer than their session lives, and cut off from ZooKeeper and database. The points come from the program;
+every point for longer than their session lives, and cut off from all that they depend on: ZooKeeper, the database, and the API
+server where engines are pods; there a proxy is cut off from the API server alone as well. The points come from the program;
 walk/table.py says who passes each and what drives it there. One point alone:
 `pytest tests/scenarios/test_failpoint_walk.py -k master.tick.planned`.
 """
@@ -18,12 +19,13 @@ import pytest
 from harness.databases import MariadbDatabase, PostgresDatabase
 from harness.ensemble import Ensemble
 from harness.pods import Pods
-from walk.grounds import ClusterGround, PodGround, StandaloneGround
+from walk.grounds import PATIENT_S, ClusterGround, PodGround, StandaloneGround
 from walk.lane import Lane
 from walk.points import ONLY_OF_PODS, ONLY_OF_PROCESSES, of_the_page, of_the_page_only, of_the_program
 from walk.schedule import Schedule
 from walk.table import (
-    CONCERNS_PODS, PODS_ONLY, PROCESSES_ONLY, QUICK_STOPS_WITH_PODS, QUICK_WITH_PODS, ROWS, ROWS_WITH_PODS,
+    CONCERNS_PODS, PODS_ONLY, PROCESSES_ONLY, QUICK_CUTS_FROM_API, QUICK_CUTS_WITH_PODS, QUICK_STOPS_WITH_PODS,
+    QUICK_WITH_PODS, ROWS, ROWS_WITH_PODS,
 )
 
 TIER = os.environ.get("EH_TEST_TIER", "default")
@@ -50,8 +52,12 @@ class Walk:
         """Walks of one group go at the same time, one group after the other."""
         if self.pair == "pods":
             # A few rows go beside the others, all of them by themselves: the API server needs much of a processor.
-            return ("kill", False) if self.points else ("pods", False)
+            return ("kill", False) if self.points else ("pods", self.is_cut)
         return self.action, self.pair == "standalone"
+
+    @property
+    def is_cut(self):
+        return self.action.startswith("cut")
 
     def rows(self):
         if self.pair == "pods":
@@ -63,8 +69,11 @@ class Walk:
 STANDALONE = Walk("standalone", "kill", 8)
 CLUSTERS = [Walk("postgres", "kill", 3), Walk("mariadb", "kill", 3)]
 LONGER = [Walk(pair, action, 5) for action in ("stop", "cut") for pair in ("postgres", "mariadb")]
-PODS_BRIEFLY = [Walk("pods", "kill", 2, QUICK_WITH_PODS), Walk("pods", "stop", 1, QUICK_STOPS_WITH_PODS)]
-PODS = [Walk("pods", "kill", 3), Walk("pods", "stop", 2)]
+PODS_BRIEFLY = [
+    Walk("pods", "kill", 2, QUICK_WITH_PODS), Walk("pods", "stop", 1, QUICK_STOPS_WITH_PODS),
+    Walk("pods", "cut", 1, QUICK_CUTS_WITH_PODS), Walk("pods", "cut-from-api", 1, QUICK_CUTS_FROM_API),
+]
+PODS = [Walk("pods", "kill", 3), Walk("pods", "stop", 2), Walk("pods", "cut", 3), Walk("pods", "cut-from-api", 3)]
 WALKS = {
     "quick": [STANDALONE],
     "default": [*CLUSTERS, STANDALONE, *PODS_BRIEFLY],
@@ -118,9 +127,11 @@ class Walks:
             if walk.pair == "standalone":
                 return StandaloneGround(place)
             if walk.pair == "pods":
-                return PodGround(place, self.pods, next(self.numbers))
+                # Only who is cut off from ZooKeeper is to lose its session.
+                patience = {"session_timeout_s": PATIENT_S} if walk.action == "cut-from-api" else {}
+                return PodGround(place, self.pods, next(self.numbers), relayed=walk.is_cut, **patience)
             database = MariadbDatabase() if walk.pair == "mariadb" else PostgresDatabase()
-            return ClusterGround(place, database, ensemble, relayed=walk.action == "cut")
+            return ClusterGround(place, database, ensemble, relayed=walk.is_cut)
 
         rows = self.selected[walk]
         lanes = [Lane(f"{walk.name} {i + 1}", ground, walk.action) for i in range(min(walk.lanes, len(rows)))]
@@ -146,8 +157,8 @@ def walks(request, workspace):
 
 
 @pytest.mark.parametrize(("walk", "row"), parameters("kill"))
-def test_what_was_said_is_what_runs_after_a_kill_at(walks, record_property, walk, row):
-    record_property("told", walks.result(walk, row))
+def test_what_was_said_is_what_runs_after_a_kill_at(walks, tell, walk, row):
+    tell(walks.result(walk, row))
 
 
 @pytest.mark.quick
@@ -170,12 +181,13 @@ def test_every_point_of_the_program_is_on_the_page_and_in_the_walk():
 if any(it.action == "stop" for it in WALKS):
 
     @pytest.mark.parametrize(("walk", "row"), parameters("stop"))
-    def test_what_was_said_is_what_runs_after_a_stop_at(walks, record_property, walk, row):
-        record_property("told", walks.result(walk, row))
-
-
-if TIER == "long":
+    def test_what_was_said_is_what_runs_after_a_stop_at(walks, tell, walk, row):
+        tell(walks.result(walk, row))
 
     @pytest.mark.parametrize(("walk", "row"), parameters("cut"))
-    def test_what_was_said_is_what_runs_after_a_cut_at(walks, record_property, walk, row):
-        record_property("told", walks.result(walk, row))
+    def test_what_was_said_is_what_runs_after_a_cut_at(walks, tell, walk, row):
+        tell(walks.result(walk, row))
+
+    @pytest.mark.parametrize(("walk", "row"), parameters("cut-from-api"))
+    def test_what_was_said_is_what_runs_after_a_cut_from_the_api_server_at(walks, tell, walk, row):
+        tell(walks.result(walk, row))

@@ -4,7 +4,6 @@ masters die: nothing is made twice, nothing that runs ends, and what was said is
 One of each kind by default, all of them with `--long`."""
 
 import contextlib
-import threading
 
 import pytest
 
@@ -13,6 +12,7 @@ from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.lending import started
 from harness.masters import Masters
+from harness.pod_witness import PodWitness
 from harness.pods import HOME, PodCluster, Pods
 from harness.tier import LONG, some
 from harness.waiting import wait_until
@@ -227,28 +227,6 @@ def everybody_restarts(cluster, masters, what):
         what()
 
 
-class Witness:
-    """Writes down every pod of a namespace that ever was, from the API server itself."""
-
-    def __init__(self, pods, namespace):
-        self.names = {}
-        self.watch = pods.admin.watch("pods", namespace)
-        self.thread = threading.Thread(target=self.follow, daemon=True)
-        self.thread.start()
-
-    def follow(self):
-        for kind, pod in self.watch:
-            if kind == "ADDED":
-                self.names[pod["metadata"]["uid"]] = pod["metadata"]["name"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.watch.close()
-        self.thread.join(WITHIN_S)
-
-
 def test_a_new_master_that_reads_an_old_list_neither_makes_nor_ends_anything(cluster, tenant, pods, relay):
     it = tenant("stale")
     version = relay.version()
@@ -261,7 +239,7 @@ def test_a_new_master_that_reads_an_old_list_neither_makes_nor_ends_anything(clu
         (row,) = control.wait_ready(it.name)
         assert row["engine"] == engine and it.there() == before
 
-    with Witness(pods, it.namespace) as witness:
+    with PodWitness(pods.admin, it.namespace) as witness:
         with relay.fault("stale", LISTS, version=version, times=None), relay.fault("gone", WATCH, times=2):
             everybody_restarts(cluster, Masters(cluster), stays)
         assert set(witness.names.values()) == {engine}, "no other pod was ever made"

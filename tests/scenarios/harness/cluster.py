@@ -52,6 +52,8 @@ class Cluster:
         self.connect_of = {}
         # The same for the database.
         self.url_of = {}
+        # What else single programs have for themselves, by name: tables, as in `settings`.
+        self.settings_of = {}
         self.state_dir = self.folder / "engines"
         self.engines = Engines(self.state_dir)
         self.logs = Logs(str(self.folder / "*.log"), str(self.state_dir / "engines/*/log"))
@@ -76,7 +78,7 @@ class Cluster:
             "orchestrator": {"state_dir": str(self.state_dir)},
             "engines": {"data_dir": str(self.folder / "data"), "allowed_locations": [str(self.samples)]},
         }
-        for section, entries in self.settings.items():
+        for section, entries in (*self.settings.items(), *self.settings_of.get(name, {}).items()):
             tables[section] = tables.get(section, {}) | entries
         return "\n".join(
             f"[{section}]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in entries.items())

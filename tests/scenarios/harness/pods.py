@@ -38,12 +38,12 @@ HOME_RULES = [rule(CORE, "create get update", "configmaps")]
 
 
 class Pods:
-    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down.
-    `images` are further ones by name."""
+    """A Kubernetes with one node, where the program is the one that is tested; with `audit` it writes every request down,
+    without `scheduler` pods wait until they are bound. `images` are further ones by name."""
 
-    def __init__(self, folder, images=None, audit=False):
+    def __init__(self, folder, images=None, audit=False, scheduler=True):
         self.images = {IMAGE: Image({PROGRAM: BINARY})} | (images or {})
-        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit)
+        self.kubernetes = Kubernetes(folder / "kubernetes", audit=audit, scheduler=scheduler)
         self.kubelet = None
         self.folder = folder
         # The masters' token, and their kubeconfig.

@@ -11,7 +11,7 @@ from harness.cluster import ROLES, Cluster
 from harness.databases import PostgresDatabase, SqliteDatabase
 from harness.failpoints import Failpoints
 from harness.masters import Masters
-from harness.pods import PodCluster
+from harness.pods import HOME, PodCluster
 from harness.processes import Program, run
 from harness.rest import at_rest, runs
 from harness.standalone import Standalone
@@ -21,6 +21,11 @@ from harness.zookeeper import Nodes
 
 DIES_WITHIN_S = 10
 SESSION_TIMEOUT_S = 1
+# Of a ground where nobody is to lose a session, however busy the machine is.
+PATIENT_S = 4
+# Of one call of the API server, where it may be cut off.
+CALL_DEADLINE_S = 2
+PROXIES = ("proxy-a", "proxy-b")
 
 # Short times, so that waiting for them costs little; everything else is as an operator has it.
 TIMES = {
@@ -84,7 +89,8 @@ def server_of(url):
 
 
 class Relays:
-    """Relays between each program and what it depends on. Engines reach ZooKeeper as the proxy does that made them."""
+    """Relays between each program and what it depends on. Engines, pods too, reach ZooKeeper as the proxy does that made
+    them: it is by its configuration that they know where."""
 
     def __init__(self, cluster):
         self.zookeeper, self.database, self.passing = {}, {}, None
@@ -102,8 +108,35 @@ class Relays:
         silent = [(it, "silence") for it in self.zookeeper.get(name, [])]
         return silent + [(it, "reset") for it in [self.database.get(name)] if it]
 
+    def of_engines(self):
+        """The same of all engines."""
+        return [(it, "silence") for name in PROXIES for it in self.zookeeper[name]]
+
     def close(self):
         for it in [*sum(self.zookeeper.values(), []), *self.database.values()]:
+            it.close()
+
+
+class PodRelays(Relays):
+    """Between each proxy and the API server as well: there is silence, with the calls that it holds back, of which the
+    server hears when the cut is healed and whoever made them has long given them up."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        kubernetes, token = cluster.pods.kubernetes, cluster.pods.token
+        self.api = {name: TcpRelay(kubernetes.address) for name in PROXIES}
+        for name, relay in self.api.items():
+            kubeconfig = kubernetes.kubeconfig_of(token, f"{cluster.name}-{name}", HOME, relay.address)
+            cluster.settings_of[name] = {
+                "kubernetes": {"kubeconfig": str(kubeconfig), "call_deadline": f"{CALL_DEADLINE_S}s"},
+            }
+
+    def of(self, name):
+        return super().of(name) + [(it, "silence") for it in [self.api.get(name)] if it]
+
+    def close(self):
+        super().close()
+        for it in self.api.values():
             it.close()
 
 
@@ -118,18 +151,21 @@ class ClusterGround:
 
     tenant = "walked"
 
-    def __init__(self, folder, database, ensemble=None, relayed=False):
+    # Between programs and what they depend on.
+    make_relays = Relays
+
+    def __init__(self, folder, database, ensemble=None, relayed=False, session_timeout_s=SESSION_TIMEOUT_S):
         """`relayed`: every program reaches ZooKeeper and the database through relays of its own, which can be cut."""
         self.points = Failpoints(folder / "points")
         # Programs that are no part of the installation, by pid: their role, and they themselves.
         self.passing = {}
         self.kind = database.kind
-        self.session_timeout_s = SESSION_TIMEOUT_S
+        self.session_timeout_s = session_timeout_s
         self.cluster = self.make_cluster(
-            folder, database=database, ensemble=ensemble, candidates=("proxy-a", "proxy-b"),
-            session_timeout_s=SESSION_TIMEOUT_S, env=self.points.env, **TIMES,
+            folder, database=database, ensemble=ensemble, candidates=PROXIES, session_timeout_s=session_timeout_s,
+            env=self.points.env, **TIMES,
         )
-        self.relays = Relays(self.cluster) if relayed else None
+        self.relays = self.make_relays(self.cluster) if relayed else None
 
     def make_cluster(self, folder, **settings):
         return Cluster(folder, **settings)
@@ -164,7 +200,7 @@ class ClusterGround:
     def other(self):
         """The name of the proxy that is not master."""
         master = self.master()
-        return next(it for it in ("proxy-a", "proxy-b") if it != master)
+        return next(it for it in PROXIES if it != master)
 
     def address(self, via):
         """Where to connect: `any`, `master`, `other`, or a program's name."""
@@ -188,10 +224,11 @@ class ClusterGround:
     def role_of(self, pid):
         if pid in self.passing:
             return self.passing[pid][0]
-        for name, program in self.programs.items():
-            if program.pid == pid:
-                return name.split("-")[0]
-        return "engine"
+        return (self.name_of(pid) or "engine").split("-")[0]
+
+    def name_of(self, pid):
+        """The name of the program that has this pid; `None` if none has."""
+        return next((it for it, program in self.programs.items() if program.pid == pid), None)
 
     def stop(self, name, number=signal.SIGTERM):
         self.programs[name].stop(number)
@@ -203,7 +240,7 @@ class ClusterGround:
         """Starts the program again that had this pid, after it killed itself. An engine is the master's business."""
         if pid in self.passing:
             return killed(self.passing[pid][1])
-        name = next((it for it, program in self.programs.items() if program.pid == pid), None)
+        name = self.name_of(pid)
         if name is None:
             return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
         killed(self.programs[name])
@@ -229,13 +266,10 @@ class ClusterGround:
         role = self.role_of(pid)
         if role == "migrate":
             return [(self.relays.passing, "reset")]
-        names = ["proxy-a", "proxy-b"] if role == "engine" else [
-            name for name, program in self.programs.items() if program.pid == pid
-        ]
-        return [it for name in names for it in self.relays.of(name)]
+        return self.relays.of_engines() if role == "engine" else self.relays.of(self.name_of(pid))
 
     def proxies(self):
-        return [self.cluster.addresses["proxy-a"], self.cluster.addresses["proxy-b"]]
+        return [self.cluster.addresses[it] for it in PROXIES]
 
     def at_rest(self, within_s=60):
         return at_rest(self.cluster, within_s)
@@ -251,14 +285,21 @@ class ClusterGround:
 
 class PodGround(ClusterGround):
     """The same with engines that are pods. All such grounds share one Kubernetes (`pods`, a `harness.pods.Pods`), so each
-    has names of its own."""
+    has names of its own. `relayed`: the API server as well."""
 
-    def __init__(self, folder, pods, number):
+    make_relays = PodRelays
+
+    def __init__(self, folder, pods, number, **how):
         self.pods, self.tenant = pods, f"walked_{number}"
-        super().__init__(folder, PostgresDatabase())
+        super().__init__(folder, PostgresDatabase(), **how)
 
     def make_cluster(self, folder, **settings):
         return PodCluster(folder, self.pods, cluster={"name": self.tenant.replace("_", "-")}, **settings)
+
+    @property
+    def namespace(self):
+        """Where the engines of the walk's tenant are."""
+        return self.cluster.namespace(self.tenant, f"{self.tenant}_p")
 
     def places(self, tenant):
         return f", {self.pods.nodes_of(tenant)}"

@@ -235,9 +235,18 @@ class Lane:
         self.ground.at_rest()
         return started["engine"]
 
+    def started(self):
+        """The slots that START made, each with the name of its engine, which an alteration changes."""
+        return self.slots("s.origin = 'start'")
+
+    def shown_started(self):
+        """What SHOW ENGINES says of their engines; nothing if it can't be said now."""
+        names = {it[-1] for it in self.started()}
+        return [it for it in say(self.ground.address("any"), f"SHOW ENGINES {self.tenant}").rows or [] if it["engine"] in names]
+
     def stop_started(self):
         """Stops every engine that START started."""
-        for *_, name in self.slots("s.origin = 'start'"):
+        for *_, name in self.started():
             self.done(f"STOP ENGINE {self.pool} '{name}' FORCE")
         self.ground.at_rest()
         assert len(self.slots()) == 1, self.slots()

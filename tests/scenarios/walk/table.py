@@ -187,3 +187,8 @@ QUICK_WITH_PODS = (
 )
 # Where a master is stopped between a look at what it may do and the call.
 QUICK_STOPS_WITH_PODS = ("orchestrator.delete.admitted", "orchestrator.ensure.admitted")
+# Where it is cut off from everything between the two; and from the API server alone.
+QUICK_CUTS_WITH_PODS = ("orchestrator.ensure.admitted",)
+QUICK_CUTS_FROM_API = ("orchestrator.ensure.placed",)
+# Where whoever is cut off from the API server alone is told: elsewhere there is silence, which holds back the calls.
+RESET_AT = ("coordination.permit.", "master.after.")

@@ -9,7 +9,7 @@ that it happened; `with relay.fault(…)` fails if it never did.
         with relay.fault("error", asking("create", resource="pods"), times=3, after=True) as fault:
             wait_until(lambda: fault.injected == 3, …)
 
-What it can do is in `faults`; that network cuts go through `harness.tcp_relay` before it is possible too.
+What it can do is in `faults`. A network that is cut is `harness.tcp_relay`, which knows nothing of what it relays.
 """
 
 from harness.api_relay.asked import ANY, Asked, asking, telling

@@ -1,0 +1,106 @@
+"""The network between the master and the API server is cut, and nothing else is, for longer than a master believes what it
+was told: its session lives, so it stays master, makes and ends nothing, and says so. Nobody's session notices anything.
+
+With `--long` only: a watch that has died in silence is noticed after a minute. The failpoint walk has shorter such cuts."""
+
+import re
+import time
+
+import pytest
+
+from harness.control import Control
+from harness.masters import Masters
+from harness.pods import HOME, PodCluster, Pods
+from harness.rest import at_rest
+from harness.tcp_relay import TcpRelay
+from harness.tier import LONG
+from harness.waiting import wait_until
+from harness.witness import Witness
+
+# In silence it is a minute until a watch that has died is noticed.
+WITHIN_S = 180
+BROKEN = re.compile("the orchestrator: .*watch pods")
+CANDIDATES = ("proxy-a", "proxy-b")
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    it = Pods(workspace / "cut-off-pods")
+    try:
+        yield it.start()
+    finally:
+        it.close()
+
+
+@pytest.fixture
+def relays(pods):
+    """One for each candidate."""
+    made = {name: TcpRelay(pods.kubernetes.address) for name in CANDIDATES}
+    yield made
+    for it in made.values():
+        it.close()
+
+
+@pytest.fixture
+def cluster(pods, relays, folder):
+    it = PodCluster(folder / "cluster", pods, cluster={"name": "cut-off"}, candidates=CANDIDATES)
+    for name, relay in relays.items():
+        kubeconfig = pods.kubernetes.kubeconfig_of(pods.token, f"cut-off-{name}", HOME, relay.address)
+        it.settings_of[name] = {"kubernetes": {"kubeconfig": str(kubeconfig)}}
+    it.logs.begin()
+    it.logs.allow("the watch is broken", "the master waits for long", "decision failed")
+    try:
+        yield it.start()
+        it.logs.check()
+    finally:
+        # What the processes do at their end needs the network.
+        for relay in relays.values():
+            relay.heal()
+        it.close()
+
+
+def master_row(control):
+    (row,) = control.say("SHOW MASTER")
+    return row
+
+
+if LONG:
+
+    @pytest.mark.parametrize("kind", ["silence", "reset"])
+    def test_a_master_that_is_cut_off_from_the_api_server_says_so_and_goes_on_when_it_is_back(cluster, pods, relays, kind):
+        masters = Masters(cluster)
+        control = Control(cluster.addresses["proxy-b"])
+        names = control.make(f"cut_{kind}", users="'alice'", places=pods.nodes_of(f"cut_{kind}"))
+        engine = control.start(*names, wait="2m")
+        before = at_rest(cluster)
+        with Witness(cluster, "alice") as witness:
+            term = masters.wait_acting()
+            relay = relays[masters.program_of(term)]
+            relay.cut(kind)
+            began = time.monotonic()
+            # Without anybody asking for anything.
+            row = wait_until(
+                lambda: (it := master_row(control)) and BROKEN.search(it["waits_for"] or "") and it, WITHIN_S,
+                "SHOW MASTER says what the master waits for", 0.5,
+            )
+            print(f"cut off ({kind}), SHOW MASTER says so after {time.monotonic() - began:.0f} s")
+            assert row["epoch"] == term.epoch, row
+            (asked,) = control.say(f"START ENGINE {' '.join(names)}")
+
+            def told():
+                it = control.engine(names[0], asked["engine"])
+                return it and it["state"] == "pending" and BROKEN.search(it["reason"] or "")
+
+            wait_until(told, WITHIN_S, "SHOW ENGINES says why it waits", 0.5)
+            witness.wait_round()
+            relay.heal()
+            began = time.monotonic()
+            control.wait_ready(names[0], 2, WITHIN_S)
+            print(f"healed, what was said is done after {time.monotonic() - began:.1f} s")
+            wait_until(lambda: not master_row(control)["waits_for"], WITHIN_S, "the master waits for nothing", 0.2)
+            witness.wait_round()
+            print(f"the longest that a user waited: {witness.slowest_s:.2f} s")
+        assert masters.wait_acting().epoch == term.epoch
+        after = at_rest(cluster)
+        assert after.items() >= before.items() and after.keys() == {engine, asked["engine"]}
+        control.drop(*names)
