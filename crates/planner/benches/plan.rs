@@ -159,14 +159,19 @@ fn read_again(desired: &Desired, observed: &Observed) -> (Desired, Observed) {
     let snapshot = serde_json::from_slice(&answer).unwrap();
     let mut observed = observed.clone();
     let read = |name: &mut EngineName| *name = EngineName::new(name.as_str()).unwrap();
-    observed.permits.iter_mut().for_each(|it| read(&mut it.engine));
-    observed.lives.iter_mut().for_each(|it| read(&mut it.engine));
+    for engine in
+        observed.permits.iter_mut().map(|it| &mut it.engine).chain(observed.lives.iter_mut().map(|it| &mut it.engine))
+    {
+        read(engine);
+    }
     (Desired { snapshot, ..desired.clone() }, observed)
 }
 
 /// `count` engines tell another load, `count` others have lost their registration, and as many were made to drain.
 fn disturb(observed: &mut Observed, count: usize) {
-    observed.status.values_mut().take(count).for_each(|it| it.sessions += 1);
+    for load in observed.status.values_mut().take(count) {
+        load.sessions += 1;
+    }
     let every = observed.lives.len() / (count + 1);
     for at in (1..=count).rev() {
         let live = observed.lives.remove(at * every);

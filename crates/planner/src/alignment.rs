@@ -42,19 +42,21 @@ pub(crate) fn align<'a, T: PartialEq, K: Eq + Hash>(
         tell(Item::Same(old_end, new_end));
     }
     let mut places = HashMap::new();
-    for was in at..old_end {
-        if let Some(before) = places.insert(key(&old[was]), was) {
+    for (was, item) in old.iter().enumerate().take(old_end).skip(at) {
+        if let Some(before) = places.insert(key(item), was) {
             tell(Item::Gone(before));
         }
     }
-    for is in at..new_end {
-        tell(match places.remove(&key(&new[is])) {
-            Some(was) if old[was] == new[is] => Item::Same(was, is),
+    for (is, item) in new.iter().enumerate().take(new_end).skip(at) {
+        tell(match places.remove(&key(item)) {
+            Some(was) if old[was] == *item => Item::Same(was, is),
             Some(was) => Item::Changed(was, is),
             None => Item::New(is),
         });
     }
-    places.into_values().for_each(|was| tell(Item::Gone(was)));
+    for was in places.into_values() {
+        tell(Item::Gone(was));
+    }
 }
 
 #[cfg(test)]
@@ -102,8 +104,12 @@ mod tests {
                     Item::Gone(was) => (Some(was), None),
                     Item::New(is) => (None, Some(is)),
                 };
-                was.into_iter().for_each(|it| olds[it] += 1);
-                is.into_iter().for_each(|it| news[it] += 1);
+                if let Some(was) = was {
+                    olds[was] += 1;
+                }
+                if let Some(is) = is {
+                    news[is] += 1;
+                }
             }
             prop_assert!(olds.into_iter().chain(news).all(|it| it == 1));
         }

@@ -67,7 +67,9 @@ mod tests {
     fn it_holds_what_was_put_into_it_and_nothing_else() {
         let name = |number: usize| EngineName::new(format!("engine-{number:06x}")).unwrap();
         let mut names = Names::default();
-        (0..3_000).step_by(3).for_each(|it| names.insert(&name(it)));
+        for it in (0..3_000).step_by(3) {
+            names.insert(&name(it));
+        }
         names.insert(&EngineName::new("e").unwrap());
         assert_eq!(names.len(), 1_001);
         assert!((0..3_000).all(|it| names.contains(&name(it)) == (it % 3 == 0)));
