@@ -6,6 +6,7 @@ import collections
 import pytest
 
 from harness.control import Control
+from harness.lending import started
 from harness.pods import HOME, PodCluster, Pods
 from harness.waiting import wait_until
 
@@ -16,7 +17,7 @@ MASTER = f"system:serviceaccount:{HOME}:master"
 # What is asked by the clock and not by ticks: that a watch goes on, every minute; everything anew and our rights, every ten.
 BY_THE_CLOCK = {
     ("watch", "pods"), ("watch", "events"), ("watch", "nodes"), ("list", "pods"), ("list", "events"), ("list", "nodes"),
-    ("create", "selfsubjectaccessreviews"),
+    ("create", "selfsubjectaccessreviews"), ("create", "selfsubjectrulesreviews"),
 }
 # Of each of these in the time of that many ticks, which may be ten minutes on a machine that is very busy.
 OF_EACH = TICKS // 2
@@ -24,11 +25,7 @@ OF_EACH = TICKS // 2
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "pods-that-are-at-rest", audit=True)
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "pods-that-are-at-rest", audit=True))
 
 
 @pytest.fixture

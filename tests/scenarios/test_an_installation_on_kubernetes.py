@@ -9,6 +9,7 @@ import pytest
 from harness.clients import open_pyhive, pyhive_session, rows
 from harness.control import Control
 from harness.installation import ENGINES, NAMESPACE, RESTARTED_WITHIN_S, Installation, address
+from harness.lending import started
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -17,11 +18,7 @@ TENANT, POOL, UNIT = "t_1", "rp_1", "uc_1"
 
 @pytest.fixture(scope="module")
 def installation(workspace):
-    it = Installation(workspace / "installation")
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Installation(workspace / "installation"))
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.doctor import check, ill
 from harness.kubelet import bearing
+from harness.lending import followed, started
 from harness.pods import HOME, PodCluster, Pods
 from harness.processes import run
 from harness.waiting import wait_until
@@ -18,28 +19,17 @@ WITHIN_S = 60
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "pods")
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "pods"))
 
 
 @pytest.fixture(scope="module")
 def installation(pods, workspace):
-    it = PodCluster(workspace / "pod-cluster", pods)
-    try:
-        it.start()
-        yield it
-    finally:
-        it.close()
+    yield from started(PodCluster(workspace / "pod-cluster", pods))
 
 
 @pytest.fixture
-def cluster(installation, request):
-    installation.logs.begin()
-    yield installation
-    installation.logs.check()
+def cluster(installation):
+    yield from followed(installation)
 
 
 @pytest.fixture

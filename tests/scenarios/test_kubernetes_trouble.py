@@ -10,6 +10,7 @@ import pytest
 from harness.api_relay import ApiRelay, asking, telling
 from harness.clients import pyhive_session, rows
 from harness.control import Control
+from harness.lending import started
 from harness.masters import Masters
 from harness.pod_witness import PodWitness
 from harness.pods import HOME, PodCluster, Pods
@@ -31,11 +32,7 @@ LISTS = asking("list", resource="pods", namespace=None, name=None)
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "troubled-pods")
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "troubled-pods"))
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +47,7 @@ def installation(pods, relay, workspace):
         workspace / "troubled-cluster", pods, relay.kubeconfig_of(pods.token, "master", HOME),
         {"call_deadline": f"{CALL_DEADLINE_S}s"}, candidates=("proxy-a", "proxy-b"),
     )
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(it)
 
 
 @pytest.fixture

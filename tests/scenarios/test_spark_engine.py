@@ -12,6 +12,7 @@ from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
 from harness.java import beeline_ok
+from harness.lending import followed, started
 from harness.processes import is_alive, working_below
 from harness.waiting import wait_until
 
@@ -24,18 +25,12 @@ ENDLESS = "SELECT count(*) AS n FROM range(100000000000000) WHERE hash(id) = 1"
 
 @pytest.fixture(scope="module")
 def installation(workspace):
-    it = Cluster(workspace / "spark-cluster", spark=spark.on_this_machine())
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Cluster(workspace / "spark-cluster", spark=spark.on_this_machine()))
 
 
 @pytest.fixture
-def cluster(installation, request):
-    installation.logs.begin()
-    yield installation
-    installation.logs.check()
+def cluster(installation):
+    yield from followed(installation)
 
 
 @pytest.fixture

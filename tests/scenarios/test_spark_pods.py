@@ -8,6 +8,7 @@ from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.java import beeline_ok
+from harness.lending import followed, started
 from harness.pods import IMAGE, PodCluster, Pods
 from harness.ports import free_port
 from harness.waiting import wait_until
@@ -18,11 +19,7 @@ STARTS_WITHIN = "5m"
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "spark-pods", {spark.IMAGE: spark.image(workspace / "image-of-spark")})
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "spark-pods", {spark.IMAGE: spark.image(workspace / "image-of-spark")}))
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +27,12 @@ def installation(pods, workspace):
     # One Spark at a time: their ports are those of the machine.
     kubernetes = {"agent_image": IMAGE, "api_server": pods.kubernetes.url}
     it = PodCluster(workspace / "spark-pod-cluster", pods, kubernetes=kubernetes, spark=spark.in_pods(free_port()))
-    try:
-        it.start()
-        yield it
-    finally:
-        it.close()
+    yield from started(it)
 
 
 @pytest.fixture
-def cluster(installation, request):
-    installation.logs.begin()
-    yield installation
-    installation.logs.check()
+def cluster(installation):
+    yield from followed(installation)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from harness.api_relay import ApiRelay, asking
 from harness.duel import CANDIDATES, SESSION_TIMEOUT_S, TICK_S, Duel
 from harness.failpoints import Failpoints
+from harness.lending import started
 from harness.pods import HOME, PodCluster, Pods
 from harness.rest import at_rest
 from harness.tier import some
@@ -24,11 +25,7 @@ numbers = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def pods(workspace):
-    it = Pods(workspace / "contested-pods")
-    try:
-        yield it.start()
-    finally:
-        it.close()
+    yield from started(Pods(workspace / "contested-pods"))
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from harness.api_relay import ApiRelay, Asked, asking, telling
 from harness.api_relay.faults import Faults
 from harness.kubernetes import Component, Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
+from harness.lending import started
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -21,11 +22,7 @@ IMPATIENT_S = 0.5
 
 @pytest.fixture(scope="module")
 def kubernetes(workspace):
-    cluster = Kubernetes(workspace / "kubernetes-with-relay", scheduler=False)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.close()
+    yield from started(Kubernetes(workspace / "kubernetes-with-relay", scheduler=False))
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 
 from harness.kubelet import Image, Kubelet, bearing, named
 from harness.kubernetes import Kubernetes
+from harness.lending import started
 from harness.processes import BINARY
 from harness.waiting import stays, wait_until
 
@@ -52,11 +53,7 @@ http.server.HTTPServer((os.environ["POD_IP"], PORT), Answer).serve_forever()
 
 @pytest.fixture(scope="module")
 def kubernetes(workspace):
-    cluster = Kubernetes(workspace / "kubernetes-with-nodes")
-    try:
-        yield cluster.start()
-    finally:
-        cluster.close()
+    yield from started(Kubernetes(workspace / "kubernetes-with-nodes"))
 
 
 @pytest.fixture(scope="module")

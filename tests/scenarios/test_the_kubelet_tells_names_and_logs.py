@@ -7,6 +7,7 @@ from harness.kubelet import Image, Kubelet
 from harness.kubelet.pod import refuse_what_is_not_played
 from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError, path_of
+from harness.lending import started
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -15,11 +16,7 @@ LONG = 300
 
 @pytest.fixture(scope="module")
 def kubernetes(workspace):
-    cluster = Kubernetes(workspace / "kubernetes-with-names")
-    try:
-        yield cluster.start()
-    finally:
-        cluster.close()
+    yield from started(Kubernetes(workspace / "kubernetes-with-names"))
 
 
 @pytest.fixture(scope="module")

@@ -145,6 +145,7 @@ def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp
         assert said["cluster"]["secret_file"] == f"{places['cluster-secret']}/cluster.secret"
         if role != "metadata-agent":
             assert said["master"]["candidate"] == (role == "master"), "only masters have the rights that a master needs"
+            assert said["proxy"]["discoverable"] == (role == "proxy"), "nobody reaches a master"
         port = container["ports"][0]["containerPort"]
         section = "metadata_agent" if role == "metadata-agent" else "proxy"
         assert said[section]["listen"] == f"{POD_IP}:{port}"

@@ -11,6 +11,7 @@ import pytest
 
 from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable
+from harness.lending import started
 from harness.processes import is_alive, process_of
 from harness.waiting import stays, wait_until
 
@@ -21,11 +22,7 @@ QUIET_S = 1
 
 @pytest.fixture(scope="module")
 def kubernetes(workspace):
-    cluster = Kubernetes(workspace / "kubernetes", audit=True)
-    try:
-        yield cluster.start()
-    finally:
-        cluster.close()
+    yield from started(Kubernetes(workspace / "kubernetes", audit=True))
 
 
 @pytest.fixture(scope="module")

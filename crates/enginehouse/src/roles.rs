@@ -150,7 +150,7 @@ pub async fn proxy(
     let wire = hs2::Limits { connections, ..hs2::Limits::default() };
     let settings = proxy::Settings {
         listen: section.listen,
-        discovery: (!section.discovery_namespace.is_empty()).then(|| section.advertise.clone()),
+        discovery: section.registers().then(|| section.advertise.clone()),
         zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
         secret: secret.clone(),
         admins: configuration.access.admins.clone(),

@@ -246,6 +246,10 @@ impl Orchestrator for Counted {
         self.pods.get(name).await
     }
 
+    async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
+        self.pods.get_in(name, namespace).await
+    }
+
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
         let begin = Instant::now();
         let ensured = self.pods.ensure(spec, epoch).await?;

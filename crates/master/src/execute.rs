@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoints;
+use crate::not_made::{Failed, Fault};
 use crate::settings::Settings;
 use crate::world::{Effect, Failure, FailureKind, Ground, World};
 
@@ -36,8 +37,8 @@ pub(crate) struct Executed {
     pub applied: usize,
     /// Engines whose pods are there.
     pub made: Vec<EngineName>,
-    /// Creates that failed: name and reason.
-    pub not_made: Vec<(EngineName, String)>,
+    /// Creates that failed.
+    pub not_made: Vec<Failed>,
     /// Alterations that are no longer converging.
     pub finished: Vec<RequestId>,
     /// Chains that were not begun, because their stage took too long.
@@ -120,6 +121,7 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
             executed.stop = Some(Failure::Lost("it is shut down".to_owned()));
             break;
         }
+        let begun = world.now();
         let result = if world.may_act() {
             if let Some(point) = failpoints::before(&decision.action) {
                 model::failpoint!(point);
@@ -142,7 +144,7 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
             }
             Err(failure) => {
                 log_failed(failing, decision, &failure, world.now());
-                fail(&mut executed, decision, failure);
+                fail(&mut executed, decision, failure, world.now().saturating_sub(begun));
                 break;
             }
         }
@@ -178,13 +180,17 @@ fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
     }
 }
 
-fn fail(executed: &mut Executed, decision: &Decision, failure: Failure) {
+fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Duration) {
     if failure.kind() == FailureKind::NotMaster {
         executed.stop = Some(failure);
         return;
     }
     if let (Action::CreateEngine(_), Some(engine)) = (&decision.action, &decision.engine) {
-        executed.not_made.push((engine.clone(), failure.to_string()));
+        let fault = match failure.kind() {
+            FailureKind::Away => Fault::Orchestrator,
+            _ => Fault::Engine,
+        };
+        executed.not_made.push(Failed { engine: engine.clone(), reason: failure.to_string(), fault, took });
     }
 }
 

@@ -18,7 +18,9 @@ pub mod failpoints;
 
 mod doubt;
 mod execute;
+mod made_in;
 mod master;
+mod not_made;
 mod recollection;
 mod settings;
 mod settle;
@@ -27,6 +29,7 @@ mod term;
 #[cfg(test)]
 mod tests;
 mod tick;
+mod told_nodes;
 mod waiting;
 mod world;
 

@@ -3,7 +3,6 @@
 //! Only lengths of time, failures of its own calls and what it has reported: nothing that a successor could not do
 //! without. A master that forgets all of it waits longer, and decides nothing wrong.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +12,13 @@ use model::alteration::RequestId;
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::PoolName;
-use model::observation::{MAX_NODES, ObservedEngine, ObservedNode, Report, Surroundings};
+use model::observation::{ObservedEngine, ObservedNode, Report, Surroundings};
 use model::room::nodes_in_two_pools;
-use model::slot::Slot;
 use model::snapshot::Snapshot;
-use planner::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
+use planner::{Fact, Live, Observed, Permit, Pod, Status};
 
-/// The most bytes of labels that the nodes of a report have: a quarter of what a request to an agent may be.
-const MAX_LABEL_BYTES: usize = 4 << 20;
+use crate::not_made::NotMade;
+use crate::told_nodes::ToldNodes;
 
 /// The memory of one term.
 #[derive(Debug, Default)]
@@ -28,13 +26,14 @@ pub(crate) struct Recollection {
     alterations: BTreeMap<RequestId, Duration>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
-    troubles: BTreeMap<EngineName, (Trouble, Duration)>,
+    /// Creates that failed.
+    pub not_made: NotMade,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: HashMap<String, String>,
     /// In the order of names.
     reported: Option<(Vec<Arc<ObservedEngine>>, Surroundings)>,
-    /// The nodes as they were reported; kept when they could not be read.
-    reported_nodes: Option<Vec<ObservedNode>>,
+    /// What was told of nodes.
+    pub nodes: ToldNodes,
     shared: BTreeSet<String>,
     unreadable: BTreeSet<String>,
     settled_from: Duration,
@@ -59,18 +58,6 @@ impl Recollection {
         ids.iter().map(|id| *self.alterations.entry(id.clone()).or_insert(now)).min().unwrap_or(now)
     }
 
-    /// A create failed.
-    pub fn create_failed(&mut self, engine: &EngineName, reason: String, now: Duration) {
-        let failures = self.troubles.get(engine).map_or(0, |(trouble, _)| trouble.failures);
-        let trouble = Trouble { reason, failures: failures.saturating_add(1), age_ms: 0 };
-        self.troubles.insert(engine.clone(), (trouble, now));
-    }
-
-    /// A create succeeded.
-    pub fn create_succeeded(&mut self, engine: &EngineName) {
-        self.troubles.remove(engine);
-    }
-
     /// Names that can't be read and were not the last time: worth a line in the log.
     pub fn newly_unreadable<'a>(&mut self, unreadable: &'a [(String, String)]) -> Vec<&'a (String, String)> {
         let new = unreadable.iter().filter(|(name, _)| !self.unreadable.contains(name)).collect();
@@ -87,30 +74,6 @@ impl Recollection {
         new
     }
 
-    /// The nodes that are to be reported: all of them, if they are not as they were. Where their labels are more than a
-    /// report should have, only those that some pool chooses by are told.
-    pub fn changed_nodes(&self, catalog: &Catalog, nodes: Option<&[ObservedNode]>) -> Option<Vec<ObservedNode>> {
-        let mut nodes = nodes.map(|nodes| Cow::Borrowed(&nodes[..nodes.len().min(MAX_NODES)]))?;
-        let labels = nodes.iter().flat_map(|node| &node.labels);
-        if labels.map(|(label, value)| label.len() + value.len()).sum::<usize>() > MAX_LABEL_BYTES {
-            let selectors = catalog.pools.values().map(|pool| &pool.spec.node_selector);
-            let chosen_by: BTreeSet<&String> = selectors.flat_map(BTreeMap::keys).collect();
-            for node in nodes.to_mut() {
-                node.labels.retain(|label, _| chosen_by.contains(label));
-            }
-        }
-        (self.reported_nodes.as_deref() != Some(&*nodes)).then(|| nodes.into_owned())
-    }
-
-    /// A report with these nodes was written; if it may not have been, the next one names them again.
-    pub fn reported_nodes(&mut self, written: bool, nodes: Option<Vec<ObservedNode>>) {
-        match (written, nodes) {
-            (false, _) => self.reported_nodes = None,
-            (true, Some(nodes)) => self.reported_nodes = Some(nodes),
-            (true, None) => {}
-        }
-    }
-
     /// Turns what was read into the input of a plan, and remembers since when what is missing has been missing.
     pub fn observe(
         &mut self,
@@ -121,16 +84,7 @@ impl Recollection {
         snapshot: &Snapshot,
     ) -> Observed {
         let lives = self.lives(now, coordinated, pods);
-        if !self.troubles.is_empty() {
-            let present: HashSet<EngineName> = snapshot.slots.iter().map(Slot::engine).collect();
-            self.troubles.retain(|engine, _| present.contains(engine));
-        }
-        let age_ms = |at: Duration| now.saturating_sub(at).as_millis() as i64;
-        let troubles = self
-            .troubles
-            .iter()
-            .map(|(engine, (trouble, at))| (engine.clone(), Trouble { age_ms: age_ms(*at), ..trouble.clone() }));
-        let troubles = troubles.collect();
+        self.not_made.only(&snapshot.slots);
         Observed {
             // What was left behind is nobody's permit, and nobody's to delete.
             permits: coordinated.permits.iter().filter(|it| !it.left_behind).map(permit).collect(),
@@ -139,7 +93,7 @@ impl Recollection {
             pods: pods.to_vec(),
             nodes: BTreeMap::new(),
             vanished: BTreeSet::new(),
-            troubles,
+            troubles: self.not_made.troubles(now),
             status: status.clone(),
             registry_settled: now >= self.settled_from,
         }
@@ -288,38 +242,6 @@ mod tests {
     fn node(name: &str) -> ObservedNode {
         let labels = [("zone".to_owned(), "a".to_owned())].into();
         ObservedNode { name: name.to_owned(), labels, ..ObservedNode::default() }
-    }
-
-    #[test]
-    fn nodes_are_reported_when_they_changed_and_again_when_it_is_not_known_whether_they_were() {
-        let mut recollection = Recollection::default();
-        let nodes = [node("node-1")];
-        assert_eq!(recollection.changed_nodes(&Catalog::default(), None), None);
-        let report = recollection.changed_nodes(&Catalog::default(), Some(&nodes));
-        assert_eq!(report.as_deref(), Some(&nodes[..]), "a new master tells, if only that there are none");
-        recollection.reported_nodes(true, report);
-        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), None);
-        recollection.reported_nodes(true, None);
-        assert_eq!(
-            recollection.changed_nodes(&Catalog::default(), Some(&nodes)),
-            None,
-            "a report without nodes says nothing of them"
-        );
-        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&[])), Some(Vec::new()));
-        recollection.reported_nodes(false, None);
-        assert_eq!(recollection.changed_nodes(&Catalog::default(), Some(&nodes)), Some(nodes.to_vec()));
-    }
-
-    #[test]
-    fn of_very_many_labels_only_those_that_a_pool_chooses_by_are_reported() {
-        let mut catalog = Catalog::default();
-        let node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-        let spec = PoolSpec { node_selector, ..PoolSpec::default() };
-        catalog.pools.insert(PoolName::new("rp_1").unwrap(), Versioned { spec, generation: Generation(1) });
-        let mut large = node("node-1");
-        large.labels.insert("feature".to_owned(), "x".repeat(MAX_LABEL_BYTES));
-        let told = Recollection::default().changed_nodes(&catalog, Some(&[large, node("node-2")])).unwrap();
-        assert_eq!(told, [node("node-1"), node("node-2")]);
     }
 
     fn row(name: &str, reason: Option<&str>) -> Arc<ObservedEngine> {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
+use crate::made_in::MadeIn;
 use crate::recollection::{Recollection, parts_of};
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
@@ -228,13 +229,19 @@ impl Driver {
     async fn ask(&mut self, world: &dyn World, compared: Compared) -> Compared {
         let limit = self.settings.effect_deadline();
         let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), compared.observed());
-        let asked: Vec<_> = compared
-            .questions()
+        let questions: Vec<_> = compared.questions().into_iter().chain(doubted).collect();
+        if questions.is_empty() {
+            return compared;
+        }
+        let made_in = MadeIn::new(compared.desired());
+        let asked: Vec<_> = questions
             .into_iter()
-            .chain(doubted)
-            .map(|question| async move {
-                let answer = bounded(limit, world.engine(&question.engine)).await;
-                (question, answer)
+            .map(|question| {
+                let namespace = made_in.of(&question.engine);
+                async move {
+                    let answer = bounded(limit, world.engine(&question.engine, namespace.as_deref())).await;
+                    (question, answer)
+                }
             })
             .collect();
         let answers = stream::iter(asked).buffer_unordered(self.settings.parallelism.max(1));
@@ -302,10 +309,10 @@ impl Driver {
 
     fn remember(&mut self, now: Duration, executed: &Executed) {
         for engine in &executed.made {
-            self.recollection.create_succeeded(engine);
+            self.recollection.not_made.made(engine);
         }
-        for (engine, reason) in &executed.not_made {
-            self.recollection.create_failed(engine, reason.clone(), now);
+        for failed in &executed.not_made {
+            self.recollection.not_made.failed(failed.clone(), now);
         }
     }
 
@@ -345,10 +352,11 @@ impl Driver {
         let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
-        report.nodes = self.recollection.changed_nodes(&desired.snapshot.catalog, engines.nodes.as_deref());
+        let now = world.now();
+        report.nodes = self.recollection.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
         let written = self.send(world, &mut report).await;
         self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
-        self.recollection.reported_nodes(written.is_ok(), report.nodes);
+        self.recollection.nodes.told(written.is_ok(), report.nodes, now);
         written?;
         model::failpoint!(failpoints::REPORTED);
         self.waiting.over(world.now());

@@ -57,8 +57,8 @@ pub trait World: Send + Sync + 'static {
     /// Lists the pods or processes of the installation.
     async fn engines(&self) -> Result<Engines, Failure>;
 
-    /// Asks the orchestrator for a name, not a cache.
-    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure>;
+    /// Asks the orchestrator for a name, not a cache; with the namespace that its engine was made in, where that is known.
+    async fn engine(&self, name: &EngineName, namespace: Option<&str>) -> Result<Option<Pod>, Failure>;
 
     /// What the database says became of an alteration; `None` if nothing yet.
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure>;

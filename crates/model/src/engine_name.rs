@@ -85,6 +85,23 @@ pub fn dns_label(text: &str, max: usize) -> String {
     cut.trim_end_matches('-').to_owned()
 }
 
+/// The longest DNS label.
+const MAX_DNS_LABEL_BYTES: usize = 63;
+
+/// Whether the text is a DNS label: at most 63 of a-z, 0-9 and -, with no - at an end.
+pub fn is_dns_label(text: &str) -> bool {
+    text.len() <= MAX_DNS_LABEL_BYTES && is_domain_part(text)
+}
+
+/// Whether the text is one of a-z, 0-9 and - or more, with no - at an end.
+pub(crate) fn is_domain_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-')
+}
+
 /// The first `digits` hex digits of the SHA-256 of the bytes.
 pub(crate) fn hex_prefix(bytes: &[u8], digits: usize) -> String {
     let mut hex = hex(&Sha256::digest(bytes));
@@ -114,6 +131,12 @@ mod tests {
             unit: UnitName::new(unit).unwrap(),
             ordinal,
         }
+    }
+
+    #[test]
+    fn a_dns_label_has_no_underscore_no_capital_and_no_dash_at_an_end() {
+        assert!(["a", "rp-1--t-1", "0"].into_iter().all(is_dns_label));
+        assert!(!["", "-a", "a-", "rp_1", "A", &"a".repeat(64)].into_iter().any(is_dns_label));
     }
 
     #[test]

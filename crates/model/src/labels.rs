@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::configuration::Configuration;
-use crate::engine_name::EngineName;
+use crate::engine_name::{EngineName, is_domain_part};
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
 use crate::slot::SlotKey;
@@ -235,6 +235,31 @@ pub fn selector(cluster: &str) -> LabelMap {
         .collect()
 }
 
+/// The longest part of a label's key after its prefix, and the longest value.
+const MAX_PART_BYTES: usize = 63;
+/// The longest prefix of a label's key.
+const MAX_PREFIX_BYTES: usize = 253;
+
+/// Whether Kubernetes takes the text as the key of a label or an annotation: `[prefix/]name`, with a domain name as prefix.
+pub fn is_key(text: &str) -> bool {
+    let Some((prefix, name)) = text.split_once('/') else { return is_part(text) };
+    prefix.len() <= MAX_PREFIX_BYTES && prefix.split('.').all(is_domain_part) && is_part(name)
+}
+
+/// Whether Kubernetes takes the text as the value of a label.
+pub fn is_value(text: &str) -> bool {
+    text.is_empty() || is_part(text)
+}
+
+fn is_part(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    bytes.len() <= MAX_PART_BYTES
+        && edge(bytes.first())
+        && edge(bytes.last())
+        && bytes.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
@@ -310,5 +335,19 @@ mod tests {
             map.remove(label);
             assert_eq!(EngineLabels::decode(&map), Err(LabelError::Missing(label)));
         }
+    }
+
+    #[test]
+    fn keys_and_values_are_told_as_kubernetes_does() {
+        for key in ["name", "unit_configs", "enginehouse.io/slot", &format!("{}/x", "a".repeat(100))] {
+            assert!(is_key(key), "{key}");
+        }
+        for key in
+            ["", "a/b/c", "A.io/x", "-x", "/x", "a..b/x", "a/", &"a".repeat(64), &format!("{}/x", "a".repeat(254))]
+        {
+            assert!(!is_key(key), "{key}");
+        }
+        assert!(["", "0", "1_1G_2_2G", &"a".repeat(63)].into_iter().all(is_value));
+        assert!(!["-", "a b", "a/b", &"a".repeat(64)].into_iter().any(is_value));
     }
 }

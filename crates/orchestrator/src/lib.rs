@@ -70,6 +70,12 @@ pub trait Orchestrator: Send + Sync + fmt::Debug {
     /// The engine of that name, asked directly and not from a cache; `None` only if there is none.
     async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error>;
 
+    /// The same of an engine that was made in that namespace, if it was ever made: where namespaces are, no other one has to
+    /// answer.
+    async fn get_in(&self, name: &EngineName, _namespace: &str) -> Result<Option<Observed>, Error> {
+        self.get(name).await
+    }
+
     /// Makes the engine unless it is there. An error other than [`Error::Transient`] means that nothing was made;
     /// after a transient one it may have been, and the same call again tells.
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error>;

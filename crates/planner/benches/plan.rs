@@ -14,6 +14,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, Versioned};
 use model::change::UnitPatch;
 use model::configuration::{Configuration, Defaults};
+use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::labels::EngineLabels;
 use model::slot::{Origin, Slot};
@@ -156,7 +157,11 @@ fn whole(desired: &Desired, observed: &Observed) -> Plan {
 fn read_again(desired: &Desired, observed: &Observed) -> (Desired, Observed) {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
     let snapshot = serde_json::from_slice(&answer).unwrap();
-    (Desired { snapshot, ..desired.clone() }, observed.clone())
+    let mut observed = observed.clone();
+    let read = |name: &mut EngineName| *name = EngineName::new(name.as_str()).unwrap();
+    observed.permits.iter_mut().for_each(|it| read(&mut it.engine));
+    observed.lives.iter_mut().for_each(|it| read(&mut it.engine));
+    (Desired { snapshot, ..desired.clone() }, observed)
 }
 
 /// `count` engines tell another load, `count` others have lost their registration, and as many were made to drain.

@@ -18,6 +18,7 @@ use crate::{roles, telemetry};
 mod datafusion;
 mod place;
 mod spark;
+mod watched;
 
 use place::Place;
 

@@ -32,9 +32,8 @@ impl Configuration {
 
     fn check_advertised(&self) -> anyhow::Result<()> {
         let (proxy, agent) = (&self.proxy, &self.metadata_agent);
-        let registers = !proxy.discovery_namespace.is_empty();
         for (key, text, listens, registers) in [
-            ("proxy.advertise", &proxy.advertise, proxy.listen, registers),
+            ("proxy.advertise", &proxy.advertise, proxy.listen, proxy.registers()),
             ("metadata_agent.advertise", &agent.advertise, agent.listen, true),
         ] {
             if (registers || !text.is_empty())
@@ -201,6 +200,10 @@ mod tests {
         let text =
             "[access]\ninsecure = true\n[proxy]\nlisten = \"0.0.0.0:10009\"\ndiscovery_namespace = \"hiveserver2\"\n";
         assert!(refusal(text).contains("set proxy.advertise"), "{}", refusal(text));
+        // A master that takes no sessions is not to be found, whatever the file that all roles share says.
+        let hidden = Configuration::parse(&format!("{text}discoverable = false\n"), &[]).unwrap();
+        hidden.check().unwrap();
+        assert!(!hidden.proxy.registers() && Configuration::parse(text, &[]).unwrap().proxy.registers());
         for good in ["db1", "db1:9", "::1", "[::1]:9"] {
             let text = format!("{text}advertise = \"{good}\"\n");
             Configuration::parse(&text, &[]).unwrap().check().unwrap();

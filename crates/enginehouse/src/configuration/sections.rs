@@ -100,6 +100,8 @@ pub struct ProxySection {
     pub advertise: String,
     /// The namespace of Hive JDBC's ZooKeeper discovery; empty: not registered.
     pub discovery_namespace: String,
+    /// Whether it registers there.
+    pub discoverable: bool,
     /// How often the catalog is read again.
     pub snapshot_poll: Span,
     /// How long the first statement waits for an engine that is starting.
@@ -120,6 +122,7 @@ impl Default for ProxySection {
             listen: SocketAddr::from(([127, 0, 0, 1], 10009)),
             advertise: String::new(),
             discovery_namespace: String::new(),
+            discoverable: true,
             snapshot_poll: Span::seconds(2),
             bind_deadline: Span::seconds(300),
             load_cache_ms: 1_000,
@@ -131,6 +134,11 @@ impl Default for ProxySection {
 }
 
 impl ProxySection {
+    /// Whether clients find it by discovery.
+    pub fn registers(&self) -> bool {
+        self.discoverable && !self.discovery_namespace.is_empty()
+    }
+
     /// Whether only this machine can connect.
     pub fn listens_on_loopback(&self) -> bool {
         self.listen.ip().is_loopback()

@@ -256,7 +256,7 @@ impl World for Still {
         Ok(engines)
     }
 
-    async fn engine(&self, _: &EngineName) -> Result<Option<Pod>, Failure> {
+    async fn engine(&self, _: &EngineName, _: Option<&str>) -> Result<Option<Pod>, Failure> {
         Err(away("nobody is asked for by name"))
     }
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::PoolName;
+use model::change::{Change, ObjectPatch, PoolPatch, Setting};
 use model::engine_name::EngineName;
 
 use super::fake::Fake;
@@ -77,4 +79,44 @@ async fn a_pod_on_its_way_out_whose_end_nobody_told_is_asked_for_and_cleared_awa
     assert!(fake.state().ghosts.is_empty(), "it was asked for");
     fake.settle(&mut driver).await;
     assert_ne!(fake.present(0), engine);
+}
+
+#[tokio::test]
+async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_changed_since() {
+    let (fake, mut driver, engine) = at_rest().await;
+    // Nobody answers, so it stays unknown whether it is gone.
+    fake.state().silent.insert(engine);
+    fake.state().world.observed.pods.clear();
+    assert!(!done(&driver.tick(&*fake).await));
+    assert_eq!(std::mem::take(&mut fake.state().asked_in), [Some("rp-1--t-1".to_owned())]);
+    let elsewhere = PoolPatch { namespace: Setting::Set("elsewhere".to_owned()), ..PoolPatch::default() };
+    let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), elsewhere);
+    fake.commit("moved", &Change::Alter { if_exists: false, object: pool });
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(fake.state().asked_in, [None]);
+}
+
+#[tokio::test]
+async fn a_pod_that_failed_before_it_could_register_is_missed_though_nobody_told_of_its_end() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut driver = fake.driver(1);
+    assert!(done(&driver.tick(&*fake).await));
+    fake.pass(Duration::from_mins(1));
+    let engine = fake.present(0);
+    {
+        let mut state = fake.state();
+        state.ghosts = std::mem::take(&mut state.world.observed.pods);
+        state.asked = 0;
+    }
+    let _ = driver.tick(&*fake).await;
+    fake.pass(Duration::from_secs(50));
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(fake.state().asked, 0, "it may still be on its way");
+    fake.pass(Duration::from_secs(10));
+    let _ = driver.tick(&*fake).await;
+    assert_eq!(fake.state().asked, 1);
+    assert!(fake.state().ghosts.is_empty());
+    fake.settle(&mut driver).await;
+    assert_ne!(fake.present(0), engine);
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
 }

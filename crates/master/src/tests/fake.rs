@@ -73,6 +73,8 @@ pub struct State {
     /// Whether questions for single names never end, and how many were asked.
     pub endless: bool,
     pub asked: usize,
+    /// In which namespaces.
+    pub asked_in: Vec<Option<String>>,
     /// Whether the master stands still, for long, right after it has asked for an outcome.
     pub stands_still: bool,
     /// What the orchestrator tells of its nodes.
@@ -125,6 +127,7 @@ impl Fake {
             ghosts: Vec::new(),
             endless: false,
             asked: 0,
+            asked_in: Vec::new(),
             stands_still: false,
             nodes: Vec::new(),
         };

@@ -123,6 +123,32 @@ async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
 }
 
 #[tokio::test]
+async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_the_engine() {
+    let fake = Fake::with_engines_wanted(1);
+    let create = format!("create engine {}", fake.present(0));
+    fake.state().failing.push((create.clone(), Failure::Unknown("500 Internal Server Error".to_owned())));
+    let mut driver = fake.driver(1);
+    let tries = || fake.state().effects.iter().filter(|it| **it == create).count();
+    for times in 1..=10 {
+        driver.tick(&*fake).await;
+        driver.tick(&*fake).await;
+        assert_eq!(tries(), times, "it is tried again after seconds, and not with each tick");
+        fake.pass(Duration::from_secs(12));
+    }
+    // What is refused afterwards is its first failure.
+    fake.state().failing = vec![(create.clone(), Failure::Refused("no quota left".to_owned()))];
+    driver.tick(&*fake).await;
+    fake.pass(Duration::from_secs(3));
+    driver.tick(&*fake).await;
+    assert_eq!(tries(), 12);
+    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).next_back().unwrap();
+    assert!(shown.reason.unwrap().contains("failure 1: no quota left"));
+    fake.state().failing.clear();
+    fake.settle(&mut driver).await;
+    assert_eq!(fake.state().world.observed.lives.len(), 1);
+}
+
+#[tokio::test]
 async fn an_effect_that_never_answers_is_cut_off_and_the_others_go_on() {
     let fake = Fake::with_engines_wanted(3);
     let broken = fake.present(0);

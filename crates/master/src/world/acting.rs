@@ -169,9 +169,13 @@ impl World for ActingWorld {
         Ok(Engines::of(listing, nodes))
     }
 
-    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
-        let found = self.means.orchestrator.get(name).await.map_err(|error| orchestration(&error))?;
-        Ok(found.map(pod))
+    async fn engine(&self, name: &EngineName, namespace: Option<&str>) -> Result<Option<Pod>, Failure> {
+        let orchestrator = &self.means.orchestrator;
+        let found = match namespace {
+            Some(namespace) => orchestrator.get_in(name, namespace).await,
+            None => orchestrator.get(name).await,
+        };
+        Ok(found.map_err(|error| orchestration(&error))?.map(pod))
     }
 
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {

@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Setting, check_comment, check_foreign_names, check_list, list_names, shown};
 use crate::catalog::{Catalog, PoolSpec};
+use crate::engine_name::is_dns_label;
 use crate::error::{ErrorKind, UserError};
+use crate::labels;
 use crate::name::{PoolName, UnitName};
 
 /// The longest name of a node, in bytes: what Kubernetes gives it.
@@ -118,13 +120,7 @@ fn check_nodes(name: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<()
 }
 
 fn check_namespace(pool: &PoolName, template: &str) -> Result<(), UserError> {
-    let filled = template.replace("{pool}", "p").replace("{tenant}", "t");
-    let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-    let fits = filled.len() <= 63
-        && edge(filled.chars().next())
-        && edge(filled.chars().last())
-        && filled.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-    if fits {
+    if is_dns_label(&template.replace("{pool}", "p").replace("{tenant}", "t")) {
         return Ok(());
     }
     Err(UserError::new(
@@ -183,13 +179,13 @@ fn check_queue_prefix(pool: &PoolName, prefix: &str, catalog: &Catalog) -> Resul
 }
 
 fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result<(), UserError> {
-    let labels = &spec.node_selector;
-    if labels.len() > MAX_SELECTOR_LABELS {
+    let wanted = &spec.node_selector;
+    if wanted.len() > MAX_SELECTOR_LABELS {
         let message = format!("NODE_SELECTOR of resource pool \"{pool}\" has too many labels");
         return Err(UserError::new(ErrorKind::ProgramLimit, message)
-            .detail(format!("it has {} and may have {MAX_SELECTOR_LABELS}", labels.len())));
+            .detail(format!("it has {} and may have {MAX_SELECTOR_LABELS}", wanted.len())));
     }
-    if let Some((key, value)) = labels.iter().find(|(key, value)| !is_label_key(key) || !is_label_value(value)) {
+    if let Some((key, value)) = wanted.iter().find(|(key, value)| !labels::is_key(key) || !labels::is_value(value)) {
         let message = format!(
             "NODE_SELECTOR of resource pool \"{pool}\" has the invalid label \"{}={}\"",
             shown(key),
@@ -202,7 +198,7 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
             )
             .hint("write NODE_SELECTOR ('topology.kubernetes.io/zone'='a')"));
     }
-    if labels.is_empty() || spec.nodes.is_some() {
+    if wanted.is_empty() || spec.nodes.is_some() {
         return Ok(());
     }
     let contains = |one: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
@@ -211,7 +207,7 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
     let reaches_all = |other: &PoolSpec| {
         other.nodes.is_none()
             && !other.node_selector.is_empty()
-            && (contains(labels, &other.node_selector) || contains(&other.node_selector, labels))
+            && (contains(wanted, &other.node_selector) || contains(&other.node_selector, wanted))
     };
     match catalog.pools.iter().find(|(other, it)| *other != pool && reaches_all(&it.spec)) {
         None => Ok(()),
@@ -228,28 +224,4 @@ fn check_selector(pool: &PoolName, spec: &PoolSpec, catalog: &Catalog) -> Result
 pub fn selector_text(labels: &BTreeMap<String, String>) -> String {
     let labels: Vec<String> = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
     labels.join(", ")
-}
-
-/// What Kubernetes accepts as the name of a label, after its prefix, or as a value.
-fn is_label_part(text: &str) -> bool {
-    let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= 63
-        && edge(text.bytes().next())
-        && edge(text.bytes().last())
-        && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
-}
-
-fn is_label_value(text: &str) -> bool {
-    text.is_empty() || is_label_part(text)
-}
-
-fn is_label_key(text: &str) -> bool {
-    let Some((prefix, name)) = text.split_once('/') else { return is_label_part(text) };
-    let is_domain_part = |part: &str| {
-        let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
-        edge(part.bytes().next())
-            && edge(part.bytes().last())
-            && part.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-')
-    };
-    prefix.len() <= MAX_NODE_BYTES && prefix.split('.').all(is_domain_part) && is_label_part(name)
 }

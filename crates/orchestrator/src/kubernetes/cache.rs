@@ -13,6 +13,7 @@
 //! A stale cache shows engines as they were. Nothing is decided here, and every effect asks the server.
 
 mod room;
+mod whereabouts;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,6 +30,8 @@ use super::signature::Signer;
 use crate::observed::bears;
 use crate::wake::{Ringer, WakeUps};
 use crate::{Error, Foreign, Listing, Unreadable};
+
+use whereabouts::Whereabouts;
 
 /// How long what only our own call said is believed.
 const UNCONFIRMED: Duration = Duration::from_mins(1);
@@ -59,6 +62,7 @@ struct Inner {
     /// With the version at which a watch said so; `None` where the server itself said that it is no more.
     gone: HashMap<String, Option<u64>>,
     gone_in_order: VecDeque<String>,
+    whereabouts: Whereabouts,
     /// Rights that we need and have not.
     missing: Vec<String>,
 }
@@ -318,6 +322,11 @@ impl Cache {
         of_name.find_map(|(_, entry)| engine(entry)).cloned()
     }
 
+    /// Where the engine of that name was seen last.
+    pub(super) fn last_namespace(&self, name: &EngineName) -> Option<String> {
+        self.lock().whereabouts.of(name.as_str()).map(str::to_owned)
+    }
+
     /// How many engines there are, if that is as many as there may be. Asked before each create: they are counted only when
     /// there may be too many.
     pub(super) fn is_full(&self, most: usize) -> Option<usize> {
@@ -362,6 +371,9 @@ impl Inner {
             return self.take_foreign(key, foreign, pod.metadata.labels.unwrap_or_default());
         }
         self.foreign.remove(&key);
+        if matches!(found, Found::Engine(_)) {
+            self.whereabouts.note(&key.0, &key.1);
+        }
         let before = self.entries.get(&key);
         // What a watch has told of once stays confirmed.
         let confirmed =

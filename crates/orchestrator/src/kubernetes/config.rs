@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use model::engine_name::is_dns_label;
 use model::labels::{self, LabelMap};
 
 use super::Egress;
@@ -93,9 +94,7 @@ impl Config {
             super::marks::check_label(label, value)?;
         }
         let listed = self.namespaces.iter().flatten();
-        if let Some(bad) =
-            listed.chain([&self.home_namespace, &self.service_account]).find(|it| !super::names::is_dns_label(it))
-        {
+        if let Some(bad) = listed.chain([&self.home_namespace, &self.service_account]).find(|it| !is_dns_label(it)) {
             return refuse(format!("\"{bad}\" is no name of a namespace or a service account"));
         }
         if self.namespaces.as_ref().is_some_and(|it| it.is_empty() || it.len() > MAX_NAMESPACES) {

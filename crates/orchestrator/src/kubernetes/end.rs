@@ -29,7 +29,7 @@ pub(super) async fn delete(
     let known = place.cache.find(name).filter(|seen| seen.observed.uid == uid);
     let seen = match known {
         Some(seen) => seen,
-        None => match find::engine(place, name).await? {
+        None => match find::engine(place, name, None).await? {
             Some(seen) => seen,
             None => return Ok(Deleted::Gone),
         },
@@ -56,7 +56,7 @@ pub(super) async fn delete(
             gone();
             Ok(Deleted::Gone)
         }
-        Err(Failure::Moved(text)) => match find::engine(place, name).await? {
+        Err(Failure::Moved(text)) => match find::engine(place, name, None).await? {
             None => Ok(Deleted::Gone),
             Some(present) if present.observed.uid != uid => {
                 Err(Error::Gone { name: name.clone(), uid: uid.to_owned(), present: present.observed.uid })

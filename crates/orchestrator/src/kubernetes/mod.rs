@@ -175,7 +175,12 @@ impl Orchestrator for Kubernetes {
     }
 
     async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
-        let found = find::engine(&self.place, name).await?;
+        let found = find::engine(&self.place, name, None).await?;
+        Ok(found.map(|seen| seen.told(self.place.clock.wall_ms(), GATE_PATIENCE_MS)))
+    }
+
+    async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
+        let found = find::engine(&self.place, name, Some(namespace)).await?;
         Ok(found.map(|seen| seen.told(self.place.clock.wall_ms(), GATE_PATIENCE_MS)))
     }
 

@@ -3,7 +3,7 @@
 //! Pod, headless service and config map bear the engine's name, which is a DNS label that begins with a letter and is
 //! never used twice.
 
-use model::engine_name::dns_label;
+use model::engine_name::{dns_label, is_dns_label};
 
 /// The first container: the engine agent, and in it the engine unless that is Spark.
 pub const AGENT: &str = "engine-agent";
@@ -25,6 +25,9 @@ pub const EXECUTOR_TEMPLATE: &str = "executor-template.json";
 pub const GATE: &str = "enginehouse.io/incomplete";
 /// The key of the taint on nodes that belong to a pool; its value is the pool's name.
 pub const POOL_TAINT: &str = "enginehouse.io/pool";
+/// The annotation of a namespace that a master made: the names of the network policies that it was made with. One of an earlier
+/// version has none.
+pub const POLICIES_ANNOTATION: &str = "enginehouse.io/network-policies";
 /// The prefix of the config map with the epoch.
 const EPOCH: &str = "enginehouse-epoch";
 
@@ -39,16 +42,6 @@ pub fn file_key(index: usize) -> String {
     format!("file-{index}")
 }
 
-/// Whether the text is a DNS label: at most 63 of a-z, 0-9 and -, with no - at an end.
-pub fn is_dns_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    bytes.len() <= 63
-        && edge(bytes.first())
-        && edge(bytes.last())
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,11 +51,5 @@ mod tests {
         assert_eq!(epoch_config_map("eh_1"), "enginehouse-epoch-eh-1");
         assert!(is_dns_label(&epoch_config_map(&"a".repeat(200))));
         assert_eq!(epoch_config_map("ä"), "enginehouse-epoch");
-    }
-
-    #[test]
-    fn a_dns_label_has_no_underscore_no_capital_and_no_dash_at_an_end() {
-        assert!(["a", "rp-1--t-1", "0"].into_iter().all(is_dns_label));
-        assert!(!["", "-a", "a-", "rp_1", "A", &"a".repeat(64)].into_iter().any(is_dns_label));
     }
 }

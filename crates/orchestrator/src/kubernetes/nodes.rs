@@ -6,7 +6,6 @@ use k8s_openapi::api::core::v1::{Container, Node, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use model::observation::MAX_NODES;
 
-use super::names::POOL_TAINT;
 use crate::Error;
 
 /// Nodes that an error lists at most.
@@ -23,8 +22,6 @@ pub struct NodeFacts {
     pub memory_bytes: u64,
     /// Whether new pods may go there: ready and not cordoned.
     pub is_open: bool,
-    /// The pool that its taint keeps it for.
-    pub pool: Option<String>,
 }
 
 /// All nodes.
@@ -108,13 +105,11 @@ fn facts(node: &Node) -> NodeFacts {
     let spec = node.spec.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True");
-    let taints = spec.and_then(|spec| spec.taints.as_ref());
     NodeFacts {
         labels: node.metadata.labels.clone().unwrap_or_default(),
         cpu_millis: of("cpu"),
         memory_bytes: of("memory") / 1_000,
         is_open: ready && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
-        pool: taints.into_iter().flatten().find(|it| it.key == POOL_TAINT).and_then(|it| it.value.clone()),
     }
 }
 
@@ -190,7 +185,7 @@ mod tests {
     fn node(name: &str, ready: &str) -> Node {
         serde_json::from_value(json!({
             "metadata": {"name": name, "labels": {"zone": "a"}},
-            "spec": {"taints": [{"key": POOL_TAINT, "value": "rp_1", "effect": "NoSchedule"}]},
+            "spec": {},
             "status": {"allocatable": {"cpu": "3920m", "memory": "16Gi"},
                 "conditions": [{"type": "Ready", "status": ready}]},
         }))
@@ -223,14 +218,13 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_told_with_its_room_and_its_pool() {
+    fn a_node_is_told_with_its_room() {
         let mut nodes = Nodes::default();
         nodes.begin();
         nodes.told(&node("node-1", "True"));
         nodes.done();
         let facts = nodes.all()["node-1"].clone();
         assert_eq!((facts.cpu_millis, facts.memory_bytes, facts.is_open), (3_920, 16 << 30, true));
-        assert_eq!(facts.pool.as_deref(), Some("rp_1"));
         assert!(nodes.told(&node("node-1", "False")));
         assert!(!nodes.told(&node("node-1", "False")), "nothing new");
         assert!(!nodes.all()["node-1"].is_open);

@@ -2,11 +2,15 @@
 //! role, binding and service account when a create says that it lacks something. What is there stays as it is; what may not
 //! be made is named with the right that is missing.
 //!
+//! A namespace that a master has made, an earlier version for instance, and that lacks network policies which it would be made
+//! with now gets them when it is first looked at. One create does that, and engines run there whatever comes of it.
+//!
 //! Where an admin makes namespaces nothing is looked at: who has them all in a list has said which he means, and masters
 //! have no right to look.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Namespace;
@@ -26,19 +30,28 @@ const MAX_KNOWN: usize = 10_000;
 
 /// Namespaces that were looked at.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeSet<String>>);
+pub(super) struct Known {
+    names: Mutex<BTreeSet<String>>,
+    /// Whether it was told that policies may not be made: the right is the same everywhere.
+    denied: AtomicBool,
+}
 
 impl Known {
     fn has(&self, name: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
     }
 
-    fn add(&self, name: &str) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether it is new.
+    fn add(&self, name: &str) -> bool {
+        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
-        known.insert(name.to_owned());
+        known.insert(name.to_owned())
+    }
+
+    fn forget(&self, name: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 }
 
@@ -58,14 +71,44 @@ pub(super) async fn usable(place: &Place, name: &str) -> Result<(), Failure> {
         return Ok(());
     }
     match place.effect(Api::<Namespace>::all(place.client.clone()).get(name)).await {
-        Ok(found) => check(place, name, &found)?,
+        Ok(found) => {
+            check(place, name, &found)?;
+            // Of many creates in a new namespace one does it.
+            if place.known.add(name) {
+                add_policies(place, name, &found).await;
+            }
+        }
         Err(Failure::Absent(_)) => return Ok(()),
         // That this right is missing is told with the others; it keeps nobody from making engines where all is there.
-        Err(Failure::Denied(_)) => {}
+        Err(Failure::Denied(_)) => {
+            place.known.add(name);
+        }
         Err(failure) => return Err(failure),
     }
-    place.known.add(name);
     Ok(())
+}
+
+/// Makes the policies that a namespace of an earlier version, or of another configuration, lacks. What can't be made now is
+/// tried again with the next engine there; what may not be made is told once.
+async fn add_policies(place: &Place, name: &str, found: &Namespace) {
+    let room = render::room(name, &place.config);
+    let policies = Api::namespaced(place.client.clone(), name);
+    for policy in render::lacking(&room, found) {
+        match make(place, &policies, policy, "networkpolicies").await {
+            Ok(()) => {}
+            Err(Failure::Denied(right)) => {
+                if !place.known.denied.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(namespace = name, %right, "a namespace lacks network policies, and they may not be made");
+                }
+                return;
+            }
+            Err(failure) => {
+                let error = failure.into_error("make what it lacks");
+                tracing::info!(namespace = name, %error, "a namespace lacks network policies");
+                return place.known.forget(name);
+            }
+        }
+    }
 }
 
 /// Makes what is missing of it.

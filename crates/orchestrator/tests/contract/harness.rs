@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use model::clock::ManualClock;
+use model::credential::ClusterSecret;
 use model::engine_type::Requests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
+use orchestrator::kubernetes::{Config, Kubernetes};
 use orchestrator::{Error, Exit, Listing, LogPolicy, Observed, Orchestrator, PodWish, Spec};
 
 /// The longest that a case waits for anything.
@@ -51,6 +54,32 @@ pub trait Harness: Send + Sync {
     fn edit_label(&self, name: &EngineName, label: &str, value: &str);
     /// Removes all traces of the engine by hand.
     fn remove_by_hand(&self, engine: &Observed);
+}
+
+/// An instance over pods, wherever the API server is: of all namespaces, or of one.
+pub fn pods(
+    home: &str,
+    namespace: Option<&str>,
+    client: kube::Client,
+    clock: Arc<ManualClock>,
+) -> Arc<dyn Orchestrator> {
+    let mut config = Config::new("test", home, "enginehouse:1");
+    config.max_engines = 6;
+    config.namespaces = namespace.map(|it| vec![it.to_owned()]);
+    // The suite makes engines of two installations in one place.
+    config.selector.remove(labels::CLUSTER);
+    let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
+    Arc::new(Kubernetes::open(client, config, secret, clock).unwrap())
+}
+
+/// The program of a pod, which whoever plays the kubelets reads.
+pub fn pod_program(program: Program) -> (Vec<String>, BTreeMap<String, String>) {
+    let word = match program {
+        Program::Obedient => "obedient",
+        Program::Stubborn => "stubborn",
+        Program::Fails => "fails",
+    };
+    (["/bin/engine", word].map(str::to_owned).to_vec(), BTreeMap::new())
 }
 
 pub fn name(text: &str) -> EngineName {

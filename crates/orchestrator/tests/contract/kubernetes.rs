@@ -7,13 +7,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::EngineName;
 use model::clock::Clock as _;
-use model::credential::ClusterSecret;
-use model::labels::CLUSTER;
-use orchestrator::kubernetes::{Config, Kubernetes};
 use orchestrator::{Observed, Orchestrator};
 
 use super::cluster::Cluster;
-use super::harness::{Harness, Program};
+use super::harness::{Harness, Program, pod_program, pods};
 
 /// Where the suite's specs put their engines.
 const NAMESPACE: &str = "rp-1--t-1";
@@ -29,21 +26,11 @@ pub fn make() -> Arc<dyn Harness> {
 #[async_trait]
 impl Harness for Pods {
     fn instance(&self) -> Arc<dyn Orchestrator> {
-        let mut config = Config::new("test", "enginehouse", "enginehouse:1");
-        config.max_engines = 6;
-        // The suite makes engines of two installations in one place.
-        config.selector.remove(CLUSTER);
-        let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
-        Arc::new(Kubernetes::open(self.cluster.client(), config, secret, self.cluster.clock.clone()).unwrap())
+        pods("enginehouse", None, self.cluster.client(), self.cluster.clock.clone())
     }
 
     fn program(&self, _: &EngineName, program: Program) -> (Vec<String>, BTreeMap<String, String>) {
-        let word = match program {
-            Program::Obedient => "obedient",
-            Program::Stubborn => "stubborn",
-            Program::Fails => "fails",
-        };
-        (["/bin/engine", word].map(str::to_owned).to_vec(), BTreeMap::new())
+        pod_program(program)
     }
 
     async fn behaves(&self, _: &EngineName) {}

@@ -14,15 +14,13 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, P
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use model::EngineName;
 use model::clock::{Clock as _, ManualClock, SystemClock, utc};
-use model::credential::ClusterSecret;
-use model::labels::CLUSTER;
-use orchestrator::kubernetes::{Config, Kubernetes, client_of};
+use orchestrator::kubernetes::client_of;
 use orchestrator::{Observed, Orchestrator};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, block_in_place};
 
-use super::harness::{Harness, Program};
+use super::harness::{Harness, Program, pod_program, pods};
 
 const NODES: [&str; 2] = ["node-1", "node-2"];
 /// How often the pods are looked at.
@@ -98,22 +96,11 @@ impl Harness for RealPods {
     }
 
     fn instance(&self) -> Arc<dyn Orchestrator> {
-        let mut config = Config::new("test", self.home(), "enginehouse:1");
-        config.max_engines = 6;
-        config.namespaces = Some(vec![self.namespace.clone()]);
-        // The suite makes engines of two installations in one place.
-        config.selector.remove(CLUSTER);
-        let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
-        Arc::new(Kubernetes::open(self.client.clone(), config, secret, self.clock.clone()).unwrap())
+        pods(&self.home(), Some(&self.namespace), self.client.clone(), self.clock.clone())
     }
 
     fn program(&self, _: &EngineName, program: Program) -> (Vec<String>, BTreeMap<String, String>) {
-        let word = match program {
-            Program::Obedient => "obedient",
-            Program::Stubborn => "stubborn",
-            Program::Fails => "fails",
-        };
-        (["/bin/engine", word].map(str::to_owned).to_vec(), BTreeMap::new())
+        pod_program(program)
     }
 
     async fn behaves(&self, _: &EngineName) {}

@@ -105,6 +105,50 @@ async fn one_namespace_of_a_list_that_can_not_be_read_hides_no_other() {
 }
 
 #[tokio::test]
+async fn one_namespace_of_a_list_that_may_not_be_looked_into_hides_no_engine_of_another_and_is_not_read_as_absence() {
+    let cluster = Cluster::new();
+    let spec = datafusion(1);
+    let made = open(&cluster).ensure(&spec, EPOCH).await.unwrap();
+    for right in ["get", "list"] {
+        cluster.deny(&format!("{right} pods in secret-place"));
+    }
+    let mut config = config();
+    config.namespaces = Some(vec!["secret-place".to_owned(), NAMESPACE.to_owned(), "enginehouse".to_owned()]);
+    let kubernetes = open_with(&cluster, config.clone());
+    assert_eq!(kubernetes.get(&spec.name).await.unwrap().unwrap().uid, made.uid);
+    let nobody = model::EngineName::new("nobody").unwrap();
+    let unknown = kubernetes.get(&nobody).await;
+    assert!(
+        matches!(&unknown, Err(Error::Refused { reason }) if reason.contains("secret-place/nobody")),
+        "{unknown:?}"
+    );
+    // Whoever knows where it was made has its answer from there.
+    assert_eq!(kubernetes.get_in(&nobody, NAMESPACE).await, Ok(None));
+    assert!(kubernetes.get_in(&nobody, "secret-place").await.is_err());
+    // Somebody who takes a namespace out of the list says that nothing there is ours.
+    assert!(kubernetes.get_in(&nobody, "not-in-the-list").await.is_err(), "all of the list are asked");
+    config.namespaces = Some(vec![NAMESPACE.to_owned()]);
+    assert_eq!(open_with(&cluster, config).get_in(&nobody, "secret-place").await, Ok(None));
+}
+
+#[tokio::test]
+async fn an_engine_that_was_seen_is_looked_for_where_it_was_seen_when_it_is_gone() {
+    let cluster = Cluster::new();
+    let spec = datafusion(1);
+    open(&cluster).ensure(&spec, EPOCH).await.unwrap();
+    for right in ["get", "list"] {
+        cluster.deny(&format!("{right} pods in secret-place"));
+    }
+    let mut config = config();
+    config.namespaces = Some(vec!["secret-place".to_owned(), NAMESPACE.to_owned()]);
+    let kubernetes = open_with(&cluster, config);
+    eventually(&kubernetes, "it is listed", |it| it.engines.len() == 1).await;
+    cluster.remove("pods", NAMESPACE, spec.name.as_str());
+    eventually(&kubernetes, "it is listed no more", |it| it.engines.is_empty()).await;
+    assert_eq!(kubernetes.get(&spec.name).await, Ok(None));
+}
+
+#[tokio::test]
 async fn nodes_are_told_with_what_engines_on_them_asked_for() {
     let cluster = Cluster::new();
     let kubernetes = open(&cluster);

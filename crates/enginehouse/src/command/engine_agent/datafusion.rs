@@ -26,23 +26,19 @@ mod embedded {
     use async_trait::async_trait;
     use datafusion_engine::{Config, Credential, Limits, Server};
     use engine_agent::engine::{Backend, EngineRuntime, Key, RuntimeError};
-    use tokio::sync::{Mutex, watch};
-    use tokio_util::sync::CancellationToken;
 
+    use super::super::watched::Watched;
     use crate::launch::EngineFile;
 
     /// An engine in this process.
     pub struct Embedded {
         file: EngineFile,
-        stop: CancellationToken,
-        ended: watch::Sender<Option<String>>,
-        serving: Mutex<Option<tokio::task::JoinHandle<()>>>,
+        watched: Watched,
     }
 
     impl Embedded {
         pub fn new(file: EngineFile) -> Self {
-            let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
-            Self { file, stop, ended, serving: Mutex::new(None) }
+            Self { file, watched: Watched::new() }
         }
 
         fn config(&self) -> Config {
@@ -68,38 +64,29 @@ mod embedded {
         async fn start(&self) -> Result<Backend, RuntimeError> {
             let server = Server::bind(self.config()).await.map_err(|error| RuntimeError(error.to_string()))?;
             let address = server.local_addr().to_string();
-            let (stop, ended) = (self.stop.clone(), self.ended.clone());
+            let watching = self.watched.watching();
             let task = tokio::spawn(async move {
                 // On a task of its own, so that a panic is an end like any other.
-                let outcome = tokio::spawn(server.run(stop.clone().cancelled_owned())).await;
-                if !stop.is_cancelled() {
+                let outcome = tokio::spawn(server.run(watching.stop.clone().cancelled_owned())).await;
+                if !watching.stop.is_cancelled() {
                     let reason = match outcome {
                         Ok(Ok(())) => "it stopped serving".to_owned(),
                         Ok(Err(error)) => error.to_string(),
                         Err(error) => format!("it broke down: {error}"),
                     };
-                    ended.send_replace(Some(reason));
+                    watching.ended(reason);
                 }
             });
-            *self.serving.lock().await = Some(task);
+            self.watched.by(task).await;
             Ok(Backend { address, key: Key(self.file.backend_key.clone()) })
         }
 
         async fn ended(&self) -> String {
-            let mut ended = self.ended.subscribe();
-            let reason = ended.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
-            match reason {
-                Ok(reason) => reason,
-                Err(_) => std::future::pending().await,
-            }
+            self.watched.ended().await
         }
 
         async fn stop(&self) {
-            self.stop.cancel();
-            if let Some(task) = self.serving.lock().await.take() {
-                // How it ended was reported, or is of no interest any longer.
-                let _ = task.await;
-            }
+            self.watched.stop().await;
         }
     }
 }

@@ -73,8 +73,12 @@ impl World for Fake {
         })
     }
 
-    async fn engine(&self, name: &EngineName) -> Result<Option<Pod>, Failure> {
-        self.state().asked += 1;
+    async fn engine(&self, name: &EngineName, namespace: Option<&str>) -> Result<Option<Pod>, Failure> {
+        {
+            let mut state = self.state();
+            state.asked += 1;
+            state.asked_in.push(namespace.map(str::to_owned));
+        }
         let endless = self.state().endless;
         if endless {
             std::future::pending::<()>().await;

@@ -18,6 +18,7 @@ mod spark;
 use k8s_openapi::api::core::v1::{ConfigMap, LocalObjectReference, Pod, PodSchedulingGate, PodSpec, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use model::Epoch;
+use model::engine_name::is_dns_label;
 
 use super::config::Config;
 use super::signature::Signer;
@@ -25,7 +26,7 @@ use super::{marks, names};
 use crate::{Error, Spec};
 
 pub use agent::{ADDRESS_VARIABLE, PORT_VARIABLE};
-pub use namespace::{ENGINE_VERBS, Room, room};
+pub use namespace::{ENGINE_VERBS, Room, lacking, room};
 
 /// Bytes of files that an engine without executors may have: they are annotations, of which a pod has 256 KiB.
 pub const MAX_ANNOTATED_BYTES: usize = 200 << 10;
@@ -62,7 +63,7 @@ pub fn check(spec: &Spec, config: &Config) -> Result<(), Error> {
     for (label, value) in &spec.pod.node_labels {
         marks::check_label(label, value)?;
     }
-    if !names::is_dns_label(&spec.namespace) {
+    if !is_dns_label(&spec.namespace) {
         return refuse(format!("\"{}\" is no name of a namespace", spec.namespace));
     }
     if !config.covers(&spec.namespace) {

@@ -12,6 +12,7 @@ use model::labels::{CLUSTER, MANAGED_BY, MANAGER};
 
 use super::network;
 use crate::kubernetes::config::Config;
+use crate::kubernetes::names::POLICIES_ANNOTATION;
 
 /// What the service account may do with pods of its namespace.
 pub const ENGINE_VERBS: [&str; 7] = ["create", "delete", "deletecollection", "get", "list", "patch", "watch"];
@@ -52,12 +53,20 @@ pub fn room(name: &str, config: &Config) -> Room {
         verbs: ENGINE_VERBS.map(str::to_owned).to_vec(),
         ..PolicyRule::default()
     };
+    let policies = if config.network_policies { network::policies(name, &labels, config) } else { Vec::new() };
+    let annotations = (!policies.is_empty())
+        .then(|| BTreeMap::from([(POLICIES_ANNOTATION.to_owned(), names_of(&policies).collect::<Vec<_>>().join(","))]));
     Room {
-        policies: if config.network_policies { network::policies(name, &labels, config) } else { Vec::new() },
         namespace: Namespace {
-            metadata: ObjectMeta { name: Some(name.to_owned()), labels: Some(of_namespace), ..ObjectMeta::default() },
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                labels: Some(of_namespace),
+                annotations,
+                ..ObjectMeta::default()
+            },
             ..Namespace::default()
         },
+        policies,
         service_account: ServiceAccount {
             metadata: inside(),
             automount_service_account_token: Some(false),
@@ -79,4 +88,25 @@ pub fn room(name: &str, config: &Config) -> Room {
             }]),
         },
     }
+}
+
+fn names_of(policies: &[NetworkPolicy]) -> impl Iterator<Item = &str> {
+    policies.iter().filter_map(|policy| policy.metadata.name.as_deref())
+}
+
+/// The policies that a namespace lacks as far as it says itself: none unless a master of this installation has made it. What it
+/// says is what it was made with; a policy that somebody has taken away since is his business.
+pub fn lacking<'a>(room: &'a Room, found: &Namespace) -> Vec<&'a NetworkPolicy> {
+    let is_ours = [MANAGED_BY, CLUSTER].into_iter().all(|label| {
+        let of = |namespace: &Namespace| namespace.metadata.labels.as_ref()?.get(label).cloned();
+        of(found).is_some() && of(found) == of(&room.namespace)
+    });
+    if !is_ours {
+        return Vec::new();
+    }
+    let said = found.metadata.annotations.as_ref().and_then(|it| it.get(POLICIES_ANNOTATION));
+    let made_with: Vec<&str> = said.map(|it| it.split(',').collect()).unwrap_or_default();
+    let lacks =
+        |policy: &&NetworkPolicy| policy.metadata.name.as_deref().is_some_and(|name| !made_with.contains(&name));
+    room.policies.iter().filter(lacks).collect()
 }

@@ -18,11 +18,9 @@ use model::engine_name::EngineName;
 use orchestrator::java_properties;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
-use tokio::sync::{Mutex, watch};
-use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use super::super::watched::{Watched, Watching};
 use super::port::Reserved;
 use crate::launch::SparkChild;
 use crate::spark;
@@ -50,20 +48,12 @@ pub struct Child {
     launch: SparkChild,
     whole: Whole,
     folder: PathBuf,
-    stop: CancellationToken,
-    ended: watch::Sender<Option<String>>,
-    running: Mutex<Option<Running>>,
-}
-
-struct Running {
-    supervisor: JoinHandle<()>,
-    _port: Reserved,
+    watched: Watched,
 }
 
 impl Child {
     pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf) -> Self {
-        let (stop, ended) = (CancellationToken::new(), watch::Sender::new(None));
-        Self { launch, whole, folder, stop, ended, running: Mutex::default() }
+        Self { launch, whole, folder, watched: Watched::new() }
     }
 
     fn properties(&self, address: SocketAddr) -> BTreeMap<String, String> {
@@ -133,38 +123,27 @@ impl EngineRuntime for Child {
             .spawn(&properties)
             .map_err(cannot(format!("Spark can't be started by {}", self.launch.program.display())))?;
         info!(pid = child.id(), %address, "Spark is started");
-        let supervisor = tokio::spawn(supervise(child, self.stop.clone(), self.ended.clone()));
-        *self.running.lock().await = Some(Running { supervisor, _port: port });
+        self.watched.by(tokio::spawn(supervise(child, self.watched.watching(), port))).await;
         Ok(spark::backend(address))
     }
 
     async fn ended(&self) -> String {
-        let mut ended = self.ended.subscribe();
-        let reason = ended.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
-        match reason {
-            Ok(reason) => reason,
-            Err(_) => std::future::pending().await,
-        }
+        self.watched.ended().await
     }
 
     async fn stop(&self) {
-        self.stop.cancel();
-        if let Some(running) = self.running.lock().await.take()
-            && running.supervisor.await.is_err()
-        {
-            warn!("whoever watched over Spark broke down");
-        }
+        self.watched.stop().await;
     }
 }
 
-/// Waits for its end, and ends it when that is wanted.
-async fn supervise(mut child: tokio::process::Child, stop: CancellationToken, ended: watch::Sender<Option<String>>) {
+/// Waits for its end, and ends it when that is wanted. Its port is nobody else's until then.
+async fn supervise(mut child: tokio::process::Child, watching: Watching, _port: Reserved) {
     tokio::select! {
         status = child.wait() => {
-            ended.send_replace(Some(format!("Spark {}", describe(&status))));
+            watching.ended(format!("Spark {}", describe(&status)));
             return;
         }
-        () = stop.cancelled() => {}
+        () = watching.stop.cancelled() => {}
     }
     // It is our child and was not waited for, so the number is still its own.
     if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32))
@@ -267,7 +246,7 @@ mod tests {
         within("it has ended", child.stop()).await;
         assert_eq!(read(&place, "asked").trim(), "asked");
         // Nobody is told of an end that was wanted.
-        assert!(child.ended.borrow().is_none());
+        assert!(!child.watched.has_told());
     }
 
     #[tokio::test]
