@@ -42,9 +42,11 @@ def cut(lane, pid):
     assert relays, f"process {pid} has no connection that could be cut"
     for relay, how in relays:
         relay.cut(how)
+    passed = [relay.passed for relay, _ in relays]
     try:
         lane.ground.points.let_go(lane.row.point)
         away(lane)
+        assert [relay.passed for relay, _ in relays] == passed, "nothing passes a cut"
     finally:
         for relay, _ in relays:
             relay.heal()
