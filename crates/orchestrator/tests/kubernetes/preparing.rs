@@ -52,7 +52,7 @@ async fn a_missing_account_is_made_in_a_namespace_that_is_there() {
 }
 
 /// A namespace as the first masters made it: with their labels and without network policies.
-fn of_an_earlier_version(labels: serde_json::Value) -> Cluster {
+fn of_an_earlier_version(labels: &serde_json::Value) -> Cluster {
     let cluster = Cluster::new();
     cluster.put("namespaces", "", json!({"metadata": {"name": NAMESPACE, "labels": labels}}));
     cluster
@@ -64,7 +64,7 @@ fn ours() -> serde_json::Value {
 
 #[tokio::test]
 async fn a_namespace_of_an_earlier_version_gets_the_policies_that_it_lacks() {
-    let cluster = of_an_earlier_version(ours());
+    let cluster = of_an_earlier_version(&ours());
     cluster.put("networkpolicies", NAMESPACE, json!({"metadata": {"name": "engine"}, "spec": {"changed": "by hand"}}));
     let kubernetes = open(&cluster);
     assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created);
@@ -90,23 +90,23 @@ async fn a_namespace_of_an_earlier_version_gets_the_policies_that_it_lacks() {
 #[tokio::test]
 async fn a_namespace_that_an_admin_has_made_keeps_the_policies_that_it_has() {
     for labels in [json!({}), json!({"enginehouse.io/cluster": "eh"})] {
-        let cluster = of_an_earlier_version(labels);
+        let cluster = of_an_earlier_version(&labels);
         assert!(open(&cluster).ensure(&datafusion(1), EPOCH).await.unwrap().created);
         assert_eq!(cluster.names("networkpolicies"), Vec::<String>::new());
     }
-    let cluster = of_an_earlier_version(ours());
+    let cluster = of_an_earlier_version(&ours());
     open_with(&cluster, Config { network_policies: false, ..config() }).ensure(&datafusion(1), EPOCH).await.unwrap();
     assert_eq!(cluster.names("networkpolicies"), Vec::<String>::new());
 }
 
 #[tokio::test]
 async fn policies_that_a_namespace_lacks_and_nobody_may_make_keep_no_engine_from_being_made() {
-    let cluster = of_an_earlier_version(ours());
+    let cluster = of_an_earlier_version(&ours());
     cluster.deny("create networkpolicies");
     let kubernetes = open(&cluster);
     assert!(kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap().created);
     // Nor a server that can't now: the next engine tries again.
-    let cluster = of_an_earlier_version(ours());
+    let cluster = of_an_earlier_version(&ours());
     let line = format!("POST /apis/networking.k8s.io/v1/namespaces/{NAMESPACE}/networkpolicies");
     cluster.fail(&line, Fault::Status(status(500, "InternalError", "words")));
     let kubernetes = open(&cluster);

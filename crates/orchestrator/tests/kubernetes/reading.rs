@@ -254,6 +254,19 @@ fn a_warning_says_what_a_waiting_container_does_not() {
 }
 
 #[test]
+fn an_image_that_could_not_be_pulled_is_no_reason_once_it_is_there() {
+    let pod = on_node("Pending", containers(waiting("ContainerCreating", ""), waiting("ContainerCreating", "")));
+    let warning = Warning {
+        word: "Failed".to_owned(),
+        message: "Failed to pull image \"eh:2\": not found".to_owned(),
+        times: 1,
+        last_ms: 1_767_225_600_000,
+    };
+    let Found::Engine(seen) = read_with(&pod, &[warning]) else { panic!("no engine") };
+    assert_eq!(seen.observed.reason.as_deref(), Some("its containers are being made"));
+}
+
+#[test]
 fn that_no_node_took_it_is_no_reason_once_it_has_one() {
     let warning = Warning {
         word: "FailedScheduling".to_owned(),

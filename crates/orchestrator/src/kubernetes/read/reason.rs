@@ -14,6 +14,9 @@ use crate::observed::has_to_end;
 
 /// The word of a scheduler's warning.
 const UNSCHEDULABLE: &str = "FailedScheduling";
+/// The kubelet's word for an image that it could not pull and a container that it could not make or start, all of which the
+/// container's own state says for as long as it is so.
+const OF_CONTAINER: &str = "Failed";
 
 /// The reason; `None` where everything is as it should be.
 pub(super) fn of(
@@ -64,8 +67,10 @@ fn waiting(pod: &Pod, warnings: &[Warning]) -> Option<String> {
     }
     let (status, waiting) = all.first()?;
     let word = waiting.reason.as_deref().unwrap_or("Waiting");
-    // Nothing runs before its volumes are there, and only a warning tells of them. That no node took it is over by now.
-    let of_kubelet = |warning: &&Warning| warning.word.starts_with("Failed") && warning.word != UNSCHEDULABLE;
+    // Nothing runs before its volumes are there, and only a warning tells of them. That no node took it is over by now, and so
+    // is what the container's state would say.
+    let is_over = |word: &str| word == UNSCHEDULABLE || word == OF_CONTAINER;
+    let of_kubelet = |warning: &&Warning| warning.word.starts_with("Failed") && !is_over(&warning.word);
     let warned = warnings.iter().filter(of_kubelet).max_by_key(|it| it.last_ms);
     Some(match (warned, waiting.message.as_deref().filter(|message| !message.is_empty())) {
         (Some(warning), _) => format!("its containers can't be made yet: {} ({})", warning.message, warning.word),
