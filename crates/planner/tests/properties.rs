@@ -22,10 +22,10 @@ fn speak(play: &mut Play, seed: u16) {
     if let Some(pod) = pick(&observed.pods, usize::from(seed)) {
         observed.status.insert(pod.name, load);
     }
-    if seed % 7 == 0 {
+    if seed.is_multiple_of(7) {
         observed.status.pop_first();
     }
-    if seed % 5 == 0 {
+    if seed.is_multiple_of(5) {
         observed.pods.reverse();
         observed.permits.reverse();
         desired.snapshot.engines.reverse();
