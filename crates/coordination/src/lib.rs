@@ -8,7 +8,7 @@
 //! | [`layout`], [`credentials`] | paths below one root; who may do what |
 //! | [`session`], [`supervisor`] | one session; a session that is built anew when it expired |
 //! | [`election`] | the master's lock |
-//! | [`alter_node`], [`agents`], [`permits`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
+//! | [`alter_node`], [`agents`], [`permits`], [`permits_together`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
 //! | [`examine`], [`greet`] | a look by an operator's tool: access lists, the queue for the lock, each server by itself |
 //! | [`observation`], [`wakeups`], [`view`] | everything read at once; wake-ups without payload; a proxy's view of the registry |
 //!
@@ -38,6 +38,7 @@ mod greeting;
 pub mod layout;
 pub mod observation;
 pub mod permits;
+pub mod permits_together;
 pub mod registry;
 pub mod session;
 pub mod supervisor;

@@ -96,25 +96,38 @@ impl PermitNode {
 /// Makes a permit; [`Error::NodeExists`] if there is one, unless it was left behind: then it is one again. With a uid it
 /// is for an engine that runs already, and gets the mark in the same multi.
 pub async fn create(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result<(), Error> {
-    let (layout, access) = (lock.session().layout(), lock.session().access());
-    let path = layout.permit(engine);
-    let data = document::write(&path, permit)?;
-    let mut transaction = Transaction::under(lock).create(path.clone(), data.clone(), access.permit(engine));
-    if permit.uid.is_some() {
-        transaction = transaction.create(layout.answered(engine), Vec::new(), access.answered(engine));
-    }
+    let path = lock.session().layout().permit(engine);
+    let transaction = creation(Transaction::under(lock), lock.session(), engine, permit)?;
     match transaction.commit().await {
-        Err(Error::NodeExists { path: at }) if at == path => take_up(lock, engine, permit, data).await?,
+        Err(Error::NodeExists { path: at }) if at == path => take_up(lock, engine, permit).await?,
         other => other?,
     }
     model::failpoint!(failpoints::PERMIT_CREATED);
     Ok(())
 }
 
+/// Adds the creation of a permit to a transaction.
+pub(crate) fn creation<'a>(
+    transaction: Transaction<'a>,
+    session: &Session,
+    engine: &EngineName,
+    permit: &Permit,
+) -> Result<Transaction<'a>, Error> {
+    let (layout, access) = (session.layout(), session.access());
+    let path = layout.permit(engine);
+    let data = document::write(&path, permit)?;
+    let transaction = transaction.create(path, data, access.permit(engine));
+    if permit.uid.is_none() {
+        return Ok(transaction);
+    }
+    Ok(transaction.create(layout.answered(engine), Vec::new(), access.answered(engine)))
+}
+
 /// Makes a permit of what was left behind under its name.
-async fn take_up(lock: &Lock, engine: &EngineName, permit: &Permit, data: Vec<u8>) -> Result<(), Error> {
+async fn take_up(lock: &Lock, engine: &EngineName, permit: &Permit) -> Result<(), Error> {
     let (session, layout) = (lock.session(), lock.session().layout());
     let path = layout.permit(engine);
+    let data = document::write(&path, permit)?;
     let seen = match read(session, engine).await? {
         Some(seen) if seen.left_behind => seen,
         _ => return Err(Error::NodeExists { path }),

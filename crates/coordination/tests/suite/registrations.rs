@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use coordination::permits_together::{self, Known};
 use coordination::{Error, Kind, agents, discovery, drains, permits, registry};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
@@ -215,4 +216,58 @@ pub async fn a_proxy_that_leaves_is_found_no_more_and_takes_nobody_along(world: 
     assert!(client.check_stat(&there).await.unwrap().is_some(), "another session's, of the same address");
     assert!(!discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), "there is nothing left");
     assert_ne!(of(&leaves).await, gone, "it may come back");
+}
+
+pub async fn permits_that_are_made_together_have_an_answer_each(world: World) {
+    let lock = world.lock().await;
+    world.permitted(&lock, "e-2", "uid-2").await;
+    let wanted = ["e-1", "e-2", "e-3"].map(|name| (engine(name), permit(None)));
+    let exists = Error::NodeExists { path: world.path("engines/e-2") };
+    assert_eq!(permits_together::create(&lock, &wanted).await, [Ok(()), Err(exists), Ok(())]);
+    // More than one multi has, with and without uid.
+    let many: Vec<_> = (10..10 + permits_together::MOST + 6)
+        .map(|number| (engine(&format!("e-{number}")), permit((number % 2 == 0).then_some("uid"))))
+        .collect();
+    assert!(permits_together::create(&lock, &many).await.iter().all(Result::is_ok));
+    let there = permits::list(lock.session()).await.unwrap();
+    assert_eq!(there.len(), 3 + many.len());
+    for (name, wanted) in &many {
+        let made = there.iter().find(|it| it.engine == *name).unwrap();
+        assert_eq!((made.content.as_ref(), made.answered), (Ok(wanted), wanted.uid.is_some()), "{name}");
+    }
+}
+
+pub async fn uids_that_are_written_together_go_into_permits_as_they_were_seen_or_as_they_are(world: World) {
+    let lock = world.lock().await;
+    let known = |name: &str, version| Known { engine: engine(name), permit: permit(Some("uid-1")), version };
+    permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
+    permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
+    let all = [known("e-1", 0), known("e-2", 0)];
+    assert_eq!(permits_together::record_uids(&lock, &all).await, [Ok(()), Ok(())]);
+    permits::create(&lock, &engine("e-3"), &permit(None)).await.unwrap();
+    let gone = Error::NoNode { path: world.path("engines/e-4") };
+    // The second has changed since: it is read, and says already what it is to say.
+    let all = [known("e-3", 0), known("e-2", 0), known("e-4", 0)];
+    assert_eq!(permits_together::record_uids(&lock, &all).await, [Ok(()), Ok(()), Err(gone)]);
+    for node in permits::list(lock.session()).await.unwrap() {
+        assert_eq!((node.uid(), node.version), (Some("uid-1"), 1), "{}", node.engine);
+    }
+}
+
+pub async fn a_deposed_master_writes_none_of_the_permits_that_wait(world: World) {
+    let first = world.lock().await;
+    permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap();
+    world.as_master().await.delete(first.path(), None).await.unwrap();
+    let second = world.lock().await;
+    assert!(first.surely_alive(), "it does not know yet: the server refuses");
+    let wanted = ["e-2", "e-3"].map(|name| (engine(name), permit(None)));
+    for late in permits_together::create(&first, &wanted).await {
+        assert_eq!(late.unwrap_err().kind(), Kind::Lost);
+    }
+    let known = |name: &str| Known { engine: engine(name), permit: permit(Some("uid-1")), version: 0 };
+    for late in permits_together::record_uids(&first, &[known("e-1"), known("e-1")]).await {
+        assert_eq!(late.unwrap_err().kind(), Kind::Lost);
+    }
+    let there = permits::list(second.session()).await.unwrap();
+    assert_eq!(there.iter().map(|it| (it.engine.as_str(), it.uid())).collect::<Vec<_>>(), [("e-1", None)]);
 }
