@@ -27,8 +27,8 @@ use crate::world::{Effect, Failure, FailureKind, Ground, World};
 const STAGE_DEADLINES: u32 = 2;
 
 /// Chains of one stage on their way for each call that may be at the orchestrator: while some of them are there, others are
-/// at ZooKeeper or the database, and the orchestrator waits for nobody.
-const CHAINS_PER_CALL: usize = 4;
+/// at ZooKeeper or the database, many of them in one request, and the orchestrator waits for nobody.
+const CHAINS_PER_CALL: usize = 16;
 
 /// What became of a plan.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ mod agents;
 mod apply;
 mod launch;
 mod status;
-mod uids;
+mod together;
 
 use std::time::Duration;
 

@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use agent_api::AgentApi;
 use async_trait::async_trait;
-use coordination::{AlterNode, Kind, Lock, Observation as Coordinated, SessionState, Wakeups, alter_node, observe};
+use coordination::permits_together::Known;
+use coordination::{
+    AlterNode, Kind, Lock, Observation as Coordinated, Permit, SessionState, Wakeups, alter_node, observe,
+};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::clock::SharedClock;
 use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
-use model::observation::{Recorded, Report};
+use model::observation::{MadeEngine, Recorded, Report};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
@@ -22,13 +25,16 @@ use tokio::time::timeout;
 use super::agents::Agents;
 use super::launch::Launcher;
 use super::status::Statuses;
-use super::uids::Uids;
+use super::together::Together;
 use super::{Effect, Engines, Failure, Ground, World, pod};
 use crate::master::Parts;
 use crate::settings::Settings;
 
 /// A call to a metadata agent gets this part of an effect's time, so that there is time for another agent.
 const PART_OF_EFFECT: u32 = 3;
+
+/// From one transaction that records uids to the next, at least: each holds the master's row, and waits for the disk.
+const UIDS_APART: Duration = Duration::from_millis(100);
 
 /// What a candidate has for all its terms.
 pub(crate) struct Means {
@@ -60,6 +66,24 @@ impl Means {
     }
 }
 
+/// What is written for each engine that is made, by those that write it at the same time together.
+pub(super) struct Writing {
+    pub(super) permits: Together<(EngineName, Permit), ()>,
+    pub(super) uids: Together<MadeEngine, Recorded>,
+    pub(super) uids_of_permits: Together<Known, ()>,
+}
+
+impl Writing {
+    fn new() -> Self {
+        let at_once = Duration::ZERO;
+        Self {
+            permits: Together::new(at_once),
+            uids: Together::new(UIDS_APART),
+            uids_of_permits: Together::new(at_once),
+        }
+    }
+}
+
 /// The world under one lock.
 pub(crate) struct ActingWorld {
     pub(super) means: Arc<Means>,
@@ -67,14 +91,14 @@ pub(crate) struct ActingWorld {
     lock: Mutex<Option<Arc<Lock>>>,
     wakeups: Wakeups,
     pods: tokio::sync::Mutex<orchestrator::WakeUps>,
-    pub(super) uids: Uids,
+    pub(super) writing: Writing,
 }
 
 impl ActingWorld {
     pub fn new(means: Arc<Means>, lock: Lock) -> Self {
         let wakeups = Wakeups::start(lock.session());
         let pods = tokio::sync::Mutex::new(means.orchestrator.watch());
-        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods, uids: Uids::default() }
+        Self { means, lock: Mutex::new(Some(Arc::new(lock))), wakeups, pods, writing: Writing::new() }
     }
 
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {

@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use agent_api::AgentApi;
+use coordination::permits_together::{self, Known};
 use coordination::{Drain, Permit, PermitNode, drains, permits};
 use model::alteration::{Progress as Stored, RequestId};
 use model::engine_name::EngineName;
@@ -28,14 +29,15 @@ impl ActingWorld {
         }
         let engine = decision.engine.as_ref().ok_or_else(|| unfit("no engine"))?;
         match &decision.action {
-            Action::CreatePermit { uid } => self.create_permit(engine, decision.slot.as_ref(), uid.clone()).await,
+            Action::CreatePermit { uid } => {
+                self.create_permit(engine, decision.slot.as_ref(), uid.clone(), ground).await
+            }
             Action::CreateEngine(plan) => self.create_engine(engine, plan, ground).await,
             Action::RecordUid { uid, config } => {
                 self.record_uid(engine, known(uid.as_deref(), ground)?, config, ground).await
             }
             Action::WritePermitUid { uid } => {
-                let uid = known(uid.as_deref(), ground)?;
-                done(permits::record_uid(&*self.lock()?, engine, uid).await)
+                self.write_permit_uid(engine, decision.slot.as_ref(), known(uid.as_deref(), ground)?, ground).await
             }
             Action::DrawIncarnation { observed, failures } => {
                 let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
@@ -69,10 +71,43 @@ impl ActingWorld {
         engine: &EngineName,
         slot: Option<&SlotKey>,
         uid: Option<String>,
+        ground: &Ground<'_>,
     ) -> Result<Effect, Failure> {
-        let slot = slot.ok_or_else(|| unfit("no slot"))?;
-        let permit = Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid };
-        done(permits::create(&*self.lock()?, engine, &permit).await)
+        let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid);
+        let create = |wanted: Vec<(EngineName, Permit)>| async move {
+            match self.lock() {
+                Ok(lock) => answers(permits_together::create(&lock, &wanted).await),
+                Err(failure) => vec![Err(failure); wanted.len()],
+            }
+        };
+        self.writing.permits.write((engine.clone(), permit), ground.epoch, create).await?;
+        Ok(Effect::Done)
+    }
+
+    /// A permit that was not seen is one that this chain has made: nobody else makes any under this lock.
+    async fn write_permit_uid(
+        &self,
+        engine: &EngineName,
+        slot: Option<&SlotKey>,
+        uid: &str,
+        ground: &Ground<'_>,
+    ) -> Result<Effect, Failure> {
+        let (permit, version) = match (permit(ground, engine), slot) {
+            (None, Some(slot)) => (permit_of(slot, Some(uid.to_owned())), 0),
+            (Some(PermitNode { content: Ok(permit), version, .. }), _) if permit.uid.as_deref() != Some(uid) => {
+                (Permit { uid: Some(uid.to_owned()), ..permit.clone() }, *version)
+            }
+            _ => return done(permits::record_uid(&*self.lock()?, engine, uid).await),
+        };
+        let write = |known: Vec<Known>| async move {
+            match self.lock() {
+                Ok(lock) => answers(permits_together::record_uids(&lock, &known).await),
+                Err(failure) => vec![Err(failure); known.len()],
+            }
+        };
+        let known = Known { engine: engine.clone(), permit, version };
+        self.writing.uids_of_permits.write(known, ground.epoch, write).await?;
+        Ok(Effect::Done)
     }
 
     async fn create_engine(
@@ -107,8 +142,12 @@ impl ActingWorld {
         ground: &Ground<'_>,
     ) -> Result<Effect, Failure> {
         let made = MadeEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
-        let write = |epoch, made| self.record(epoch, Report { made, ..Report::default() });
-        let recorded = self.uids.record(made, ground.epoch, write).await?;
+        let epoch = ground.epoch;
+        let write = |made: Vec<MadeEngine>| async move {
+            let count = made.len();
+            vec![self.record(epoch, Report { made, ..Report::default() }).await; count]
+        };
+        let recorded = self.writing.uids.write(made, epoch, write).await?;
         if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {
             return Err(Failure::Moved(format!("uid {other} is recorded for engine {engine}")));
         }
@@ -164,6 +203,14 @@ fn permit<'a>(ground: &Ground<'a>, engine: &EngineName) -> Option<&'a PermitNode
     // They are read in the order of names, and there may be thousands, each with a decision about it.
     let at = ground.seen.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
     ground.seen.permits.get(at)
+}
+
+fn permit_of(slot: &SlotKey, uid: Option<String>) -> Permit {
+    Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid }
+}
+
+fn answers(results: Vec<Result<(), coordination::Error>>) -> Vec<Result<(), Failure>> {
+    results.into_iter().map(|result| result.map_err(|error| coordination(&error))).collect()
 }
 
 fn done(result: Result<(), coordination::Error>) -> Result<Effect, Failure> {
