@@ -420,7 +420,7 @@ fn version(pod: &Pod) -> Option<u64> {
 }
 
 /// Without what is never read: a pod's volumes, environment and files are most of it, and files may be secret.
-fn trimmed(mut pod: Pod) -> Pod {
+pub(super) fn trimmed(mut pod: Pod) -> Pod {
     pod.metadata.managed_fields = None;
     if let Some(annotations) = &mut pod.metadata.annotations {
         annotations.retain(|key, _| !key.starts_with(FILE_ANNOTATION));

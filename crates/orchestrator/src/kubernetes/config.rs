@@ -25,6 +25,8 @@ pub const DEFAULT_AGENT_PORT: u16 = 10_021;
 pub const DEFAULT_API_SERVER: &str = "https://kubernetes.default.svc:443";
 /// How long one call of the API may take, when nothing else is said.
 pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a reading of the epoch lets effects in, when nothing else is said.
+pub const DEFAULT_EPOCH_GOOD_FOR: Duration = Duration::from_millis(50);
 
 /// What the installation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub struct Config {
     pub max_engines: usize,
     /// How long one call of the API may take.
     pub call_deadline: Duration,
+    /// For how long from its beginning a reading of the epoch lets effects in; zero: only those that waited for it.
+    pub epoch_good_for: Duration,
 }
 
 impl Config {
@@ -81,6 +85,7 @@ impl Config {
             start_deadline: Duration::from_mins(5),
             max_engines: DEFAULT_MAX_ENGINES,
             call_deadline: DEFAULT_CALL_DEADLINE,
+            epoch_good_for: DEFAULT_EPOCH_GOOD_FOR,
         }
     }
 

@@ -1,13 +1,16 @@
 //! The epoch: one config map beside the masters holds the highest that has acted, and every effect reads it first.
 //!
-//! One reading serves all effects that were waiting when it began, so that a thousand creates at once cost few readings,
-//! and a server that does not answer is waited for once and not once by each.
+//! One reading serves all effects that were waiting when it began and those that come within a moment after
+//! ([`Config::epoch_good_for`](super::Config)), so that a thousand creates cost few readings, and a server that does not answer
+//! is waited for once and not once by each. The moment is counted by the clock that goes on while a process is stopped: who
+//! was stopped reads anew.
 //! A higher epoch is written with the version of what was read; whoever loses that race reads again. Between the reading
-//! and the effect lies one call's time in which another master may be elected: what a deposed master makes then gets no
-//! permit, and what it deletes it names by uid.
+//! and the effect lie this moment and one call's time in which another master may be elected: what a deposed master makes
+//! then gets no permit, and what it deletes it names by uid.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -36,6 +39,8 @@ pub(super) struct Gate {
 struct Last {
     /// Every effect up to this number began to wait before the reading did.
     served: u64,
+    /// Until when what was read lets in whoever comes, by the clock that counts suspension.
+    good_until: Duration,
     outcome: Option<Result<Epoch, Error>>,
 }
 
@@ -44,13 +49,16 @@ impl Gate {
     pub(super) async fn admit(&self, place: &Place, epoch: Epoch) -> Result<(), Error> {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut last = self.last.lock().await;
-        let outcome = match last.outcome.clone().filter(|_| last.served >= number) {
+        let now = place.clock.boottime();
+        let still_good = |outcome: &Result<Epoch, Error>| outcome.is_ok() && now < last.good_until;
+        let outcome = match last.outcome.clone().filter(|outcome| last.served >= number || still_good(outcome)) {
             // What was read is enough to refuse or to let in, but a higher epoch has to be written first.
             Some(Ok(highest)) if epoch <= highest => Ok(highest),
             Some(Err(error)) => Err(error),
             _ => {
                 let served = self.asked.load(Ordering::SeqCst);
                 let outcome = raise(place, epoch).await;
+                last.good_until = now.saturating_add(place.config.epoch_good_for);
                 (last.served, last.outcome) = (served, Some(outcome.clone()));
                 outcome
             }

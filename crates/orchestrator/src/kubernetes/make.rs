@@ -32,9 +32,8 @@ pub(super) async fn ensure(place: &Place, spec: &Spec, epoch: Epoch) -> Result<E
     }
     place.cache.with_nodes(|nodes| (nodes.check(spec.nodes.as_deref()), false))?;
     match create(place, spec, &objects).await {
-        Ok(made) => {
+        Ok(uid) => {
             failpoint!(failpoints::ENSURE_PLACED);
-            let uid = uid_of(&made, spec)?;
             if let Some(rest) = &objects.rest {
                 finish_or_undo(place, spec, &uid, rest).await?;
             }
@@ -56,35 +55,24 @@ fn doing(spec: &Spec) -> String {
 
 /// One call, once the namespace is known; a second one only if the first said that the namespace lacks something that we
 /// may make.
-async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<Pod, Failure> {
+async fn create(place: &Place, spec: &Spec, objects: &Objects) -> Result<String, Failure> {
     prepare::usable(place, &spec.namespace).await?;
-    let api = place.pods(&spec.namespace);
-    let answer = match place.effect(api.create(&post(), &objects.pod)).await {
-        Err(Failure::Absent(_)) => prepared(place, spec, &api, objects, Lacking::Namespace).await,
+    let answer = match place.effect(place.make_pod(&spec.namespace, &objects.pod)).await {
+        Err(Failure::Absent(_)) => prepared(place, spec, objects, Lacking::Namespace).await,
         // The admission of service accounts refuses a pod whose account is missing.
         Err(Failure::Denied(text)) if text.contains("serviceaccount") && text.contains("not found") => {
-            prepared(place, spec, &api, objects, Lacking::Account).await
+            prepared(place, spec, objects, Lacking::Account).await
         }
         answer => answer,
     }?;
-    place.cache.wrote(answer.clone(), place.clock.boottime());
-    Ok(answer)
+    let uid = answer.metadata.uid.clone().filter(|uid| !uid.is_empty());
+    place.cache.wrote(answer, place.clock.boottime());
+    uid.ok_or_else(|| Failure::Passing("the answer has no uid".to_owned()))
 }
 
-async fn prepared(
-    place: &Place,
-    spec: &Spec,
-    api: &kube::Api<Pod>,
-    objects: &Objects,
-    lacking: Lacking,
-) -> Result<Pod, Failure> {
+async fn prepared(place: &Place, spec: &Spec, objects: &Objects, lacking: Lacking) -> Result<Pod, Failure> {
     prepare::namespace(place, &spec.namespace, lacking).await?;
-    place.effect(api.create(&post(), &objects.pod)).await
-}
-
-fn uid_of(made: &Pod, spec: &Spec) -> Result<String, Error> {
-    let uid = made.metadata.uid.clone().filter(|uid| !uid.is_empty());
-    uid.ok_or_else(|| Error::transient(format!("{}: the answer has no uid", doing(spec))))
+    place.effect(place.make_pod(&spec.namespace, &objects.pod)).await
 }
 
 /// Whether what is there is what was asked for; `None` if nothing is. What is there behind its gate is completed.

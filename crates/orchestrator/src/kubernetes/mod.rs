@@ -24,6 +24,7 @@ mod end;
 mod find;
 mod gate;
 pub mod inside;
+mod lean;
 mod make;
 pub mod marks;
 pub mod names;

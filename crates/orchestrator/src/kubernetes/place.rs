@@ -8,13 +8,16 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::Resource as _;
 use kube::api::{Api, PostParams};
+use kube::core::Request;
 use model::clock::SharedClock;
 
 use super::answer::Failure;
 use super::cache::Cache;
 use super::config::Config;
 use super::gate::Gate;
+use super::lean::Lean;
 use super::prepare::Known;
 use super::signature::Signer;
 
@@ -48,6 +51,14 @@ impl Place {
 
     pub(super) fn pods(&self, namespace: &str) -> Api<Pod> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes a pod. Of the answer only what is kept is read.
+    pub(super) async fn make_pod(&self, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
+        let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(Pod::url_path(&(), Some(namespace))).create(&post(), body);
+        let made: Lean = self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        Ok(made.0)
     }
 
     pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {

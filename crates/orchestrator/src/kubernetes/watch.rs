@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Event as Occurrence, Node, Pod};
+use k8s_openapi::api::core::v1::{Event as Occurrence, Node};
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
 use super::answer::Failure;
+use super::lean::Lean;
 use super::place::Place;
 use super::read::Warning;
 use crate::Error;
@@ -59,7 +60,7 @@ pub(super) fn start(place: &Arc<Place>) -> Vec<JoinHandle<()>> {
     for (scope, namespace) in namespaces.into_iter().enumerate() {
         let labelled = watcher::Config::default().labels(&selector(&place.config.selector));
         let of_pods = Pods { place: Arc::clone(place), scope };
-        tasks.push(spawn(place, ("pods", scope), api::<Pod>(place, namespace.as_deref()), labelled, of_pods, now()));
+        tasks.push(spawn(place, ("pods", scope), api::<Lean>(place, namespace.as_deref()), labelled, of_pods, now()));
         let warnings = watcher::Config::default().fields(WARNINGS_OF_PODS);
         let keeper = Warnings { place: Arc::clone(place) };
         let events = api::<Occurrence>(place, namespace.as_deref());
@@ -184,15 +185,15 @@ struct Pods {
     scope: usize,
 }
 
-impl Keep<Pod> for Pods {
+impl Keep<Lean> for Pods {
     fn begin(&self) {
         self.place.cache.begin(self.scope);
     }
-    fn told(&self, object: Pod) {
-        self.place.cache.told(self.scope, object);
+    fn told(&self, object: Lean) {
+        self.place.cache.told(self.scope, object.0);
     }
-    fn removed(&self, object: Pod) {
-        self.place.cache.removed(&object);
+    fn removed(&self, object: Lean) {
+        self.place.cache.removed(&object.0);
     }
     fn done(&self) {
         self.place.cache.done(self.scope, self.place.clock.boottime());

@@ -65,6 +65,8 @@ pub fn pods(
 ) -> Arc<dyn Orchestrator> {
     let mut config = Config::new("test", home, "enginehouse:1");
     config.max_engines = 6;
+    // The suite asks at once whether a lower epoch is refused.
+    config.epoch_good_for = Duration::ZERO;
     config.namespaces = namespace.map(|it| vec![it.to_owned()]);
     // The suite makes engines of two installations in one place.
     config.selector.remove(labels::CLUSTER);

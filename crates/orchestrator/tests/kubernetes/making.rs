@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use model::Epoch;
 use model::engine_state::Phase;
 use orchestrator::kubernetes::Config;
+use orchestrator::kubernetes::config::DEFAULT_EPOCH_GOOD_FOR;
 use orchestrator::{Error, Orchestrator as _};
 use serde_json::json;
 
@@ -11,6 +13,7 @@ use super::cluster::{Cluster, Fault, status};
 use super::place::{EPOCH, NAMESPACE, all, config, datafusion, eventually, open, open_with, spark};
 
 const PODS: &str = "POST /api/v1/namespaces/rp-1--t-1/pods";
+const READING: &str = "GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh";
 
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
     match result {
@@ -25,8 +28,9 @@ async fn an_engine_without_executors_costs_one_reading_of_the_epoch_and_one_crea
     let kubernetes = open(&cluster);
     kubernetes.ensure(&datafusion(1), EPOCH).await.unwrap();
     cluster.calls();
+    cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
     kubernetes.ensure(&datafusion(2), EPOCH).await.unwrap();
-    assert_eq!(cluster.calls(), ["GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh", PODS]);
+    assert_eq!(cluster.calls(), [READING, PODS]);
     // Without waiting for any watch.
     assert_eq!(all(&kubernetes).await.engines.len(), 2);
     cluster.calls();
@@ -50,13 +54,30 @@ async fn a_hundred_creates_at_once_share_their_readings_of_the_epoch() {
 }
 
 #[tokio::test]
+async fn what_was_read_of_the_epoch_lets_effects_in_for_a_moment_and_no_longer() {
+    let cluster = Cluster::new();
+    let (deposed, acting) = (open(&cluster), open(&cluster));
+    deposed.ensure(&datafusion(1), EPOCH).await.unwrap();
+    acting.ensure(&datafusion(2), Epoch(EPOCH.0 + 1)).await.unwrap();
+    cluster.calls();
+    deposed.ensure(&datafusion(3), EPOCH).await.unwrap();
+    assert_eq!(cluster.calls(), [PODS], "the clock stands still");
+    cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
+    let refused = Err(Error::Deposed { epoch: EPOCH, highest: Epoch(EPOCH.0 + 1) });
+    assert_eq!(deposed.ensure(&datafusion(4), EPOCH).await, refused);
+    assert_eq!(cluster.calls(), [READING]);
+    // What refuses is kept no longer than what lets in.
+    assert_eq!(deposed.ensure(&datafusion(4), EPOCH).await, refused);
+}
+
+#[tokio::test]
 async fn a_server_that_does_not_tell_the_epoch_is_waited_for_once_and_not_once_by_each() {
     let cluster = Cluster::new();
     let kubernetes = open_with(&cluster, Config { call_deadline: Duration::from_secs(1), ..config() });
     all(&kubernetes).await;
     cluster.calls();
     for _ in 0..20 {
-        cluster.fail("GET /api/v1/namespaces/enginehouse/configmaps/enginehouse-epoch-eh", Fault::Silence);
+        cluster.fail(READING, Fault::Silence);
     }
     let specs: Vec<_> = (0..20).map(datafusion).collect();
     let all = futures::future::join_all(specs.iter().map(|spec| kubernetes.ensure(spec, EPOCH))).await;
@@ -206,7 +227,7 @@ async fn two_installations_in_one_cluster_do_not_see_each_other() {
     // Each has an epoch of its own.
     let mut spec = datafusion(3);
     spec.labels.insert("enginehouse.io/cluster".to_owned(), "other".to_owned());
-    theirs.ensure(&spec, model::Epoch(1)).await.unwrap();
+    theirs.ensure(&spec, Epoch(1)).await.unwrap();
     assert_eq!(config().cluster, "eh");
 }
 
