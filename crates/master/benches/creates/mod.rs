@@ -1,0 +1,241 @@
+//! 1,000 engines by one ALTER, in turns with a bare client that makes the very same pods.
+//!
+//! Both make what has the same names in the same namespace, which is there with all that belongs to it, and empty; both have
+//! as many creates in flight at most; who is first changes from round to round; before each the machine is left alone for a
+//! while, so that nobody pays for what the other one left to do. One round that is not counted comes first.
+
+mod usage;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, ListParams};
+use master::{Launch, Launcher, Settings};
+use model::change::{Change, ObjectPatch, PoolPatch, Setting, UnitPatch};
+use model::labels::LabelMap;
+use model::observation::ObservedNode;
+use model::{EngineName, Epoch, PoolName, UnitName, UserError};
+use orchestrator::kubernetes::Kubernetes;
+use orchestrator::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
+
+use crate::house::{House, eventually};
+use crate::site::{self, spread};
+use crate::{bare, make, open, pod, settings};
+use usage::Usage;
+
+/// Engines that one ALTER asks for.
+const CREATES: usize = 1_000;
+/// The installation, and the namespace of its engines.
+const CLUSTER: &str = "creates";
+/// The longest that 1,000 creates may take.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// For how long the machine is left alone before each turn: the server's controllers and its garbage collection have ended.
+const REST: Duration = Duration::from_secs(4);
+
+/// What one turn came to.
+struct Turn {
+    /// Pods in a second, from when the first create began to when the last one was answered.
+    rate: f64,
+    /// The same from the committed ALTER on; for the bare client what `rate` is.
+    whole: f64,
+    cost: Usage,
+}
+
+pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
+    let client = bare(kubeconfig).await;
+    println!("{CREATES} engines by one ALTER, {at_once} creates at once; pods in a second; the pods stay pending");
+    let (_, specs) = master_makes(kubeconfig, &client, at_once).await;
+    let pods: Vec<Pod> = specs.iter().map(|spec| pod(spec, CLUSTER, Epoch(2))).collect();
+    bare_makes(kubeconfig, &client, &pods, at_once).await;
+    let mut turns = Vec::new();
+    for round in 0..rounds {
+        let (ours, theirs) = if round % 2 == 0 {
+            let ours = master_makes(kubeconfig, &client, at_once).await.0;
+            (ours, bare_makes(kubeconfig, &client, &pods, at_once).await)
+        } else {
+            let theirs = bare_makes(kubeconfig, &client, &pods, at_once).await;
+            (master_makes(kubeconfig, &client, at_once).await.0, theirs)
+        };
+        println!(
+            "  round {round}: master {:.1} (with plan and ALTER {:.1}), bare client {:.1}, {:.1} %",
+            ours.rate,
+            ours.whole,
+            theirs.rate,
+            100. * ours.rate / theirs.rate
+        );
+        for (who, turn) in [("master", &ours), ("bare client", &theirs)] {
+            let Usage { machine, ours, server, requests } = &turn.cost;
+            println!(
+                "    {who}: {machine:.2} s of processors, {ours:.2} s here, {server:.2} s the API server; {requests:?}"
+            );
+        }
+        turns.push((ours, theirs));
+    }
+    let print = |what: &str, of: &dyn Fn(&(Turn, Turn)) -> f64| {
+        let (least, middle, most) = spread(turns.iter().map(of));
+        println!("{what}: {least:.2} {middle:.2} {most:.2}");
+    };
+    print("the master", &|it| it.0.rate);
+    print("the master, from the committed ALTER on", &|it| it.0.whole);
+    print("the bare client", &|it| it.1.rate);
+    print("the master in percent of the bare client", &|it| 100. * it.0.rate / it.1.rate);
+    print("the same from the committed ALTER on", &|it| 100. * it.0.whole / it.1.rate);
+    for (whose, of) in [("the master's", ours as fn(&(Turn, Turn)) -> &Usage), ("the bare client's", theirs)] {
+        print(&format!("seconds of processors in {whose} turn"), &|it| of(it).machine);
+        print(&format!("of them in {whose} process"), &|it| of(it).ours);
+        print("of them in the API server", &|it| of(it).server);
+    }
+    print("readings of the epoch for each create", &|it| it.0.cost.of("GET configmaps") as f64 / CREATES as f64);
+}
+
+fn ours(turns: &(Turn, Turn)) -> &Usage {
+    &turns.0.cost
+}
+
+fn theirs(turns: &(Turn, Turn)) -> &Usage {
+    &turns.1.cost
+}
+
+fn rate(time: Duration) -> f64 {
+    CREATES as f64 / time.as_secs_f64()
+}
+
+async fn master_makes(kubeconfig: &Path, client: &kube::Client, at_once: usize) -> (Turn, Vec<Spec>) {
+    let house = House::founded(0).await;
+    let patch = PoolPatch { namespace: Setting::Set(CLUSTER.to_owned()), ..PoolPatch::default() };
+    let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
+    let record = house.commit(Change::Alter { if_exists: false, object: pool }).await;
+    house.store.finish(Epoch(1), &record.id, record.generation).await.unwrap();
+    let settings = Settings { parallelism: at_once, ..settings(CLUSTER) };
+    let counted = Arc::new(Counted::over(open(kubeconfig, CLUSTER).await));
+    let master = house.master_of(Arc::clone(&counted) as Arc<dyn Orchestrator>, Arc::new(Pods), settings);
+    // The first one makes the namespace with what belongs to it, unless it is there.
+    house.alter(engines(1)).await;
+    counted.has_made(1).await;
+    tokio::time::sleep(REST).await;
+    counted.forget();
+    let before = Usage::now(client).await;
+    house.alter(engines(1 + CREATES)).await;
+    let begin = Instant::now();
+    counted.has_made(CREATES).await;
+    let (first, last) = counted.spans.lock().unwrap().unwrap();
+    let cost = Usage::now(client).await - before;
+    let specs = std::mem::take(&mut *counted.specs.lock().unwrap());
+    master.shutdown().await;
+    clear(client).await;
+    (Turn { rate: rate(last - first), whole: rate(last.saturating_duration_since(begin)), cost }, specs)
+}
+
+fn engines(count: usize) -> Change {
+    let count = Some(u32::try_from(count).unwrap());
+    let patch = UnitPatch { min_engines: count, max_engines: count, ..UnitPatch::default() };
+    Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
+}
+
+/// The very same pods, in the same namespace, which is empty again.
+async fn bare_makes(kubeconfig: &Path, client: &kube::Client, pods: &[Pod], at_once: usize) -> Turn {
+    assert_eq!(pods.len(), CREATES);
+    // New connections, as a master has, and warm ones.
+    let maker = bare(kubeconfig).await;
+    make(&maker, &pods[..1], at_once).await;
+    clear(client).await;
+    tokio::time::sleep(REST).await;
+    let before = Usage::now(client).await;
+    let time = make(&maker, pods, at_once).await;
+    let cost = Usage::now(client).await - before;
+    clear(client).await;
+    Turn { rate: rate(time), whole: rate(time), cost }
+}
+
+async fn clear(client: &kube::Client) {
+    let pods = Api::<Pod>::namespaced(client.clone(), CLUSTER);
+    pods.delete_collection(&DeleteParams::default().grace_period(0), &ListParams::default()).await.unwrap();
+    let one = || ListParams::default().limit(1);
+    eventually("the pods are gone", || async { pods.list_metadata(&one()).await.unwrap().items.is_empty() }).await;
+}
+
+/// What is made from a plan's launch, as the program does it for pods.
+struct Pods;
+
+impl Launcher for Pods {
+    fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError> {
+        Ok(site::spec(launch.engine, launch.configuration, launch.generation))
+    }
+}
+
+/// The orchestrator of pods, with a look at when it made which.
+#[derive(Debug)]
+struct Counted {
+    pods: Kubernetes,
+    made: AtomicUsize,
+    /// When the first call began and the last one ended.
+    spans: Mutex<Option<(Instant, Instant)>>,
+    specs: Mutex<Vec<Spec>>,
+}
+
+impl Counted {
+    fn over(pods: Kubernetes) -> Self {
+        Self { pods, made: AtomicUsize::new(0), spans: Mutex::new(None), specs: Mutex::default() }
+    }
+
+    fn forget(&self) {
+        self.made.store(0, Ordering::SeqCst);
+        *self.spans.lock().unwrap() = None;
+        self.specs.lock().unwrap().clear();
+    }
+
+    async fn has_made(&self, count: usize) {
+        let making = async {
+            while self.made.load(Ordering::SeqCst) < count {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, making).await.expect("all of them are made");
+    }
+}
+
+#[async_trait]
+impl Orchestrator for Counted {
+    async fn list(&self, selector: &LabelMap) -> Result<Listing, Error> {
+        self.pods.list(selector).await
+    }
+
+    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
+        self.pods.get(name).await
+    }
+
+    async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
+        self.pods.get_in(name, namespace).await
+    }
+
+    async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
+        let begin = Instant::now();
+        let ensured = self.pods.ensure(spec, epoch).await?;
+        self.specs.lock().unwrap().push(spec.clone());
+        let mut spans = self.spans.lock().unwrap();
+        let first = spans.map_or(begin, |(first, _)| first.min(begin));
+        *spans = Some((first, Instant::now()));
+        self.made.fetch_add(usize::from(ensured.created), Ordering::SeqCst);
+        Ok(ensured)
+    }
+
+    async fn delete(&self, name: &EngineName, uid: &str, grace: Duration, epoch: Epoch) -> Result<Deleted, Error> {
+        self.pods.delete(name, uid, grace, epoch).await
+    }
+
+    fn watch(&self) -> WakeUps {
+        self.pods.watch()
+    }
+
+    async fn capacity(&self) -> Result<Capacity, Error> {
+        self.pods.capacity().await
+    }
+
+    async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
+        Orchestrator::nodes(&self.pods).await
+    }
+}
