@@ -174,7 +174,7 @@ mod tests {
         let read: Pod = serde_json::from_value(whole.clone()).unwrap();
         let lean: Lean = serde_json::from_value(whole).unwrap();
         assert_eq!(lean.0, trimmed(read));
-        assert!(lean.0.metadata.annotations.unwrap().get("enginehouse.io/file-0").is_none());
+        assert!(!lean.0.metadata.annotations.unwrap().contains_key("enginehouse.io/file-0"));
     }
 
     #[test]
