@@ -1,8 +1,8 @@
 //! Wake-ups without payload: *something may have changed, read everything again*.
 //!
 //! A task in the background keeps one-shot watches armed and arms a fired one again before it tells anybody, so a
-//! reading that follows a wake-up misses nothing. An event that comes at least [`APART`] after the last arming is told at once, and
-//! what comes sooner together. Every [`REFRESH`] all watches are armed anew, because the server
+//! reading that follows a wake-up misses nothing. An event that comes at least [`APART`] after the last arming is told at
+//! once, and what comes sooner together. Every [`REFRESH`] all watches are armed anew, because the server
 //! forgets one whose event it has sent, even if the event never arrived.
 
 use std::collections::BTreeSet;
@@ -20,8 +20,8 @@ use crate::watches::{Target, Watches};
 
 /// How often all watches are armed anew.
 pub const REFRESH: Duration = Duration::from_secs(30);
-/// From one arming to the next, at least. Where a thousand permits are made one after the other, each of them fires the watch of
-/// all, and arming that one again reads the names of all.
+/// From one arming to the next, at least. Where a thousand permits are made one after the other, each of them fires the
+/// watch of all, and arming that one again reads the names of all.
 const APART: Duration = Duration::from_millis(50);
 /// How long to wait after watches could not be armed.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,8 +4,8 @@
 //! the request and a small one for the engine: each transaction of a master holds its row and waits for the disk, each multi
 //! waits for ZooKeeper's. A thousand creates that wrote one by one would wait for each other there and not at the orchestrator.
 //! What is dear may say how far apart its requests begin at least: the first is made at once, the next one takes along what
-//! came meanwhile. There wait at most as many as a stage has chains. Each has an answer of its own; that the request fails as a whole is the
-//! same for all in it. Who is broken off while he waits is not written; the next tick sees what is missing.
+//! came meanwhile. There wait at most as many as a stage has chains. Each has an answer of its own; that the request fails as
+//! a whole is the same for all in it. Who is broken off while he waits is not written; the next tick sees what is missing.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! A pod as it is kept: without what is never read of it.
 //!
-//! What an API server answers about a pod is mostly volumes, environment, files and who wrote which field (`managedFields`, by
-//! far the dearest to take apart). Of thousands of pods that a list or a watch tells of, and of each that was just made, none of
-//! that is read, so it is passed over and never becomes an object. Files may be secret besides.
+//! What an API server answers about a pod is mostly volumes, environment, files and who wrote which field (`managedFields`,
+//! by far the dearest to take apart). Of thousands of pods that a list or a watch tells of, and of each that was just made,
+//! none of that is read, so it is passed over and never becomes an object. Files may be secret besides.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
