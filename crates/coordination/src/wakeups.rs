@@ -1,7 +1,7 @@
 //! Wake-ups without payload: *something may have changed, read everything again*.
 //!
 //! A task in the background keeps one-shot watches armed and arms a fired one again before it tells anybody, so a
-//! reading that follows a wake-up misses nothing. An event that comes at least [`APART`] after the last arming is told at
+//! reading that follows a wake-up misses nothing. An event that comes at least `APART` after the last arming is told at
 //! once, and what comes sooner together. Every [`REFRESH`] all watches are armed anew, because the server
 //! forgets one whose event it has sent, even if the event never arrived.
 
