@@ -9,6 +9,7 @@ import signal
 
 import pytest
 
+from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
 from harness.masters import Masters, summary, wall_ms
 from harness.waiting import stays, wait_until
 
@@ -20,37 +21,16 @@ SESSION_TIMEOUT_S = 2
 LONG_SESSION_S = 10
 KILL_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
 HAND_OVER_WITHIN_MS = 200
-CANDIDATES = ("proxy-a", "proxy-b", "proxy-c")
 
 
 def three_candidates(own_cluster, session_timeout_s):
-    """With three of them two stand in the queue while the one that was ended is started again."""
     cluster = own_cluster(candidates=CANDIDATES, session_timeout_s=session_timeout_s)
-    cluster.start_program("proxy-c", "proxy")
-    return cluster, Masters(cluster)
-
-
-def terms_ended_by(cluster, masters, number):
-    """Ends the master with a signal, again and again; (when, the signalled program, the next term) of each run."""
-    term = masters.wait_acting()
-    for _ in range(RUNS):
-        masters.wait_queued(len(CANDIDATES))
-        name = masters.program_of(term)
-        program = cluster.programs[name]
-        at = wall_ms()
-        program.send(number)
-        after = masters.wait_term_after(term.epoch)
-        assert after.epoch == term.epoch + 1, "the epoch is raised by one, by one"
-        assert masters.program_of(after) != name
-        term = masters.wait_acting(term.epoch)
-        program.wait(within_s=20)
-        yield at, program, after
-        cluster.start_program(name, "proxy", wait=False)
+    return cluster, with_a_third(cluster)
 
 
 def test_after_a_kill_another_master_writes_within_the_session_timeout_and_two_seconds(own_cluster):
     cluster, masters = three_candidates(own_cluster, SESSION_TIMEOUT_S)
-    took = [term.since_ms - at for at, _, term in terms_ended_by(cluster, masters, signal.SIGKILL)]
+    took = [term.since_ms - at for at, _, term in terms_ended_by(cluster, masters, signal.SIGKILL, RUNS)]
     summary(f"from SIGKILL to the successor's epoch, with a session timeout of {SESSION_TIMEOUT_S} s", took)
     assert max(took) <= KILL_WITHIN_MS, took
 
@@ -58,7 +38,7 @@ def test_after_a_kill_another_master_writes_within_the_session_timeout_and_two_s
 def test_a_master_that_is_told_to_end_hands_over_within_200_ms(own_cluster):
     cluster, masters = three_candidates(own_cluster, LONG_SESSION_S)
     took = []
-    for at, program, term in terms_ended_by(cluster, masters, signal.SIGTERM):
+    for at, program, term in terms_ended_by(cluster, masters, signal.SIGTERM, RUNS):
         assert program.process.returncode == 0
         took.append(term.since_ms - at)
     # A busy machine delays single runs; what the product needs is what the middle one took. No run may have waited

@@ -1,0 +1,74 @@
+"""Masters that die, or go in an orderly way, while their engines are pods: the next one writes as soon as with any engines, finds
+the pods that are there, ends none of them, and makes and ends what is said from then on. No name ever has two pods.
+"""
+
+import signal
+
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
+from harness.lending import started
+from harness.masters import summary
+from harness.pod_witness import PodWitness
+from harness.pods import PodCluster, Pods
+from harness.rest import at_rest
+from harness.tier import LONG
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.alone
+
+RUNS = 10 if LONG else 2
+WITHIN_S = 60
+# (signal, session timeout, how long nobody may act): whoever is told to end does not let the others wait for his session.
+ENDS = [(signal.SIGKILL, 2, 4), (signal.SIGTERM, 10, 5)]
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    yield from started(Pods(workspace / "pods-of-failovers"))
+
+
+@pytest.mark.parametrize(("number", "session_timeout_s", "within_s"), ENDS, ids=["SIGKILL", "SIGTERM"])
+def test_the_next_master_goes_on_with_the_pods_that_are_there(pods, folder, number, session_timeout_s, within_s):
+    name = f"after_{number.name.lower()}"
+    cluster = PodCluster(
+        folder / "cluster", pods, cluster={"name": name.replace("_", "-")}, candidates=CANDIDATES,
+        session_timeout_s=session_timeout_s,
+    )
+    cluster.logs.begin()
+    try:
+        masters = with_a_third(cluster.start())
+        took = failovers(cluster, masters, pods, name, number)
+        cluster.logs.check()
+    finally:
+        cluster.close()
+    summary(f"from {number.name} to the successor's epoch, with pods and a session timeout of {session_timeout_s} s", took)
+    assert max(took) <= within_s * 1000, took
+
+
+def failovers(cluster, masters, pods, name, number):
+    """How long each took, in ms."""
+    control = Control(cluster.addresses[masters.program_of(masters.wait_acting())])
+    names = control.make(name, users="'alice'", places=pods.nodes_of(name))
+    engine = control.start(*names, wait="2m")
+    before = at_rest(cluster)
+    took, made = [], [engine]
+    with PodWitness(pods.admin, cluster.namespace(names[0], names[1])) as witness:
+        for at, _, term in terms_ended_by(cluster, masters, number, RUNS):
+            took.append(term.since_ms - at)
+            master = masters.program_of(term)
+            # It was started again some ends ago, and listens somewhere else now.
+            cluster.wait_ready(master)
+            address = cluster.addresses[master]
+            with pyhive_session(address, "alice") as session:
+                assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+            control = Control(address)
+            made.append(control.start(*names, wait="2m"))
+            control.stop(names[1], made[-1])
+        assert at_rest(cluster) == before, "the pod that was there is the one that is there"
+        wait_until(lambda: set(witness.names.values()) >= set(made), WITHIN_S, "the witness has heard of them all")
+        assert sorted(witness.names.values()) == sorted(made), "each was made once, and nothing else"
+    control.drop(*names)
+    return took
