@@ -131,7 +131,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         }
         ["late-create", engine] => {
             let engine = play.engine(engine);
-            late_create(play, &engine);
+            assert!(play.late_create(&engine), "the catalog has its unit and pool");
         }
         ["from-generation", engine, generation] => {
             let engine = play.engine(engine);
@@ -147,35 +147,6 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         }
         other => panic!("no command {other:?}"),
     }
-}
-
-/// The call of a deposed master that arrives late.
-fn late_create(play: &mut Play, engine: &model::EngineName) {
-    let labels = play
-        .world
-        .desired
-        .snapshot
-        .engines
-        .iter()
-        .find(|record| record.name == *engine)
-        .map(|record| {
-            let configuration = play.world.desired.configuration(&record.slot).unwrap();
-            model::labels::EngineLabels::new("eh", &record.slot, record.incarnation, &configuration).encode()
-        })
-        .unwrap();
-    play.world.made += 1;
-    play.world.observed.pods.push(planner::Pod {
-        name: engine.clone(),
-        uid: format!("{engine}/late-{}", play.world.made),
-        labels: labels.into(),
-        phase: model::engine_state::Phase::Running,
-        generation: None,
-        node: None,
-        reason: None,
-        started_at_ms: None,
-        log_tail: None,
-        details: std::sync::Arc::default(),
-    });
 }
 
 fn play_file(path: &Path) -> (String, String) {

@@ -5,15 +5,18 @@ pub mod moves;
 pub mod witness;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
+use model::engine_state::Phase;
 use model::error::UserError;
+use model::labels::EngineLabels;
 use model::number::{Generation, Incarnation};
 use model::slot::{Origin, Slot, SlotKey};
 use model::{PoolName, TenantName, UnitName};
-use planner::{Desired, Limits, Observed, Plan, World, explain, explain_change};
+use planner::{Desired, Limits, Observed, Plan, Pod, World, explain, explain_change};
 
 /// A world with the rules of its catalog.
 #[derive(Debug, Clone)]
@@ -176,6 +179,29 @@ impl Play {
     pub fn uid(&self, engine: &EngineName) -> String {
         let pod = self.world.observed.pods.iter().find(|pod| pod.name == *engine);
         pod.unwrap_or_else(|| panic!("no pod {engine}")).uid.clone()
+    }
+
+    /// The call of a deposed master that arrives late makes a pod of this name, unless the catalog lacks its unit or pool by
+    /// now; answers whether it did.
+    pub fn late_create(&mut self, engine: &EngineName) -> bool {
+        let records = &self.world.desired.snapshot.engines;
+        let record = records.iter().find(|record| record.name == *engine).unwrap();
+        let Some(configuration) = self.world.desired.configuration(&record.slot) else { return false };
+        let labels = EngineLabels::new("eh", &record.slot, record.incarnation, &configuration).encode();
+        self.world.made += 1;
+        self.world.observed.pods.push(Pod {
+            name: engine.clone(),
+            uid: format!("{engine}/late-{}", self.world.made),
+            labels: labels.into(),
+            phase: Phase::Running,
+            generation: None,
+            node: None,
+            reason: None,
+            started_at_ms: None,
+            log_tail: None,
+            details: Arc::default(),
+        });
+        true
     }
 
     /// Applies the first `count` decisions of a plan, as a master does that dies after them.

@@ -212,25 +212,9 @@ pub fn happen(play: &mut Play, witness: &mut Witness, what: &Move) {
 fn late_create(play: &mut Play, at: usize) {
     let names: Vec<EngineName> = play.world.desired.snapshot.engines.iter().map(|it| it.name.clone()).collect();
     let Some(name) = pick(&names, at) else { return };
-    if play.world.observed.pods.iter().any(|pod| pod.name == name) {
-        return;
+    if play.world.observed.pods.iter().all(|pod| pod.name != name) {
+        play.late_create(&name);
     }
-    let record = play.world.desired.snapshot.engines.iter().find(|it| it.name == name).unwrap().clone();
-    let Some(configuration) = play.world.desired.configuration(&record.slot) else { return };
-    play.world.made += 1;
-    let labels = model::labels::EngineLabels::new("eh", &record.slot, record.incarnation, &configuration);
-    play.world.observed.pods.push(planner::Pod {
-        name: name.clone(),
-        uid: format!("{name}/late-{}", play.world.made),
-        labels: labels.encode().into(),
-        phase: Phase::Running,
-        generation: None,
-        node: None,
-        reason: None,
-        started_at_ms: None,
-        log_tail: None,
-        details: std::sync::Arc::default(),
-    });
 }
 
 fn tick(play: &mut Play, witness: &mut Witness, first: usize) {
