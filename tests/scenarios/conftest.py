@@ -22,6 +22,7 @@ from harness.cluster import Cluster
 from harness.control import Control
 from harness.processes import BINARY, run
 from harness.standalone import Standalone
+from harness.tier import skip_long
 
 SEED = int(os.environ.get("EH_TEST_SEED") or random.SystemRandom().randrange(1, 1_000_000))
 # The workers of a parallel run inherit it: one run, one seed.
@@ -34,6 +35,11 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "quick: needs no server; run by tests/run --quick, too")
     config.addinivalue_line("markers", "alone: measures, or loads the machine itself; never beside another scenario")
+    config.addinivalue_line("markers", "long: only tests/run --long runs it; skipped in the other tiers")
+
+
+def pytest_collection_modifyitems(items):
+    skip_long(items)
 
 
 def pytest_report_header():

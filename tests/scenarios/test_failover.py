@@ -4,18 +4,18 @@ Measured from the signal to the moment that the database wrote into the row `mas
 successor: that is a master's first write, and everything that it does later comes after it.
 """
 
-import os
 import signal
 
 import pytest
 
 from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
 from harness.masters import Masters, summary, wall_ms
+from harness.tier import LONG
 from harness.waiting import stays, wait_until
 
 pytestmark = pytest.mark.alone
 
-RUNS = 40 if os.environ.get("EH_TEST_TIER") == "long" else 10
+RUNS = 40 if LONG else 20
 SESSION_TIMEOUT_S = 2
 # Where nobody may wait for it.
 LONG_SESSION_S = 10

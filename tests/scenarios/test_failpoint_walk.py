@@ -12,13 +12,13 @@ walk/table.py says who passes each and what drives it there. One point alone:
 import contextlib
 import dataclasses
 import itertools
-import os
 
 import pytest
 
 from harness.databases import MariadbDatabase, PostgresDatabase
 from harness.ensemble import Ensemble
 from harness.pods import Pods
+from harness.tier import LONG, only_long, parameter
 from walk.grounds import PATIENT_S, ClusterGround, PodGround, StandaloneGround
 from walk.lane import Lane
 from walk.points import ONLY_OF_PODS, ONLY_OF_PROCESSES, of_the_page, of_the_page_only, of_the_program
@@ -28,7 +28,6 @@ from walk.table import (
     QUICK_WITH_PODS, ROWS, ROWS_WITH_PODS,
 )
 
-TIER = os.environ.get("EH_TEST_TIER", "default")
 ROW_WITHIN_S = 900
 
 
@@ -74,18 +73,21 @@ PODS_BRIEFLY = [
     Walk("pods", "cut", 1, QUICK_CUTS_WITH_PODS), Walk("pods", "cut-from-api", 1, QUICK_CUTS_FROM_API),
 ]
 PODS = [Walk("pods", "kill", 3), Walk("pods", "stop", 2), Walk("pods", "cut", 3), Walk("pods", "cut-from-api", 3)]
-WALKS = {
-    "quick": [STANDALONE],
-    "default": [*CLUSTERS, STANDALONE, *PODS_BRIEFLY],
-    "long": [*CLUSTERS, STANDALONE, *LONGER, *PODS],
-}[TIER]
 
 
 def parameters(action):
-    return [
-        pytest.param(walk, row, id=f"{walk.pair}-{row.name}", marks=[pytest.mark.quick] if walk is STANDALONE else [])
-        for walk in WALKS if walk.action == action for row in walk.rows()
-    ]
+    """Every row of every walk. Those that only `--long` runs have the marker; their walks are those over all points."""
+    found = []
+    for walk in [*CLUSTERS, STANDALONE, *LONGER, *PODS]:
+        brief = next((it for it in PODS_BRIEFLY if (it.pair, it.action) == (walk.pair, walk.action)), None)
+        for row in walk.rows() if walk.action == action else []:
+            marks, of = [pytest.mark.quick] if walk is STANDALONE else [], walk
+            if not LONG and brief and row.point in brief.points:
+                of = brief
+            elif walk in LONGER or brief:
+                marks = [only_long]
+            found.append(parameter((of, row), marks, id=f"{walk.pair}-{row.name}"))
+    return found
 
 
 class Walks:
@@ -147,7 +149,7 @@ class Walks:
 def walks(request, workspace):
     selected = {}
     for item in request.session.items:
-        if item.path == request.path and hasattr(item, "callspec"):
+        if item.path == request.path and hasattr(item, "callspec") and not item.get_closest_marker("skip"):
             selected.setdefault(item.callspec.params["walk"], []).append(item.callspec.params["row"])
     running = Walks(workspace / "walks", selected)
     try:
@@ -178,16 +180,16 @@ def test_every_point_of_the_program_is_on_the_page_and_in_the_walk():
         assert {it.point for it in walk.rows()} == set(walk.points), walk
 
 
-if any(it.action == "stop" for it in WALKS):
+@pytest.mark.parametrize(("walk", "row"), parameters("stop"))
+def test_what_was_said_is_what_runs_after_a_stop_at(walks, tell, walk, row):
+    tell(walks.result(walk, row))
 
-    @pytest.mark.parametrize(("walk", "row"), parameters("stop"))
-    def test_what_was_said_is_what_runs_after_a_stop_at(walks, tell, walk, row):
-        tell(walks.result(walk, row))
 
-    @pytest.mark.parametrize(("walk", "row"), parameters("cut"))
-    def test_what_was_said_is_what_runs_after_a_cut_at(walks, tell, walk, row):
-        tell(walks.result(walk, row))
+@pytest.mark.parametrize(("walk", "row"), parameters("cut"))
+def test_what_was_said_is_what_runs_after_a_cut_at(walks, tell, walk, row):
+    tell(walks.result(walk, row))
 
-    @pytest.mark.parametrize(("walk", "row"), parameters("cut-from-api"))
-    def test_what_was_said_is_what_runs_after_a_cut_from_the_api_server_at(walks, tell, walk, row):
-        tell(walks.result(walk, row))
+
+@pytest.mark.parametrize(("walk", "row"), parameters("cut-from-api"))
+def test_what_was_said_is_what_runs_after_a_cut_from_the_api_server_at(walks, tell, walk, row):
+    tell(walks.result(walk, row))

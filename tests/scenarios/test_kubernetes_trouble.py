@@ -14,7 +14,7 @@ from harness.lending import started
 from harness.masters import Masters
 from harness.pod_witness import PodWitness
 from harness.pods import HOME, PodCluster, Pods
-from harness.tier import LONG, some
+from harness.tier import only_long, some
 from harness.waiting import wait_until
 
 WITHIN_S = 60
@@ -304,28 +304,27 @@ def test_engines_answer_while_the_api_server_is_away_and_what_was_said_is_done_t
 OFTEN = 3
 ROUNDS = 12
 
-if LONG:
-
-    def test_whatever_fails_now_and_then_engines_follow_what_is_said(tenant, control, pods, relay, seed):
-        """Some requests are refused, of some the answer is lost, and some events tear their watch, until each has happened."""
-        it = tenant("weather")
-        old = it.start()
-        calls = ("get", "list", "create", "patch", "delete")
-        some_of = {"times": OFTEN, "share": 0.2, "seed": seed}
-        with contextlib.ExitStack() as weather:
-            faults = [weather.enter_context(fault) for fault in (
-                relay.fault("error", asking(*calls, "watch"), **some_of),
-                relay.fault("hang_up", asking(*calls), after=True, **some_of), relay.fault("tear", WATCH, **some_of),
-            )]
-            for number in range(ROUNDS):
-                control.say(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '{600 + number}M' WAIT '5m'")
-                (row,) = control.wait_ready(it.name, within_s=5 * WITHIN_S)
-                assert row["engine"] != old
-                pods.gone(it.namespace, old)
-                it.answers()
-                old = row["engine"]
-                if all(fault.injected == OFTEN for fault in faults):
-                    break
-            print(f"weather over {number + 1} alterations: {', '.join(map(str, faults))}")
-        control.stop(it.pool, old, wait="5m")
-        pods.gone(it.namespace, old)
+@only_long
+def test_whatever_fails_now_and_then_engines_follow_what_is_said(tenant, control, pods, relay, seed):
+    """Some requests are refused, of some the answer is lost, and some events tear their watch, until each has happened."""
+    it = tenant("weather")
+    old = it.start()
+    calls = ("get", "list", "create", "patch", "delete")
+    some_of = {"times": OFTEN, "share": 0.2, "seed": seed}
+    with contextlib.ExitStack() as weather:
+        faults = [weather.enter_context(fault) for fault in (
+            relay.fault("error", asking(*calls, "watch"), **some_of),
+            relay.fault("hang_up", asking(*calls), after=True, **some_of), relay.fault("tear", WATCH, **some_of),
+        )]
+        for number in range(ROUNDS):
+            control.say(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '{600 + number}M' WAIT '5m'")
+            (row,) = control.wait_ready(it.name, within_s=5 * WITHIN_S)
+            assert row["engine"] != old
+            pods.gone(it.namespace, old)
+            it.answers()
+            old = row["engine"]
+            if all(fault.injected == OFTEN for fault in faults):
+                break
+        print(f"weather over {number + 1} alterations: {', '.join(map(str, faults))}")
+    control.stop(it.pool, old, wait="5m")
+    pods.gone(it.namespace, old)

@@ -6,7 +6,6 @@ engine that drains and is told 08S01 when the grace is over, and nothing else.
 
 import collections
 import itertools
-import os
 import random
 import threading
 import time
@@ -19,10 +18,10 @@ from harness.control import Control
 from harness.memory import Memory
 from harness.plain_client import open_session
 from harness.rest import at_rest
+from harness.tier import LONG
 
 pytestmark = pytest.mark.alone
 
-LONG = os.environ.get("EH_TEST_TIER") == "long"
 SESSIONS = 1_000 if LONG else 200
 SECONDS = 150 if LONG else 20
 TENANTS = 2

@@ -6,7 +6,6 @@ and fails as void. The seed is printed; EH_TEST_SEED repeats what is tried.
 """
 
 import copy
-import os
 import time
 
 import pytest
@@ -18,12 +17,12 @@ from harness.killer import Killer
 from harness.rest import at_rest
 from harness.stream_clients import Stream
 from harness.stream_verdict import ACKED, REFUSED, UNANSWERED, Rows, judge
+from harness.tier import LONG, some
 
 pytestmark = pytest.mark.alone
 
 CLIENTS = 4
 REST_WITHIN_S = 90
-LONG = os.environ.get("EH_TEST_TIER") == "long"
 STREAM_S = 240 if LONG else 30
 KILLS = 150 if LONG else 25
 # Below this a run is void: statements that were acknowledged, and kills that hit while a statement was in flight. A busy
@@ -33,7 +32,7 @@ MIN_ACKED = 300 if LONG else 50
 MIN_HITS = 60 if LONG else 10
 QUICK_S, QUICK_KILLS, QUICK_MIN_ACKED, QUICK_MIN_HITS = 15, 10, 20, 3
 
-PAIRS = ["postgres and one zookeeper", "mariadb and an ensemble"][: 2 if LONG else 1]
+PAIRS = some(["postgres and one zookeeper", "mariadb and an ensemble"], "postgres and one zookeeper")
 
 # What a process says whose peers are killed around it, and nothing else. Sessions of ZooKeeper are so short here that on
 # a busy machine one may end while its candidate waits for its turn.

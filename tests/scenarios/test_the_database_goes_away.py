@@ -5,7 +5,6 @@ why. What became of the statement that was on its way is told truly, and no engi
 """
 
 import concurrent.futures
-import os
 import time
 
 import pyhive.exc
@@ -17,6 +16,7 @@ from harness.databases import MariadbServer, PostgresServer
 from harness.failpoints import Failpoints
 from harness.masters import Masters
 from harness.rest import at_rest
+from harness.tier import some
 from harness.waiting import wait_until
 from harness.witness import Witness
 
@@ -32,11 +32,10 @@ EXPECTED = (
     "the outcome of an alteration can't be settled yet",
     "the master waits for long",
 )
-LONG = os.environ.get("EH_TEST_TIER") == "long"
-SERVERS = [PostgresServer, MariadbServer] if LONG else [PostgresServer]
+SERVERS = some([PostgresServer, MariadbServer], PostgresServer)
 
 
-@pytest.fixture(params=SERVERS, ids=[it.kind for it in SERVERS])
+@pytest.fixture(params=SERVERS, ids=lambda it: it.kind)
 def server(request):
     server = request.param()
     try:

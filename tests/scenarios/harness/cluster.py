@@ -28,12 +28,12 @@ class Cluster:
 
     def __init__(
         self, folder, database=None, ensemble=None, candidates=("proxy-a",), session_timeout_s=SESSION_TIMEOUT_S,
-        env=None, **settings,
+        env=None, secret=None, **settings,
     ):
         """`settings` are tables of the configuration file; `env` is the environment of every program."""
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.secret = secrets.token_hex(32)
+        self.secret = secret or secrets.token_hex(32)
         secret_file = self.folder / "cluster.secret"
         secret_file.touch(mode=0o600)
         secret_file.write_text(self.secret + "\n")

@@ -1,0 +1,157 @@
+"""Upgrades from recorded versions (`tests/upgrade`, `docs/upgrade.md`): the state that an earlier version left is loaded into
+real servers, its engines run, and the program that is tested takes over.
+
+Engines are started from their recorded files by the program that is tested: the earlier program is not built.
+"""
+
+import pytest
+
+from harness.clients import pyhive_session, rows
+from harness.cluster import Cluster
+from harness.control import Control
+from harness.databases import MariadbDatabase, PostgresDatabase, SqliteDatabase
+from harness.decisions import applied
+from harness.lending import started
+from harness.pods import PodCluster, Pods
+from harness.processes import run
+from harness.recorded import Recorded, wait_registered
+from harness.recording import rows as rows_of
+from harness.rest import at_rest
+from harness.tier import LONG
+from harness.waiting import wait_until
+
+VERSIONS = ["0.1.0"]
+WITHIN_S = 60
+# Rows that say what is declared and which engine each slot has. An upgrade keeps all of them.
+KEPT = ("tenant", "resource_pool", "resource_unit", "slot", "request", "alteration", "namespace")
+# Decisions that end or make an engine.
+REPLACING = {"create engine", "drain engine", "delete engine", "draw incarnation", "record end", "delete permit"}
+
+
+def settings(recorded):
+    return recorded.about["settings"] | {"cluster": {"name": recorded.about["cluster"]}}
+
+
+def without_pace(table, row):
+    """A row as text. What the master counts and reports may go on after the record."""
+    return {key: str(value) for key, value in row.items() if value is not None and not (table == "slot" and key == "failures")}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["postgres", "mariadb", "sqlite"])
+def test_migration_keeps_every_row_of_a_recorded_version(folder, version, kind):
+    recorded = Recorded(version, "processes")
+    recorded.names = {}
+    database = {"postgres": PostgresDatabase, "mariadb": MariadbDatabase}.get(kind, lambda: None)()
+    try:
+        if database is None:
+            path = folder / "enginehouse.db"
+            recorded.load_sqlite(path)
+            database = SqliteDatabase(path)
+            url = f"sqlite://{path}"
+        else:
+            recorded.load_rows(database.rows, kind)
+            url = database.url
+        (folder / "enginehouse.toml").write_text(f'[database]\nurl = "{url}"\n')
+        for _ in range(2):
+            done = run(["migrate", "--config", folder / "enginehouse.toml"], cwd=folder)
+            assert done.returncode == 0, done.stdout + done.stderr
+        for table, had in recorded.json("rows.json").items():
+            if table == "schema_version":
+                continue
+            names = list(had[0]) if had else []
+            found = database.rows(f"SELECT {', '.join(names)} FROM {table}") if names else []
+            assert sorted(map(str, found)) == sorted(
+                str([None if it[name] is None else str(it[name]) for name in names]) for it in had
+            ), table
+    finally:
+        if database is not None:
+            database.close()
+
+
+def takes_over(cluster, recorded, names):
+    """The roles start over the recorded state; answers an admin's control connection after some ticks."""
+    cluster.logs.begin()
+    cluster.start()
+    wait_registered(cluster, names)
+    cluster.wait_for_master()
+    control = Control(cluster.addresses["proxy-b"])
+    assert at_rest(cluster).keys() == set(names)
+    # Another tick, which begins with everything at rest.
+    cluster.wait_for_master()
+    replaced = [it for it in applied(cluster.logs) if it[0] in REPLACING]
+    assert replaced == [], "an upgrade replaces no engine"
+    for statement, had in recorded.about["shown"].items():
+        assert control.say(statement) == had, statement
+    kept_rows(cluster, recorded)
+    return control
+
+
+def kept_rows(cluster, recorded):
+    now = rows_of(cluster.database)
+    for table in KEPT:
+        had = recorded.json("rows.json")[table]
+        found = [without_pace(table, {key: it[key] for key in had[0]}) for it in now[table]]
+        for row in had:
+            assert without_pace(table, row) in found, (table, row)
+
+
+def answered(address, user, query):
+    with pyhive_session(address, user, unit="small") as session:
+        return rows(session, query)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgrade_keeps_engines_catalogs_and_declarations(folder, version):
+    recorded = Recorded(version, "processes")
+    cluster = Cluster(folder / "cluster", secret=recorded.about["secret"], **settings(recorded))
+    children = []
+    try:
+        recorded.place(cluster)
+        recorded.load_rows(cluster.database.rows, "postgres")
+        recorded.load_znodes(cluster)
+        recorded.load_files()
+        children = recorded.start_processes(cluster)
+        names = recorded.about["engines"]
+        control = takes_over(cluster, recorded, names)
+        assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
+        # Definitions mean what they meant when they were made.
+        for query, had in recorded.about["answers"].items():
+            assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
+        # And the installation goes on: an alteration replaces what it reaches and nothing else.
+        control.say("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
+        control.wait_ready("lab")
+        left = cluster.engines.all().keys() & set(names)
+        assert left == {it for it in names if "-nightly-" not in it}
+        cluster.logs.check()
+    finally:
+        cluster.close()
+        for child in children:
+            child.wait(timeout=WITHIN_S)
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    yield from started(Pods(workspace / "pods-of-upgrades"))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_upgrade_keeps_pods(pods, folder, version):
+    recorded = Recorded(version, "pods")
+    cluster = PodCluster(folder / "cluster", pods, secret=recorded.about["secret"], **settings(recorded))
+    try:
+        recorded.place(cluster)
+        recorded.load_objects(pods)
+        recorded.load_rows(cluster.database.rows, "postgres")
+        recorded.load_znodes(cluster)
+        names = recorded.about["engines"]
+        uids = {name: it.uid for name, it in cluster.engines.all().items()}
+        control = takes_over(cluster, recorded, names)
+        assert {name: it.uid for name, it in cluster.engines.all().items()} == uids
+        assert answered(cluster.addresses["proxy-a"], "alice", "SELECT 42 AS answer") == [{"answer": 42}]
+        if LONG:
+            control.say("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '2m'")
+            wait_until(lambda: len(cluster.engines.all().keys() & set(names)) == 2, WITHIN_S, "two pods were replaced")
+        cluster.logs.check()
+    finally:
+        cluster.close()
