@@ -1,6 +1,6 @@
 # Counting, timing and the closing line. Sourced by tests/run.
 
-passed=0 failed=0 skipped=0 ignored=0
+passed=0 failed=0 skipped=0 ignored=0 filtered=0
 # The process group that runs beside this one, if any.
 beside=
 failures=()
@@ -56,7 +56,7 @@ rust_tests() {
     rust_lane others --workspace "${roles[@]/#/--exclude=}" -- "$@"
     wait "$beside"
     beside=
-    ignored=0
+    ignored=0 filtered=0
     for lane in roles others; do count_rust_tests "$lane"; done
 }
 
@@ -77,6 +77,7 @@ count_rust_tests() {
     p=$(grep -oE '^test result: .* ([0-9]+) passed' "$log" | awk '{n += $(NF-1)} END {print n+0}')
     f=$(grep -oE '; [0-9]+ failed' "$log" | awk '{n += $2} END {print n+0}')
     i=$(grep -oE '; [0-9]+ ignored' "$log" | awk '{n += $2} END {print n+0}')
+    filtered=$((filtered + $(grep -oE '; [0-9]+ filtered out' "$log" | awk '{n += $2} END {print n+0}')))
     # A runner that ended without saying so (a crash, a build error) is a failure too.
     if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
@@ -104,7 +105,7 @@ pytest_tests() {
     local name=$1 report=$work/pytest-$1.xml log=$work/pytest-$1.log
     shift
     "$venv/bin/python" -m pytest "$@" --junitxml="$report" -p no:cacheprovider -o console_output_style=classic -v 2>&1 |
-        tee "$log" | grep --line-buffered -vE '^$'
+        tee "$log" | grep --line-buffered -vE '^$| SKIPPED'
     local counts
     counts=$("$venv/bin/python" - "$report" "$work/pytest-failed" <<'PY'
 import sys, xml.etree.ElementTree as tree
@@ -135,6 +136,41 @@ count_left_out() {
     local left
     left=$(grep -oE '[0-9]+ deselected' "$work/pytest-$1.log" | tail -n 1 | grep -oE '[0-9]+')
     skipped=$((skipped + ${left:-0}))
+}
+
+# With --long PART: the tests of the other parts are skipped too.
+count_left_out_parts() {
+    [ ${#selected[@]} -gt 0 ] || return 0
+    local part left
+    for part in walk scenarios alone; do
+        runs "$part" && continue
+        case "$part" in
+            walk) left=$(collected $walk) ;;
+            scenarios) left=$(collected tests/scenarios --ignore=$walk -m "not alone") ;;
+            alone) left=$(collected tests/scenarios --ignore=$walk -m alone) ;;
+        esac
+        skipped=$((skipped + left))
+        echo "$part: $left left out"
+    done
+    runs rust && return 0
+    left=$(cargo test --workspace -- --list --include-ignored 2>/dev/null | grep -c ': test$')
+    skipped=$((skipped + left + $(find tests/run.d/scripts -type f | wc -l)))
+    echo "rust: $left left out, and the scripts"
+}
+
+# collected ARGUMENTS…: how many scenarios pytest would run with these.
+collected() {
+    "$venv/bin/python" -m pytest "$@" --collect-only -q -p no:cacheprovider | grep -cE '::'
+}
+
+# guarantees rust python: each test that docs/guarantees.md names and this tier runs has passed in this run. One more test.
+guarantees() {
+    if "$venv/bin/python" tests/scenarios/harness/guarantees.py "$tier" "$work" "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        failures+=("guarantees: a test that the page names did not run")
+    fi
 }
 
 # The closing line, and the exit status.

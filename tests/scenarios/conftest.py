@@ -20,6 +20,7 @@ from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
+from harness.lending import FAILED
 from harness.processes import BINARY, run
 from harness.standalone import Standalone
 from harness.tier import skip_long
@@ -77,7 +78,6 @@ def pytest_runtest_makereport(item, call):
     return report
 
 
-FAILED = pytest.StashKey[bool]()
 TOLD = pytest.StashKey[str]()
 
 

@@ -9,18 +9,22 @@ import signal
 import pytest
 
 from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
-from harness.masters import Masters, summary, wall_ms
+from harness.masters import Masters, percentile, summary, wall_ms
 from harness.tier import LONG
 from harness.waiting import stays, wait_until
 
 pytestmark = pytest.mark.alone
 
-RUNS = 40 if LONG else 20
+RUNS = 40 if LONG else 10
+# One of twenty may take longer than the 95th percentile.
+HAND_OVERS = 60 if LONG else 20
 SESSION_TIMEOUT_S = 2
 # Where nobody may wait for it.
 LONG_SESSION_S = 10
 KILL_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
+# As docs/guarantees.md states it: 95 of 100.
 HAND_OVER_WITHIN_MS = 200
+HAND_OVER_PERCENTILE = 95
 
 
 def three_candidates(own_cluster, session_timeout_s):
@@ -38,12 +42,12 @@ def test_after_a_kill_another_master_writes_within_the_session_timeout_and_two_s
 def test_a_master_that_is_told_to_end_hands_over_within_200_ms(own_cluster):
     cluster, masters = three_candidates(own_cluster, LONG_SESSION_S)
     took = []
-    for at, program, term in terms_ended_by(cluster, masters, signal.SIGTERM, RUNS):
+    for at, program, term in terms_ended_by(cluster, masters, signal.SIGTERM, HAND_OVERS):
         assert program.process.returncode == 0
         took.append(term.since_ms - at)
-    # A busy machine delays single runs; what the product needs is what the middle one took. No run may have waited
-    # for the session to expire.
-    assert summary("from SIGTERM to the successor's epoch", took) <= HAND_OVER_WITHIN_MS, took
+    summary("from SIGTERM to the successor's epoch", took)
+    assert percentile(took, HAND_OVER_PERCENTILE) <= HAND_OVER_WITHIN_MS, took
+    # No run waits for the session to expire.
     assert max(took) < LONG_SESSION_S * 1000 / 2, took
 
 

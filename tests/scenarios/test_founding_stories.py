@@ -1,21 +1,96 @@
-"""The stories that the alter protocol was made for, with processes that really die."""
+"""The stories that the alter protocol was made for, with processes that really die; engines are processes or pods."""
 
 import concurrent.futures
 import contextlib
 import json
 import signal
+import uuid
 
 import pyhive.exc
 import pytest
 from thrift.transport.TTransport import TTransportException
 
+from harness.api_relay import ApiRelay, asking
 from harness.clients import impyla_session, pyhive_session, rows
 from harness.control import Control
 from harness.databases import MariadbDatabase
 from harness.decisions import applied
+from harness.lending import FAILED, started
+from harness.pods import HOME, PodCluster, Pods
 from harness.processes import is_alive
 from harness.rest import at_rest
+from harness.tier import some
 from harness.waiting import stays, wait_until
+
+EITHER = ["processes", "pods"]
+# An engine's start, in a WAIT.
+STARTS = {"processes": "1m", "pods": "2m"}
+
+
+class Ground:
+    """Where a story is played: makes its cluster, and knows how engines of a kind are told apart and cut short."""
+
+    def __init__(self, kind, request):
+        self.kind, self.request = kind, request
+        self.relay = self.cluster = None
+
+    def make(self, **settings):
+        if self.kind == "processes":
+            self.cluster = self.request.getfixturevalue("own_cluster")(**settings)
+            return self.cluster
+        self.pods = self.request.getfixturevalue("pods")
+        self.relay = ApiRelay(self.pods.kubernetes).__enter__()
+        self.cluster = PodCluster(
+            self.request.getfixturevalue("folder") / "pods", self.pods, self.relay.kubeconfig_of(self.pods.token, "master", HOME),
+            cluster={"name": f"founding-{uuid.uuid4().hex[:6]}"}, **settings,
+        )
+        self.cluster.logs.begin()
+        return self.cluster.start()
+
+    def places(self, name):
+        """What a pool says of its nodes: pods need some."""
+        return self.pods.nodes_of(name) if self.kind == "pods" else ""
+
+    @contextlib.contextmanager
+    def one_create(self, tenant, pool):
+        """Until it ends, a master creates one engine and dies of it: no other create is begun."""
+        if self.kind == "processes":
+            # The state directory's lock is held there, so no other create has been admitted.
+            yield "orchestrator.ensure.recorded"
+            return
+        creates = asking("create", resource="pods", namespace=self.cluster.namespace(tenant, pool))
+        fault = self.relay.fault("silence", creates, skip=1, times=None)
+        try:
+            yield "master.after.create_engine"
+        finally:
+            fault.lift()
+
+    def close(self, failed):
+        try:
+            if self.kind == "pods" and self.cluster and not failed:
+                self.cluster.logs.check()
+        finally:
+            with contextlib.ExitStack() as stack:
+                if self.relay:
+                    stack.callback(self.relay.close)
+                if self.kind == "pods" and self.cluster:
+                    stack.callback(self.cluster.close)
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    yield from started(Pods(workspace / "founding-pods"))
+
+
+@pytest.fixture
+def ground(request):
+    it = Ground(request.param, request)
+    yield it
+    it.close(request.node.stash.get(FAILED, False))
+
+
+def on(kinds):
+    return pytest.mark.parametrize("ground", kinds, indirect=True)
 
 
 def restart_armed(cluster, name, role, failpoint):
@@ -36,40 +111,55 @@ def wait_killed(cluster, name, within_s=40):
     assert program.process.returncode == -signal.SIGKILL
 
 
-def test_masters_die_one_after_the_other_and_the_next_makes_only_what_is_missing(own_cluster):
-    cluster = own_cluster()
+def engines_of(cluster, tenant):
+    return {it.name: it.process for it in cluster.engines.of(tenant)}
+
+
+def created_since(cluster, before):
+    return [it for it in applied(cluster.logs)[before:] if it[0] == "create engine"]
+
+
+@on(EITHER)
+def test_masters_die_one_after_the_other_and_the_next_makes_only_what_is_missing(ground):
+    """The first master creates one engine, the second two, the third none."""
+    cluster = ground.make()
     control = Control(cluster.addresses["proxy-b"])
-    tenant, _, unit = control.make("three")
+    tenant, pool, unit = control.make("three", places=ground.places("three"))
+    # A namespace is there, and an engine that has come and gone.
+    control.stop(pool, control.start(tenant, pool, unit, wait=STARTS[ground.kind]))
     cluster.settled(control)
-    # The first master dies after its first engine.
-    restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
-    (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
-    wait_killed(cluster, "proxy-a")
-    first = {it.name: it.process for it in cluster.engines.of(tenant)}
-    assert 1 <= len(first) <= 3
-    # The second one makes what is missing and dies when only the alter node is left to delete.
+    assert engines_of(cluster, tenant) == {}
+    # The first master dies of its first engine.
+    with ground.one_create(tenant, pool) as point:
+        restart_armed(cluster, "proxy-a", "proxy", point)
+        (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
+        wait_killed(cluster, "proxy-a")
+    first = engines_of(cluster, tenant)
+    assert len(first) == 1, first
+    # The second one makes the two that are missing and dies when only the alter node is left to delete.
+    before = len(applied(cluster.logs))
     restart_armed(cluster, "proxy-a", "proxy", "master.node.before")
     wait_killed(cluster, "proxy-a")
-    made = {it.name: it.process for it in cluster.engines.of(tenant)}
-    assert first.items() <= made.items()
+    made = engines_of(cluster, tenant)
+    assert len(made) == 3 and first.items() <= made.items(), (first, made)
+    assert {it[1] for it in created_since(cluster, before)} == made.keys() - first.keys()
     assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
-    # An engine that the first one was just starting when it died has to be made under another name, after its
-    # back-off. Nothing else is missing: the third makes no other, and takes the node away.
+    # The third makes none, and takes the node away.
     before = len(applied(cluster.logs))
     restart_armed(cluster, "proxy-a", "proxy", None)
     cluster.wait_ready("proxy-a")
     assert len(control.wait_ready(tenant, 3)) == 3
     cluster.settled(control)
-    created = [it for it in applied(cluster.logs)[before:] if it[0] == "create engine"]
-    assert len(created) == 3 - len(made), created
-    assert made.items() <= {it.name: it.process for it in cluster.engines.of(tenant)}.items()
+    assert created_since(cluster, before) == []
+    assert engines_of(cluster, tenant) == made
 
 
-def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes(own_cluster):
-    cluster = own_cluster()
+@on(some(EITHER, "processes"))
+def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes(ground):
+    cluster = ground.make()
     control = Control(cluster.addresses["proxy-b"])
-    tenant, pool, unit = control.make("between")
-    name = control.start(tenant, pool, unit)
+    tenant, pool, unit = control.make("between", places=ground.places("between"))
+    name = control.start(tenant, pool, unit, wait=STARTS[ground.kind])
     engine = cluster.engines.one(name).process
     cluster.settled(control)
     cluster.logs.allow(
@@ -101,11 +191,12 @@ def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
     assert ready["config"].startswith("1_1G")
 
 
-def test_a_second_change_during_the_first_waits_for_it_and_both_take_effect(own_cluster):
-    cluster = own_cluster(metadata_agent={"alter_wait": "40s"})
+@on(some(EITHER, "processes"))
+def test_a_second_change_during_the_first_waits_for_it_and_both_take_effect(ground):
+    cluster = ground.make(metadata_agent={"alter_wait": "40s"})
     control = Control(cluster.addresses["proxy-b"])
-    tenant, pool, unit = control.make("twice")
-    control.start(tenant, pool, unit)
+    tenant, pool, unit = control.make("twice", places=ground.places("twice"))
+    control.start(tenant, pool, unit, wait=STARTS[ground.kind])
     cluster.settled(control)
     master = cluster.programs["proxy-a"]
     master.pause()
@@ -127,12 +218,13 @@ def test_a_second_change_during_the_first_waits_for_it_and_both_take_effect(own_
     assert said[first["alteration"]] == said[second["alteration"]] == ("committed", "converged"), said
 
 
-def test_the_only_proxy_dies_and_comes_back_as_master(own_cluster):
-    cluster = own_cluster()
+@on(some(EITHER, "processes"))
+def test_the_only_proxy_dies_and_comes_back_as_master(ground):
+    cluster = ground.make()
     cluster.programs["proxy-b"].stop()
     control = Control(cluster.addresses["proxy-a"])
-    tenant, _, unit = control.make("alone")
-    control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1 WAIT '1m'")
+    tenant, _, unit = control.make("alone", places=ground.places("alone"))
+    control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1 WAIT '2m'")
     (kept,) = cluster.engines.of(tenant)
     kept = (kept.name, kept.process)
     cluster.settled(control)
@@ -156,6 +248,12 @@ def test_a_tenant_that_changes_its_pools_keeps_the_engines_of_the_pool_that_stay
     a_tenant_changes_its_pools(cluster)
 
 
+@on(["pods"])
+def test_a_tenant_that_changes_its_pools_keeps_the_pods_of_the_pool_that_stays(ground):
+    cluster = ground.make()
+    a_tenant_changes_its_pools(cluster, {it: ground.places(it) for it in ("rp_1", "rp_2", "rp_3")})
+
+
 def test_a_tenant_that_changes_its_pools_keeps_the_engines_that_stay_on_mariadb_too(own_cluster):
     cluster = own_cluster(database=MariadbDatabase())
     a_tenant_changes_its_pools(cluster)
@@ -173,26 +271,28 @@ def test_a_tenant_that_changes_its_pools_keeps_the_engines_that_stay_on_mariadb_
     at_rest(cluster)
 
 
-def a_tenant_changes_its_pools(cluster):
+def a_tenant_changes_its_pools(cluster, places=None):
     """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
     control = Control(cluster.addresses["proxy-b"])
     for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
         control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
     for pool, units in (("rp_1", "'uc_1', 'uc_2'"), ("rp_2", "'uc_3'"), ("rp_3", "'uc_4'")):
-        control.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units})")
+        nodes = (places or {}).get(pool)
+        control.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units}){nodes and f', {nodes}' or ''}")
     control.say("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_2') WAIT '2m'")
     control.wait_ready("t_1", 3)
-    before = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    before = by_unit(cluster)
     assert sorted(before) == ["uc_1", "uc_2", "uc_3"]
     started = {it["unit"]: it["started_at"] for it in control.engines("t_1")}
     (answer,) = control.say("ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_3') WAIT '2m'")
     after_rows = control.wait_ready("t_1", 3)
-    after = {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}
+    after = by_unit(cluster)
     assert sorted(after) == ["uc_1", "uc_2", "uc_4"]
-    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times stay"
+    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times, or uids, stay"
     now = {it["unit"]: it["started_at"] for it in after_rows}
     assert (now["uc_1"], now["uc_2"]) == (started["uc_1"], started["uc_2"])
-    assert not is_alive(before["uc_3"][1][0], before["uc_3"][1][1])
+    if not places:
+        assert not is_alive(*before["uc_3"][1])
     (row,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
     assert row["progress"] == "converged", json.dumps(row)
     control.say("DROP TENANT t_1 WAIT '1m'")
@@ -200,3 +300,7 @@ def a_tenant_changes_its_pools(cluster):
         control.say(f"DROP RESOURCE POOL {pool}")
     for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
         control.say(f"DROP RESOURCE UNIT {unit}")
+
+
+def by_unit(cluster):
+    return {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}

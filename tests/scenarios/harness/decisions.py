@@ -31,8 +31,27 @@ def by_subject(decisions):
     return found
 
 
+def out_of_order(promised, executed):
+    """The first row that differs from the promised order, for people; empty if there is none. An alteration is finished
+    by the tick that sees its engines, and a fast engine may be seen later in the same tick: it may be finished later than
+    promised, not before a row that was promised to come first."""
+    finished = [it for it in promised if not it[1]]
+    for row in finished:
+        if row not in executed:
+            return f"not executed: {row}"
+        early = [it for it in promised[:promised.index(row)] if it not in executed[:executed.index(row)]]
+        if early:
+            return f"{row}\n  came before {early}"
+    one, other = ([it for it in rows if it[1]] for rows in (promised, executed))
+    for row in range(max(len(one), len(other))):
+        if one[row:row + 1] != other[row:row + 1]:
+            return f"row {row + 1}:\n  promised: {one[row:]}\n  executed: {other[row:]}"
+    return "" if len(executed) == len(promised) else f"executed: {executed}"
+
+
 def different(promised, executed):
     """What one has and the other has not, for people; empty when they are equal."""
+    promised, executed = by_subject(promised), by_subject(executed)
     lines = []
     for engine in sorted(promised.keys() | executed.keys()):
         one, other = promised.get(engine, []), executed.get(engine, [])

@@ -1,5 +1,10 @@
 """What fixtures lend: something that is started before the tests that have it and closed after the last of them."""
 
+import pytest
+
+# Whether the test of an item failed: what it left is not searched then.
+FAILED = pytest.StashKey[bool]()
+
 
 def started(it):
     """Lends what has `start` and `close`; closed, too, when it did not come up."""

@@ -78,9 +78,16 @@ class Masters:
 
 
 def summary(what, values, unit="ms"):
-    """Minimum, median and maximum for people; answers the median."""
+    """Minimum, median, 95th percentile and maximum for people; answers the median."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    print(f"{what}: min {ordered[0]:.0f}, median {median:.0f}, max {ordered[-1]:.0f} {unit} in {len(ordered)} runs")
+    print(f"{what}: min {ordered[0]:.0f}, median {median:.0f}, 95th percentile {percentile(values, 95):.0f}, "
+          f"max {ordered[-1]:.0f} {unit} in {len(ordered)} runs")
     return median
+
+
+def percentile(values, percent):
+    """The nearest-rank percentile: the smallest value that so many of 100 do not exceed."""
+    ordered = sorted(values)
+    return ordered[-(-len(ordered) * percent // 100) - 1]
