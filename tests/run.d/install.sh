@@ -6,7 +6,7 @@ venv=$cache/venv
 quick_debian_packages=(python3-venv)
 quick_python_packages=(pyhive==0.7.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 pytest-xdist==3.8.0 psutil==7.2.2 pg8000==1.31.6 pymysql==1.2.4 impyla==0.24.0)
 debian_packages=("${quick_debian_packages[@]}" openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler)
-python_packages=("${quick_python_packages[@]}" pyspark==3.5.9)
+python_packages=("${quick_python_packages[@]}" pyspark==3.5.9 "moto[server]==5.2.5")
 
 # The process that installs, while it does.
 installing=

@@ -85,6 +85,29 @@ def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(
     control.drop(tenant, pool, unit)
 
 
+def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, control, pods):
+    """The catalog of a pod is its own: DESCRIBE and EXPLAIN say so, and a session that uses it stays."""
+    tenant, pool, unit = control.make("kept_here", users="'bob'", places=pods.nodes_of("kept_here"))
+    old = control.start(tenant, pool, unit, wait="2m")
+    described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{old}'")}
+    assert described["catalog"].startswith("own: "), described
+    change = f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'"
+    _, log = control.look(f"EXPLAIN {change}")
+    assert any("warning: " in it and f'"{old}"' in it for it in log), log
+    with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
+        rows(session, "CREATE VIEW mine AS SELECT 42 AS answer")
+        control.say(change)
+        wait_until(
+            lambda: {it["engine"]: it["state"] for it in control.engines(tenant)}.get(old) == "draining", WITHIN_S,
+            "the old engine drains", 0.2,
+        )
+        # It is not moved to the new engine, which has no such view.
+        assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
+    pods.gone(cluster.namespace(tenant, pool), old)
+    control.wait_ready(tenant)
+    control.drop(tenant, pool, unit)
+
+
 def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, control, pods):
     tenant, pool, unit = control.make("deleted", users="'carol'", places=pods.nodes_of("deleted"))
     first = control.start(tenant, pool, unit, wait="2m")

@@ -39,7 +39,7 @@ SHOWN = ["SHOW CREATE TENANT analysts", "SHOW CREATE TENANT lab", "SHOW CREATE R
          "SHOW CREATE RESOURCE UNIT nightly"]
 
 
-def declare(control, nodes=""):
+def declare(control, main="", side=""):
     """Units with and without properties, one of them secret; two pools, two tenants, three kinds of slots."""
     for statement in [
         "CREATE RESOURCE UNIT small DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1",
@@ -47,8 +47,8 @@ def declare(control, nodes=""):
         "('datafusion.execution.batch_size'='4096', 'datafusion.execution.time_zone'='+02:00')",
         "CREATE RESOURCE UNIT nightly DRIVER_CPU 1, DRIVER_MEMORY '256M', MAX_ENGINES 3, COMMENT 'reports, ünïcödé'",
         "CREATE RESOURCE UNIT dropped DRIVER_CPU 1, DRIVER_MEMORY '1G'",
-        f"CREATE RESOURCE POOL main UNIT_LIST ('small', 'zoned'){nodes}",
-        f"CREATE RESOURCE POOL side UNIT_LIST ('nightly'){nodes}, COMMENT 'at night'",
+        f"CREATE RESOURCE POOL main UNIT_LIST ('small', 'zoned'){main}",
+        f"CREATE RESOURCE POOL side UNIT_LIST ('nightly'){side}, COMMENT 'at night'",
         "CREATE TENANT analysts RESOURCE_POOL_LIST ('main', 'side'), USER_LIST ('alice', 'bob') WAIT '2m'",
         "CREATE TENANT lab RESOURCE_POOL_LIST ('side'), USER_LIST ('carol') WAIT '2m'",
         "ALTER RESOURCE UNIT nightly DRIVER_MEMORY '300M' WAIT '2m'",
@@ -115,7 +115,7 @@ def record_pods(version, work):
         )
         cluster.start()
         control = Control(cluster.addresses["proxy-b"])
-        declare(control, f", {pods.nodes_of('recorded')}")
+        declare(control, *(f", {pods.nodes_of(pool)}" for pool in ("main", "side")))
         record(cluster, control, "pods", version, {})
     finally:
         if cluster is not None:

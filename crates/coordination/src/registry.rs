@@ -8,6 +8,7 @@
 //! to look again.
 
 use model::EngineName;
+use model::table_catalog::TableCatalog;
 use serde::{Deserialize, Serialize};
 
 use crate::document;
@@ -37,6 +38,9 @@ pub struct Live {
     pub version: String,
     /// The orchestrator's id of this pod or process.
     pub uid: String,
+    /// Whether its tables are its own; `None` of an engine whose version does not state it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<TableCatalog>,
 }
 
 /// A registration as it was read.

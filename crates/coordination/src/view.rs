@@ -219,6 +219,7 @@ mod tests {
                 config: String::new(),
                 version: String::new(),
                 uid: "uid-1".to_owned(),
+                catalog: None,
             },
             session: 1,
             draining: false,

@@ -31,8 +31,11 @@ pub struct Config {
     pub tenant: String,
     /// The engine's name.
     pub engine: String,
-    /// The tenant's catalog: one file per definition, shared by all engines of the tenant.
+    /// The tenant's catalog: one file per definition, shared by all engines of the tenant. Not used with `catalog`.
     pub catalog_dir: PathBuf,
+    /// The catalog of all tenants in an object store, in the place of `catalog_dir`.
+    #[serde(default)]
+    pub catalog: Option<BucketConfig>,
     /// Where intermediate results spill: `<scratch_dir>/<engine>/spill`, emptied at start and at the end.
     pub scratch_dir: PathBuf,
     /// The folders below which tables may lie and results may be written. None: no file can be read.
@@ -51,6 +54,23 @@ pub struct Config {
     /// The named limits.
     #[serde(default)]
     pub limits: Limits,
+}
+
+/// Where catalogs are kept in an object store.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BucketConfig {
+    /// Such as `s3://bucket/prefix`.
+    pub url: String,
+    /// Options of the store, keys and secrets included, by the names of the crate `object_store`.
+    #[serde(default)]
+    pub options: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for BucketConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BucketConfig").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// A secret that is never printed.
@@ -191,6 +211,7 @@ mod tests {
             tenant: "t_1".to_owned(),
             engine: "e-1".to_owned(),
             catalog_dir: dir.path().join("catalog"),
+            catalog: None,
             scratch_dir: dir.path().join("scratch"),
             allowed_locations: vec![],
             memory_bytes: MEMORY_BYTES_MIN,

@@ -19,7 +19,7 @@ use model::error::{ErrorKind, UserError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::catalog::{Catalog, Folder};
+use crate::catalog::{Bucket, Catalog, Definitions, Folder};
 use crate::config::Config;
 use crate::error::EngineError;
 use crate::execution::{panic_text, pump, watch_over};
@@ -102,8 +102,11 @@ impl Engine {
         let first_settings = first_settings(&config)?;
         let locations = Arc::new(Locations::new(&config.allowed_locations)?);
         let resources = Resources::new(&config, &locations)?;
-        let folder = Folder::open(&config.catalog_dir)?;
-        let catalog = Catalog::new(folder, locations, first_settings.clone(), Arc::clone(&resources.runtime));
+        let definitions = match &config.catalog {
+            None => Definitions::from(Folder::open(&config.catalog_dir)?),
+            Some(bucket) => Bucket::open(&bucket.url, &bucket.options, &config.tenant)?.into(),
+        };
+        let catalog = Catalog::new(definitions, locations, first_settings.clone(), Arc::clone(&resources.runtime));
         let runtime = Builder::new_multi_thread()
             .worker_threads(config.cpu_threads)
             .thread_name("execute")

@@ -35,7 +35,7 @@ pub mod session;
 pub mod statement;
 pub mod storage;
 
-pub use config::{Config, Credential, Limits};
+pub use config::{BucketConfig, Config, Credential, Limits};
 pub use engine::{Engine, Load};
 pub use error::EngineError;
 pub use server::{Server, serve};

@@ -88,7 +88,7 @@ fn schemas(engine: &Engine, catalog: Option<&str>, schema: Option<&str>) -> Resu
     if !has_catalog(catalog) {
         return Ok(Vec::new());
     }
-    let names = engine.catalog().folder().schema_names()?;
+    let names = engine.catalog().definitions().schema_names()?;
     Ok(names.into_iter().filter(|name| matches_jdbc(schema, name)).collect())
 }
 
@@ -99,11 +99,11 @@ fn tables(
     schema: &str,
     pattern: Option<&str>,
 ) -> Result<Vec<(String, &'static str)>, EngineError> {
-    let folder = engine.catalog().folder();
+    let definitions = engine.catalog().definitions();
     let mut found: Vec<_> = session.temporary.names(schema).into_iter().map(|name| (name, "LOCAL TEMPORARY")).collect();
-    for name in folder.table_names(schema)? {
+    for name in definitions.table_names(schema)? {
         if matches_jdbc(pattern, &name) && !found.iter().any(|(other, _)| *other == name) {
-            let kind = folder.read(schema, &name).ok().flatten().map_or("TABLE", |found| found.kind.jdbc_type());
+            let kind = definitions.read(schema, &name).ok().flatten().map_or("TABLE", |found| found.kind.jdbc_type());
             found.push((name, kind));
         }
     }

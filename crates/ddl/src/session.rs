@@ -34,6 +34,12 @@ pub fn has_own_state(text: &str) -> bool {
     scanner.any_keyword(&["TEMPORARY", "TEMP"])
 }
 
+/// Whether a statement changes what tables, views and databases there are: CREATE, ALTER or DROP. At an engine whose
+/// catalog is its own, a session has state of its own from this statement on. Never fails, never allocates.
+pub fn changes_tables(text: &str) -> bool {
+    sniff(text).is_none() && Scanner::new(text).any_keyword(&["CREATE", "ALTER", "DROP"])
+}
+
 /// A statement that a session without an engine answers itself and replays, as the text that it was, when it is bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatement<'a> {

@@ -7,6 +7,7 @@
 
 mod check;
 mod conceal;
+mod engines;
 mod kubernetes;
 mod sections;
 mod span;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use conceal::without_passwords;
 
 pub use conceal::without_password;
+pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
 pub use sections::{
     Access, Authentication, ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection,

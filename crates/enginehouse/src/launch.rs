@@ -4,6 +4,7 @@
 //! because engines run users' code. The cluster secret is not in it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -50,6 +51,13 @@ pub struct EngineFile {
     pub start_deadline: Span,
     /// The tenant's catalog, shared by its engines.
     pub catalog_dir: PathBuf,
+    /// The catalogs of all tenants in an object store, in the place of the folder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog: Option<CatalogPlace>,
+    /// Whether an engine that is not our own has its tables in a metastore that outlives it. An agent of version 0.1.0
+    /// refuses a file that has this, or `catalog`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_metastore: bool,
     /// Where it may spill.
     pub scratch_dir: PathBuf,
     /// Folders that an external table's LOCATION may be in.
@@ -65,13 +73,33 @@ pub struct EngineFile {
     pub spark: Option<SparkPlace>,
 }
 
+/// Where catalogs are kept in an object store: `engines.catalog_url` and `engines.catalog_options`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogPlace {
+    /// Such as `s3://bucket/prefix`.
+    pub url: String,
+    /// Options of the store; keys and secrets among them.
+    pub options: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for CatalogPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogPlace").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
 /// Makes what the orchestrator starts: an engine agent.
 #[derive(Debug)]
 pub struct AgentLauncher {
     /// The program, where the engine runs.
     pub program: PathBuf,
-    /// Below it each tenant's catalog and each engine's scratch space, where the engine runs.
+    /// Below it each engine's scratch space, where the engine runs.
     pub data_dir: PathBuf,
+    /// Below it each tenant's catalog, where the engine runs.
+    pub catalog_dir: PathBuf,
+    /// The object store with the catalogs, in the place of that folder.
+    pub catalog: Option<CatalogPlace>,
     /// Folders that an external table's LOCATION may be in, where the engine runs.
     pub allowed_locations: Vec<PathBuf>,
     /// How long an engine may take to answer its warm-up query.
@@ -113,7 +141,10 @@ impl master::Launcher for AgentLauncher {
             key: self.secret.derive(&Purpose::Engine(launch.engine)),
             backend_key: self.secret.derive(&Purpose::EngineBackend(launch.engine)),
             start_deadline: self.start_deadline,
-            catalog_dir: self.data_dir.join("catalog").join(launch.slot.tenant.as_str()),
+            catalog_dir: self.catalog_dir.join(launch.slot.tenant.as_str()),
+            catalog: self.catalog.clone().filter(|_| configuration.engine_type == EngineType::Datafusion),
+            has_metastore: configuration.engine_type == EngineType::Spark
+                && crate::spark::has_metastore(&crate::spark::said(&self.spark.properties, &configuration.properties)),
             scratch_dir: self.data_dir.join("scratch"),
             allowed_locations: self.allowed_locations.clone(),
             zookeeper: self.zookeeper.clone(),

@@ -1,5 +1,6 @@
 //! Where engines run, as the configuration says: the orchestrator, and what it starts.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use orchestrator::kubernetes::names::SCRATCH_DIR;
 use orchestrator::process::{self, Process};
 
 use crate::command::failpoints;
-use crate::configuration::{Configuration, OrchestratorKind};
+use crate::configuration::{Catalogs, Configuration, OrchestratorKind};
 use crate::launch::AgentLauncher;
 
 /// How long an engine that is a local process may take when it is told to end from outside (not by a drain).
@@ -76,8 +77,15 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         (configuration.kubernetes.program.clone(), PathBuf::from(SCRATCH_DIR))
     };
     let absolute = |path: &PathBuf| std::path::absolute(path);
+    let (catalog_dir, catalog) = match engines.catalog()? {
+        Catalogs::Default => (data_dir.join("catalog"), None),
+        Catalogs::Folder(folder) => (folder, None),
+        Catalogs::Bucket(place) => (data_dir.join("catalog"), Some(place)),
+    };
     Ok(AgentLauncher {
         program,
+        catalog_dir,
+        catalog,
         data_dir,
         allowed_locations: engines.allowed_locations.iter().map(absolute).collect::<Result<_, _>>()?,
         start_deadline: engines.start_deadline,
@@ -92,11 +100,21 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
     })
 }
 
+/// Variables that object stores read their credentials from.
+const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
+
+/// What the environment says of an object store's credentials, as options: in a pod, those of its service account. A
+/// local process inherits none.
+pub fn store_environment() -> BTreeMap<String, String> {
+    let is_of_store = |name: &String| STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix));
+    let variables =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    variables.filter(|(name, _)| is_of_store(name)).map(|(name, value)| (name.to_ascii_lowercase(), value)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
-    use std::collections::BTreeMap;
-
     use super::*;
     use master::{Launch, Launcher as _};
     use model::configuration::{Configuration as Effective, Defaults};

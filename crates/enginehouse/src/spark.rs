@@ -48,6 +48,16 @@ pub fn said(configured: &BTreeMap<String, String>, unit: &BTreeMap<String, Strin
     said
 }
 
+/// The properties that name a metastore: its service, or its database.
+const METASTORES: [&str; 3] =
+    ["spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL"];
+
+/// Whether the tables are in a metastore: each engine that names it has them, and they outlive this one.
+pub fn has_metastore(said: &BTreeMap<String, String>) -> bool {
+    said.get(CATALOG).is_some_and(|kind| kind == "hive")
+        && METASTORES.iter().any(|key| said.get(*key).is_some_and(|value| !value.is_empty()))
+}
+
 /// Properties with those above them that make Spark's server listen there, as its agent expects it.
 pub fn listening(mut properties: BTreeMap<String, String>, address: SocketAddr) -> BTreeMap<String, String> {
     let needed = [
@@ -75,6 +85,16 @@ pub fn backend(address: SocketAddr) -> Backend {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_outlive_an_engine_whose_properties_name_a_metastore() {
+        let hive = (CATALOG, "hive");
+        assert!(!has_metastore(&said(&map(&[]), &map(&[]))));
+        // Without a metastore's address, Hive keeps a database of the engine's own.
+        assert!(!has_metastore(&said(&map(&[hive]), &map(&[]))));
+        assert!(has_metastore(&said(&map(&[hive]), &map(&[(METASTORES[0], "thrift://metastore:9083")]))));
+        assert!(!has_metastore(&said(&map(&[(METASTORES[0], "thrift://metastore:9083")]), &map(&[]))));
+    }
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

@@ -172,6 +172,7 @@ mod tests {
             uid: Some(pods[4].uid.clone()),
             address: String::new(),
             config: String::new(),
+            catalog: None,
             unclaimed_ms: 0,
         };
         let permits =

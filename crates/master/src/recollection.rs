@@ -120,6 +120,7 @@ impl Recollection {
                 uid,
                 address: content.map(|live| live.address.clone()).unwrap_or_default(),
                 config: content.map(|live| live.config.clone()).unwrap_or_default(),
+                catalog: content.and_then(|live| live.catalog),
                 unclaimed_ms,
             });
         }

@@ -10,6 +10,7 @@
 //! | [`slot`], [`desired`] | the wish for one engine; which slots follow from a catalog |
 //! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | what an engine is made from, and how it is called, marked and launched |
 //! | [`engine_state`], [`observation`] | what is known of an engine that runs, and of a node |
+//! | [`table_catalog`] | whether an engine's tables are its own or shared |
 //! | [`room`] | what the nodes of a pool have room for |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`advertised`] | the address that others are told to connect to |
@@ -42,6 +43,7 @@ pub mod secret;
 pub mod slot;
 pub mod snapshot;
 pub mod span;
+pub mod table_catalog;
 pub mod trouble;
 
 pub use engine_name::EngineName;

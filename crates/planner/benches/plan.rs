@@ -128,6 +128,7 @@ fn engine(
         uid: Some(uid.clone()),
         address: address.clone(),
         config: labels.config.clone(),
+        catalog: None,
         unclaimed_ms: 0,
     });
     observed.status.insert(name.clone(), Status { sessions: 1, running: 0 });

@@ -14,6 +14,7 @@ use model::labels::LabelMap;
 use model::number::Generation;
 use model::observation::{ObservedEngine, ObservedNode};
 use model::snapshot::Snapshot;
+use model::table_catalog::{self, TableCatalog};
 
 /// The observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -95,6 +96,8 @@ pub struct Live {
     pub address: String,
     /// The hash of the configuration that it runs with.
     pub config: String,
+    /// Whether its tables are its own, if it states that.
+    pub catalog: Option<TableCatalog>,
     /// For how long no list of pods has had its uid; 0 while there is one.
     pub unclaimed_ms: u64,
 }
@@ -176,6 +179,7 @@ impl Observed {
                     uid: Some(uid),
                     address: row.address.clone().unwrap_or_default(),
                     config: row.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
+                    catalog: row.details.contains_key(table_catalog::DETAIL).then_some(TableCatalog::Own),
                     unclaimed_ms: 0,
                 });
             }

@@ -8,9 +8,10 @@ use model::engine_state::Phase;
 use model::observation::{
     MAX_DETAIL_BYTES, MAX_DETAILS, MAX_LOG_TAIL_BYTES, MAX_REASON_BYTES, ObservedEngine, cut, tail,
 };
+use model::table_catalog::{self, TableCatalog};
 
 use crate::census::{Census, Engine};
-use crate::observed::Pod;
+use crate::observed::{Live, Pod};
 use crate::standing::{self, Standing};
 
 /// The rows, in the order of names. Names whose slot nobody knows, neither the table nor labels, have none.
@@ -47,13 +48,23 @@ fn row(engine: &Engine<'_>, pod: Option<&Pod>, reason: Option<&String>) -> Obser
         started_at_ms: pod.and_then(|pod| pod.started_at_ms),
         log_tail: pod.and_then(|pod| pod.log_tail.as_ref()).map(|log| tail(log, MAX_LOG_TAIL_BYTES).to_owned()),
         labels: pod.map(|pod| Arc::clone(&pod.labels)).unwrap_or_default(),
-        details: pod.map(details).unwrap_or_default(),
+        details: pod.map(|pod| details(pod, live)).unwrap_or_default(),
         uid,
     }
 }
 
 /// What the orchestrator knows besides, within the limits of a row.
-fn details(pod: &Pod) -> Arc<BTreeMap<String, String>> {
+/// An engine that states that its tables are its own has that as a detail.
+fn details(pod: &Pod, live: Option<&Live>) -> Arc<BTreeMap<String, String>> {
+    if live.is_some_and(|live| live.catalog == Some(TableCatalog::Own)) {
+        let mut own = Arc::unwrap_or_clone(cut_details(pod));
+        own.insert(table_catalog::DETAIL.to_owned(), table_catalog::OWN_DETAIL.to_owned());
+        return Arc::new(own);
+    }
+    cut_details(pod)
+}
+
+fn cut_details(pod: &Pod) -> Arc<BTreeMap<String, String>> {
     let fits = |text: &String| text.len() <= MAX_DETAIL_BYTES;
     if pod.details.len() <= MAX_DETAILS && pod.details.iter().all(|(key, value)| fits(key) && fits(value)) {
         return Arc::clone(&pod.details);

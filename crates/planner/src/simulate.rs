@@ -251,6 +251,7 @@ impl World {
             uid,
             address: "127.0.0.1:1".to_owned(),
             config: pod.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
+            catalog: None,
             unclaimed_ms: 0,
         });
         true

@@ -15,6 +15,7 @@ use model::clock::SharedClock;
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
+use model::table_catalog::TableCatalog;
 use tokio::sync::watch;
 
 use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, Settings};
@@ -48,6 +49,8 @@ pub struct Route {
     pub uid: String,
     /// `host:port` of its agent.
     pub address: String,
+    /// Whether its tables are its own; an engine of a version that does not state it may have its own.
+    pub catalog: TableCatalog,
 }
 
 #[derive(Default)]
@@ -161,6 +164,7 @@ impl Routes {
                 engine: name.clone(),
                 uid: it.live.uid.clone(),
                 address: it.live.address.clone(),
+                catalog: it.live.catalog.unwrap_or(TableCatalog::Own),
             })
             .collect()
     }

@@ -307,6 +307,7 @@ pub fn live(uid: &str) -> Live {
         config: "0123456789abcdef".to_owned(),
         version: "0.1.0".to_owned(),
         uid: uid.to_owned(),
+        catalog: Some(model::table_catalog::TableCatalog::Shared),
     }
 }
 

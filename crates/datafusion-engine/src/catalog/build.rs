@@ -26,7 +26,7 @@ use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 
 use super::definition::{Definition, Kind};
-use super::folder::Folder;
+use super::definitions::Definitions;
 use super::provider::SessionCatalogs;
 use crate::error::EngineError;
 use crate::opaque::Opaque;
@@ -118,16 +118,16 @@ type Built = (String, Arc<dyn TableProvider>);
 /// The tenant's catalog as one engine sees it.
 #[derive(Debug)]
 pub struct Catalog {
-    folder: Folder,
+    definitions: Definitions,
     locations: Arc<Locations>,
     reader: Opaque<SessionState>,
     built: Mutex<HashMap<(String, String), Built>>,
 }
 
 impl Catalog {
-    /// Opens the folder. `config` and `runtime` are those under which definitions are read.
+    /// Reads definitions from there. `config` and `runtime` are those under which definitions are read.
     pub fn new(
-        folder: Folder,
+        definitions: Definitions,
         locations: Arc<Locations>,
         config: SessionConfig,
         runtime: Arc<RuntimeEnv>,
@@ -135,13 +135,13 @@ impl Catalog {
         Arc::new_cyclic(|catalog: &Weak<Self>| {
             let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
             let reader = Opaque::new(session_state(config, runtime, catalogs, ""));
-            Self { folder, locations, reader, built: Mutex::default() }
+            Self { definitions, locations, reader, built: Mutex::default() }
         })
     }
 
-    /// The files.
-    pub fn folder(&self) -> &Folder {
-        &self.folder
+    /// What is defined.
+    pub fn definitions(&self) -> &Definitions {
+        &self.definitions
     }
 
     /// The folders in which tables may lie.
@@ -160,7 +160,7 @@ impl Catalog {
         name: &'a str,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>, EngineError>> {
         Box::pin(async move {
-            match self.folder.read(schema, name)? {
+            match self.definitions.read(schema, name)? {
                 None => Ok(None),
                 Some(definition) => self.build(&definition).await.map(Some),
             }

@@ -95,18 +95,11 @@ impl Folder {
     pub fn create_schema(&self, schema: &str) -> Result<(), EngineError> {
         let dir = self.schema_dir(schema)?;
         if !dir.exists() && self.schema_names()?.len() >= SCHEMAS_MAX {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "there are too many schemas")
-                .detail(format!("there may be {SCHEMAS_MAX}"))
-                .hint("DROP SCHEMA takes away what is not used")
-                .into());
+            return Err(too_many_schemas().into());
         }
         match fs::create_dir(&dir) {
             Ok(()) => Ok(()),
-            Err(error) if error.kind() == IoKind::AlreadyExists => {
-                Err(UserError::new(ErrorKind::DuplicateObject, format!("schema \"{schema}\" already exists"))
-                    .with_sqlstate("42P06")
-                    .into())
-            }
+            Err(error) if error.kind() == IoKind::AlreadyExists => Err(schema_exists(schema).into()),
             Err(error) => Err(EngineError::io(format!("make schema \"{schema}\""))(error)),
         }
     }
@@ -114,7 +107,7 @@ impl Folder {
     /// Drops a schema; one that still has tables only with `cascade`.
     pub fn drop_schema(&self, schema: &str, cascade: bool) -> Result<(), EngineError> {
         if schema == DEFAULT_SCHEMA {
-            return Err(UserError::new(ErrorKind::WrongState, "schema \"default\" can't be dropped").into());
+            return Err(schema_not_dropped().into());
         }
         let dir = self.schema_dir(schema)?;
         if cascade {
@@ -137,10 +130,7 @@ impl Folder {
             Err(error) if error.kind() == IoKind::NotFound => Err(no_schema(schema).into()),
             Err(error) if error.kind() == IoKind::DirectoryNotEmpty => {
                 let count = self.table_names(schema).map_or(0, |names| names.len());
-                Err(UserError::new(ErrorKind::DependentObjects, format!("schema \"{schema}\" is not empty"))
-                    .detail(format!("it has {count} tables and views"))
-                    .hint(format!("DROP SCHEMA {schema} CASCADE"))
-                    .into())
+                Err(schema_not_empty(schema, count).into())
             }
             Err(error) => Err(EngineError::io(format!("drop schema \"{schema}\""))(error)),
         }
@@ -156,18 +146,16 @@ impl Folder {
         let Ok(path) = self.path(schema, name) else { return Ok(None) };
         let what = || format!("read the definition of \"{schema}\".\"{name}\"");
         let bytes = match fs::metadata(&path).map(|meta| meta.len()) {
-            Ok(length) if length > DEFINITION_BYTES_MAX => return Err(damaged(schema, name, "it is too large").into()),
+            Ok(length) if length > DEFINITION_BYTES_MAX => {
+                return from_bytes(schema, name, Err(length)).map(Some).map_err(EngineError::from);
+            }
             Ok(_) => fs::read(&path),
             Err(error) => Err(error),
         };
         match bytes {
             Err(error) if error.kind() == IoKind::NotFound => Ok(None),
             Err(error) => Err(EngineError::io(what())(error)),
-            Ok(bytes) => match serde_json::from_slice::<Definition>(&bytes) {
-                Ok(definition) if definition.version == VERSION => Ok(Some(definition)),
-                Ok(definition) => Err(damaged(schema, name, &format!("its version is {}", definition.version)).into()),
-                Err(error) => Err(damaged(schema, name, &error.to_string()).into()),
-            },
+            Ok(bytes) => Ok(Some(from_bytes(schema, name, Ok(&bytes))?)),
         }
     }
 
@@ -175,17 +163,9 @@ impl Folder {
     pub fn publish(&self, definition: &Definition, how: Publish) -> Result<(), EngineError> {
         let (schema, name) = (&definition.schema, &definition.name);
         let path = self.path(schema, name)?;
-        let bytes = serde_json::to_vec_pretty(definition)
-            .map_err(|error| UserError::internal(format!("definition not written: {error}")))?;
-        if bytes.len() as u64 > DEFINITION_BYTES_MAX {
-            return Err(
-                UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")).into()
-            );
-        }
+        let bytes = to_bytes(definition)?;
         if !path.exists() && self.table_names(schema)?.len() >= DEFINITIONS_MAX {
-            return Err(UserError::new(ErrorKind::ProgramLimit, format!("schema \"{schema}\" is full"))
-                .detail(format!("it has {DEFINITIONS_MAX} tables and views"))
-                .into());
+            return Err(schema_is_full(schema).into());
         }
         let pending = self.pending.join(Uuid::new_v4().to_string());
         let published = write_synced(&pending, &bytes).and_then(|()| {
@@ -225,6 +205,52 @@ impl Folder {
     fn path(&self, schema: &str, name: &str) -> Result<PathBuf, UserError> {
         Ok(self.schema_dir(schema)?.join(encode("table", name)? + ENDING))
     }
+}
+
+/// The document of a definition.
+pub(super) fn to_bytes(definition: &Definition) -> Result<Vec<u8>, UserError> {
+    let bytes = serde_json::to_vec_pretty(definition)
+        .map_err(|error| UserError::internal(format!("definition not written: {error}")))?;
+    if bytes.len() as u64 > DEFINITION_BYTES_MAX {
+        let name = &definition.name;
+        return Err(UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")));
+    }
+    Ok(bytes)
+}
+
+/// A definition from its document, or from the size of one that is too large to read.
+pub(super) fn from_bytes(schema: &str, name: &str, bytes: Result<&[u8], u64>) -> Result<Definition, UserError> {
+    match bytes.map(serde_json::from_slice::<Definition>) {
+        Ok(Ok(definition)) if definition.version == VERSION => Ok(definition),
+        Ok(Ok(definition)) => Err(damaged(schema, name, &format!("its version is {}", definition.version))),
+        Ok(Err(error)) => Err(damaged(schema, name, &error.to_string())),
+        Err(size) => Err(damaged(schema, name, &format!("it has {size} bytes and may have {DEFINITION_BYTES_MAX}"))),
+    }
+}
+
+pub(super) fn schema_exists(schema: &str) -> UserError {
+    UserError::new(ErrorKind::DuplicateObject, format!("schema \"{schema}\" already exists")).with_sqlstate("42P06")
+}
+
+pub(super) fn schema_not_dropped() -> UserError {
+    UserError::new(ErrorKind::WrongState, "schema \"default\" can't be dropped")
+}
+
+pub(super) fn schema_not_empty(schema: &str, count: usize) -> UserError {
+    UserError::new(ErrorKind::DependentObjects, format!("schema \"{schema}\" is not empty"))
+        .detail(format!("it has {count} tables and views"))
+        .hint(format!("DROP SCHEMA {schema} CASCADE"))
+}
+
+pub(super) fn schema_is_full(schema: &str) -> UserError {
+    UserError::new(ErrorKind::ProgramLimit, format!("schema \"{schema}\" is full"))
+        .detail(format!("it has {DEFINITIONS_MAX} tables and views"))
+}
+
+pub(super) fn too_many_schemas() -> UserError {
+    UserError::new(ErrorKind::ProgramLimit, "there are too many schemas")
+        .detail(format!("there may be {SCHEMAS_MAX}"))
+        .hint("DROP SCHEMA takes away what is not used")
 }
 
 /// The error for a name that is taken.

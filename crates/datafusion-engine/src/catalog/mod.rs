@@ -1,15 +1,20 @@
 //! The tenant's tables, views and schemas.
 //!
-//! [`folder`] keeps definitions in files that all engines of the tenant share; [`build`] turns one into something that
-//! can be scanned; [`provider`] is how DataFusion looks names up. The truth is the folder alone: an engine that is
+//! [`folder`] keeps definitions in files that the engines of one machine share, [`bucket`] in an object store that each
+//! engine of the tenant reaches; [`definitions`] is either. [`build`] turns one into something that
+//! can be scanned; [`provider`] is how DataFusion looks names up. The truth is what is kept there: an engine that is
 //! restarted, or a second one beside it, sees the same.
 
+pub mod bucket;
 pub mod build;
 pub mod definition;
+pub mod definitions;
 pub mod file_name;
 pub mod folder;
 pub mod provider;
 
+pub use bucket::Bucket;
 pub use build::Catalog;
+pub use definitions::Definitions;
 pub use folder::{DEFAULT_SCHEMA, Folder};
 pub use provider::{CATALOG, SessionCatalogs, Temporary};

@@ -120,7 +120,7 @@ struct TenantCatalog(SessionCatalogs);
 
 impl CatalogProvider for TenantCatalog {
     fn schema_names(&self) -> Vec<String> {
-        let names = self.0.catalog.upgrade().map(|catalog| catalog.folder().schema_names());
+        let names = self.0.catalog.upgrade().map(|catalog| catalog.definitions().schema_names());
         names.and_then(Result::ok).unwrap_or_default()
     }
 
@@ -128,7 +128,7 @@ impl CatalogProvider for TenantCatalog {
         if name == INFORMATION_SCHEMA {
             return Some(Arc::new(InformationSchemaProvider::new(Arc::new(self.0.tolerant()))));
         }
-        let exists = self.0.catalog.upgrade().is_some_and(|catalog| catalog.folder().has_schema(name));
+        let exists = self.0.catalog.upgrade().is_some_and(|catalog| catalog.definitions().has_schema(name));
         exists.then(|| Arc::new(TenantSchema { of: self.0.clone(), name: name.to_owned() }) as Arc<dyn SchemaProvider>)
     }
 }
@@ -154,7 +154,7 @@ impl TenantSchema {
 #[async_trait]
 impl SchemaProvider for TenantSchema {
     fn table_names(&self) -> Vec<String> {
-        let names = self.of.catalog.upgrade().map(|catalog| catalog.folder().table_names(&self.name));
+        let names = self.of.catalog.upgrade().map(|catalog| catalog.definitions().table_names(&self.name));
         let mut names = names.and_then(Result::ok).unwrap_or_default();
         names.extend(self.of.temporary.names(&self.name));
         names.sort();
@@ -176,7 +176,7 @@ impl SchemaProvider for TenantSchema {
             return Ok(Some(table.table_type()));
         }
         let Some(catalog) = self.of.catalog.upgrade() else { return Ok(None) };
-        let definition = catalog.folder().read(&self.name, name);
+        let definition = catalog.definitions().read(&self.name, name);
         let definition = definition.map_err(|error| DataFusionError::External(Box::new(error.into_user())));
         let kind = self.tolerate(name, definition)?.map(|definition| definition.kind);
         Ok(kind.map(|kind| match kind {
@@ -188,7 +188,7 @@ impl SchemaProvider for TenantSchema {
     fn table_exist(&self, name: &str) -> bool {
         self.of.temporary.get(&self.name, name).is_some()
             || self.of.catalog.upgrade().is_some_and(|catalog| {
-                catalog.folder().read(&self.name, name).is_ok_and(|definition| definition.is_some())
+                catalog.definitions().read(&self.name, name).is_ok_and(|definition| definition.is_some())
             })
     }
 }

@@ -113,7 +113,7 @@ impl Session {
 
     /// USE.
     pub fn use_schema(&self, catalog: &Catalog, schema: &str) -> Result<(), EngineError> {
-        let known = catalog.folder().has_schema(schema) || schema == "information_schema";
+        let known = catalog.definitions().has_schema(schema) || schema == "information_schema";
         if !known {
             return Err(no_schema(schema).into());
         }

@@ -34,7 +34,7 @@ pub fn create_schema(catalog: &Catalog, name: &str, if_not_exists: bool) -> Resu
             .with_sqlstate("42P06")
             .into());
     }
-    match catalog.folder().create_schema(name) {
+    match catalog.definitions().create_schema(name) {
         Err(EngineError::User(error)) if if_not_exists && error.kind == ErrorKind::DuplicateObject => Ok(()),
         created => created,
     }
@@ -42,7 +42,7 @@ pub fn create_schema(catalog: &Catalog, name: &str, if_not_exists: bool) -> Resu
 
 /// DROP SCHEMA.
 pub fn drop_schema(catalog: &Catalog, name: &str, if_exists: bool, cascade: bool) -> Result<(), EngineError> {
-    match catalog.folder().drop_schema(name, cascade) {
+    match catalog.definitions().drop_schema(name, cascade) {
         Err(EngineError::User(error)) if if_exists && error.kind == ErrorKind::UndefinedObject => Ok(()),
         dropped => dropped,
     }
@@ -156,7 +156,7 @@ impl Place<'_> {
                 "schema \"information_schema\" can't be changed",
             ));
         }
-        if !self.engine.catalog().folder().has_schema(&name.schema) {
+        if !self.engine.catalog().definitions().has_schema(&name.schema) {
             return Err(no_schema(&name.schema));
         }
         Ok(name)
@@ -192,7 +192,7 @@ impl Place<'_> {
         if_not_exists: bool,
         or_replace: bool,
     ) -> Result<Option<Publish>, EngineError> {
-        let found = match self.engine.catalog().folder().read(&name.schema, &name.table) {
+        let found = match self.engine.catalog().definitions().read(&name.schema, &name.table) {
             // What can't be read any more may be replaced, by those who ask for it.
             Err(_) if or_replace => return Ok(Some(Publish::Replace)),
             found => found?,
@@ -249,7 +249,7 @@ impl Place<'_> {
     }
 
     fn publish(&self, definition: &Definition, how: Publish, if_not_exists: bool) -> Result<(), EngineError> {
-        match self.engine.catalog().folder().publish(definition, how) {
+        match self.engine.catalog().definitions().publish(definition, how) {
             Err(EngineError::User(error)) if if_not_exists && error.kind == ErrorKind::DuplicateObject => Ok(()),
             published => published,
         }
@@ -263,14 +263,14 @@ impl Place<'_> {
             Err(error) if if_exists && error.kind == ErrorKind::UndefinedObject => return Ok(()),
             name => name?,
         };
-        let folder = self.engine.catalog().folder();
+        let definitions = self.engine.catalog().definitions();
         // A definition that can't be read can still be dropped.
-        if let Ok(Some(found)) = folder.read(&name.schema, &name.table)
+        if let Ok(Some(found)) = definitions.read(&name.schema, &name.table)
             && found.kind != kind
         {
             return Err(wrong_kind(&found).into());
         }
-        if folder.remove(&name.schema, &name.table)? || if_exists {
+        if definitions.remove(&name.schema, &name.table)? || if_exists {
             return Ok(());
         }
         let word = kind.word();

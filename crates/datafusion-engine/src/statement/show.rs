@@ -19,11 +19,11 @@ use crate::session::Session;
 
 /// Answers a SHOW or DESCRIBE.
 pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
-    let folder = engine.catalog().folder();
+    let definitions = engine.catalog().definitions();
     match command {
         Command::ShowCatalogs => table(&["catalog"], &[vec![CATALOG.to_owned()]]),
         Command::ShowSchemas(pattern) => {
-            let names = folder.schema_names()?.into_iter().filter(|name| matches(pattern.as_deref(), name));
+            let names = definitions.schema_names()?.into_iter().filter(|name| matches(pattern.as_deref(), name));
             table(&["namespace"], &names.map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowTables { schema, pattern, only_views } => {
@@ -34,16 +34,18 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
                     names.map(|name| vec![schema.clone(), (*name).to_owned(), "false".to_owned()]).collect();
                 return table(&["namespace", "tableName", "isTemporary"], &rows);
             }
-            if !folder.has_schema(&schema) {
+            if !definitions.has_schema(&schema) {
                 return Err(no_schema(&schema).into());
             }
             let mut rows = Vec::new();
             for name in session.temporary.names(&schema) {
                 rows.push(vec![schema.clone(), name, "true".to_owned()]);
             }
-            for name in folder.table_names(&schema)? {
+            for name in definitions.table_names(&schema)? {
                 let is_view = || {
-                    folder.read(&schema, &name).is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View))
+                    definitions
+                        .read(&schema, &name)
+                        .is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View))
                 };
                 if !only_views || is_view() {
                     rows.push(vec![schema.clone(), name, "false".to_owned()]);
@@ -63,16 +65,16 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
         }
         Command::ShowCreate(name) => {
             let schema = name.schema.clone().unwrap_or_else(|| session.schema());
-            let found = folder.read(&schema, &name.name)?.ok_or_else(|| no_table(&schema, &name.name))?;
+            let found = definitions.read(&schema, &name.name)?.ok_or_else(|| no_table(&schema, &name.name))?;
             table(&["createtab_stmt"], &[vec![found.statement]])
         }
         Command::Describe { table: name, extended } => describe(engine, session, &name, extended).await,
         Command::DescribeSchema(schema) => {
-            if !folder.has_schema(&schema) {
+            if !definitions.has_schema(&schema) {
                 return Err(no_schema(&schema).into());
             }
             let row = |name: &str, value: String| vec![name.to_owned(), value];
-            let tables = folder.table_names(&schema)?.len().to_string();
+            let tables = definitions.table_names(&schema)?.len().to_string();
             let rows = vec![
                 row("Catalog Name", CATALOG.to_owned()),
                 row("Namespace Name", schema),
@@ -102,7 +104,7 @@ async fn describe(
         rows.push(row("Catalog", CATALOG));
         rows.push(row("Database", &schema));
         rows.push(row("Table", &name.name));
-        match engine.catalog().folder().read(&schema, &name.name)? {
+        match engine.catalog().definitions().read(&schema, &name.name)? {
             Some(found) => {
                 rows.push(row("Type", found.kind.jdbc_type()));
                 rows.push(row("Created By", &found.created_by));
@@ -123,7 +125,7 @@ async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Ar
         let name = datafusion::common::TableReference::full(CATALOG, schema, name.name.clone());
         return Ok(session.context.table_provider(name).await?);
     }
-    if !engine.catalog().folder().has_schema(&schema) {
+    if !engine.catalog().definitions().has_schema(&schema) {
         return Err(no_schema(&schema).into());
     }
     let table = engine.catalog().table(&schema, &name.name).await?;

@@ -67,6 +67,7 @@ impl Ground {
             tenant: "t_1".to_owned(),
             engine: engine.to_owned(),
             catalog_dir: self.dir.path().join("catalog"),
+            catalog: None,
             scratch_dir: self.dir.path().join("scratch"),
             allowed_locations: vec![self.data()],
             memory_bytes: 256 << 20,

@@ -13,6 +13,7 @@ use hs2::tcli::{
 };
 use hs2::{Connection, Handle, Message, Method, Scope, WireError, rowset, status};
 use model::error::{ErrorKind, UserError};
+use model::table_catalog::TableCatalog;
 
 use super::failpoints;
 use super::listener::Relay;
@@ -200,7 +201,9 @@ async fn on_session(
         entry.room_for_operation()?;
         let text = request.statement_in(message.bytes()).and_then(|bytes| std::str::from_utf8(bytes).ok());
         // Before it is sent: what fails half way may have left state behind.
-        if method == Method::ExecuteStatement && text.is_none_or(ddl::has_own_state) {
+        let has_own_tables = relay.settings.catalog == TableCatalog::Own;
+        let leaves_state = |text| ddl::has_own_state(text) || (has_own_tables && ddl::changes_tables(text));
+        if method == Method::ExecuteStatement && text.is_none_or(leaves_state) {
             entry.begin_own_state();
         }
     }

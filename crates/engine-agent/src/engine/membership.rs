@@ -223,6 +223,7 @@ impl Membership {
             config: self.settings.config.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uid: self.settings.uid.clone(),
+            catalog: Some(self.settings.catalog),
         }
     }
 }

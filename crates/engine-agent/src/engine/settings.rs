@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::engine_name::EngineName;
+use model::table_catalog::TableCatalog;
 
 /// What an engine agent is told when it starts. Everything secret in it opens this engine and nothing else.
 #[derive(Debug, Clone)]
@@ -20,6 +21,8 @@ pub struct Settings {
     pub key: Key,
     /// The hash of the configuration, for the registry.
     pub config: String,
+    /// Whether the engine's tables are its own, for the registry and for what a session leaves in it.
+    pub catalog: TableCatalog,
     /// The session with ZooKeeper, as this engine.
     pub zookeeper: coordination::Settings,
     /// How long the engine may take to answer its warm-up query, and how long a permit is waited for.

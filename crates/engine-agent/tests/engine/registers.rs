@@ -139,6 +139,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
         config: String::new(),
         version: String::new(),
         uid,
+        catalog: None,
     };
     coordination::registry::register(&before, &seen, &live).await.unwrap();
     let engine = Running::start(&ground, name);

@@ -17,5 +17,6 @@ pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
 fn hidden(mut configuration: Configuration) -> Configuration {
     configuration.database.url = crate::configuration::without_password(&configuration.database.url);
     configuration.spark = configuration.spark.masked(&configuration.metadata_agent.secret_keys);
+    configuration.engines = configuration.engines.masked(&configuration.metadata_agent.secret_keys);
     configuration
 }

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
 use model::engine_type::EngineType;
+use model::table_catalog::TableCatalog;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
@@ -68,6 +69,16 @@ fn leave(place: &Place, log: &LastLines, reason: &str) {
     }
 }
 
+/// Whether the engine's tables are its own. A local `DataFusion` engine shares its tenant's folder with the others; the
+/// volume of a pod is the pod's.
+fn catalog(file: &EngineFile, place: &Place) -> TableCatalog {
+    let is_shared = match file.engine_type {
+        EngineType::Datafusion => file.catalog.is_some() || matches!(place, Place::Process(_)),
+        EngineType::Spark => file.has_metastore,
+    };
+    if is_shared { TableCatalog::Shared } else { TableCatalog::Own }
+}
+
 fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
     let identity = Identity::Engine(file.credential.clone());
@@ -81,6 +92,7 @@ fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings
         advertise_host: None,
         key: engine::Key(file.key.clone()),
         config: file.config.clone(),
+        catalog: catalog(file, place),
         zookeeper,
         start_deadline: file.start_deadline.0,
         limits: hs2::Limits::default(),

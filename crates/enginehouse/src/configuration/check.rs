@@ -96,6 +96,7 @@ impl Configuration {
         if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
             bail!("{key} is 0 and must be at least 1");
         }
+        self.engines.catalog()?;
         if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MOST_ENGINES {
             bail!(
                 "orchestrator.max_engines is {} and may be {MOST_ENGINES}: one state directory keeps no more",

@@ -262,6 +262,10 @@ pub struct EnginesSection {
     pub images: BTreeMap<EngineType, String>,
     /// Below it each tenant's catalog and each engine's scratch space.
     pub data_dir: PathBuf,
+    /// Where the catalogs of DataFusion engines are: `file://` is `catalog` below `data_dir`.
+    pub catalog_url: String,
+    /// Options of the object store that `catalog_url` names.
+    pub catalog_options: BTreeMap<String, String>,
     /// Folders that an external table's LOCATION may be in.
     pub allowed_locations: Vec<PathBuf>,
     /// How long an engine may take to answer its warm-up query.
@@ -274,6 +278,8 @@ impl Default for EnginesSection {
             default_type: EngineType::Datafusion,
             images: BTreeMap::new(),
             data_dir: PathBuf::from("data"),
+            catalog_url: "file://".to_owned(),
+            catalog_options: BTreeMap::new(),
             allowed_locations: Vec::new(),
             start_deadline: Span::seconds(300),
         }

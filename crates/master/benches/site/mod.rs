@@ -164,6 +164,7 @@ impl Still {
                 config: record.config,
                 version: "0".to_owned(),
                 uid: uid.clone(),
+                catalog: None,
             };
             let (tenant, pool, unit) = (record.slot.tenant, record.slot.pool, record.slot.unit);
             PermitNode {

@@ -323,6 +323,7 @@ impl State {
                         config: live.config.clone(),
                         version: "1".to_owned(),
                         uid: live.uid.clone().unwrap(),
+                        catalog: live.catalog,
                     }),
                     session: 1,
                     ctime_ms: 0,

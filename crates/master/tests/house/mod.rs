@@ -438,6 +438,7 @@ impl Engines {
             config: String::new(),
             version: "0".to_owned(),
             uid: engine.uid.clone(),
+            catalog: None,
         };
         registry::register(&session, &permit, &live).await
     }

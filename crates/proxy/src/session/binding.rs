@@ -12,6 +12,7 @@ use hs2::tcli::{TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TOpe
 use hs2::{Client, ClientError, Handle, protocol};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
+use model::table_catalog::TableCatalog;
 use tracing::{debug, info, warn};
 
 use super::absence::why_none;
@@ -105,6 +106,12 @@ impl Session {
     /// Whether state that can't be made elsewhere is at the present engine.
     pub(super) fn holds_own_state(&self) -> bool {
         self.present.and_then(|binding| self.engines.get(&binding)).is_some_and(|bound| bound.own_state)
+    }
+
+    /// Whether the tables that it creates are the present engine's own: lost with it, and unknown to others.
+    pub(super) fn has_own_tables(&self) -> bool {
+        let bound = self.present.and_then(|binding| self.engines.get(&binding));
+        bound.is_some_and(|bound| bound.route.catalog == TableCatalog::Own)
     }
 
     pub(super) fn has_own_state(&mut self) {

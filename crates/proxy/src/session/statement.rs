@@ -215,7 +215,7 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
         if session.keys.remember(text.to_owned(), text.to_owned(), pending).is_err() {
             session.has_own_state();
         }
-    } else if ddl::has_own_state(text) {
+    } else if ddl::has_own_state(text) || (session.has_own_tables() && ddl::changes_tables(text)) {
         session.has_own_state();
     }
 }

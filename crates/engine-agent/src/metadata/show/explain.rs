@@ -1,9 +1,12 @@
 //! EXPLAIN: every decision until nothing is left to do, from the same plan that the master executes. Changes nothing.
 
+use std::collections::BTreeSet;
+
 use hs2::SqlType;
 use model::change::Change;
 use model::error::UserError;
 use model::observation::ObservedEngine;
+use model::table_catalog::DETAIL;
 
 use crate::metadata::answer::{Answer, number, text};
 use crate::metadata::context::Context;
@@ -26,6 +29,8 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
         defaults: settings.rules.defaults.clone(),
         limits: settings.plan_limits,
     };
+    let own: BTreeSet<_> =
+        seen.iter().filter(|it| it.details.contains_key(DETAIL)).map(|it| it.name.to_string()).collect();
     let mut answer = Answer::new(&[
         ("step", SqlType::BigInt),
         ("decision", SqlType::String),
@@ -38,8 +43,27 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
     let explained =
         tokio::task::spawn_blocking(move || planner::explain_change(&desired, &change, &rules, &observed)).await;
     let rows = explained.map_err(|error| UserError::internal(format!("EXPLAIN came to no end: {error}")))??;
+    warn_of_lost_tables(context, &own, &rows);
     for row in rows {
         answer.row(vec![number(row.step), text(row.decision), text(row.engine), text(row.slot), text(row.because)]);
     }
     Ok(answer)
+}
+
+/// Engines that EXPLAIN names in its warning; it counts the others.
+const MAX_WARNED: usize = 10;
+
+/// One line for each engine that is to end and whose tables end with it.
+fn warn_of_lost_tables(context: &Context, own: &BTreeSet<String>, rows: &[planner::Row]) {
+    let drained =
+        rows.iter().filter(|row| row.decision == "drain engine" && own.contains(&row.engine)).map(|row| &row.engine);
+    let lost: BTreeSet<&String> = drained.collect();
+    for engine in lost.iter().take(MAX_WARNED) {
+        context
+            .log
+            .line(format!("warning: the tables and views that were created in engine \"{engine}\" are lost with it"));
+    }
+    if lost.len() > MAX_WARNED {
+        context.log.line(format!("warning: the same holds for {} more engines", lost.len() - MAX_WARNED));
+    }
 }

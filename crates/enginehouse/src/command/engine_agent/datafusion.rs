@@ -24,7 +24,7 @@ mod embedded {
     use std::net::SocketAddr;
 
     use async_trait::async_trait;
-    use datafusion_engine::{Config, Credential, Limits, Server};
+    use datafusion_engine::{BucketConfig, Config, Credential, Limits, Server};
     use engine_agent::engine::{Backend, EngineRuntime, Key, RuntimeError};
 
     use super::super::watched::Watched;
@@ -48,6 +48,12 @@ mod embedded {
                 tenant: file.tenant.to_string(),
                 engine: file.name.to_string(),
                 catalog_dir: file.catalog_dir.clone(),
+                catalog: file.catalog.as_ref().map(|it| {
+                    // What the configuration says stands above the environment.
+                    let mut options = crate::place::store_environment();
+                    options.extend(it.options.clone());
+                    BucketConfig { url: it.url.clone(), options }
+                }),
                 scratch_dir: file.scratch_dir.clone(),
                 allowed_locations: file.allowed_locations.clone(),
                 memory_bytes: file.memory_bytes,

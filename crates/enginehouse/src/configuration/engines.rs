@@ -1,0 +1,85 @@
+//! Section `[engines]`: where the catalogs of engines are.
+
+use std::path::PathBuf;
+
+use anyhow::bail;
+use model::secret::{MASK, SecretKeys};
+
+use super::EnginesSection;
+use crate::launch::CatalogPlace;
+
+/// The schemes of object stores that engines read.
+const STORES: [&str; 7] = ["s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "azure://"];
+
+/// Where the catalogs of tenants are, each below its tenant's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Catalogs {
+    /// Where the engines' data is.
+    Default,
+    /// In a folder, where the engine runs.
+    Folder(PathBuf),
+    /// In an object store.
+    Bucket(CatalogPlace),
+}
+
+impl EnginesSection {
+    /// What `catalog_url` means.
+    pub fn catalog(&self) -> anyhow::Result<Catalogs> {
+        let url = self.catalog_url.as_str();
+        if STORES.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
+            return Ok(Catalogs::Bucket(CatalogPlace { url: url.to_owned(), options: self.catalog_options.clone() }));
+        }
+        if !self.catalog_options.is_empty() {
+            bail!("engines.catalog_options is given, and engines.catalog_url names no object store");
+        }
+        match url.strip_prefix("file://") {
+            Some("") => Ok(Catalogs::Default),
+            Some(path) if path.starts_with('/') => Ok(Catalogs::Folder(PathBuf::from(path))),
+            _ => bail!("engines.catalog_url {url:?} is none of file://, file:///folder, {}…", STORES.join("…, ")),
+        }
+    }
+
+    /// With secret values of the store's options masked, for people to read.
+    pub fn masked(mut self, secret: &SecretKeys) -> Self {
+        self.catalog_options = secret.mask(&self.catalog_options);
+        for (key, value) in &mut self.catalog_options {
+            // An account's key or a signature of Azure opens the store too.
+            if ["key", "sas"].iter().any(|word| key.to_ascii_lowercase().contains(word)) {
+                MASK.clone_into(value);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    fn section(url: &str) -> EnginesSection {
+        EnginesSection { catalog_url: url.to_owned(), ..EnginesSection::default() }
+    }
+
+    #[test]
+    fn a_catalog_is_a_folder_or_in_an_object_store() {
+        assert_eq!(EnginesSection::default().catalog().unwrap(), Catalogs::Default);
+        assert_eq!(section("file:///srv/catalog").catalog().unwrap(), Catalogs::Folder(PathBuf::from("/srv/catalog")));
+        let Catalogs::Bucket(place) = section("s3://bucket/prefix").catalog().unwrap() else { panic!("no bucket") };
+        assert_eq!(place.url, "s3://bucket/prefix");
+        for wrong in ["", "folder", "file://folder", "s3://", "http://x/y"] {
+            let error = section(wrong).catalog().unwrap_err().to_string();
+            assert!(error.contains("engines.catalog_url"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_of_the_store_are_masked_and_belong_to_a_store() {
+        let mut section = section("s3://bucket/prefix");
+        section.catalog_options.insert("aws_secret_access_key".to_owned(), "hush".to_owned());
+        assert!(!format!("{:?}", section.catalog().unwrap()).contains("hush"));
+        assert!(!format!("{:?}", section.clone().masked(&SecretKeys::default())).contains("hush"));
+        section.catalog_url = "file://".to_owned();
+        assert!(section.catalog().unwrap_err().to_string().contains("catalog_options"));
+    }
+}

@@ -1,0 +1,101 @@
+"""Catalogs of DataFusion engines in an object store: every engine of a tenant has the tables, and they outlive engines."""
+
+import concurrent.futures
+
+import pytest
+
+from harness.clients import pyhive_session, refused, rows
+from harness.control import Control
+from harness.lending import started
+from harness.object_store import ObjectStore
+from harness.pods import PodCluster, Pods
+
+ROUNDS = 5
+
+
+@pytest.fixture(scope="module")
+def store(workspace):
+    yield from started(ObjectStore(workspace / "object-store"))
+
+
+def at(cluster, user, unit):
+    return pyhive_session(cluster.addresses["proxy-a"], user, unit=unit)
+
+
+def two_engines(control, nodes=("", "")):
+    """A tenant with two units, an engine of each; answers their names by unit."""
+    for unit in ("one", "two"):
+        control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
+    for unit, places in zip(("one", "two"), nodes, strict=True):
+        control.say(f"CREATE RESOURCE POOL of_{unit} UNIT_LIST ('{unit}'){places}")
+    control.say("CREATE TENANT keepers RESOURCE_POOL_LIST ('of_one', 'of_two'), USER_LIST ('alice') WAIT '2m'")
+    return {it["unit"]: it["engine"] for it in control.wait_ready("keepers", 2)}
+
+
+def tables_outlive_engines(cluster, control, engines):
+    with at(cluster, "alice", "one") as session:
+        rows(session, "CREATE VIEW answers AS SELECT 42 AS answer")
+        rows(session, 'CREATE SCHEMA "Other one"')
+        rows(session, 'CREATE VIEW "Other one"."ünï %20" AS SELECT 7 AS n')
+    seen = "SELECT answer, n FROM answers, \"Other one\".\"ünï %20\""
+    with at(cluster, "alice", "two") as session:
+        assert rows(session, seen) == [{"answer": 42, "n": 7}], "a second engine has the tables of the first"
+    control.say("ALTER RESOURCE UNIT one DRIVER_MEMORY '300M' WAIT '2m'")
+    control.say(f"RESTART ENGINE of_two '{engines['two']}' FORCE WAIT '2m'")
+    after = {it["unit"]: it["engine"] for it in control.wait_ready("keepers", 2)}
+    assert not set(after.values()) & set(engines.values())
+    for unit in ("one", "two"):
+        with at(cluster, "alice", unit) as session:
+            assert rows(session, seen) == [{"answer": 42, "n": 7}], "tables survive ALTER and RESTART"
+    (row,) = [it for it in control.say(f"DESCRIBE ENGINE of_one '{after['one']}'") if it["property"] == "catalog"] or [None]
+    assert row is None, "nothing is lost with the engine"
+
+
+def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_cluster, store):
+    cluster = own_cluster(engines=store.settings())
+    control = Control(cluster.addresses["proxy-b"])
+    engines = two_engines(control)
+    tables_outlive_engines(cluster, control, engines)
+    assert any(it.endswith("/answers.json") for it in store.keys())
+    # Two engines race for one name: exactly one makes it, and its definition is the one that stands.
+    with at(cluster, "alice", "one") as one, at(cluster, "alice", "two") as two, \
+            concurrent.futures.ThreadPoolExecutor(2) as both:
+        for number in range(ROUNDS):
+            create = "CREATE VIEW raced_{} AS SELECT '{}' AS by"
+
+            def race(session, name, number=number, create=create):
+                try:
+                    rows(session, create.format(number, name))
+                except Exception as error:  # noqa: BLE001: what it says is compared
+                    return str(error)
+                return None
+
+            outcomes = {"one": both.submit(race, one, "one"), "two": both.submit(race, two, "two")}
+            outcomes = {name: it.result() for name, it in outcomes.items()}
+            (winner,) = [name for name, error in outcomes.items() if error is None]
+            (error,) = filter(None, outcomes.values())
+            assert "42P07" in error, error
+            assert rows(one, f"SELECT by FROM raced_{number}") == rows(two, f"SELECT by FROM raced_{number}") == [{"by": winner}]
+        # A schema is dropped when it is empty, and for all.
+        assert refused(one, 'DROP SCHEMA "Other one"').sqlstate == "2BP01"
+        assert rows(two, 'SELECT n FROM "Other one"."ünï %20"') == [{"n": 7}]
+        rows(one, 'DROP SCHEMA "Other one" CASCADE')
+        assert refused(two, 'SELECT n FROM "Other one"."ünï %20"').sqlstate == "42P01"
+    assert not any("ther" in it for it in store.keys())
+
+
+def test_pods_share_the_tables_of_an_object_store(folder, store, workspace):
+    pods = Pods(workspace / "pods-with-a-store")
+    cluster = None
+    try:
+        pods.start()
+        cluster = PodCluster(folder / "cluster", pods, engines=store.settings() | {"catalog_url": "s3://tables/of-pods"})
+        cluster.start()
+        control = Control(cluster.addresses["proxy-b"])
+        engines = two_engines(control, [f", {pods.nodes_of(it)}" for it in ("of_one", "of_two")])
+        tables_outlive_engines(cluster, control, engines)
+        cluster.logs.check()
+    finally:
+        if cluster is not None:
+            cluster.close()
+        pods.close()

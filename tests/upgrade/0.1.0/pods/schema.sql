@@ -1,0 +1,18 @@
+CREATE TABLE alteration (id VARCHAR(64) NOT NULL, object_kind VARCHAR(32), object_name VARCHAR(63), base_generation BIGINT NOT NULL, generation BIGINT NOT NULL, statement TEXT NOT NULL, requested_by VARCHAR(255) NOT NULL, requested_at_ms BIGINT NOT NULL, outcome VARCHAR(16) NOT NULL, decided_by VARCHAR(255) NOT NULL, decided_at_ms BIGINT NOT NULL, progress VARCHAR(16), reason TEXT, finished_at_ms BIGINT, PRIMARY KEY (id));
+CREATE TABLE catalog (id SMALLINT NOT NULL, generation BIGINT NOT NULL, PRIMARY KEY (id));
+CREATE TABLE engine (name VARCHAR(63) NOT NULL, tenant VARCHAR(63) NOT NULL, pool VARCHAR(63) NOT NULL, unit VARCHAR(63) NOT NULL, ordinal BIGINT NOT NULL, incarnation BIGINT NOT NULL, namespace VARCHAR(63) NOT NULL, uid VARCHAR(255), config VARCHAR(64) NOT NULL, issued_at_ms BIGINT NOT NULL, started_at_ms BIGINT, end_grace_ms BIGINT, end_reason TEXT, ended_at_ms BIGINT, ended_reason TEXT, log_tail TEXT, PRIMARY KEY (name));
+CREATE TABLE master (id SMALLINT NOT NULL, epoch BIGINT NOT NULL, holder TEXT NOT NULL, since_ms BIGINT NOT NULL, last_tick_ms BIGINT NOT NULL, waits_for TEXT, surroundings TEXT, PRIMARY KEY (id));
+CREATE TABLE namespace (name VARCHAR(63) NOT NULL, retired_at_ms BIGINT, PRIMARY KEY (name));
+CREATE TABLE observed_engine (name VARCHAR(63) NOT NULL, uid VARCHAR(255), phase VARCHAR(16) NOT NULL, reason TEXT, node VARCHAR(255), address VARCHAR(255), registered SMALLINT NOT NULL, draining SMALLINT NOT NULL, sessions BIGINT, running BIGINT, started_at_ms BIGINT, log_tail TEXT, labels TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL, details TEXT, answered SMALLINT, PRIMARY KEY (name));
+CREATE TABLE observed_node (name VARCHAR(255) NOT NULL, facts TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL, PRIMARY KEY (name));
+CREATE TABLE request (id VARCHAR(64) NOT NULL, statement TEXT NOT NULL, engine VARCHAR(63) NOT NULL, requested_by VARCHAR(255) NOT NULL, answer TEXT NOT NULL, done_at_ms BIGINT NOT NULL, PRIMARY KEY (id));
+CREATE TABLE resource_pool (name VARCHAR(63) NOT NULL, spec TEXT NOT NULL, generation BIGINT NOT NULL, PRIMARY KEY (name));
+CREATE TABLE resource_unit (name VARCHAR(63) NOT NULL, spec TEXT NOT NULL, generation BIGINT NOT NULL, PRIMARY KEY (name));
+CREATE TABLE schema_version (id SMALLINT NOT NULL, version BIGINT NOT NULL, PRIMARY KEY (id));
+CREATE TABLE slot (tenant VARCHAR(63) NOT NULL, pool VARCHAR(63) NOT NULL, unit VARCHAR(63) NOT NULL, ordinal BIGINT NOT NULL, incarnation BIGINT NOT NULL, born BIGINT NOT NULL, origin VARCHAR(16) NOT NULL, failures BIGINT NOT NULL, forced SMALLINT NOT NULL, PRIMARY KEY (tenant, pool, unit, ordinal));
+CREATE TABLE tenant (name VARCHAR(63) NOT NULL, spec TEXT NOT NULL, generation BIGINT NOT NULL, PRIMARY KEY (name));
+CREATE INDEX alteration_by_age ON alteration (decided_at_ms);
+CREATE INDEX alteration_by_progress ON alteration (progress);
+CREATE INDEX engine_by_end ON engine (ended_at_ms);
+CREATE INDEX engine_by_slot ON engine (tenant, pool, unit, ordinal);
+CREATE INDEX request_by_age ON request (done_at_ms);
