@@ -101,6 +101,9 @@ pub struct Limits {
     /// The most bytes of text and binary values in one row: a row is fetched whole, and every relay must be able to carry
     /// it.
     pub row_bytes: usize,
+    /// The most bytes that one call of a function may give for one batch of rows. Functions whose result can be much
+    /// longer than their arguments (`repeat`, `lpad`, `range` …) are refused beyond it, with SQLSTATE 54000.
+    pub function_bytes: usize,
 }
 
 impl Default for Limits {
@@ -115,6 +118,7 @@ impl Default for Limits {
             spill_bytes: 100 << 30,
             statement_bytes: 16 << 20,
             row_bytes: 200 << 20,
+            function_bytes: 128 << 20,
         }
     }
 }

@@ -22,7 +22,7 @@ use tokio::task::AbortHandle;
 use crate::catalog::{Bucket, Catalog, Definitions, Folder};
 use crate::config::Config;
 use crate::error::EngineError;
-use crate::execution::{panic_text, pump, watch_over};
+use crate::execution::{Timeouts, panic_text, pump, watch_over};
 use crate::operation::{Operation, Phase};
 use crate::session::Session;
 use crate::session::state::first_settings;
@@ -307,10 +307,13 @@ impl Engine {
         let work = pump(Arc::clone(self), Arc::clone(session), Arc::clone(&operation), sender);
         let task = executor.spawn(work);
         operation.runs_in(task.abort_handle());
-        let timeout = timeout.unwrap_or(Duration::MAX).min(self.config.limits.statement_timeout());
+        let timeouts = Timeouts {
+            until_ready: timeout.unwrap_or(Duration::MAX),
+            until_end: self.config.limits.statement_timeout(),
+        };
         let (watched, clock) = (Arc::clone(&operation), Arc::clone(&self.clock));
         tokio::spawn(async move {
-            watch_over(&watched, task, timeout, clock.as_ref()).await;
+            watch_over(&watched, task, timeouts, clock.as_ref()).await;
             drop(running);
         });
         Ok(operation)

@@ -14,6 +14,8 @@ use datafusion::object_store;
 use datafusion::sql::sqlparser::parser::ParserError;
 use model::error::{ErrorKind, UserError};
 
+use crate::functions::hints;
+
 /// How far the wrappers are followed.
 const WRAPPERS_MAX: usize = 64;
 /// What the operating system says of a disk without room.
@@ -187,8 +189,10 @@ fn plan_error(text: &str) -> UserError {
         let error =
             UserError::new(ErrorKind::UndefinedObject, format!("function \"{}\" does not exist", quoted(first)))
                 .with_sqlstate("42883");
-        return match text.lines().nth(1) {
-            Some(hint) => error.hint(lowered(hint)),
+        let name = quoted(first);
+        let nearest = text.lines().nth(1).map(quoted);
+        return match hints::hint(&name, nearest.as_deref()) {
+            Some(hint) => error.hint(hint),
             None => error,
         };
     }

@@ -29,17 +29,33 @@ const READY_DELAY: Duration = Duration::from_millis(200);
 /// What is shown of a statement in logs, in characters.
 const STATEMENT_SHOWN: usize = 200;
 
+/// How long a statement may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timeouts {
+    /// The client's, until its first rows can be fetched: from then on the client sets the pace.
+    pub until_ready: Duration,
+    /// The engine's, until the last row is handed over.
+    pub until_end: Duration,
+}
+
 /// Follows a statement's task to its end and moves the operation on. Returns when the task has really ended, which after
 /// a cancel or a timeout is later than the operation's end.
 pub async fn watch_over(
     operation: &Operation,
     mut task: JoinHandle<Result<(), EngineError>>,
-    timeout: Duration,
+    timeouts: Timeouts,
     clock: &dyn Clock,
 ) {
-    let Ok(ended) = tokio::time::timeout(timeout, &mut task).await else {
-        let error =
-            UserError::new(ErrorKind::Timeout, format!("the statement ran longer than {} s", timeout.as_secs()));
+    let started = Instant::now();
+    let mut limit = timeouts.until_ready.min(timeouts.until_end);
+    let mut ended = tokio::time::timeout(limit, &mut task).await;
+    if ended.is_err() && matches!(operation.phase(), Phase::Ready) {
+        limit = timeouts.until_end;
+        ended = tokio::time::timeout(limit.saturating_sub(started.elapsed()), &mut task).await;
+    }
+    let Ok(ended) = ended else {
+        let error = UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout")
+            .detail(format!("The statement ran longer than {} s.", limit.as_secs()));
         end(operation, Phase::Failed(Arc::new(error)), clock);
         operation.abort();
         let _ = task.await;

@@ -9,6 +9,7 @@
 //! | [`service`], [`server`] | HiveServer2's calls, the listener |
 //! | [`engine`], [`operation`], [`execution`] | sessions and operations, threads of their own, rows on their way out |
 //! | [`session`], [`statement`] | settings, and from a text to rows |
+//! | [`functions`] | what functions and operators mean, and how much they may allocate |
 //! | [`catalog`] | tables, views and schemas in the tenant's folder |
 //! | [`storage`] | which files may be touched, how much memory and disk may be used |
 //! | [`rows`], [`metadata_calls`] | Arrow to HiveServer2, JDBC's metadata |
@@ -24,6 +25,7 @@ pub mod engine;
 pub mod error;
 pub mod execution;
 pub mod failpoints;
+pub mod functions;
 pub mod metadata_calls;
 pub mod opaque;
 pub mod operation;

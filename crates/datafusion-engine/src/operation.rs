@@ -22,7 +22,7 @@ use model::error::{ErrorKind, UserError};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
-use crate::rows::fitting_rows;
+use crate::rows::size::fitting_rows;
 
 /// The most batches that wait between a statement and its client.
 pub const QUEUE_BATCHES: usize = 4;

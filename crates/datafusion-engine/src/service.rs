@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::error::DataFusionError;
 use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
     TCloseSessionResp, TExecuteStatementReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq,
@@ -288,9 +289,7 @@ impl Service for EngineService {
             row_set(&fetched.schema, &fetched.batches, fetched.start)
         }));
         let rows = match converted {
-            Ok(rows) => {
-                rows.map_err(|error| UserError::new(ErrorKind::DataException, format!("rows not written: {error}")))?
-            }
+            Ok(rows) => rows.map_err(|error| EngineError::from(DataFusionError::from(error)).into_user())?,
             Err(panic) => return Err(EngineError::Panicked(panic_text(panic.as_ref())).into_user()),
         };
         let (bytes, limit) = (bytes_of(&rows), self.0.config().limits.row_bytes);

@@ -29,9 +29,11 @@ use super::definition::{Definition, Kind};
 use super::definitions::Definitions;
 use super::provider::SessionCatalogs;
 use crate::error::EngineError;
+use crate::functions::{column_names, spelling};
 use crate::opaque::Opaque;
 use crate::session::state::session_state;
 use crate::statement::define::plannable;
+use crate::statement::relations;
 use crate::storage::Locations;
 
 /// How many views may stand on one another.
@@ -238,7 +240,9 @@ impl Catalog {
         }
         options.catalog.default_schema.clone_from(&definition.default_schema);
         let dialect: Dialect = options.sql_parser.dialect;
-        let (statement, _) = plannable(state.sql_to_statement(&definition.statement, &dialect)?);
+        let (mut statement, _) = plannable(state.sql_to_statement(&definition.statement, &dialect)?);
+        column_names::name_columns(&mut statement);
+        spelling::respell(&mut statement);
         let plan = plan(&mut state, statement).await?;
         Ok((state, plan))
     }
@@ -262,6 +266,7 @@ pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<Logi
     let views = Views::now();
     let plan = VIEWS.scope(views.clone(), state.statement_to_plan(statement)).await?;
     views.weigh(&plan)?;
+    relations::check_plan(&plan)?;
     Ok(plan)
 }
 

@@ -3,6 +3,7 @@
 //! A fetch is cut out of the batches by slices, which copy nothing; each column is then written once into the form of the
 //! wire. Nulls are one bit each, least significant first; the value under a null is the type's zero.
 
+pub mod size;
 pub mod text;
 pub mod types;
 
@@ -22,54 +23,6 @@ use hs2::tcli::{
 };
 
 use types::sql_type;
-
-/// How many rows of a batch, from `offset` on and at most `wanted`, have at most `bytes` bytes, and how many they have.
-/// Every type whose values differ in length is measured. None fit where the first row alone is longer; what fits may be
-/// cut short by a long row behind it, so that such a row comes alone.
-pub fn fitting_rows(batch: &RecordBatch, offset: usize, wanted: usize, bytes: usize) -> (usize, usize) {
-    let size_of = |rows| batch.columns().iter().map(|column| size_of_range(column, offset, rows)).sum::<usize>();
-    let mut rows = wanted;
-    while rows > 0 {
-        let size = size_of(rows);
-        if size <= bytes {
-            return (rows, size);
-        }
-        // By the average first; a long row among short ones makes that too many, but fewer each time.
-        let average = (rows as u128 * bytes as u128 / size as u128) as usize;
-        rows = average.min(rows / 2);
-    }
-    (0, 0)
-}
-
-fn size_of_range(column: &ArrayRef, offset: usize, rows: usize) -> usize {
-    let column = column.slice(offset, rows);
-    let spread = |first: i64, last: i64| usize::try_from(last - first).unwrap_or_default();
-    let bytes = match column.data_type() {
-        DataType::Utf8 => {
-            let offsets = column.as_string::<i32>().value_offsets();
-            spread(i64::from(offsets[0]), i64::from(offsets[rows]))
-        }
-        DataType::LargeUtf8 => {
-            let offsets = column.as_string::<i64>().value_offsets();
-            spread(offsets[0], offsets[rows])
-        }
-        DataType::Binary => {
-            let offsets = column.as_binary::<i32>().value_offsets();
-            spread(i64::from(offsets[0]), i64::from(offsets[rows]))
-        }
-        DataType::LargeBinary => {
-            let offsets = column.as_binary::<i64>().value_offsets();
-            spread(offsets[0], offsets[rows])
-        }
-        DataType::Utf8View => column.as_string_view().lengths().map(|length| length as usize).sum(),
-        DataType::BinaryView => column.as_binary_view().lengths().map(|length| length as usize).sum(),
-        data_type => match data_type.primitive_width() {
-            Some(width) => width * rows,
-            None => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
-        },
-    };
-    bytes + rows * 4
-}
 
 /// The rows of some slices as one row set whose first row has the number `start`.
 pub fn row_set(schema: &SchemaRef, batches: &[RecordBatch], start: u64) -> Result<TRowSet, ArrowError> {
@@ -139,7 +92,7 @@ fn to_column(array: &ArrayRef) -> Result<TColumn, ArrowError> {
             doubles(array.as_primitive::<Float16Type>().iter().map(|value| value.map(f64::from)), SqlType::Float)
         }
         DataType::Float32 => {
-            doubles(array.as_primitive::<Float32Type>().iter().map(|value| value.map(f64::from)), SqlType::Float)
+            doubles(array.as_primitive::<Float32Type>().iter().map(|value| value.map(widened)), SqlType::Float)
         }
         DataType::Float64 => doubles(array.as_primitive::<Float64Type>().iter(), SqlType::Double),
         DataType::Binary => bytes(array.as_binary::<i32>().iter(), nulls),
@@ -151,6 +104,11 @@ fn to_column(array: &ArrayRef) -> Result<TColumn, ArrowError> {
             TColumn::StringVal(TStringColumn { values: text::texts(array)?, nulls })
         }
     })
+}
+
+/// The double with the same decimal text: 0.1 stays 0.1, as in Hive and Spark.
+fn widened(value: f32) -> f64 {
+    value.to_string().parse().unwrap_or_else(|_| f64::from(value))
 }
 
 fn bytes<'a>(values: impl Iterator<Item = Option<&'a [u8]>>, nulls: Vec<u8>) -> TColumn {

@@ -1,19 +1,21 @@
 //! Values as text: what HiveServer2 sends as strings.
 //!
 //! Dates are `yyyy-MM-dd`, timestamps `yyyy-MM-dd HH:mm:ss[.fffffffff]` without trailing zeros in the fraction (in their
-//! zone, if they have one), intervals as Hive writes them, nested values as JSON whose numbers are numbers.
+//! zone, if they have one), intervals as Hive writes them, nested values as JSON whose numbers are numbers, with the fields
+//! of a struct in their declared order. The keys of a map are written as values are, `{1:2,3:4}`. A date or timestamp that
+//! has no text is an error with SQLSTATE 22008.
 
 use datafusion::arrow::array::cast::AsArray;
 use datafusion::arrow::array::types::{
-    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, IntervalDayTimeType,
-    IntervalYearMonthType,
+    DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType, DurationSecondType, Int32Type, Int64Type,
+    IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType,
 };
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::{Array, ArrayRef, BooleanArray};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use serde_json::{Map, Number, Value};
+use model::error::{ErrorKind, UserError};
 
 const DATE: &str = "%Y-%m-%d";
 const TIMESTAMP: &str = "%Y-%m-%d %H:%M:%S%.f";
@@ -23,7 +25,7 @@ const DEPTH_MAX: usize = 32;
 
 fn options() -> FormatOptions<'static> {
     FormatOptions::new()
-        .with_display_error(true)
+        .with_display_error(false)
         .with_date_format(Some(DATE))
         .with_datetime_format(Some(TIMESTAMP))
         .with_timestamp_format(Some(TIMESTAMP))
@@ -64,18 +66,50 @@ pub fn texts(array: &ArrayRef) -> Result<Vec<String>, ArrowError> {
         | DataType::ListView(_)
         | DataType::LargeListView(_)
         | DataType::Struct(_)
-        | DataType::Map(..) => rows.map(|row| Ok(json(array, row, 0)?.to_string())).collect(),
+        | DataType::Map(..) => {
+            let nested = Nested::new(array, 0)?;
+            rows.map(|row| {
+                let mut text = String::new();
+                nested.write(row, &mut text)?;
+                Ok(text)
+            })
+            .collect()
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let values = array.as_primitive::<IntervalMonthDayNanoType>();
+            Ok(rows
+                .map(|row| {
+                    let value = values.value(row);
+                    let nanos = i128::from(value.days) * NANOS_OF_DAY + i128::from(value.nanoseconds);
+                    match (value.months, nanos) {
+                        (0, nanos) => day_time(nanos),
+                        (months, 0) => year_month(months),
+                        (months, nanos) => format!("{} {}", year_month(months), day_time(nanos)),
+                    }
+                })
+                .collect())
+        }
         data_type => {
             let options = options();
             let formatter = ArrayFormatter::try_new(array.as_ref(), &options)?;
             let trims = matches!(data_type, DataType::Timestamp(..) | DataType::Time32(_) | DataType::Time64(_));
             let text = |row| {
-                let text = formatter.value(row).to_string();
-                if trims { trimmed(text) } else { text }
+                if array.is_null(row) {
+                    return Ok(String::new());
+                }
+                let text = formatter.value(row).try_to_string().map_err(|_| out_of_range(data_type))?;
+                Ok(if trims { trimmed(text) } else { text })
             };
-            Ok(rows.map(|row| if array.is_null(row) { String::new() } else { text(row) }).collect())
+            rows.map(text).collect()
         }
     }
+}
+
+/// The error of a date or time that has no text.
+fn out_of_range(data_type: &DataType) -> ArrowError {
+    let what = if matches!(data_type, DataType::Date32 | DataType::Date64) { "date" } else { "timestamp" };
+    let error = UserError::new(ErrorKind::DataException, format!("{what} out of range")).with_sqlstate("22008");
+    ArrowError::ExternalError(Box::new(error))
 }
 
 /// Takes trailing zeros off a fraction of seconds.
@@ -115,61 +149,175 @@ fn day_time(nanos: i128) -> String {
     format!("{sign}{days} {:02}:{:02}:{:02}.{fraction:09}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// One value as JSON.
-fn json(array: &ArrayRef, row: usize, depth: usize) -> Result<Value, ArrowError> {
-    if array.is_null(row) {
-        return Ok(Value::Null);
-    }
-    let item = |items: &ArrayRef| -> Result<Value, ArrowError> {
-        (0..items.len()).map(|row| json(items, row, depth + 1)).collect::<Result<Vec<_>, _>>().map(Value::Array)
-    };
-    match array.data_type() {
-        // The nulls of a column that has nothing else are no entries of its own.
-        DataType::Null => Ok(Value::Null),
-        _ if depth >= DEPTH_MAX => Ok(Value::String(shown(array, row)?)),
-        DataType::Boolean => Ok(Value::Bool(array.as_boolean().value(row))),
-        data_type if data_type.is_integer() => {
-            let text = shown(array, row)?;
-            let signed = text.parse::<i64>().map(Number::from);
-            Ok(signed.or_else(|_| text.parse::<u64>().map(Number::from)).map_or(Value::String(text), Value::Number))
-        }
-        data_type if data_type.is_floating() => {
-            let text = shown(array, row)?;
-            let number = text.parse::<f64>().ok().and_then(Number::from_f64);
-            Ok(number.map_or(Value::String(text), Value::Number))
-        }
-        DataType::List(_) => item(&array.as_list::<i32>().value(row)),
-        DataType::LargeList(_) => item(&array.as_list::<i64>().value(row)),
-        DataType::FixedSizeList(..) => item(&array.as_fixed_size_list().value(row)),
-        DataType::ListView(_) => item(&array.as_list_view::<i32>().value(row)),
-        DataType::LargeListView(_) => item(&array.as_list_view::<i64>().value(row)),
-        DataType::Struct(fields) => {
-            let columns = array.as_struct().columns();
-            let mut object = Map::new();
-            for (field, column) in fields.iter().zip(columns) {
-                object.insert(field.name().clone(), json(column, row, depth + 1)?);
+/// An array whose values are written into longer texts.
+enum Nested {
+    /// Only nulls.
+    Null,
+    Boolean(BooleanArray),
+    /// Numbers as they are.
+    Number(ArrayRef),
+    /// Everything else that is no container, between quotes.
+    Quoted(ArrayRef),
+    List {
+        list: ArrayRef,
+        items: Vec<Option<(usize, usize)>>,
+        item: Box<Nested>,
+    },
+    /// List views may overlap, so each row is read by itself.
+    Views {
+        list: ArrayRef,
+        depth: usize,
+    },
+    Struct {
+        array: ArrayRef,
+        fields: Vec<(String, Nested)>,
+    },
+    Map {
+        entries: Vec<Option<(usize, usize)>>,
+        key: Box<Nested>,
+        value: Box<Nested>,
+    },
+}
+
+impl Nested {
+    fn new(array: &ArrayRef, depth: usize) -> Result<Self, ArrowError> {
+        let below = |array: &ArrayRef| Self::new(array, depth + 1).map(Box::new);
+        let spans = |offsets: &[i64]| -> Vec<_> {
+            let first = offsets.first().copied().unwrap_or_default();
+            offsets
+                .windows(2)
+                .enumerate()
+                .map(|(row, ends)| {
+                    array.is_valid(row).then(|| ((ends[0] - first) as usize, (ends[1] - first) as usize))
+                })
+                .collect()
+        };
+        Ok(match array.data_type() {
+            DataType::Null => Self::Null,
+            _ if depth >= DEPTH_MAX => Self::Quoted(ArrayRef::clone(array)),
+            DataType::Boolean => Self::Boolean(array.as_boolean().clone()),
+            data_type if data_type.is_numeric() => Self::Number(ArrayRef::clone(array)),
+            DataType::List(_) => {
+                let list = array.as_list::<i32>();
+                let offsets: Vec<_> = list.value_offsets().iter().map(|offset| i64::from(*offset)).collect();
+                let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+                let item = below(&list.values().slice(first as usize, (last - first) as usize))?;
+                Self::List { list: ArrayRef::clone(array), items: spans(&offsets), item }
             }
-            Ok(Value::Object(object))
-        }
-        DataType::Map(..) => {
-            let entries = array.as_map().value(row);
-            let (keys, values) = (entries.column(0), entries.column(1));
-            let keys = texts(keys)?;
-            let mut object = Map::new();
-            for (row, key) in keys.into_iter().enumerate() {
-                object.insert(key, json(values, row, depth + 1)?);
+            DataType::LargeList(_) => {
+                let list = array.as_list::<i64>();
+                let offsets = list.value_offsets();
+                let (first, last) = (offsets[0], offsets[offsets.len() - 1]);
+                let item = below(&list.values().slice(first as usize, (last - first) as usize))?;
+                Self::List { list: ArrayRef::clone(array), items: spans(offsets), item }
             }
-            Ok(Value::Object(object))
-        }
-        DataType::Dictionary(_, values) => json(&cast(&array.slice(row, 1), values)?, 0, depth + 1),
-        DataType::RunEndEncoded(_, values) => json(&cast(&array.slice(row, 1), values.data_type())?, 0, depth + 1),
-        _ => Ok(Value::String(shown(array, row)?)),
+            DataType::FixedSizeList(_, length) => {
+                let offsets: Vec<_> = (0..=array.len() as i64).map(|row| row * i64::from(*length)).collect();
+                let item = below(array.as_fixed_size_list().values())?;
+                Self::List { list: ArrayRef::clone(array), items: spans(&offsets), item }
+            }
+            DataType::ListView(_) | DataType::LargeListView(_) => Self::Views { list: ArrayRef::clone(array), depth },
+            DataType::Struct(fields) => {
+                let columns = fields.iter().zip(array.as_struct().columns());
+                let fields = columns.map(|(field, column)| Ok((quoted(field.name()), Self::new(column, depth + 1)?)));
+                Self::Struct { fields: fields.collect::<Result<_, ArrowError>>()?, array: ArrayRef::clone(array) }
+            }
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let offsets: Vec<_> = map.value_offsets().iter().map(|offset| i64::from(*offset)).collect();
+                let (first, length) = (offsets[0] as usize, (offsets[offsets.len() - 1] - offsets[0]) as usize);
+                let entries = map.entries();
+                Self::Map {
+                    entries: spans(&offsets),
+                    key: below(&entries.column(0).slice(first, length))?,
+                    value: below(&entries.column(1).slice(first, length))?,
+                }
+            }
+            DataType::Dictionary(_, values) => Self::new(&cast(array, values)?, depth)?,
+            DataType::RunEndEncoded(_, values) => Self::new(&cast(array, values.data_type())?, depth)?,
+            _ => Self::Quoted(ArrayRef::clone(array)),
+        })
     }
+
+    fn write(&self, row: usize, text: &mut String) -> Result<(), ArrowError> {
+        match self {
+            Self::Boolean(values) if values.is_valid(row) => {
+                text.push_str(if values.value(row) { "true" } else { "false" })
+            }
+            Self::Number(values) if values.is_valid(row) => {
+                let number = match values.data_type() {
+                    DataType::Int32 => values.as_primitive::<Int32Type>().value(row).to_string(),
+                    DataType::Int64 => values.as_primitive::<Int64Type>().value(row).to_string(),
+                    _ => shown(values, row)?,
+                };
+                // What is no number in JSON: NaN and the infinities.
+                let is_number = number.bytes().any(|byte| byte.is_ascii_digit());
+                if is_number { text.push_str(&number) } else { text.push_str(&quoted(&number)) }
+            }
+            Self::Quoted(values) if values.is_valid(row) => match values.data_type() {
+                DataType::Utf8 => text.push_str(&quoted(values.as_string::<i32>().value(row))),
+                _ => text.push_str(&quoted(&shown(values, row)?)),
+            },
+            Self::List { list, items, item } if list.is_valid(row) => {
+                let Some((start, end)) = items[row] else { return Ok(()) };
+                between('[', ']', start..end, text, |row, text| item.write(row, text))?;
+            }
+            Self::Views { list, depth } if list.is_valid(row) => {
+                let items = match list.data_type() {
+                    DataType::ListView(_) => list.as_list_view::<i32>().value(row),
+                    _ => list.as_list_view::<i64>().value(row),
+                };
+                let item = Self::new(&items, depth + 1)?;
+                between('[', ']', 0..items.len(), text, |row, text| item.write(row, text))?;
+            }
+            Self::Struct { array, fields } if array.is_valid(row) => {
+                between('{', '}', 0..fields.len(), text, |field, text| {
+                    let (name, values) = &fields[field];
+                    text.push_str(name);
+                    text.push(':');
+                    values.write(row, text)
+                })?;
+            }
+            Self::Map { entries, key, value } => match entries[row] {
+                Some((start, end)) => between('{', '}', start..end, text, |row, text| {
+                    key.write(row, text)?;
+                    text.push(':');
+                    value.write(row, text)
+                })?,
+                None => text.push_str("null"),
+            },
+            _ => text.push_str("null"),
+        }
+        Ok(())
+    }
+}
+
+fn between(
+    open: char,
+    close: char,
+    items: std::ops::Range<usize>,
+    text: &mut String,
+    mut write: impl FnMut(usize, &mut String) -> Result<(), ArrowError>,
+) -> Result<(), ArrowError> {
+    text.push(open);
+    let first = items.start;
+    for item in items {
+        if item > first {
+            text.push(',');
+        }
+        write(item, text)?;
+    }
+    text.push(close);
+    Ok(())
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::String(text.to_owned()).to_string()
 }
 
 fn shown(array: &ArrayRef, row: usize) -> Result<String, ArrowError> {
     if array.data_type().is_nested() {
-        return Ok(ArrayFormatter::try_new(array.as_ref(), &options())?.value(row).to_string());
+        return ArrayFormatter::try_new(array.as_ref(), &options())?.value(row).try_to_string();
     }
     Ok(texts(&array.slice(row, 1))?.into_iter().next().unwrap_or_default())
 }

@@ -15,6 +15,7 @@ use datafusion::scalar::ScalarValue;
 use crate::catalog::{CATALOG, DEFAULT_SCHEMA};
 use crate::config::Config;
 use crate::error::{EngineError, user_error};
+use crate::functions::Functions;
 use crate::session::give_way::GiveWay;
 use crate::session::settings;
 use crate::storage::resources::Resources;
@@ -29,6 +30,9 @@ pub fn first_settings(config: &Config) -> Result<SessionConfig, EngineError> {
         // The catalog brings its own, which one broken table can't break.
         .with_information_schema(false)
         .with_sort_spill_reservation_bytes(Resources::sort_reservation(config, partitions));
+    settings.set_extension(Arc::new(Functions::new(config.limits.function_bytes)));
+    // NULL is less than every value, as in Spark.
+    settings.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
     // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
     settings.options_mut().execution.listing_table_ignore_subdirectory = true;
     for (key, value) in config.properties.iter().filter(|(key, _)| key.starts_with("datafusion.")) {
@@ -50,13 +54,23 @@ pub fn session_state(
     catalogs: Arc<dyn CatalogProviderList>,
     user: &str,
 ) -> SessionState {
-    let mut state = SessionStateBuilder::new()
+    let functions = settings.get_extension::<Functions>();
+    let builder = SessionStateBuilder::new()
         .with_config(settings)
         .with_runtime_env(runtime)
         .with_catalog_list(catalogs)
-        .with_default_features()
-        .with_physical_optimizer_rule(Arc::new(GiveWay))
-        .build();
+        .with_physical_optimizer_rule(Arc::new(GiveWay));
+    // Ours come first: the first planner that knows an operator plans it.
+    let builder = match &functions {
+        Some(functions) => functions.rules(builder),
+        None => builder,
+    };
+    let mut state = builder.with_default_features().build();
+    if let Some(functions) = functions
+        && let Err(error) = functions.register(&mut state)
+    {
+        tracing::warn!(%error, "functions not registered");
+    }
     for (name, fact) in [
         ("current_catalog", Fact::Catalog),
         ("current_database", Fact::Schema),

@@ -7,6 +7,7 @@
 pub mod command;
 pub mod define;
 pub mod depth;
+pub mod relations;
 pub mod show;
 pub mod temporary;
 
@@ -27,6 +28,7 @@ use model::error::{ErrorKind, UserError};
 use crate::catalog::build;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::functions::{column_names, spelling};
 use crate::operation::Operation;
 use crate::session::{Session, settings};
 use crate::storage::Locations;
@@ -127,7 +129,10 @@ async fn sql(
         None => statement,
     };
     operation.log_line("planning");
-    let (statement, taken) = define::plannable(statement);
+    let (mut statement, taken) = define::plannable(statement);
+    relations::check_statement(&statement)?;
+    column_names::name_columns(&mut statement);
+    spelling::respell(&mut statement);
     let plan = build::plan(&mut state, statement).await?;
     let mut frame = DataFrame::new(state, plan);
     for _ in 0..PREPARED_DEPTH_MAX {

@@ -2,9 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod catalog;
+mod functions;
 mod ground;
 mod metadata;
 mod resources;
 mod results;
 mod sessions;
 mod trouble;
+mod values;

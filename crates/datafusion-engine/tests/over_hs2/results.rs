@@ -219,13 +219,13 @@ async fn a_blocking_call_answers_with_the_error_itself_and_an_overlay_lasts_one_
     let mut session = engine.session().await;
     let mut request = TExecuteStatementReq {
         session_handle: session.handle().clone(),
-        statement: "SELECT 1/0".to_owned(),
+        statement: "SELECT arrow_cast('x', 'Int32')".to_owned(),
         conf_overlay: None,
         run_async: Some(false),
         query_timeout: None,
     };
     let refused = session.client().execute_statement(&request).await.err().unwrap();
-    assert_eq!(refused.user_error().sqlstate(), "22012");
+    assert_eq!(refused.user_error().sqlstate(), "22018");
     request.statement =
         "SELECT value FROM information_schema.df_settings WHERE name = 'datafusion.execution.batch_size'".to_owned();
     request.conf_overlay = Some([("datafusion.execution.batch_size".to_owned(), "77".to_owned())].into());

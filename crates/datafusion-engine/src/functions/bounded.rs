@@ -1,0 +1,84 @@
+//! A function whose result is measured before it is computed.
+//!
+//! DataFusion accounts the memory of operators that keep rows, not that of expressions: `repeat('x', 1000000000)` is
+//! allocated outside every pool, and a failed allocation ends the process. A bounded function refuses the call with
+//! SQLSTATE 54000 when its arguments say that the result for one batch would exceed the limit. The limit also holds while
+//! a plan is optimized, because constants are evaluated through the same function.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use model::error::{ErrorKind, UserError};
+
+use super::measure::{Arguments, Measure};
+
+/// A function with a limit on the bytes of its result.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Bounded {
+    inner: Arc<ScalarUDF>,
+    measure: Measure,
+    bytes_max: usize,
+}
+
+impl Bounded {
+    /// Limits `inner` to `bytes_max` bytes for each batch.
+    pub const fn new(inner: Arc<ScalarUDF>, measure: Measure, bytes_max: usize) -> Self {
+        Self { inner, measure, bytes_max }
+    }
+}
+
+/// The error of a call that would give too much.
+pub fn too_much(name: &str, rows: usize, bytes: u128, bytes_max: usize) -> DataFusionError {
+    let error = UserError::new(ErrorKind::ProgramLimit, format!("result of {name} is too large"))
+        .detail(format!("{rows} rows of one batch would have about {bytes} bytes; the limit is {bytes_max}."))
+        .hint("Use shorter values, or SET datafusion.execution.batch_size to a smaller number.");
+    DataFusionError::External(Box::new(error))
+}
+
+// `simplify` is not forwarded: some functions replace themselves by their unlimited form there.
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner.schema_name(args)
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.coerce_types(types)
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.return_field_from_args(args)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = self.measure.bytes(&Arguments::new(&args.args, args.number_rows)?)?;
+        if bytes > self.bytes_max as u128 {
+            return Err(too_much(self.name(), args.number_rows, bytes, self.bytes_max));
+        }
+        self.inner.invoke_with_args(args)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+}

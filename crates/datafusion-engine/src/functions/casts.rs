@@ -1,0 +1,122 @@
+//! Casts as Spark evaluates them with ANSI mode off: what can't be converted is NULL.
+//!
+//! The rule runs after DataFusion has inserted the casts of its own type coercion, so that `'abc' = 1` is NULL and no error
+//! too. Casts that can't fail stay as they are.
+
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::Result;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::functions::string::expr_fn::btrim;
+use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast};
+use datafusion::optimizer::AnalyzerRule;
+
+use super::rows;
+
+/// The analyzer's last rule.
+#[derive(Debug)]
+pub struct LenientCasts {
+    whole_number: ScalarUDF,
+    timestamp_text: ScalarUDF,
+}
+
+impl Default for LenientCasts {
+    fn default() -> Self {
+        Self { whole_number: rows::whole_number(), timestamp_text: rows::timestamp_text() }
+    }
+}
+
+impl LenientCasts {
+    fn lenient(&self, from: &DataType, to: Cast) -> Transformed<Expr> {
+        let target = to.field.data_type().clone();
+        if from.is_string() && target.is_integer() {
+            let whole = self.whole_number.call(vec![cast(*to.expr, DataType::Utf8)]);
+            return Transformed::yes(if target == DataType::Int64 { whole } else { tried(whole, target) });
+        }
+        if target.is_string() && matches!(from, DataType::Timestamp(..)) {
+            let text = self.timestamp_text.call(vec![*to.expr]);
+            return Transformed::yes(if target == DataType::Utf8 { text } else { cast(text, target) });
+        }
+        if from.is_integer() && matches!(target, DataType::Timestamp(..)) {
+            // A number is seconds since 1970.
+            let seconds = cast(cast(*to.expr, DataType::Int64), DataType::Timestamp(TimeUnit::Second, None));
+            return Transformed::yes(tried(seconds, target));
+        }
+        if can_fail(from, &target) {
+            // Blanks around a value do not matter.
+            let value = if from.is_string() { btrim(vec![*to.expr]) } else { *to.expr };
+            return Transformed::yes(tried(value, target));
+        }
+        Transformed::no(Expr::Cast(to))
+    }
+}
+
+fn tried(expression: Expr, target: DataType) -> Expr {
+    Expr::TryCast(TryCast::new(Box::new(expression), target))
+}
+
+fn can_fail(from: &DataType, to: &DataType) -> bool {
+    if from.is_string() {
+        return !to.is_string() && !to.is_binary() && !matches!(to, DataType::Dictionary(..));
+    }
+    if let (Some(from), Some(to)) = (digits(from), digits(to)) {
+        return from.0 > to.0 || from.1 > to.1;
+    }
+    if from.is_floating() {
+        return to.is_integer() || to.is_decimal();
+    }
+    matches!((from, to), (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..), DataType::Timestamp(..)))
+}
+
+/// The digits before and after the decimal point that values of an exact type may have. Integers count as their largest
+/// value has: one type that is wider than another has more.
+fn digits(data_type: &DataType) -> Option<(i16, i16)> {
+    Some(match data_type {
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 => (19, 0),
+        DataType::UInt64 => (20, 0),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => (i16::from(*precision) - i16::from(*scale), i16::from(*scale)),
+        _ => return None,
+    })
+}
+
+impl AnalyzerRule for LenientCasts {
+    fn name(&self) -> &'static str {
+        "lenient_casts"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        plan.transform_up_with_subqueries(|plan| {
+            let mut schema = merge_schema(&plan.inputs());
+            if let LogicalPlan::TableScan(scan) = &plan {
+                let source = datafusion::common::DFSchema::try_from_qualified_schema(
+                    scan.table_name.clone(),
+                    &scan.source.schema(),
+                )?;
+                schema.merge(&source);
+            }
+            let names = NamePreserver::new(&plan);
+            let changed = plan.map_expressions(|expression| {
+                let name = names.save(&expression);
+                let changed = expression.transform_up(|expression| match expression {
+                    Expr::Cast(to) => match to.expr.get_type(&schema) {
+                        Ok(from) => Ok(self.lenient(&from, to)),
+                        Err(_) => Ok(Transformed::no(Expr::Cast(to))),
+                    },
+                    other => Ok(Transformed::no(other)),
+                })?;
+                Ok(changed.update_data(|expression| name.restore(expression)))
+            })?;
+            if changed.transformed { changed.map_data(LogicalPlan::recompute_schema) } else { Ok(changed) }
+        })
+        .map(|plan| plan.data)
+    }
+}

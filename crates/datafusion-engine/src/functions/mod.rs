@@ -1,0 +1,110 @@
+//! The functions and operators of the engine's SQL: DataFusion's, with Spark's meaning where the two differ.
+//!
+//! | module | what it does |
+//! | --- | --- |
+//! | [`bounded`], [`measure`] | refuses a call whose result would exceed [`Limits::function_bytes`], before it is allocated |
+//! | [`wide`] | the same limit for large constants, which an operator repeats for each row of a batch |
+//! | [`operators`] | `/`, `%`, `||` and `[…]` as Spark evaluates them |
+//! | [`casts`] | a cast that fails gives NULL |
+//! | [`spelling`] | Spark's functions that DataFusion has under another name or with other arguments |
+//! | [`column_names`] | the names of result columns without an alias |
+//! | [`rows`] | functions that neither DataFusion nor `datafusion-spark` has |
+//! | [`hints`] | which function to use instead of one that does not exist |
+//!
+//! Order of preference for a function: DataFusion's own, `datafusion-spark`'s, a rewrite to either, own code. A function
+//! that only DataFusion has stays. What still differs from Spark is listed in `docs/sql-differences.md`.
+//!
+//! [`Limits::function_bytes`]: crate::config::Limits::function_bytes
+
+pub mod bounded;
+pub mod casts;
+pub mod column_names;
+pub mod hints;
+pub mod java_pattern;
+pub mod json_path;
+pub mod measure;
+pub mod operators;
+pub mod rows;
+pub mod spelling;
+pub mod together;
+pub mod wide;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::{FunctionRegistry, SessionStateDefaults};
+use datafusion::logical_expr::planner::ExprPlanner;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+
+use bounded::Bounded;
+use measure::measure_of;
+
+/// Functions of `datafusion-spark` that do not replace DataFusion's of the same name: DataFusion's take more types.
+const KEPT: [&str; 2] = ["avg", "trunc"];
+
+/// The functions of one engine, built once and shared by its sessions.
+#[derive(Debug)]
+pub struct Functions {
+    scalar: Vec<Arc<ScalarUDF>>,
+    by_name: HashMap<String, Arc<ScalarUDF>>,
+    aggregate: Vec<Arc<AggregateUDF>>,
+    bytes_max: usize,
+}
+
+impl Functions {
+    /// All functions; a call may give at most `bytes_max` bytes for one batch.
+    pub fn new(bytes_max: usize) -> Self {
+        let defaults = SessionStateDefaults::default_scalar_functions();
+        let known =
+            defaults.into_iter().chain(datafusion_spark::all_default_scalar_functions().into_iter().filter(kept));
+        let scalar: Vec<_> = known
+            .chain(rows::functions())
+            .chain([Arc::new(together::all_or_null())])
+            .map(|function| match measure_of(function.name()) {
+                Some(measure) => Arc::new(ScalarUDF::new_from_impl(Bounded::new(function, measure, bytes_max))),
+                None => function,
+            })
+            .collect();
+        let mut by_name = HashMap::new();
+        for function in &scalar {
+            for name in function.aliases().iter().cloned().chain([function.name().to_owned()]) {
+                by_name.insert(name, Arc::clone(function));
+            }
+        }
+        let mut aggregate = datafusion_spark::all_default_aggregate_functions();
+        aggregate.retain(|function| !KEPT.contains(&function.name()));
+        Self { scalar, by_name, aggregate, bytes_max }
+    }
+
+    /// The function of that name or alias.
+    pub fn scalar(&self, name: &str) -> Result<&Arc<ScalarUDF>, DataFusionError> {
+        self.by_name.get(name).ok_or_else(|| DataFusionError::Internal(format!("function {name} is not registered")))
+    }
+
+    /// Adds the planners and rules of this module to those of a session.
+    pub fn rules(self: &Arc<Self>, builder: SessionStateBuilder) -> SessionStateBuilder {
+        let ours: Arc<dyn ExprPlanner> = Arc::new(operators::Operators::new(Arc::clone(self)));
+        builder
+            .with_expr_planners(vec![ours])
+            .with_analyzer_rule(Arc::new(casts::LenientCasts::default()))
+            .with_optimizer_rule(Arc::new(wide::WideConstants::new(self.bytes_max)))
+    }
+
+    /// Registers the functions in a session. DataFusion's of the same names are replaced.
+    pub fn register(&self, state: &mut SessionState) -> Result<(), DataFusionError> {
+        for function in &self.scalar {
+            state.register_udf(Arc::clone(function))?;
+        }
+        for function in &self.aggregate {
+            state.register_udaf(Arc::clone(function))?;
+        }
+        Ok(())
+    }
+}
+
+fn kept(function: &Arc<ScalarUDF>) -> bool {
+    !KEPT.contains(&function.name())
+}
