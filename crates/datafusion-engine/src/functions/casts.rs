@@ -14,7 +14,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-use super::rows;
+use super::computed;
 
 /// The analyzer's last rule.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub struct LenientCasts {
 
 impl Default for LenientCasts {
     fn default() -> Self {
-        Self { whole_number: rows::whole_number(), timestamp_text: rows::timestamp_text() }
+        Self { whole_number: computed::whole_number(), timestamp_text: computed::timestamp_text() }
     }
 }
 

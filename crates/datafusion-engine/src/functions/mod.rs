@@ -8,7 +8,7 @@
 //! | [`casts`] | a cast that fails gives NULL |
 //! | [`spelling`] | Spark's functions that DataFusion has under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
-//! | [`rows`] | functions that neither DataFusion nor `datafusion-spark` has |
+//! | [`rows`], [`computed`] | functions that neither DataFusion nor `datafusion-spark` has |
 //! | [`hints`] | which function to use instead of one that does not exist |
 //!
 //! Order of preference for a function: DataFusion's own, `datafusion-spark`'s, a rewrite to either, own code. A function
@@ -19,9 +19,11 @@
 pub mod bounded;
 pub mod casts;
 pub mod column_names;
+pub mod computed;
 pub mod hints;
 pub mod java_pattern;
 pub mod json_path;
+pub mod lenient;
 pub mod measure;
 pub mod operators;
 pub mod rows;
@@ -61,7 +63,7 @@ impl Functions {
         let known =
             defaults.into_iter().chain(datafusion_spark::all_default_scalar_functions().into_iter().filter(kept));
         let scalar: Vec<_> = known
-            .chain(rows::functions())
+            .chain(computed::functions())
             .chain([Arc::new(together::all_or_null())])
             .map(|function| match measure_of(function.name()) {
                 Some(measure) => Arc::new(ScalarUDF::new_from_impl(Bounded::new(function, measure, bytes_max))),
