@@ -72,7 +72,11 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
         (row,) = rows(session, "SET spark.master")
         assert row["value"] == "local[1]", row
         spark.done(session, "CREATE TABLE kept AS SELECT 42 AS answer")
-    # A table is the engine's, not the session's.
+    # A table is the engine's, not the session's, and DESCRIBE and EXPLAIN say what becomes of it.
+    described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{name}'")}
+    assert described["catalog"].startswith("own: "), described
+    _, log = control.look(f"EXPLAIN ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '700M'")
+    assert any("warning: " in it and f'"{name}"' in it for it in log), log
     done = beeline_ok(cluster.addresses["proxy-a"], "SELECT answer, version() AS v FROM kept", user="alice")
     assert any(line.startswith(f"42\t{spark.version()} ") for line in done.lines()), done.out
     engine = cluster.engines.one(name)
