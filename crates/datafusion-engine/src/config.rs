@@ -41,6 +41,10 @@ pub struct Config {
     /// The folders below which tables may lie and results may be written. None: no file can be read.
     #[serde(default)]
     pub allowed_locations: Vec<PathBuf>,
+    /// Files and folders below which nothing is read or written, whatever is allowed: those of Enginehouse itself. The
+    /// engine's own catalog and scratch folders are always among them.
+    #[serde(default)]
+    pub own_paths: Vec<PathBuf>,
     /// The memory pool of all statements together, in bytes (the unit's `DRIVER_MEMORY`).
     pub memory_bytes: u64,
     /// The threads that execute statements (the unit's `DRIVER_CPU`, rounded up).
@@ -218,6 +222,7 @@ mod tests {
             catalog: None,
             scratch_dir: dir.path().join("scratch"),
             allowed_locations: vec![],
+            own_paths: vec![],
             memory_bytes: MEMORY_BYTES_MIN,
             cpu_threads: 1,
             credential: Credential::new("x"),

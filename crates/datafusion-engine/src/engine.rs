@@ -95,12 +95,18 @@ impl Drop for Cut {
     }
 }
 
+/// What no statement may read or write, whatever is allowed.
+fn own_paths(config: &Config) -> Vec<std::path::PathBuf> {
+    let folders = [&config.catalog_dir, &config.scratch_dir].into_iter();
+    folders.chain(&config.own_paths).cloned().collect()
+}
+
 impl Engine {
     /// Checks the configuration, opens the catalog and starts the threads.
     pub fn start(config: Config, clock: SharedClock) -> Result<Arc<Self>, EngineError> {
         config.check()?;
         let first_settings = first_settings(&config)?;
-        let locations = Arc::new(Locations::new(&config.allowed_locations)?);
+        let locations = Arc::new(Locations::new(&config.allowed_locations)?.without(&own_paths(&config)));
         let resources = Resources::new(&config, &locations)?;
         let definitions = match &config.catalog {
             None => Definitions::from(Folder::open(&config.catalog_dir)?),

@@ -36,6 +36,9 @@ pub enum Command {
     MetadataAgent(ConfigurationArgument),
     /// Run the agent beside one engine; the master starts it.
     EngineAgent(ConfigurationArgument),
+    /// Become a child process of an engine agent that ends with it.
+    #[command(hide = true)]
+    RunChild(RunChildArguments),
     /// Create or upgrade the tables of the metadata database.
     Migrate(ConfigurationArgument),
     /// Look at a whole installation, change nothing, and say what is wrong and what mends it.
@@ -63,6 +66,17 @@ pub struct ConfigurationArgument {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
+}
+
+/// What a child process of an engine agent becomes.
+#[derive(Debug, Args)]
+pub struct RunChildArguments {
+    /// The process id of the agent.
+    #[arg(long, value_name = "PID")]
+    pub parent: i32,
+    /// The program, by its path, and its arguments.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<PathBuf>,
 }
 
 /// What the doctor looks at.
@@ -103,9 +117,15 @@ pub struct StandaloneArguments {
     /// Where metadata, engine state and logs are kept.
     #[arg(long, value_name = "DIR", default_value = "./enginehouse-data")]
     pub data_dir: PathBuf,
-    /// Where clients connect.
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:10009", value_parser = loopback_or_address)]
-    pub listen: SocketAddr,
+    /// Where clients connect; otherwise what proxy.listen says, or 127.0.0.1:10009.
+    #[arg(long, value_name = "HOST:PORT", value_parser = loopback_or_address)]
+    pub listen: Option<SocketAddr>,
+    /// A configuration file; ENGINEHOUSE_<SECTION>_<KEY> overrides its keys.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// A folder that external tables may read and write; may be given several times.
+    #[arg(long, value_name = "FOLDER")]
+    pub allow: Vec<PathBuf>,
     /// Play a tour of the whole loop, as a client, once everything runs.
     #[arg(long)]
     pub tour: bool,

@@ -7,6 +7,7 @@ pub mod failpoints;
 mod metadata_agent;
 mod migrate;
 mod proxy;
+mod run_child;
 mod sql;
 mod standalone;
 
@@ -30,10 +31,15 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let Some(command) = arguments.command else {
         anyhow::bail!("say what to do: enginehouse --help lists the commands");
     };
+    // What it becomes is no role of ours, and has inherited what the agent has.
+    if let Command::RunChild(arguments) = &command {
+        return run_child::run(arguments);
+    }
     failpoints::arm_from_environment()?;
     open_files::allow_all();
     match command {
         Command::Config { command: ConfigCommand::Check(arguments) } => config::check(&arguments),
+        Command::RunChild(arguments) => run_child::run(&arguments),
         Command::Doctor(arguments) => block_on(doctor::run(arguments)),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),
         Command::Sql(arguments) => block_on(sql::run(arguments)),

@@ -9,6 +9,7 @@ mod check;
 mod conceal;
 mod engines;
 mod kubernetes;
+mod locations;
 mod sections;
 mod span;
 mod spark;
@@ -26,6 +27,7 @@ use conceal::without_passwords;
 pub use conceal::without_password;
 pub use engines::Catalogs;
 pub use kubernetes::KubernetesSection;
+pub use locations::resolved;
 pub use sections::{
     Access, Authentication, ClusterSection, DatabaseSection, EnginesSection, MasterSection, MetadataAgentSection,
     OrchestratorKind, OrchestratorSection, ProxySection, ZookeeperSection,
@@ -69,15 +71,25 @@ pub struct Configuration {
 impl Configuration {
     /// Reads and checks a file; the environment overrides.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = read(path)?;
+        let (configuration, _) = Self::read(Some(path))?;
+        configuration.check().with_context(|| format!("in {}", path.display()))?;
+        Ok(configuration)
+    }
+
+    /// Reads a file, if one is named, and the environment, which overrides it; unchecked. The table has the keys that either
+    /// of them sets: every other key of the configuration has its default.
+    pub fn read(path: Option<&Path>) -> anyhow::Result<(Self, toml::Table)> {
+        let text = path.map(read).transpose()?.unwrap_or_default();
         let readable = |(variable, value): (OsString, OsString)| {
             let variable = variable.into_string().ok().filter(|it| it.starts_with(ENVIRONMENT_PREFIX))?;
             Some((variable, value.to_string_lossy().into_owned()))
         };
         let overrides: Vec<(String, String)> = std::env::vars_os().filter_map(readable).collect();
-        let configuration = Self::parse(&text, &overrides).with_context(|| format!("in {}", path.display()))?;
-        configuration.check().with_context(|| format!("in {}", path.display()))?;
-        Ok(configuration)
+        let parsed = Self::parse_with_keys(&text, &overrides);
+        match path {
+            Some(path) => parsed.with_context(|| format!("in {}", path.display())),
+            None => parsed,
+        }
     }
 
     /// The sections that a good file names, or the environment: of the others every key has its default.
@@ -95,7 +107,12 @@ impl Configuration {
     }
 
     /// Reads a text; `environment` is what may override it.
+    #[cfg(test)]
     pub fn parse(text: &str, environment: &[(String, String)]) -> anyhow::Result<Self> {
+        Self::parse_with_keys(text, environment).map(|(configuration, _)| configuration)
+    }
+
+    fn parse_with_keys(text: &str, environment: &[(String, String)]) -> anyhow::Result<(Self, toml::Table)> {
         let configuration: Self = toml::from_str(text).map_err(|error| readable(text, &error))?;
         let mut table: toml::Table = toml::from_str(text).map_err(|error| readable(text, &error))?;
         let known = toml::Table::try_from(Self::default())?;
@@ -104,11 +121,14 @@ impl Configuration {
             if override_key(&mut table, &known, variable, value)? {
                 // One after another, so that the error names the variable.
                 overridden = table.clone().try_into().map_err(|error: toml::de::Error| {
-                    anyhow::anyhow!("environment variable {variable}: {}", without_passwords(error.message()))
+                    anyhow::anyhow!(
+                        "environment variable {variable}: {}",
+                        without_passwords(&in_words(error.message()))
+                    )
                 })?;
             }
         }
-        Ok(overridden)
+        Ok((overridden, table))
     }
 }
 
@@ -159,20 +179,44 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
 
 /// An error with the place, and without the line itself, in which a password may stand.
 fn readable(text: &str, error: &toml::de::Error) -> anyhow::Error {
-    let message = without_passwords(error.message());
+    let message = without_passwords(&in_words(error.message()));
     match error.span().and_then(|span| text.get(..span.start)) {
         Some(before) => {
             let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-            anyhow::anyhow!("line {line}, column {column}: {message}")
+            let begun = before.rsplit('\n').next().unwrap_or_default();
+            let column = begun.chars().count() + 1;
+            let key = begun.split_once('=').map_or("", |(key, _)| key).trim();
+            let key = if key.is_empty() { String::new() } else { format!("key {key}: ") };
+            anyhow::anyhow!("line {line}, column {column}: {key}{message}")
         }
         None => anyhow::anyhow!("{message}"),
     }
 }
 
-/// Variables with our prefix that are no keys of the configuration.
-const NOT_OVERRIDES: [&str; 7] =
-    ["log", "log_format", "failpoints", "failpoints_folder", "history", "config", "password"];
+/// The words of the reader of TOML, in those of a configuration.
+fn in_words(message: &str) -> String {
+    message
+        .replace("expected a sequence", "expected a list, such as [\"a\", \"b\"]")
+        .replace("expected a map", "expected a table, such as { a = \"1\", b = \"2\" }")
+        .replace("unknown variant ", "unknown value ")
+}
+
+/// Variables with our prefix that are read and are no keys of the configuration. The last two are read by `sql`, and stand
+/// in the shells of its users.
+const NOT_OVERRIDES: [&str; 6] = ["log", "log_format", "failpoints", "failpoints_folder", "history", "password"];
+
+/// Refuses a variable with our prefix that is not one of these: an engine agent reads no others, and a slip there would
+/// silently change nothing.
+pub fn refuse_other_variables(read: &[&str]) -> anyhow::Result<()> {
+    for (variable, _) in std::env::vars_os() {
+        let variable = variable.to_string_lossy().into_owned();
+        let Some(rest) = variable.strip_prefix(ENVIRONMENT_PREFIX).map(str::to_ascii_lowercase) else { continue };
+        if !read.contains(&variable.as_str()) && !NOT_OVERRIDES.contains(&rest.as_str()) {
+            bail!("environment variable {variable} is not read here");
+        }
+    }
+    Ok(())
+}
 
 #[cfg(test)]
 mod tests {
@@ -192,6 +236,33 @@ mod tests {
             let error = format!("{:#}", Configuration::parse(text, &[]).unwrap_err());
             assert!(error.contains("line 2") && !error.contains("hidden"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_in_the_words_of_a_configuration_with_its_key() {
+        for (text, expected) in [
+            (
+                "[engines]\nallowed_locations = \"/srv\"\n",
+                "line 2, column 21: key allowed_locations: invalid type: string \"/srv\", expected a list, such as",
+            ),
+            ("[access]\nauthentication = \"ldap\"\n", "key authentication: unknown value `ldap`, expected `none`"),
+            ("[engines]\nimages = 5\n", "expected a table, such as { a ="),
+        ] {
+            let error = format!("{:#}", Configuration::parse(text, &[]).unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_list_or_a_table_in_a_variable_is_written_as_in_the_file() {
+        let environment = [
+            ("ENGINEHOUSE_ENGINES_ALLOWED_LOCATIONS", "[\"/srv/a\", \"/srv/b\"]"),
+            ("ENGINEHOUSE_SPARK_PROPERTIES", "{ \"spark.ui.enabled\" = \"true\" }"),
+        ];
+        let environment = environment.map(|(variable, value)| (variable.to_owned(), value.to_owned()));
+        let read = Configuration::parse("", &environment).unwrap();
+        assert_eq!(read.engines.allowed_locations.len(), 2);
+        assert_eq!(read.spark.properties["spark.ui.enabled"], "true");
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub struct EngineFile {
     pub scratch_dir: PathBuf,
     /// Folders that an external table's LOCATION may be in.
     pub allowed_locations: Vec<PathBuf>,
+    /// What belongs to Enginehouse itself: no statement reads or writes there, whatever is allowed.
+    #[serde(default)]
+    pub own_paths: Vec<PathBuf>,
     /// The coordination service.
     pub zookeeper: ZookeeperSection,
     /// What it may do there.
@@ -102,6 +105,8 @@ pub struct AgentLauncher {
     pub catalog: Option<CatalogPlace>,
     /// Folders that an external table's LOCATION may be in, where the engine runs.
     pub allowed_locations: Vec<PathBuf>,
+    /// What belongs to Enginehouse itself, where the engine runs.
+    pub own_paths: Vec<PathBuf>,
     /// How long an engine may take to answer its warm-up query.
     pub start_deadline: Span,
     /// From the configuration.
@@ -147,6 +152,7 @@ impl master::Launcher for AgentLauncher {
                 && crate::spark::has_metastore(&crate::spark::said(&self.spark.properties, &configuration.properties)),
             scratch_dir: self.data_dir.join("scratch"),
             allowed_locations: self.allowed_locations.clone(),
+            own_paths: self.own_paths.clone(),
             zookeeper: self.zookeeper.clone(),
             credential: EngineCredential::derive(&self.secret, launch.engine),
             properties: configuration.properties.clone(),

@@ -7,6 +7,7 @@ mod cli;
 mod command;
 mod configuration;
 mod launch;
+mod machine;
 mod open_files;
 mod place;
 mod roles;

@@ -15,7 +15,7 @@ use orchestrator::kubernetes::names::SCRATCH_DIR;
 use orchestrator::process::{self, Process};
 
 use crate::command::failpoints;
-use crate::configuration::{Catalogs, Configuration, OrchestratorKind};
+use crate::configuration::{Catalogs, Configuration, OrchestratorKind, resolved};
 use crate::launch::AgentLauncher;
 
 /// How long an engine that is a local process may take when it is told to end from outside (not by a drain).
@@ -82,11 +82,17 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         Catalogs::Folder(folder) => (folder, None),
         Catalogs::Bucket(place) => (data_dir.join("catalog"), Some(place)),
     };
+    let own_paths = if here {
+        configuration.own_paths().iter().map(|(_, path)| resolved(path)).collect()
+    } else {
+        vec![data_dir.clone(), catalog_dir.clone()]
+    };
     Ok(AgentLauncher {
         program,
         catalog_dir,
         catalog,
         data_dir,
+        own_paths,
         allowed_locations: engines.allowed_locations.iter().map(absolute).collect::<Result<_, _>>()?,
         start_deadline: engines.start_deadline,
         zookeeper: configuration.zookeeper.clone(),

@@ -26,8 +26,9 @@ const MAX_SECRET_BYTES: u64 = 4_096;
 /// Reads the cluster secret; refuses a file that others can read. A file of root's may be read by its group, which is how
 /// Kubernetes gives a secret to a process that isn't root.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
-    let file =
-        std::fs::File::open(path).with_context(|| format!("can't read the cluster secret {}", path.display()))?;
+    let file = std::fs::File::open(path).map_err(|error| {
+        anyhow::anyhow!("can't read the cluster secret {}: {error}{}", path.display(), whence(path))
+    })?;
     let metadata = file.metadata()?;
     if is_open_to_others(metadata.permissions().mode(), metadata.uid(), rustix::process::geteuid().as_raw()) {
         bail!("the cluster secret {} can be read by others\nHint: chmod 600 {}", path.display(), path.display());
@@ -35,6 +36,16 @@ pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     let mut text = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
     ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+}
+
+/// Where a relative path was looked for.
+fn whence(path: &Path) -> String {
+    match std::env::current_dir() {
+        Ok(folder) if path.is_relative() => {
+            format!("\nHint: relative paths are relative to the working directory, which is {}", folder.display())
+        }
+        _ => String::new(),
+    }
 }
 
 fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
@@ -162,7 +173,12 @@ pub async fn proxy(
     if configuration.access.insecure && !section.listens_on_loopback() {
         tracing::warn!(listen = %section.listen, "authentication \"none\" on an address that is not loopback: anybody there can say that he is an admin");
     }
-    Proxy::start(settings, clock.clone()).await.map_err(Into::into)
+    Proxy::start(settings, clock.clone()).await.map_err(|error| {
+        let in_use = matches!(error, proxy::StartError::Listen { .. });
+        let hint =
+            "\nHint: proxy.listen names another address (standalone: --listen HOST:PORT); port 0 takes a free one";
+        anyhow::anyhow!("{error}{}", if in_use { hint } else { "" })
+    })
 }
 
 /// Starts the candidate for master that belongs to a proxy.

@@ -3,11 +3,13 @@
 //! The two are blocked before the process has a second thread, so that every thread has them blocked, and one thread
 //! waits for them. A blocked signal stays pending until somebody waits for it, so none is lost, however early it comes:
 //! a handler that is installed while other threads run misses a signal that arrives between its installation and the
-//! first listener's subscription, and the process would stay up for good. Programs that are started from here begin with
-//! nothing blocked: the standard library sees to that.
+//! first listener's subscription, and the process would stay up for good. Programs that are started from here inherit the
+//! blocked signals: the standard library resets nothing. An engine agent unblocks them for its child (`run_child`), and a
+//! master starts only engine agents, which block both again before anything else.
 
 use std::io;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use nix::sys::signal::{SigSet, Signal};
@@ -16,10 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::say::complain;
 
+/// The same signal within this time is the same request: `timeout(1)` and supervisors signal a process and its group.
+const SAME_REQUEST: Duration = Duration::from_millis(200);
 /// The exit status of a process that was told twice to end.
 const TOLD_TWICE: i32 = 130;
 
-/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
+/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once, unless it is the
+/// same within [`SAME_REQUEST`].
 ///
 /// To be called before the runtime is made: a thread that exists already would take the signal and die of it, and the
 /// process with it.
@@ -41,14 +46,19 @@ pub fn requested() -> anyhow::Result<CancellationToken> {
 }
 
 fn listen(signals: SigSet, told: &CancellationToken) -> io::Result<()> {
+    let mut first: Option<(Signal, Instant)> = None;
     loop {
-        signals.wait()?;
+        let signal = signals.wait()?;
+        if first.is_some_and(|(first, at)| first == signal && at.elapsed() < SAME_REQUEST) {
+            continue;
+        }
         if told.is_cancelled() {
             complain("told to end twice: ending without tidying up");
             #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
             std::process::exit(TOLD_TWICE);
         }
         told.cancel();
+        first = Some((signal, Instant::now()));
     }
 }
 

@@ -183,6 +183,11 @@ fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot,
             (None, Phase::Pending) => "waits for a place to run".to_owned(),
             (None, _) => "is not registered yet".to_owned(),
         };
+        let reason = match slot.failures {
+            0 => reason,
+            1 => format!("{reason}; the engine before it failed"),
+            count => format!("{reason}; the {count} engines before it failed"),
+        };
         draft.wait(engine, reason, None);
     }
 }

@@ -180,7 +180,10 @@ impl Routes {
             candidates.iter().filter(is_stale).take(MAX_ASKED).collect()
         };
         let answers = futures::future::join_all(stale.iter().map(|route| async {
-            (route.uid.clone(), tokio::time::timeout(self.status_deadline, self.status(route)).await)
+            (
+                route.uid.clone(),
+                tokio::time::timeout(self.status_deadline, self.status(route, self.status_deadline)).await,
+            )
         }));
         for (uid, answer) in answers.await {
             let mut known = lock(&self.known);
@@ -200,11 +203,17 @@ impl Routes {
         }
     }
 
-    async fn status(&self, route: &Route) -> Result<EngineStatus, agent_api::ApiError> {
+    /// What the engine's agent says of its load, asked on a connection of its own. The connection has a deadline too.
+    pub(crate) async fn status(&self, route: &Route, deadline: Duration) -> Result<EngineStatus, agent_api::ApiError> {
         let options = self.options(route, "");
         let mut client =
             Client::connect(&options).await.map_err(|error| agent_api::ApiError::Unavailable(error.to_string()))?;
-        agent_api::engine_status(&mut client, self.status_deadline).await
+        agent_api::engine_status(&mut client, deadline).await
+    }
+
+    /// Whether this very engine is registered, as far as this proxy knows.
+    pub(crate) fn is_registered(&self, route: &Route) -> bool {
+        self.view.snapshot().engines.get(&route.engine).is_some_and(|it| it.live.uid == route.uid)
     }
 
     fn options(&self, route: &Route, user: &str) -> ClientOptions {

@@ -1,7 +1,7 @@
 //! The folders below which a tenant's files may lie.
 //!
 //! Invariant: what [`Locations::confine`] returns is an absolute path without symbolic links, `.` or `..` in its
-//! existing part, at or below one of the folders. It says so for the moment of the call only; [`super::confined`] looks
+//! existing part, at or below one of the folders and outside of Enginehouse's own. That holds at the time of the call; [`super::confined`] looks
 //! again at every file operation.
 
 use std::fmt::Write;
@@ -14,11 +14,15 @@ use crate::error::EngineError;
 
 /// The characters that make a path a pattern, as DataFusion reads them.
 const PATTERN_CHARS: [char; 3] = ['?', '*', '['];
+/// Allowed folders that a hint names at most.
+const MAX_SHOWN: usize = 10;
 
 /// The allowed folders, each absolute and resolved.
 #[derive(Debug, Clone)]
 pub struct Locations {
     roots: Vec<PathBuf>,
+    /// What is subtracted from them, each absolute, and resolved as far as it exists.
+    own: Vec<PathBuf>,
 }
 
 /// A location that may be used.
@@ -41,7 +45,13 @@ impl Locations {
                 why: format!("{}: {error}", folder.display()),
             })
         };
-        Ok(Self { roots: folders.iter().map(resolve).collect::<Result<_, _>>()? })
+        Ok(Self { roots: folders.iter().map(resolve).collect::<Result<_, _>>()?, own: Vec::new() })
+    }
+
+    /// Subtracts files and folders, with everything below them.
+    pub fn without(mut self, own: &[PathBuf]) -> Self {
+        self.own = own.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
+        self
     }
 
     /// Resolves what stands in LOCATION or COPY TO, and refuses it outside the allowed folders.
@@ -59,7 +69,7 @@ impl Locations {
         let (resolved, exists) = self.resolve(Path::new(folder), location)?;
         let text = format!("{}/{pattern}", resolved.display().to_string().trim_end_matches('/'));
         if pattern.split('/').any(|part| part == "..") || resolved.display().to_string().contains(PATTERN_CHARS) {
-            return Err(refused(location));
+            return Err(self.refused(location));
         }
         Ok(Confined { path: resolved, text, exists })
     }
@@ -76,7 +86,7 @@ impl Locations {
             match fs::canonicalize(existing) {
                 Ok(resolved) => break resolved,
                 // A link that points to nothing can't be resolved, but a write through it would land where it points.
-                Err(_) if fs::symlink_metadata(existing).is_ok() => return Err(refused(location)),
+                Err(_) if fs::symlink_metadata(existing).is_ok() => return Err(self.refused(location)),
                 Err(_) => {}
             }
             match (existing.components().next_back(), existing.parent()) {
@@ -84,23 +94,35 @@ impl Locations {
                     missing.push(name.to_owned());
                     existing = parent;
                 }
-                _ => return Err(refused(location)),
+                _ => return Err(self.refused(location)),
             }
         };
         if !self.roots.iter().any(|root| resolved.starts_with(root)) {
-            return Err(refused(location));
+            return Err(self.refused(location));
         }
         let exists = missing.is_empty();
-        Ok((missing.iter().rev().fold(resolved, |path, name| path.join(name)), exists))
+        let path = missing.iter().rev().fold(resolved, |path, name| path.join(name));
+        if self.own.iter().any(|own| path.starts_with(own)) {
+            return Err(self.refused(location));
+        }
+        Ok((path, exists))
     }
-}
 
-fn refused(location: &str) -> UserError {
-    UserError::new(
-        ErrorKind::InsufficientPrivilege,
-        format!("location \"{location}\" is not below an allowed location"),
-    )
-    .hint("the engine's operator sets allowed_locations")
+    fn refused(&self, location: &str) -> UserError {
+        let folders: Vec<String> = self.roots.iter().take(MAX_SHOWN).map(|root| root.display().to_string()).collect();
+        let more = if self.roots.len() > MAX_SHOWN { ", …" } else { "" };
+        let allowed = match folders.as_slice() {
+            [] => "No folder is allowed".to_owned(),
+            folders => format!("Allowed is what is below {}{more}", folders.join(", ")),
+        };
+        UserError::new(
+            ErrorKind::InsufficientPrivilege,
+            format!("location \"{location}\" is not below an allowed location"),
+        )
+        .hint(format!(
+            "{allowed}. The operator sets engines.allowed_locations, or starts a standalone with --allow FOLDER."
+        ))
+    }
 }
 
 /// The path of `/dir`, `file:/dir` and `file:///dir`; other schemes and relative paths are refused.
@@ -224,7 +246,23 @@ mod tests {
             let error = g.locations.confine(&location).unwrap_err();
             assert_eq!(error.sqlstate(), "42501", "{location}");
         }
+        let error = g.locations.confine("/etc/passwd").unwrap_err();
+        let hint = error.hint.unwrap();
+        assert!(hint.contains(&root) && hint.contains("--allow"), "{hint}");
         assert_eq!(g.locations.confine("rides/").unwrap_err().sqlstate(), "22023");
         assert_eq!(g.locations.confine("s3://bucket/rides/").unwrap_err().sqlstate(), "0A000");
+    }
+    #[test]
+    fn own_folders_are_refused_below_an_allowed_one() {
+        let g = ground();
+        let (catalog, engines) = (g.root.join("catalog"), g.root.join("engines"));
+        fs::create_dir_all(catalog.join("t_2")).unwrap();
+        let locations = g.locations.clone().without(&[catalog.clone(), engines.clone()]);
+        symlink(&catalog, g.root.join("link")).unwrap();
+        for path in [catalog.clone(), catalog.join("t_2/x.json"), g.root.join("link/t_2"), engines.join("new")] {
+            assert_eq!(locations.confine(&path.display().to_string()).unwrap_err().sqlstate(), "42501", "{path:?}");
+            assert!(!locations.allows(&path), "{path:?}");
+        }
+        assert!(locations.allows(&g.root.join("rides")) && locations.allows(&g.root.join("catalog-of-mine")));
     }
 }

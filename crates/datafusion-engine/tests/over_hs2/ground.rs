@@ -70,6 +70,7 @@ impl Ground {
             catalog: None,
             scratch_dir: self.dir.path().join("scratch"),
             allowed_locations: vec![self.data()],
+            own_paths: vec![],
             memory_bytes: 256 << 20,
             cpu_threads: 2,
             credential: Credential::new(SECRET),

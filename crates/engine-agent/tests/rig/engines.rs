@@ -57,6 +57,7 @@ impl DataFusion {
             catalog: None,
             scratch_dir: ground.folder.path().join("scratch"),
             allowed_locations: vec![PathBuf::from(ground.folder.path())],
+            own_paths: vec![],
             memory_bytes: 256 << 20,
             cpu_threads: 2,
             credential: Credential::new(key.0.clone()),

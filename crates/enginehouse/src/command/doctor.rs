@@ -117,7 +117,7 @@ async fn moving(patient: &Patient, session: Result<&Session, &String>, agents: &
     let facts = facts::look(patient, session, agents, readable).await;
     let mut report = Report::default();
     proxies::master(patient, &facts, &mut report);
-    place::look(patient, &facts.place, &mut report);
+    place::look(patient, &facts.place, facts.desired.as_ref().ok(), &mut report);
     slots::look(patient, &facts, &mut report);
     orphans::look(patient, &facts, &mut report);
     registry::look(patient, &facts, &mut report);

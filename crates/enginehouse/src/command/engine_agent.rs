@@ -8,15 +8,21 @@ use coordination::{Identity, Layout};
 use engine_agent::engine::{self, Ended, EngineRuntime};
 use model::engine_type::EngineType;
 use model::table_catalog::TableCatalog;
+use orchestrator::UID_VARIABLE;
+use orchestrator::kubernetes::render::{ADDRESS_VARIABLE, PORT_VARIABLE};
+use orchestrator::process::DIRECTORY_VARIABLE;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 
 use crate::cli::ConfigurationArgument;
+use crate::configuration::refuse_other_variables;
 use crate::launch::EngineFile;
 use crate::telemetry::LastLines;
 use crate::{roles, telemetry};
 
+mod child_process;
 mod datafusion;
+mod limits;
 mod place;
 mod spark;
 mod watched;
@@ -34,11 +40,13 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
         anyhow::bail!("the engine's file {} is too large", path.display());
     }
     let file: EngineFile = toml::from_str(&std::fs::read_to_string(path).with_context(shown)?).with_context(shown)?;
+    refuse_other_variables(&[UID_VARIABLE, DIRECTORY_VARIABLE, ADDRESS_VARIABLE, PORT_VARIABLE])?;
     let place = Place::from_environment()?;
     let settings = settings(&file, &place)?;
+    limits::apply(&file, &place);
     let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
         EngineType::Datafusion => datafusion::runtime(&file)?,
-        EngineType::Spark => spark::runtime(&file)?,
+        EngineType::Spark => spark::runtime(&file, place.log_file())?,
     };
     let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
     match ended {

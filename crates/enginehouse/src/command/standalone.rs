@@ -7,6 +7,7 @@
 mod data_dir;
 mod ending;
 mod running;
+mod settings;
 mod tour;
 
 use std::net::SocketAddr;
@@ -25,7 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use crate::cli::StandaloneArguments;
-use crate::configuration::{Configuration, Span};
+use crate::configuration::Configuration;
 use crate::say::{complain, say};
 use crate::{place, roles, telemetry};
 use data_dir::DataDir;
@@ -34,8 +35,6 @@ pub use running::Running;
 
 /// How long the parts may take until the master acts.
 const START_DEADLINE: Duration = Duration::from_mins(1);
-/// How long the embedded ZooKeeper waits for a silent process.
-const SESSION_TIMEOUT: Span = Span::seconds(6);
 
 /// The parts that run.
 struct Parts {
@@ -51,17 +50,18 @@ struct Parts {
 }
 
 pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> anyhow::Result<ExitCode> {
-    if !arguments.listen.ip().is_loopback() {
+    let asked = settings::asked_for(&arguments)?;
+    if !asked.proxy.listen.ip().is_loopback() {
         bail!(
             "standalone believes every name that a client gives, so it listens on a loopback address only, not on {}\n\
              Hint: run the roles as separate processes with access.insecure = true if this network is trusted",
-            arguments.listen
+            asked.proxy.listen
         );
     }
     let data = DataDir::open(&arguments.data_dir)?;
     telemetry::start_in_file(&data.log_file())?;
     let clock = roles::clock();
-    let parts = start(&data, arguments.listen, &clock).await?;
+    let parts = start(&data, asked, &clock).await?;
     let acting = tokio::select! {
         acting = wait_until_acting(&parts.master) => acting,
         () = stop.cancelled() => Ok(()),
@@ -105,7 +105,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
     Ok(code)
 }
 
-async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyhow::Result<Parts> {
+async fn start(data: &DataDir, asked: Configuration, clock: &SharedClock) -> anyhow::Result<Parts> {
     let secret = data.secret()?;
     let zookeeper = embedded_zookeeper::Server::start(embedded_zookeeper::Config {
         data_dir: Some(data.zookeeper()),
@@ -113,8 +113,8 @@ async fn start(data: &DataDir, listen: SocketAddr, clock: &SharedClock) -> anyho
     })
     .await
     .context("the embedded ZooKeeper did not start")?;
-    let configuration = configuration(data, listen, zookeeper.addr());
-    configuration.check()?;
+    let configuration = settings::complete(asked, data, zookeeper.addr())?;
+    data.keep_configuration(&configuration)?;
     roles::migrate(&configuration).await?;
     let store = roles::open_store(&configuration, clock).await?;
     let listener = roles::metadata_agent_port(&configuration).await?;
@@ -135,21 +135,6 @@ async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
         Ok(Err(_)) => bail!("the master ended while it started"),
         Err(_) => bail!("the master did not act within {} s; the log says why", START_DEADLINE.as_secs()),
     }
-}
-
-fn configuration(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
-    let mut configuration = Configuration::default();
-    "standalone".clone_into(&mut configuration.cluster.name);
-    configuration.zookeeper.connect = zookeeper.to_string();
-    configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
-    // Its name may have letters that mean something in a URL.
-    configuration.database.url = metadata::Settings::sqlite(&data.database()).url;
-    configuration.proxy.listen = listen;
-    configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    configuration.orchestrator.state_dir = data.engines();
-    configuration.engines.data_dir = data.engine_data();
-    configuration.engines.allowed_locations = vec![data.samples()];
-    configuration
 }
 
 fn how_to_connect(address: SocketAddr) -> String {

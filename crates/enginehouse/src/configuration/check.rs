@@ -21,8 +21,9 @@ impl Configuration {
         self.check_numbers()?;
         self.check_zookeeper()?;
         self.spark.check()?;
-        if self.orchestrator.kind == OrchestratorKind::Kubernetes {
-            self.check_kubernetes()?;
+        match self.orchestrator.kind {
+            OrchestratorKind::Kubernetes => self.check_kubernetes()?,
+            OrchestratorKind::Process => self.check_locations()?,
         }
         if let Err(error) = metadata::Settings::new(&self.database.url).backend() {
             bail!("database.url: {}", error.user_error());

@@ -61,7 +61,8 @@ fn a_typo_is_named_with_its_line_and_the_valid_keys_by_every_role() {
 #[test]
 fn a_good_configuration_is_printed_whole_and_without_its_password() {
     let files = Files::new();
-    let file = files.write("good.toml", "[database]\nurl = \"postgres://u:hidden@h/db?password=hidden\"\n", 0o600);
+    let content = "[database]\nurl = \"postgres://u:hidden@h/db?password=hidden\"\n";
+    let file = files.write("good.toml", &format!("{}{content}", files.proxy("127.0.0.1:0")), 0o600);
     let output = run(&["config", "check"], &file, &[("ENGINEHOUSE_MASTER_TICK_INTERVAL", "700ms")]);
     let shown = text(&output.stdout);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -98,9 +99,9 @@ fn a_secret_that_others_can_read_or_that_is_too_short_is_refused() {
     {
         let content = format!("[cluster]\nsecret_file = \"{}\"\n", secret.display());
         let file = files.write("c.toml", &content, 0o600);
-        for role in ["proxy", "metadata-agent"] {
-            let error = refusal(&[role], &file, &[]);
-            assert!(error.contains(expected) && error.contains(secret.to_str().unwrap()), "{role}: {error}");
+        for role in [&["proxy"][..], &["metadata-agent"], &["config", "check"]] {
+            let error = refusal(role, &file, &[]);
+            assert!(error.contains(expected) && error.contains(secret.to_str().unwrap()), "{role:?}: {error}");
             assert!(!error.contains("abab"), "{error}");
         }
     }
@@ -114,6 +115,7 @@ fn a_port_in_use_is_named_and_ends_the_proxy_with_status_1() {
     let file = files.write("c.toml", &files.proxy(&address), 0o600);
     let error = refusal(&["proxy"], &file, &[]);
     assert!(error.contains(&format!("can't listen on {address}")) && error.contains("in use"), "{error}");
+    assert!(error.contains("Hint: proxy.listen"), "{error}");
 }
 
 #[test]

@@ -118,6 +118,8 @@ pub struct Installation {
     data: PathBuf,
     child: Option<Child>,
     failpoints: Option<PathBuf>,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
     /// `host:port` of the proxy.
     pub address: String,
 }
@@ -132,7 +134,15 @@ impl Installation {
     pub fn start_named(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().canonicalize().unwrap().join(name);
-        let mut installation = Self { folder, data, child: None, failpoints: None, address: String::new() };
+        let mut installation = Self {
+            folder,
+            data,
+            child: None,
+            failpoints: None,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            address: String::new(),
+        };
         installation.start_again();
         installation
     }
@@ -143,7 +153,15 @@ impl Installation {
         let root = folder.path().canonicalize().unwrap();
         let (data, failpoints) = (root.join("data"), Some(root.join("failpoints")));
         std::fs::create_dir(root.join("failpoints")).unwrap();
-        let mut installation = Self { folder, data, child: None, failpoints, address: String::new() };
+        let mut installation = Self {
+            folder,
+            data,
+            child: None,
+            failpoints,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            address: String::new(),
+        };
         installation.start_again();
         installation
     }
@@ -186,9 +204,42 @@ impl Installation {
     pub fn start_in(folder: &Path) -> Self {
         let data = folder.canonicalize().unwrap().join("data");
         let folder = tempfile::tempdir().unwrap();
-        let mut installation = Self { folder, data, child: None, failpoints: None, address: String::new() };
+        let mut installation = Self {
+            folder,
+            data,
+            child: None,
+            failpoints: None,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            address: String::new(),
+        };
         installation.start_again();
         installation
+    }
+
+    /// A new folder in which nothing runs yet: [`Installation::start_again`] starts it.
+    pub fn not_started() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().canonicalize().unwrap().join("data");
+        Self {
+            folder,
+            data,
+            child: None,
+            failpoints: None,
+            environment: Vec::new(),
+            arguments: Vec::new(),
+            address: String::new(),
+        }
+    }
+
+    /// Sets a variable of the environment in which it starts.
+    pub fn set(&mut self, variable: &str, value: &str) {
+        self.environment.push((variable.to_owned(), value.to_owned()));
+    }
+
+    /// Starts with these arguments from now on.
+    pub fn with_arguments(&mut self, arguments: &[&str]) {
+        self.arguments = arguments.iter().map(|it| (*it).to_owned()).collect();
     }
 
     /// Starts with one tenant that has one engine.
@@ -213,7 +264,12 @@ impl Installation {
     /// The command that runs `standalone` on the folder.
     pub fn command(&self, more: &[&str]) -> Command {
         let mut command = program();
-        command.args(["standalone", "--listen", "127.0.0.1:0", "--data-dir"]).arg(&self.data).args(more);
+        command
+            .args(["standalone", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(&self.data)
+            .args(&self.arguments)
+            .args(more);
+        command.envs(self.environment.iter().map(|(variable, value)| (variable, value)));
         if let Some(folder) = &self.failpoints {
             command.env("ENGINEHOUSE_FAILPOINTS_FOLDER", folder);
         }

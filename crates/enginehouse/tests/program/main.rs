@@ -1,14 +1,17 @@
 //! The program as its users meet it: started, told, killed, fed with nonsense. One binary, so that it is linked once.
 
+mod children;
 mod command_line;
 mod configuration_check;
 mod doctor;
 mod full_disk;
 mod hostile_input;
 mod hostile_statements;
+mod hung_engines;
 mod installation;
 mod killed_at_points;
 mod real_postgres;
 mod role_starts;
 mod sql_client;
 mod standalone_life;
+mod standalone_settings;

@@ -105,10 +105,15 @@ pub(super) fn carry_on(state: &State, looks: &[Look]) -> bool {
     !due.is_empty()
 }
 
-/// Kills the process with its group, and what it started besides.
+/// Kills the process with its group and its session, and what left both. The children of an engine agent lead groups of
+/// their own, in its session.
 fn kill(look: &Look) -> io::Result<()> {
     if let Some(leader) = look.leader {
+        let members = identity::session_of(leader);
         leader.kill_with_group()?;
+        for member in members {
+            member.signal(Signal::KILL)?;
+        }
     }
     kill_leftovers(&look.directory)
 }
@@ -116,7 +121,7 @@ fn kill(look: &Look) -> io::Result<()> {
 /// What an engine started and left behind: killed one by one, each known by the engine's lock or log that it has as
 /// standard input or output (a shell gives its background jobs another input). A session's number would not do: it is
 /// given away again when the session is empty.
-fn kill_leftovers(directory: &EngineDir) -> io::Result<()> {
+pub(super) fn kill_leftovers(directory: &EngineDir) -> io::Result<()> {
     let by_lock = identity::holders(&directory.lock(), &[0]);
     for leftover in by_lock.into_iter().chain(identity::holders(&directory.log(), &[1, 2])) {
         leftover.signal(Signal::KILL)?;

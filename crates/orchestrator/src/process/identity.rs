@@ -45,7 +45,36 @@ impl Stat {
     }
 }
 
+/// Why a process that lives does not run. Other states (running, sleeping, waiting for a disk) change all the time and
+/// are none of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// By a signal.
+    Stopped,
+    /// By a debugger.
+    Traced,
+}
+
+impl Stop {
+    /// As `ps` names it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Stopped => "T (stopped)",
+            Self::Traced => "t (tracing stop)",
+        }
+    }
+}
+
 impl Identity {
+    /// Whether the process is stopped, and how.
+    pub(super) fn stop(self) -> Option<Stop> {
+        match Stat::of(self.pid).filter(|stat| stat.start_ticks == self.start_ticks)?.state {
+            'T' => Some(Stop::Stopped),
+            't' => Some(Stop::Traced),
+            _ => None,
+        }
+    }
+
     /// The process that has the pid now, dead or alive.
     pub(super) fn of(pid: i32) -> Option<Self> {
         Stat::of(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
@@ -83,6 +112,16 @@ impl Identity {
         }
         self.signal(Signal::KILL).map(|_| ())
     }
+}
+
+/// The living processes of the session that this process leads, itself included. To be called while it lives: the number
+/// of a session without members may be given to another one.
+pub(super) fn session_of(leader: Identity) -> Vec<Identity> {
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let members = pids.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.session == leader.pid));
+    let members: Vec<Identity> = members.filter_map(Identity::of).filter(|member| member.is_alive()).collect();
+    if leader.is_alive() { members } else { Vec::new() }
 }
 
 /// The living processes that have this very file as one of these descriptors. An engine has its lock as standard
@@ -126,6 +165,22 @@ mod tests {
         assert!(!other.is_alive());
         assert_eq!(other.signal(Signal::TERM), Ok(false));
         assert_eq!(other.kill_with_group(), Ok(()));
+    }
+
+    #[test]
+    fn a_stopped_process_is_alive_and_named_as_stopped() {
+        let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
+        let identity = Identity::of(child.id() as i32).unwrap();
+        assert_eq!(identity.stop(), None);
+        identity.signal(Signal::STOP).unwrap();
+        while identity.stop().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(identity.stop().map(Stop::name), Some("T (stopped)"));
+        assert!(identity.is_alive());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(identity.stop(), None);
     }
 
     #[test]

@@ -43,6 +43,11 @@ impl Inside {
         &self.uid
     }
 
+    /// The file that the engine's standard output and error go to.
+    pub fn log_file(&self) -> PathBuf {
+        self.directory.log()
+    }
+
     /// Whether the engine still has its place.
     pub fn still_wanted(&self) -> bool {
         match record::read::<Record>(&self.directory.record()) {

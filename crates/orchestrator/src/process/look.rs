@@ -10,7 +10,7 @@ use model::clock::utc;
 use model::engine_state::Phase;
 use model::observation::{MAX_REASON_BYTES, cut};
 
-use super::identity::{self, Identity};
+use super::identity::{self, Identity, Stop};
 use super::layout::{self, EngineDir};
 use super::record::{self, Ended, Ending, Record, Started, VERSION};
 use super::state::{State, is_held};
@@ -81,6 +81,7 @@ impl State {
             (true, None, Some(_)) => Phase::Running,
             (true, None, None) => Phase::Pending,
         };
+        let stop = leader.and_then(Identity::stop);
         let process = leader.or(started.as_ref().map(|started| started.leader));
         let observed = Observed {
             name: record.name.clone(),
@@ -88,11 +89,12 @@ impl State {
             labels: record.labels.clone().into(),
             annotations: record.annotations.clone().into(),
             phase,
-            reason: reason(directory, phase, ending.as_ref(), exit.as_ref(), started.is_some())?,
+            reason: reason(directory, phase, ending.as_ref(), exit.as_ref(), started.is_some())?
+                .or_else(|| stop.map(|stop| format!("its process is stopped: state {}", stop.name()))),
             node: Some(record.node.clone()),
             started_at_ms: started.as_ref().map(|started| started.started_at_ms),
             log_tail: exit.as_ref().filter(|exit| exit.code != Some(0)).and_then(|_| super::log::tail(directory)),
-            details: details(directory, process, exit.as_ref())?.into(),
+            details: details(directory, process, stop, exit.as_ref())?.into(),
             exit,
         };
         Ok(Look { directory: directory.clone(), record, leader, alive, ending, observed })
@@ -112,7 +114,11 @@ impl State {
         }
         match written() {
             Ok(Some(ended)) => return Ok(ended.into()),
-            Ok(None) => drop(layout::put_first(&path, &record::text(&noticed)?)?),
+            Ok(None) => {
+                // Its parent is gone, and what it started may run.
+                super::end::kill_leftovers(directory)?;
+                let _ = layout::put_first(&path, &record::text(&noticed)?)?;
+            }
             // Cut short with the machine: it says nothing, and must not hide that the engine is dead.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 layout::replace(&path, &record::text(&noticed)?)?;
@@ -167,6 +173,7 @@ fn reason(
 fn details(
     directory: &EngineDir,
     process: Option<Identity>,
+    stop: Option<Stop>,
     exit: Option<&Exit>,
 ) -> io::Result<BTreeMap<String, String>> {
     let mut details = BTreeMap::from([
@@ -180,7 +187,7 @@ fn details(
         details.insert("process state".to_owned(), format!("ended: {}", exit.describe()));
         details.insert("process ended at".to_owned(), utc(exit.ended_at_ms));
     } else if process.is_some() {
-        details.insert("process state".to_owned(), "runs".to_owned());
+        details.insert("process state".to_owned(), stop.map_or("runs", Stop::name).to_owned());
     }
     if let Some(words) = layout::read_limited(&directory.last_words(), MAX_REASON_BYTES as u64)? {
         details.insert("last words".to_owned(), String::from_utf8_lossy(&words).trim().to_owned());

@@ -16,6 +16,7 @@ use model::table_catalog::TableCatalog;
 use tracing::{debug, info, warn};
 
 use super::absence::why_none;
+use super::liveness;
 use super::operation::Place;
 use super::queue::Asks;
 use super::statement::{EngineCall, note_accepted};
@@ -321,7 +322,14 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
         return Sent::Lost(UserError::internal("no engine is bound"));
     };
     let answered = match session.engines.get_mut(&binding) {
-        Some(bound) => exchange(bound, call).await,
+        Some(bound) => {
+            let route = bound.route.clone();
+            tokio::select! {
+                biased;
+                answered = exchange(bound, call) => answered,
+                reason = liveness::lost(gateway, &route) => Err(reason),
+            }
+        }
         None => Err("the engine is gone".to_owned()),
     };
     let message = match answered {

@@ -4,7 +4,9 @@
 //! An engine that is lost takes its operations along. A metadata agent that is lost is replaced: the statement is begun
 //! again, under its id, at another.
 
+use std::future::pending;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hs2::relay::{self, Decision, RelayError};
@@ -14,8 +16,9 @@ use hs2::{Client, Connection, Handle, Message, Method};
 use model::error::{ErrorKind, UserError};
 use tracing::{debug, warn};
 
-use super::binding;
+use super::binding::{self, Bound};
 use super::control::{self, ControlOperation};
+use super::liveness;
 use super::operation::{FETCH_LOG, Operation, Place, answer_failed, closed, state};
 use super::statement::note_ended;
 use super::{Gone, Session, answer, refuse};
@@ -51,19 +54,33 @@ fn ended(method: Method, reply: &Reply) -> Option<bool> {
     }
 }
 
-/// Relays a call; whether the operation that it is about has ended by that, and how.
+/// Relays a call; whether the operation that it is about has ended by that, and how. `lost` resolves when the backend is
+/// taken for lost: until its reply begins, that ends the call.
 async fn forward(
     connection: &mut Connection,
     message: &Message,
     to: &mut Client,
     deadline: Duration,
+    lost: impl Future<Output = String> + Send,
 ) -> Result<Option<bool>, Failed> {
     let (method, mut told) = (message.method(), None);
+    let begun = AtomicBool::new(false);
     let decide = |reply: &Reply, _: &[u8]| {
+        begun.store(true, Ordering::Relaxed);
         told = method.and_then(|method| ended(method, reply));
         Decision::Forward
     };
-    match relay::exchange(connection, message, to, deadline, decide).await {
+    let lost_before_reply = async {
+        let reason = lost.await;
+        // The client has seen part of it: what becomes of the rest is for the relay's own limits.
+        if begun.load(Ordering::Relaxed) { pending().await } else { reason }
+    };
+    let relayed = tokio::select! {
+        biased;
+        relayed = relay::exchange(connection, message, to, deadline, decide) => relayed,
+        reason = lost_before_reply => return Err(Failed::Backend(reason)),
+    };
+    match relayed {
         Ok(_) => Ok(told),
         Err(error @ RelayError::Broken) => Err(Failed::Broken(error.to_string())),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
@@ -99,7 +116,10 @@ pub(super) async fn relay_engine(
         Err(error) => return refuse(connection, method, seqid, &error).await,
     };
     let relayed = match session.engines.get_mut(&binding) {
-        Some(bound) => forward(connection, &message, &mut bound.client, deadline_of(method)).await,
+        Some(Bound { client, route, .. }) => {
+            let lost = liveness::lost(gateway, route);
+            forward(connection, &message, client, deadline_of(method), lost).await
+        }
         None => Err(Failed::Broken("its connection was closed".to_owned())),
     };
     let (reason, of_engine) = match relayed {
@@ -143,7 +163,7 @@ pub(super) async fn relay_control(
     };
     let relayed = match &mut session.control {
         Some(backend) if backend.number == operation.backend => {
-            forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await
+            forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE, pending()).await
         }
         _ => Err(Failed::Broken("the metadata agent is gone".to_owned())),
     };
@@ -175,7 +195,7 @@ pub(super) async fn relay_control(
     let Some(backend) = &mut session.control else {
         return answer_failed(connection, method, seqid, &gateway.agents.none_reachable()).await;
     };
-    match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE).await {
+    match forward(connection, &message, &mut backend.client, CONTROL_CALL_DEADLINE, pending()).await {
         Ok(_) => {
             operation.fetched |= method == Method::FetchResults && request.fetch_type != FETCH_LOG;
             Ok(())

@@ -46,7 +46,14 @@ pub async fn look(patient: &Patient, session: Result<&Session, &String>, report:
         return Vec::new();
     }
     let addresses: Vec<&str> = agents.iter().map(|agent| agent.address.as_str()).collect();
-    report.tell(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), Vec::new());
+    let no_spare = (agents.len() == 1 && !patient.is_standalone()).then(|| {
+        Finding::warning(
+            "metadata agents",
+            "there is one metadata agent: if it ends, no control statement is answered until another is started",
+            format!("start a second one: enginehouse metadata-agent {}", patient.argument),
+        )
+    });
+    report.tell(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), no_spare.into_iter().collect());
     let mut asked = join_all(agents.into_iter().map(|agent| ask(patient, agent))).await;
     answers(patient, &asked, report);
     versions(&asked, report);

@@ -125,9 +125,14 @@ impl Patient {
         self.configuration.master.tick_interval.0 * engine_agent::metadata::STALE_AFTER_TICKS
     }
 
+    /// Whether one process is everything by design.
+    pub fn is_standalone(&self) -> bool {
+        self.named.starts_with("standalone")
+    }
+
     /// What brings the tables up to date.
     pub fn migrate(&self) -> String {
-        if self.named.starts_with("standalone") {
+        if self.is_standalone() {
             return "end this standalone and start it again: it migrates when it starts".to_owned();
         }
         format!("enginehouse migrate {}", self.argument)
@@ -135,7 +140,7 @@ impl Patient {
 
     /// How a master is started.
     pub fn start_a_master(&self) -> String {
-        if self.named.starts_with("standalone") {
+        if self.is_standalone() {
             return "end this standalone and start it again; enginehouse.log in its folder says why it has no master"
                 .to_owned();
         }

@@ -10,9 +10,10 @@ use orchestrator::Listing;
 use orchestrator::process::{Disk, Inspection};
 
 use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
-use super::facts::{Of, Place};
+use super::facts::{Desired, Of, Place};
 use super::patient::Patient;
 use super::report::{Finding, Report, count as plural};
+use crate::machine;
 
 /// Less free space than this is a problem: logs, spilled data and records no longer fit.
 const LEAST_BYTES: u64 = 256 << 20;
@@ -24,7 +25,7 @@ const LEAST_FILES: u64 = 1_000;
 const NEARLY_FULL_PERCENT: usize = 90;
 
 /// Looks at the place.
-pub fn look(patient: &Patient, place: &Result<Place, String>, report: &mut Report) {
+pub fn look(patient: &Patient, place: &Result<Place, String>, desired: Option<&Desired>, report: &mut Report) {
     let directory = patient.configuration.orchestrator.state_dir.display().to_string();
     let (listing, seen) = match place {
         Ok(Place { listing, of: Of::Directory(seen) }) => (listing, seen),
@@ -47,7 +48,7 @@ pub fn look(patient: &Patient, place: &Result<Place, String>, report: &mut Repor
     disk(patient, seen, report);
     let most = patient.configuration.orchestrator.max_engines;
     let count = listing.engines.len() + listing.unreadable.len() + seen.leftovers.len();
-    room(count, most, "orchestrator.max_engines", report);
+    room(count, most, "orchestrator.max_engines", memory(desired), report);
     entries(listing, seen, report);
 }
 
@@ -120,7 +121,27 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn room(count: usize, most: usize, key: &str, report: &mut Report) {
+/// Units of which one engine may take more memory than this machine has.
+fn memory(desired: Option<&Desired>) -> Vec<Finding> {
+    let total = machine::memory_bytes();
+    let units = desired.into_iter().flat_map(|desired| &desired.snapshot.catalog.units);
+    let large = units.filter(|(_, unit)| unit.spec.driver_memory.bytes() > total);
+    large
+        .map(|(name, unit)| {
+            Finding::warning(
+                format!("resource unit {name}"),
+                format!(
+                    "DRIVER_MEMORY is {}, and this machine has {}",
+                    size(unit.spec.driver_memory.bytes()),
+                    size(total)
+                ),
+                format!("ALTER RESOURCE UNIT {name} DRIVER_MEMORY '…', well below the memory of the machine"),
+            )
+        })
+        .collect()
+}
+
+fn room(count: usize, most: usize, key: &str, also: Vec<Finding>, report: &mut Report) {
     let what = format!("{} of at most {most}", plural(count, "engine"));
     let mend = format!("STOP ENGINE what is not needed, or raise {key} and restart the proxies");
     let finding = if count >= most {
@@ -130,7 +151,7 @@ fn room(count: usize, most: usize, key: &str, report: &mut Report) {
     } else {
         None
     };
-    report.tell(ROOM, what, finding.into_iter().collect());
+    report.tell(ROOM, what, finding.into_iter().chain(also).collect());
 }
 
 fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {

@@ -43,6 +43,13 @@ fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mu
         return report.tell(LOCK, said, Vec::new());
     };
     let master = &desired.snapshot.master;
+    let no_spare = (coordinated.queue.len() == 1 && !patient.is_standalone()).then(|| {
+        Finding::warning(
+            "candidates",
+            "no other candidate waits: if this master ends, nothing converges until another is started",
+            patient.start_a_master(),
+        )
+    });
     let foreign = (first.holder() != master.holder).then(|| {
         let known = match master.epoch.get() {
             0 => "no master has ever written into the database".to_owned(),
@@ -59,7 +66,7 @@ fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mu
         )
     });
     let epoch = format!(", epoch {}", master.epoch);
-    report.tell(LOCK, said + &epoch, foreign.into_iter().collect());
+    report.tell(LOCK, said + &epoch, foreign.into_iter().chain(no_spare).collect());
 }
 
 fn tick(patient: &Patient, facts: &Facts, report: &mut Report) {

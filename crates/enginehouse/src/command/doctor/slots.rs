@@ -88,11 +88,37 @@ fn stands(ground: &Ground<'_>, slot: &Slot) -> Stands {
             debug_assert_eq!(engine.name, name);
             Stands::Ready
         }
-        Some(engine) => starting(ground, slot, engine),
-        // Told of under its own name.
+        // It is reported under its own name.
         None if unreadable => Stands::OnItsWay,
+        engine if slot.failures > 0 => failing(ground, slot, engine, there),
+        Some(engine) => starting(ground, slot, engine),
         None => absent(ground, slot, there),
     }
+}
+
+/// Engines of the slot have failed one after another. That is a finding at every moment of it: in the attempt, which may
+/// take minutes, and in the back-off after it.
+fn failing(ground: &Ground<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> Stands {
+    let name = slot.engine();
+    let now = match (engine, ended) {
+        (Some(_), _) => format!("engine {name} is being started"),
+        (None, Some(ended)) => {
+            format!("engine {name} ended: {}", ended.reason.clone().unwrap_or_else(|| ended.phase.to_string()))
+        }
+        (None, None) => format!("engine {name} is not there"),
+    };
+    let record = ground.desired.engine(&name).and_then(|it| it.ended_reason.clone());
+    let seen = ground.desired.seen(&name).and_then(|it| it.reason.clone());
+    let why = record.or(seen).map(|why| format!(": {why}")).unwrap_or_default();
+    let failures = super::report::count(slot.failures as usize, "engine");
+    Stands::NotReady(Finding::problem(
+        slot.key.to_string(),
+        format!("{failures} of this slot in a row failed; {now}{why}"),
+        format!(
+            "DESCRIBE ENGINE {} '{name}' shows the end of its log; ALTER what it is made from if that is wrong",
+            slot.key.pool
+        ),
+    ))
 }
 
 fn starting(ground: &Ground<'_>, slot: &Slot, engine: &Observed) -> Stands {
@@ -126,11 +152,7 @@ fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands 
     let describe = format!("DESCRIBE ENGINE {} '{name}' tells more", slot.key.pool);
     let said = record.and_then(|it| it.ended_reason.clone());
     if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(said) {
-        let again = match slot.failures {
-            0 => String::new(),
-            count => format!("; {count} engines of this slot in a row failed, and the next waits for its back-off"),
-        };
-        let what = format!("engine {name} ended: {how}{again}");
+        let what = format!("engine {name} ended: {how}");
         let acting = format!(
             "its slot gets another one from the acting master; {describe}; ALTER what it is made from if that is wrong"
         );

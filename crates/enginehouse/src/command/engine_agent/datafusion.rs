@@ -21,7 +21,11 @@ pub fn runtime(file: &EngineFile) -> anyhow::Result<Arc<dyn EngineRuntime>> {
 
 #[cfg(feature = "datafusion-engine")]
 mod embedded {
+    use std::fs::{self, DirBuilder, Permissions};
+    use std::io;
     use std::net::SocketAddr;
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    use std::path::Path;
 
     use async_trait::async_trait;
     use datafusion_engine::{BucketConfig, Config, Credential, Limits, Server};
@@ -56,6 +60,7 @@ mod embedded {
                 }),
                 scratch_dir: file.scratch_dir.clone(),
                 allowed_locations: file.allowed_locations.clone(),
+                own_paths: file.own_paths.clone(),
                 memory_bytes: file.memory_bytes,
                 cpu_threads: file.cpu_threads,
                 credential: Credential::new(file.backend_key.clone()),
@@ -65,9 +70,22 @@ mod embedded {
         }
     }
 
+    /// Makes the folder, or takes it from other users of the machine: it holds the tenant's catalog, or rows.
+    fn keep_private(folder: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        let permissions = fs::metadata(folder)?.permissions();
+        if permissions.mode() & 0o077 == 0 {
+            return Ok(());
+        }
+        fs::set_permissions(folder, Permissions::from_mode(0o700))
+    }
+
     #[async_trait]
     impl EngineRuntime for Embedded {
         async fn start(&self) -> Result<Backend, RuntimeError> {
+            for folder in [&self.file.catalog_dir, &self.file.scratch_dir] {
+                keep_private(folder).map_err(|error| RuntimeError(format!("{}: {error}", folder.display())))?;
+            }
             let server = Server::bind(self.config()).await.map_err(|error| RuntimeError(error.to_string()))?;
             let address = server.local_addr().to_string();
             let watching = self.watched.watching();

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
 use orchestrator::{kubernetes, process};
@@ -34,6 +35,19 @@ impl Place {
             Self::Process(inside) => inside.uid(),
             Self::Pod(inside) => inside.uid(),
         }
+    }
+
+    /// The file that the standard error of this process is, where that is known.
+    pub fn log_file(&self) -> Option<PathBuf> {
+        match self {
+            Self::Process(inside) => Some(inside.log_file()),
+            Self::Pod(_) => None,
+        }
+    }
+
+    /// Whether the engine shares this machine with others, without a limit that its place sets.
+    pub fn is_shared_machine(&self) -> bool {
+        matches!(self, Self::Process(_))
     }
 
     /// Where proxies connect.

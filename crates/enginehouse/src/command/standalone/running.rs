@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use model::credential::ClusterSecret;
 
-use super::configuration;
 use super::data_dir::{DataDir, LOCK_FILE};
+use super::settings;
 use crate::configuration::Configuration;
 
 /// What one needs to know to look at it.
@@ -42,7 +42,14 @@ impl Running {
         let zookeeper = SocketAddr::from(([127, 0, 0, 1], port));
         let listen = data.kept_address();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
-        let configuration = configuration(&data, listen.unwrap_or(nowhere), zookeeper);
+        let configuration = match data.kept_configuration() {
+            Some(mut kept) => {
+                kept.zookeeper.connect = zookeeper.to_string();
+                kept.proxy.listen = listen.unwrap_or(nowhere);
+                kept
+            }
+            None => settings::without_settings(&data, listen.unwrap_or(nowhere), zookeeper),
+        };
         Ok(Self { pid, configuration, listens: listen.is_some(), secret: data.kept_secret()? })
     }
 }

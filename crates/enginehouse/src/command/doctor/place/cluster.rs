@@ -19,7 +19,7 @@ pub(super) fn look(patient: &Patient, listing: &Listing, missing: &[String], rep
     report.leave_out(&OF_DIRECTORIES);
     report.tell(API_SERVER, "it answers, and pods can be read", Vec::new());
     let most = patient.configuration.kubernetes.max_engines;
-    room(listing.engines.len() + listing.unreadable.len(), most, "kubernetes.max_engines", report);
+    room(listing.engines.len() + listing.unreadable.len(), most, "kubernetes.max_engines", Vec::new(), report);
     let unreadable = listing.unreadable.iter().map(|it| {
         let mend = "a pod: look at it with kubectl, its labels or its status are not what anybody here wrote; a namespace: grant \
                     what is missing there, or take it out of kubernetes.namespaces";

@@ -1,7 +1,8 @@
 //! Spark as a child process of the agent, on one machine: without its environment, its keys and its working directory.
 //!
-//! It has the agent's standard input, which is the lock of the engine, and its log. So what is left of it when the agent is
-//! killed is found and ended by whoever ends the engine. All that it writes by itself is below the engine's own directory.
+//! Spark and its process group end with the agent, whatever ends the agent ([`ChildProcess`]). They have the agent's standard
+//! input, which is the lock of the engine, and its log: a process that left the group is found by them and killed by the
+//! orchestrator's keeper. All that Spark writes by itself is below the engine's own directory.
 
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -9,18 +10,19 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
 use model::engine_name::EngineName;
 use orchestrator::java_properties;
-use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::Command;
+use rustix::process::Signal;
 use tracing::{info, warn};
 
+use super::super::child_process::{self, ChildProcess};
 use super::super::watched::{Watched, Watching};
+use super::cause::cause;
 use super::port::Reserved;
 use crate::launch::SparkChild;
 use crate::spark;
@@ -31,8 +33,9 @@ const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sb
 const PROPERTIES: &str = "spark.properties";
 /// Where Spark and Java put their temporary files, below its folder.
 const TEMPORARY: &str = "tmp";
-/// How long it may take to end when it is asked; then it is killed. Less than who waits for that has.
-const ASKED: Duration = Duration::from_secs(7);
+/// How long its group may take to end after SIGTERM; then it receives SIGKILL. Less than the agent waits for the end
+/// of its engine.
+const TERM_GRACE: Duration = Duration::from_secs(7);
 
 /// Which engine it is, and what its unit gives it. Everything runs in one process: executors are for places with more
 /// than one machine.
@@ -48,12 +51,16 @@ pub struct Child {
     launch: SparkChild,
     whole: Whole,
     folder: PathBuf,
+    /// The log that Spark writes to, if it is a file.
+    log: Option<PathBuf>,
+    /// How its words become a command.
+    run: fn(&[String]) -> Command,
     watched: Watched,
 }
 
 impl Child {
-    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf) -> Self {
-        Self { launch, whole, folder, watched: Watched::new() }
+    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf, log: Option<PathBuf>) -> Self {
+        Self { launch, whole, folder, log, run: child_process::bound, watched: Watched::new() }
     }
 
     fn properties(&self, address: SocketAddr) -> BTreeMap<String, String> {
@@ -92,22 +99,22 @@ impl Child {
         Ok(path)
     }
 
-    fn spawn(&self, properties: &Path) -> io::Result<tokio::process::Child> {
-        let words = spark::command_line(&self.launch.program, properties);
-        Command::new(&words[0])
-            .args(&words[1..])
+    fn command(&self, properties: &Path) -> io::Result<Command> {
+        // Later it would be another program that fails to find it, and its message would stand in the log alone.
+        std::fs::metadata(&self.launch.program)?;
+        let mut command = (self.run)(&spark::command_line(&self.launch.program, properties));
+        command
             .current_dir(&self.folder)
             .env_clear()
             .env("PATH", SEARCH_PATH)
             .env("HOME", &self.folder)
-            // Its web page, if somebody wants it, is for this machine alone.
+            // Its web page, if it is enabled, is for this machine alone.
             .env("SPARK_LOCAL_IP", "127.0.0.1")
             .envs(&self.launch.environment)
             .stdin(Stdio::inherit())
             .stdout(Stdio::inherit())
-            .stderr(Stdio::inherit())
-            .kill_on_drop(true)
-            .spawn()
+            .stderr(Stdio::inherit());
+        Ok(command)
     }
 }
 
@@ -119,11 +126,13 @@ impl EngineRuntime for Child {
         let address = port.address();
         let properties =
             self.prepare(address).map_err(cannot(format!("Spark's folder {} can't be made", self.folder.display())))?;
-        let child = self
-            .spawn(&properties)
-            .map_err(cannot(format!("Spark can't be started by {}", self.launch.program.display())))?;
-        info!(pid = child.id(), %address, "Spark is started");
-        self.watched.by(tokio::spawn(supervise(child, self.watched.watching(), port))).await;
+        let cannot_start = format!("Spark can't be started by {}", self.launch.program.display());
+        let command = self.command(&properties).map_err(cannot(cannot_start.clone()))?;
+        let log_begins = self.log.as_deref().map_or(0, length);
+        let child = ChildProcess::start(command).await.map_err(cannot(cannot_start))?;
+        info!(pid = child.pid(), %address, "Spark is started");
+        let log = self.log.clone().map(|path| (path, log_begins));
+        self.watched.by(tokio::spawn(supervise(child, self.watched.watching(), port, log))).await;
         Ok(spark::backend(address))
     }
 
@@ -136,32 +145,36 @@ impl EngineRuntime for Child {
     }
 }
 
-/// Waits for its end, and ends it when that is wanted. Its port is nobody else's until then.
-async fn supervise(mut child: tokio::process::Child, watching: Watching, _port: Reserved) {
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |log| log.len())
+}
+
+/// Waits for its end, and ends it when the agent is to stop. `log` is the file that it writes to and where that began. Its
+/// port stays reserved until then.
+async fn supervise(mut child: ChildProcess, watching: Watching, _port: Reserved, log: Option<(PathBuf, u64)>) {
     tokio::select! {
-        status = child.wait() => {
-            watching.ended(format!("Spark {}", describe(&status)));
+        status = child.ended() => {
+            let cause = log.and_then(|(path, from)| cause(&path, from)).map(|cause| format!(": {cause}"));
+            watching.ended(format!("Spark {}{}", describe(&status), cause.unwrap_or_default()));
             return;
         }
         () = watching.stop.cancelled() => {}
     }
-    // It is our child and was not waited for, so the number is still its own.
-    if let Some(pid) = child.id().and_then(|id| Pid::from_raw(id as i32))
-        && let Err(error) = kill_process(pid, Signal::TERM)
-    {
+    if let Err(error) = child.signal(Signal::TERM) {
         warn!(%error, "Spark can't be asked to end");
     }
-    if let Ok(status) = tokio::time::timeout(ASKED, child.wait()).await {
+    if let Ok(status) = tokio::time::timeout(TERM_GRACE, child.ended()).await {
         info!("Spark {}", describe(&status));
         return;
     }
-    warn!("Spark did not end when it was asked and is killed");
-    if let Err(error) = child.kill().await {
+    warn!(grace = model::span::print(TERM_GRACE), "Spark did not end after SIGTERM and is killed");
+    if let Err(error) = child.signal(Signal::KILL) {
         warn!(%error, "Spark can't be killed");
     }
+    let _ = child.ended().await;
 }
 
-fn describe(status: &io::Result<ExitStatus>) -> String {
+fn describe(status: &Result<ExitStatus, String>) -> String {
     match status {
         Ok(status) => format!("ended with {status}"),
         Err(error) => format!("was lost: {error}"),
@@ -193,7 +206,13 @@ mod tests {
             properties: pairs(&[("spark.master", "yarn"), ("spark.app.password", "s3cret")]),
         };
         let whole = Whole { name: EngineName::new("one").unwrap(), cpu_threads: 2, memory_bytes: 600 << 20 };
-        Child::new(launch, whole, place.path().join("spark"))
+        // The program of this test has no subcommand that becomes a child.
+        let run = |words: &[String]| {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]);
+            command
+        };
+        Child { run, ..Child::new(launch, whole, place.path().join("spark"), None) }
     }
 
     fn read(place: &tempfile::TempDir, name: &str) -> String {

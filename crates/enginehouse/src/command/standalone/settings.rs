@@ -1,0 +1,100 @@
+//! What a standalone is configured with: a file, the environment and the command line, and what it chooses itself.
+//!
+//! The embedded parts and the data directory decide some keys. A file or a variable that sets one of them is refused,
+//! because the setting would have no effect.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, bail};
+
+use super::data_dir::DataDir;
+use crate::cli::StandaloneArguments;
+use crate::configuration::{Configuration, Span, resolved};
+
+/// The name of the installation.
+const CLUSTER: &str = "standalone";
+/// How long the embedded ZooKeeper waits for a silent process, unless the configuration sets another time.
+const SESSION_TIMEOUT: Span = Span::seconds(6);
+/// The keys that a standalone sets itself.
+const OWN_KEYS: [(&str, &str); 11] = [
+    ("cluster", "name"),
+    ("cluster", "secret_file"),
+    ("access", "insecure"),
+    ("zookeeper", "connect"),
+    ("zookeeper", "root"),
+    ("database", "url"),
+    ("master", "candidate"),
+    ("metadata_agent", "listen"),
+    ("orchestrator", "kind"),
+    ("orchestrator", "state_dir"),
+    ("engines", "data_dir"),
+];
+
+/// What the file, the environment and the command line ask for.
+pub fn asked_for(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
+    let (mut configuration, keys) = Configuration::read(arguments.config.as_deref())?;
+    let sets = |section: &str, key: &str| {
+        keys.get(section).and_then(toml::Value::as_table).is_some_and(|section| section.contains_key(key))
+    };
+    if let Some((section, key)) = OWN_KEYS.iter().find(|(section, key)| sets(section, key)) {
+        bail!(
+            "{section}.{key} is not for a standalone, which sets it itself\nHint: remove it, or run the roles as separate \
+             processes"
+        );
+    }
+    if !sets("zookeeper", "session_timeout") {
+        configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
+    }
+    if let Some(listen) = arguments.listen {
+        configuration.proxy.listen = listen;
+    }
+    for folder in &arguments.allow {
+        let cant = || format!("--allow {}", folder.display());
+        let folder = folder.canonicalize().with_context(cant)?;
+        if !folder.is_dir() {
+            bail!("{} is no folder", cant());
+        }
+        configuration.engines.allowed_locations.push(folder);
+    }
+    Ok(configuration)
+}
+
+/// The whole configuration of the standalone in that folder, checked.
+pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr) -> anyhow::Result<Configuration> {
+    for location in &asked.engines.allowed_locations {
+        let location = resolved(location);
+        if data.root().starts_with(&location) || location.starts_with(data.root()) {
+            bail!(
+                "the allowed folder {} and the data directory {} contain one another\nHint: allow a folder that holds nothing \
+                 but data, or choose another data directory with --data-dir",
+                location.display(),
+                data.root().display()
+            );
+        }
+    }
+    asked.engines.allowed_locations.push(data.samples());
+    set_own_keys(&mut asked, data, zookeeper);
+    asked.check()?;
+    Ok(asked)
+}
+
+/// What a standalone in that folder has without any settings; for one whose settings were not kept.
+pub fn without_settings(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
+    let mut configuration = Configuration::default();
+    configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
+    configuration.proxy.listen = listen;
+    configuration.engines.allowed_locations = vec![data.samples()];
+    set_own_keys(&mut configuration, data, zookeeper);
+    configuration
+}
+
+fn set_own_keys(configuration: &mut Configuration, data: &DataDir, zookeeper: SocketAddr) {
+    CLUSTER.clone_into(&mut configuration.cluster.name);
+    configuration.cluster.secret_file = data.secret_file();
+    configuration.zookeeper.connect = zookeeper.to_string();
+    // Its name may have letters that mean something in a URL.
+    configuration.database.url = metadata::Settings::sqlite(&data.database()).url;
+    configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+    configuration.orchestrator.state_dir = data.engines();
+    configuration.engines.data_dir = data.engine_data();
+}

@@ -1,0 +1,106 @@
+//! The allowed locations and the folders of Enginehouse itself keep apart.
+//!
+//! A table over the state directory would read the keys of engines, and COPY TO the data directory would write the catalog
+//! of another tenant. So neither may contain the other, links resolved. What is not there yet is compared by its name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::bail;
+
+use super::{Catalogs, Configuration};
+
+impl Configuration {
+    /// The paths that no statement may read or write, with the keys that set them.
+    pub fn own_paths(&self) -> Vec<(&'static str, PathBuf)> {
+        let mut paths = vec![
+            ("engines.data_dir", self.engines.data_dir.clone()),
+            ("orchestrator.state_dir", self.orchestrator.state_dir.clone()),
+            ("cluster.secret_file", self.cluster.secret_file.clone()),
+        ];
+        if let Ok(Catalogs::Folder(folder)) = self.engines.catalog() {
+            paths.push(("engines.catalog_url", folder));
+        }
+        paths
+    }
+
+    /// Refuses an allowed location that contains one of these paths, or is one of them or inside it.
+    pub(super) fn check_locations(&self) -> anyhow::Result<()> {
+        for location in &self.engines.allowed_locations {
+            let allowed = resolved(location);
+            for (key, own) in self.own_paths() {
+                let ours = resolved(&own);
+                let how = if ours.starts_with(&allowed) {
+                    "contains"
+                } else if allowed.starts_with(&ours) {
+                    "is inside"
+                } else {
+                    continue;
+                };
+                bail!(
+                    "engines.allowed_locations has \"{}\", which {how} {key} (\"{}\")\nHint: statements could read the keys \
+                     of engines or write the catalogs of other tenants there; allow a folder that holds nothing but data",
+                    location.display(),
+                    own.display()
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path without links as far as it is there, and absolute.
+pub fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut existing = absolute.as_path();
+    let mut missing = Vec::new();
+    loop {
+        if let Ok(canonical) = existing.canonicalize() {
+            return missing.iter().rev().fold(canonical, |path, name| path.join(name));
+        }
+        let (Some(name), Some(parent)) = (existing.file_name(), existing.parent()) else { return absolute };
+        missing.push(name.to_owned());
+        existing = parent;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+
+    #[test]
+    fn an_allowed_location_and_our_own_folders_keep_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("eh/data/tables")).unwrap();
+        std::fs::create_dir_all(root.join("srv")).unwrap();
+        std::os::unix::fs::symlink(root.join("eh"), root.join("link")).unwrap();
+        let check = |location: &str| {
+            let mut configuration = Configuration::default();
+            configuration.engines.data_dir = root.join("eh/data");
+            configuration.orchestrator.state_dir = root.join("eh/engines");
+            configuration.cluster.secret_file = root.join("keys/cluster.secret");
+            configuration.engines.allowed_locations = vec![root.join(location)];
+            configuration.check().map_err(|error| error.to_string())
+        };
+        for (location, expected) in [
+            ("eh", "contains engines.data_dir"),
+            ("", "contains engines.data_dir"),
+            ("link", "contains engines.data_dir"),
+            ("eh/data/tables", "is inside engines.data_dir"),
+            ("link/data", "contains engines.data_dir"),
+            ("eh/engines/new", "is inside orchestrator.state_dir"),
+            ("keys", "contains cluster.secret_file"),
+        ] {
+            let error = check(location).unwrap_err();
+            assert!(error.contains(expected) && error.contains("Hint:"), "{location}: {error}");
+        }
+        for location in ["srv", "srv/new", "eh/tables", "eh/data-of-others", "keys-of-others"] {
+            check(location).unwrap();
+        }
+        // The working directory holds the default folders.
+        let mut configuration = Configuration::default();
+        configuration.engines.allowed_locations = vec![PathBuf::from(".")];
+        assert!(configuration.check().unwrap_err().to_string().contains("contains engines.data_dir"));
+    }
+}

@@ -1,0 +1,7 @@
+//! What the machine has.
+
+/// Bytes of memory of this machine.
+pub fn memory_bytes() -> u64 {
+    let machine = rustix::system::sysinfo();
+    u64::from(machine.totalram).saturating_mul(u64::from(machine.mem_unit))
+}

@@ -1,0 +1,68 @@
+//! An engine that is stopped and not dead: what is shown of it, and what its clients are told.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::installation::{Installation, Signal, ended, eventually, read_all, run, signal, text, works};
+
+/// A statement that runs for longer than any test.
+const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 1000000) b";
+/// 5 s until a reply is overdue, 15 s for three status calls, and as much again for a busy machine.
+const LOST_WITHIN: Duration = Duration::from_secs(40);
+
+#[test]
+fn a_client_of_a_stopped_engine_receives_08s01_and_the_process_state_is_shown() {
+    let mut installation = Installation::with_an_engine();
+    let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
+    let shown = installation.say("SHOW ENGINES t");
+    let name = shown.split(',').nth(3).unwrap().to_owned();
+    let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::piped()).spawn().unwrap();
+    works(engine);
+    let began = Instant::now();
+    signal(engine, Signal::STOP);
+    eventually("DESCRIBE reports the state of the process", || {
+        installation.say(&format!("DESCRIBE ENGINE p '{name}'")).contains("T (stopped)")
+    });
+    let status = ended(&mut client, LOST_WITHIN);
+    let error = read_all(client.stderr.take());
+    assert!(!status.success() && error.contains("08S01") && error.contains("has not replied for"), "{error}");
+    println!("the client was told after {:?}", began.elapsed());
+    signal(engine, Signal::CONT);
+    assert!(installation.stop().success());
+}
+
+/// An engine that fails again and again is a finding at each moment of it.
+#[test]
+fn doctor_reports_a_crash_loop_whatever_the_moment() {
+    let mut installation = Installation::not_started();
+    installation.set("ENGINEHOUSE_SPARK_UNCONFINED", "true");
+    // It fails after a while, as Spark does: most looks fall into an attempt.
+    let program = installation.data().with_file_name("spark-submit");
+    std::fs::write(&program, "#!/bin/sh\nsleep 2\necho 'Error: no heap' >&2\nexit 1\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    installation.set("ENGINEHOUSE_SPARK_PROGRAM", program.to_str().unwrap());
+    installation.start_again();
+    installation.say_all(&[
+        "CREATE RESOURCE UNIT u ENGINE_TYPE 'spark', DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_EXECUTORS 0",
+        "CREATE RESOURCE POOL p UNIT_LIST ('u')",
+        "CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('ann')",
+        "START ENGINE t p u",
+    ]);
+    let show = || installation.say("SHOW ENGINES t");
+    eventually("an engine has failed and the next one is being started", || show().contains("engine before it failed"));
+    let began = Instant::now();
+    let mut looks = 0;
+    // One attempt, one back-off and the beginning of the next attempt.
+    while began.elapsed() < Duration::from_secs(8) {
+        let output = run(&["doctor", "--data-dir", installation.data().to_str().unwrap()]);
+        let report = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(1), "{report}");
+        assert!(report.contains("of this slot in a row failed"), "{report}");
+        looks += 1;
+    }
+    println!("{looks} looks");
+    assert!(looks > 0);
+    installation.say("ALTER TENANT t RESOURCE_POOL_LIST ()");
+    assert!(installation.stop().success());
+}
