@@ -83,7 +83,8 @@ mod embedded {
     #[async_trait]
     impl EngineRuntime for Embedded {
         async fn start(&self) -> Result<Backend, RuntimeError> {
-            for folder in [&self.file.catalog_dir, &self.file.scratch_dir] {
+            let catalog = self.file.catalog.is_none().then_some(&self.file.catalog_dir);
+            for folder in catalog.into_iter().chain([&self.file.scratch_dir]) {
                 keep_private(folder).map_err(|error| RuntimeError(format!("{}: {error}", folder.display())))?;
             }
             let server = Server::bind(self.config()).await.map_err(|error| RuntimeError(error.to_string()))?;
