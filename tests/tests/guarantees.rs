@@ -163,8 +163,8 @@ fn row(name: &str, place: &Place) -> String {
 
 #[test]
 fn the_tier_of_a_test_is_read_from_its_attributes() {
-    let rust = "#[test]\nfn one() {}\n#[tokio::test]\n#[ignore = \"x\"]\nasync fn two() {}\nmod long_only {\n\
-                #[ignore]\n    fn three() {}\n}\nfn four() {}\n";
+    let rust = "#[test]\nfn one() {}\n#[tokio::test]\n#[ignore = \"x\"]\nasync fn two() {}\n\
+                mod long_only {\n#[ignore = \"y\"]\n    fn three() {}\n}\nfn four() {}\n";
     let tiers: Vec<Tier> = of_rust(rust).into_iter().map(|(_, tier, _)| tier).collect();
     assert_eq!(tiers, [Tier::Quick, Tier::Default, Tier::Long, Tier::Quick]);
     let python = "@only_long\n@mark(\n    1,\n)\ndef test_one(a):\n    pass\n\n@mark(some(A, 1))\ndef test_two():\n    pass\n\n\

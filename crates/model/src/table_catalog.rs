@@ -1,7 +1,5 @@
 //! Who else has the tables that an engine's users create.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// Where an engine keeps the definitions of its tables. Its registration states it.
@@ -18,12 +16,3 @@ pub enum TableCatalog {
 pub const DETAIL: &str = "catalog";
 /// Its value, as DESCRIBE ENGINE prints it.
 pub const OWN_DETAIL: &str = "own: its tables and views are lost with this engine, and no other engine has them";
-
-impl fmt::Display for TableCatalog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Own => "own",
-            Self::Shared => "shared",
-        })
-    }
-}
