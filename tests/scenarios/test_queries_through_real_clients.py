@@ -204,6 +204,20 @@ def say(client, address, text):
             pass
 
 
+def test_parameters_of_pyhive_stay_values(standalone, tenant):
+    values = ["' or 1=1 --", "it's", "a\\b", "\\", "x\ny\tz", 'say "x"', "100%", "日本 😀", ""]
+    with pyhive_session(standalone.address, "alice") as session:
+        cursor = session.cursor()
+        for value in values:
+            cursor.execute("SELECT %s", (value,))
+            assert cursor.fetchall() == [(value,)], value
+            cursor.execute("SELECT count(*) FROM rides WHERE city = %s", (value,))
+            assert cursor.fetchall() == [(0,)], value
+    with impyla_session(standalone.address, "alice") as cursor:
+        cursor.execute("SELECT count(*) FROM rides WHERE city = %(city)s", {"city": values[0]})
+        assert cursor.fetchall() == [(0,)]
+
+
 def test_metadata_calls_of_the_drivers_are_answered_by_the_engine(standalone, tenant):
     with impyla_session(standalone.address, "alice") as cursor:
         cursor.get_tables(database_name="default")

@@ -26,7 +26,7 @@ use crate::execution::{Timeouts, panic_text, pump, watch_over};
 use crate::operation::{Operation, Phase};
 use crate::session::Session;
 use crate::session::state::first_settings;
-use crate::statement::command;
+use crate::statement::head;
 use crate::storage::Locations;
 use crate::storage::resources::Resources;
 
@@ -303,7 +303,7 @@ impl Engine {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
                 .detail(format!("it has {} bytes of {limit}", statement.len())));
         }
-        let rows = command::has_result_set(&statement);
+        let rows = head::has_result_set(&statement);
         let (operation, sender) = Operation::new(session.handle, statement, overlay, rows, self.clock.wall_ms());
         self.opened(session, &operation)?;
         let Some(executor) = &self.executor.0 else {

@@ -159,12 +159,9 @@ fn innermost(error: &DataFusionError) -> UserError {
 /// DataFusion says what it misses in prose only; these are the sentences of version 55.
 fn plan_error(text: &str) -> UserError {
     let quoted = |text: &str| text.split('\'').nth(1).unwrap_or_default().to_owned();
-    let last_part = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
     let first = text.lines().next().unwrap_or_default();
     if first.starts_with("table '") && first.ends_with("not found") {
-        let name = quoted(first);
-        return UserError::new(ErrorKind::UndefinedTable, format!("table \"{}\" does not exist", last_part(&name)))
-            .detail(format!("looked for as {name}"));
+        return no_table(&quoted(first));
     }
     if first.starts_with("table function '") && first.ends_with("not found") {
         let name = quoted(first);
@@ -197,6 +194,18 @@ fn plan_error(text: &str) -> UserError {
         };
     }
     told(ErrorKind::Syntax, text).with_sqlstate("42000")
+}
+
+/// The error for a table that is not there, by its full name: `datafusion.schema.table`. A table's own name may have dots.
+fn no_table(full: &str) -> UserError {
+    let (schema, name) = full.split_once('.').and_then(|(_, rest)| rest.split_once('.')).unwrap_or(("", full));
+    let error = UserError::new(ErrorKind::UndefinedTable, format!("table \"{name}\" does not exist"))
+        // The words by which clients of HiveServer2 recognize it.
+        .detail(format!("SemanticException: Table not found {schema}.{name}"));
+    if name.contains('/') {
+        return error.hint("To read a file, write CREATE EXTERNAL TABLE … STORED AS … LOCATION '…' first.");
+    }
+    error
 }
 
 /// The error for a schema that is not there.
@@ -291,9 +300,24 @@ fn source_error(error: &(dyn StdError + 'static)) -> Option<UserError> {
 
 /// The first line as message, the others as detail.
 fn told(kind: ErrorKind, text: &str) -> UserError {
-    let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+    let text = without_debug(text.trim());
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let error = UserError::new(kind, lowered(first.trim_end_matches('.')));
     if rest.trim().is_empty() { error } else { error.detail(rest.trim().to_owned()) }
+}
+
+/// The text up to where DataFusion prints a value of its own in Rust's debug form, or asks to report a bug.
+fn without_debug(text: &str) -> &str {
+    let text = text.split("\nThis issue was likely caused by a bug in DataFusion").next().unwrap_or(text);
+    let text = text.strip_prefix("While expanding wildcard, ").unwrap_or(text);
+    // Such a form has a type's name before its fields: `Identifier(Ident { value: …`, `Some(HiveFormat {`.
+    let Some(brace) = text.find(" { ").filter(|_| text.contains(": ")) else { return text };
+    let is_name = |c: char| c.is_alphanumeric() || matches!(c, '(' | '[' | '_' | ':');
+    let start = text[..brace].rfind(|c| !is_name(c)).map_or(0, |at| at + 1);
+    if text[start..].starts_with(|c: char| c.is_ascii_uppercase()) {
+        return text[..start].trim_end_matches([' ', ':']);
+    }
+    text
 }
 
 /// Lower case at the beginning, unless it is an acronym.
@@ -328,6 +352,24 @@ mod tests {
         let store = object_store::Error::PermissionDenied { path: "/etc".to_owned(), source: Box::new(ours.clone()) };
         assert_eq!(user_error(&DataFusionError::ObjectStore(Box::new(store))), ours);
         assert_eq!(user_error(&DataFusionError::External(Box::new(ours.clone()))), ours);
+    }
+
+    #[test]
+    fn no_message_has_rusts_debug_form() {
+        let text = |text: &str| user_error(&DataFusionError::NotImplemented(text.to_owned())).text();
+        for (raw, shown) in [
+            (
+                "dot access not supported for non-string expr: Identifier(Ident { value: \"c0\", span: Span })",
+                "dot access not supported for non-string expr",
+            ),
+            ("Hive formats not supported: Some(HiveFormat { row_format: None })", "hive formats not supported"),
+            ("Unsupported ast node in sqltorel: RLike { negated: false }", "unsupported ast node in sqltorel"),
+            ("a struct such as { a: 1 } stays", "a struct such as { a: 1 } stays"),
+        ] {
+            assert_eq!(text(raw), shown);
+        }
+        let missing = plan_error("table 'datafusion.default./some/where/x.csv' not found");
+        assert!(missing.text().contains("/some/where/x.csv") && missing.text().contains("CREATE EXTERNAL TABLE"));
     }
 
     #[test]

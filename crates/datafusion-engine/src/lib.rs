@@ -21,6 +21,7 @@
 
 pub mod catalog;
 pub mod config;
+pub mod dialect;
 pub mod engine;
 pub mod error;
 pub mod execution;

@@ -261,7 +261,7 @@ fn column_row(schema: &str, table: &str, field: &Field, position: i32) -> Vec<Ce
         table.into(),
         field.name().as_str().into(),
         Cell::Number(code),
-        Cell::Text(type_name(field.data_type()).to_uppercase()),
+        Cell::Text(upper_type(&type_name(field.data_type()))),
         size.into(),
         Cell::Null,
         digits.into(),
@@ -280,6 +280,11 @@ fn column_row(schema: &str, table: &str, field: &Field, position: i32) -> Vec<Ce
         Cell::Null,
         "NO".into(),
     ]
+}
+
+/// A type's name as JDBC tools show it: in upper case, except for a nested type, whose fields' names are data.
+fn upper_type(name: &str) -> String {
+    if name.contains('<') { name.to_owned() } else { name.to_uppercase() }
 }
 
 /// `GetTypeInfo`.

@@ -79,6 +79,7 @@ pub struct Operation {
     task: Mutex<Option<AbortHandle>>,
     touched_ms: AtomicU64,
     ended_ms: AtomicU64,
+    written_rows: OnceLock<i64>,
 }
 
 struct Reader {
@@ -130,6 +131,7 @@ impl Operation {
             task: Mutex::default(),
             touched_ms: AtomicU64::new(0),
             ended_ms: AtomicU64::new(0),
+            written_rows: OnceLock::new(),
         };
         (Arc::new(operation), sender)
     }
@@ -171,6 +173,16 @@ impl Operation {
     /// When it ended, in milliseconds since 1970.
     pub fn ended_ms(&self) -> Option<i64> {
         Some(self.ended_ms.load(Ordering::Relaxed)).filter(|ended| *ended > 0).map(|ended| ended as i64)
+    }
+
+    /// Notes how many rows an INSERT or COPY wrote, once.
+    pub fn wrote(&self, rows: i64) {
+        let _ = self.written_rows.set(rows);
+    }
+
+    /// How many rows an INSERT or COPY wrote; none while it runs, and of every other statement.
+    pub fn written_rows(&self) -> Option<i64> {
+        self.written_rows.get().copied()
     }
 
     /// Declares the columns, once.

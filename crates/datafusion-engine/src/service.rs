@@ -220,10 +220,14 @@ impl Service for EngineService {
             operation_completed: operation.ended_ms(),
             has_result_set: Some(operation.has_result_set),
             progress_update_response: None,
-            num_modified_rows: None,
+            num_modified_rows: operation.written_rows(),
         };
         if let Phase::Failed(error) = &phase {
             status::operation_error(error, &mut answer);
+            if error.kind == ErrorKind::Timeout {
+                // Drivers make a timeout of their own from it, such as JDBC's SQLTimeoutException.
+                answer.operation_state = Some(TOperationState::TIMEDOUT_STATE);
+            }
         }
         Ok(answer)
     }

@@ -10,8 +10,9 @@ use crate::sniff::sniff;
 const STATELESS: [&str; 11] =
     ["SELECT", "WITH", "VALUES", "TABLE", "INSERT", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "USE", "SET"];
 
-/// What may stand between CREATE, ALTER or DROP and TEMPORARY.
-const BEFORE_TEMPORARY: [&str; 4] = ["OR", "REPLACE", "GLOBAL", "LOCAL"];
+/// What may stand between CREATE, ALTER or DROP and TEMPORARY in the grammars of Spark and DataFusion.
+const BEFORE_TEMPORARY: [&str; 10] =
+    ["OR", "REPLACE", "ALTER", "GLOBAL", "LOCAL", "EXTERNAL", "UNBOUNDED", "TRANSIENT", "VOLATILE", "MATERIALIZED"];
 
 /// Whether the session has state of its own from this statement on, so that it can't be moved to another engine.
 ///
@@ -149,6 +150,8 @@ mod tests {
             "-- a\n/* b */ SELECT 1",
             "(SELECT 1) UNION (SELECT 2)",
             "CREATE TABLE temporary (a INT)",
+            "CREATE EXTERNAL TABLE temporary STORED AS CSV LOCATION '/x'",
+            "CREATE OR REPLACE EXTERNAL TABLE t STORED AS CSV LOCATION '/x'",
             "CREATE OR REPLACE VIEW v AS SELECT 1",
             "DROP TABLE t",
             "ALTER TABLE t ADD COLUMN b INT",
@@ -167,6 +170,13 @@ mod tests {
             "create or replace global temp view v as select 1",
             "CREATE OR /* x */ REPLACE TEMPORARY FUNCTION f AS 'x'",
             "DROP TEMPORARY FUNCTION f",
+            "CREATE EXTERNAL TEMPORARY TABLE t STORED AS CSV LOCATION '/x'",
+            "CREATE OR REPLACE EXTERNAL TEMP TABLE t STORED AS CSV LOCATION '/x'",
+            "CREATE UNBOUNDED EXTERNAL TEMPORARY TABLE t STORED AS CSV LOCATION '/x'",
+            "CREATE TEMPORARY EXTERNAL TABLE t STORED AS CSV LOCATION '/x'",
+            "CREATE TEMP TABLE t AS SELECT 1",
+            "CREATE LOCAL TEMPORARY TABLE t AS SELECT 1",
+            "CREATE OR ALTER TEMPORARY VIEW v AS SELECT 1",
             "ADD JAR /tmp/it's.jar",
             "CACHE TABLE t",
             "DECLARE VARIABLE x INT",

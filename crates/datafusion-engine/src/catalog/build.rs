@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use datafusion::catalog::{EmptyCatalogProviderList, TableProvider, TableProviderFactory};
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion, TreeNodeVisitor};
-use datafusion::config::Dialect;
 use datafusion::datasource::ViewTable;
 use datafusion::datasource::listing_table_factory::ListingTableFactory;
 use datafusion::error::DataFusionError;
@@ -27,11 +26,14 @@ use model::error::{ErrorKind, UserError};
 
 use super::definition::{Definition, Kind};
 use super::definitions::Definitions;
+use super::fetched::{self, Fetched};
 use super::provider::SessionCatalogs;
+use crate::dialect::{Reading, names, rewrite};
 use crate::error::EngineError;
 use crate::functions::{column_names, spelling};
 use crate::opaque::Opaque;
 use crate::session::state::session_state;
+use crate::statement::clauses;
 use crate::statement::define::plannable;
 use crate::statement::relations;
 use crate::storage::Locations;
@@ -239,10 +241,8 @@ impl Catalog {
             options.set(key, value)?;
         }
         options.catalog.default_schema.clone_from(&definition.default_schema);
-        let dialect: Dialect = options.sql_parser.dialect;
-        let (mut statement, _) = plannable(state.sql_to_statement(&definition.statement, &dialect)?);
-        column_names::name_columns(&mut statement);
-        spelling::respell(&mut statement);
+        let reading = Reading::of_definition(definition.dialect.as_deref(), options)?;
+        let (statement, _) = plannable(reading.statement(&definition.statement, options)?);
         let plan = plan(&mut state, statement).await?;
         Ok((state, plan))
     }
@@ -256,6 +256,11 @@ impl Catalog {
 /// find one that can't be built any more, or is being built just now. A statement that weighs too much is refused before
 /// anything else looks at its plan.
 pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    relations::check_statement(&statement).map_err(|refused| DataFusionError::External(Box::new(refused)))?;
+    let mut statement = rewrite::rewritten(statement);
+    column_names::name_columns(&mut statement);
+    spelling::respell(&mut statement);
+    clauses::check(&statement, state).map_err(|refused| DataFusionError::External(Box::new(refused)))?;
     if matches!(statement, Statement::CreateExternalTable(_)) {
         let catalogs = Arc::clone(state.catalog_list());
         state.register_catalog_list(Arc::new(EmptyCatalogProviderList));
@@ -264,10 +269,21 @@ pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<Logi
         return plan;
     }
     let views = Views::now();
-    let plan = VIEWS.scope(views.clone(), state.statement_to_plan(statement)).await?;
+    let plan = VIEWS.scope(views.clone(), plan_over_tables(state, statement)).await?;
     views.weigh(&plan)?;
     relations::check_plan(&plan)?;
     Ok(plan)
+}
+
+/// Looks the statement's tables up, matches its names with theirs, and plans it.
+async fn plan_over_tables(state: &mut SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
+    let mut tables = fetched::tables(state, &statement).await?;
+    names::match_case(&mut statement, &mut tables)?;
+    let catalogs = Arc::clone(state.catalog_list());
+    state.register_catalog_list(Arc::new(Fetched { inner: Arc::clone(&catalogs), tables: Arc::new(tables) }));
+    let plan = state.statement_to_plan(statement).await;
+    state.register_catalog_list(catalogs);
+    plan
 }
 
 /// Replaces the locations of a CREATE EXTERNAL TABLE by their resolved form, or refuses them. Returns whether all exist.

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the file's form that this code reads and writes.
-pub const VERSION: u32 = 1;
+/// The version of the file's form that this code writes. In 2 the dialect is recorded.
+pub const VERSION: u32 = 2;
+/// The oldest version that this code reads.
+pub const OLDEST_VERSION: u32 = 1;
 
 /// What a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct Definition {
     pub default_schema: String,
     /// DataFusion's `sql_parser` settings under which the statement was read.
     pub parser: BTreeMap<String, String>,
+    /// The SQL dialect in which the statement was written; none: the one that `parser` names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
     /// Who made it.
     pub created_by: String,
     /// When, in milliseconds since 1970.

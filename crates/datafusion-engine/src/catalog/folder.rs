@@ -20,7 +20,7 @@ use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use uuid::Uuid;
 
-use super::definition::{Definition, VERSION};
+use super::definition::{Definition, OLDEST_VERSION, VERSION};
 use super::file_name::{decode, encode};
 use crate::error::{EngineError, no_schema};
 use crate::failpoints;
@@ -221,7 +221,7 @@ pub(super) fn to_bytes(definition: &Definition) -> Result<Vec<u8>, UserError> {
 /// A definition from its document, or from the size of one that is too large to read.
 pub(super) fn from_bytes(schema: &str, name: &str, bytes: Result<&[u8], u64>) -> Result<Definition, UserError> {
     match bytes.map(serde_json::from_slice::<Definition>) {
-        Ok(Ok(definition)) if definition.version == VERSION => Ok(definition),
+        Ok(Ok(definition)) if (OLDEST_VERSION..=VERSION).contains(&definition.version) => Ok(definition),
         Ok(Ok(definition)) => Err(damaged(schema, name, &format!("its version is {}", definition.version))),
         Ok(Err(error)) => Err(damaged(schema, name, &error.to_string())),
         Err(size) => Err(damaged(schema, name, &format!("it has {size} bytes and may have {DEFINITION_BYTES_MAX}"))),
@@ -317,6 +317,7 @@ mod tests {
             statement: statement.to_owned(),
             default_schema: DEFAULT_SCHEMA.to_owned(),
             parser: BTreeMap::new(),
+            dialect: None,
             created_by: "alice".to_owned(),
             created_at_ms: 1,
         }

@@ -1,14 +1,15 @@
 //! The tenant's tables, views and schemas.
 //!
 //! [`folder`] keeps definitions in files that the engines of one machine share, [`bucket`] in an object store that each
-//! engine of the tenant reaches; [`definitions`] is either. [`build`] turns one into something that
-//! can be scanned; [`provider`] is how DataFusion looks names up. The truth is what is kept there: an engine that is
-//! restarted, or a second one beside it, sees the same.
+//! engine of the tenant reaches; [`definitions`] is either. [`build`] turns one into something that can be scanned;
+//! [`provider`] is how DataFusion looks names up, and [`fetched`] holds what one statement names. The definitions are the
+//! truth: an engine that is restarted, or a second one beside it, sees the same.
 
 pub mod bucket;
 pub mod build;
 pub mod definition;
 pub mod definitions;
+pub mod fetched;
 pub mod file_name;
 pub mod folder;
 pub mod provider;

@@ -1,8 +1,8 @@
 //! The catalog in the form in which DataFusion looks names up.
 //!
 //! Every look-up reads the folder, so a statement sees what any engine of the tenant wrote before it began; a table that
-//! is dropped while a statement scans it is scanned to the end. A session's temporary tables shadow the tables of the
-//! schema in which the session is. `information_schema` is built over a tolerant view of the same: one definition that
+//! is dropped while a statement scans it is scanned to the end. A session's temporary tables are a schema of their own,
+//! [`TEMPORARY_SCHEMA`], in which bare names are looked up first. `information_schema` is built over a tolerant view of the same: one definition that
 //! can't be built any more (its files are gone) hides its own columns there, and nobody else's.
 
 use std::collections::HashMap;
@@ -20,6 +20,8 @@ use super::folder::DEFAULT_SCHEMA;
 
 /// The one catalog that there is.
 pub const CATALOG: &str = "datafusion";
+/// The schema of a session's temporary tables. No statement can name it: a text with this character is refused.
+pub const TEMPORARY_SCHEMA: &str = "\0temporary";
 /// The most temporary tables and views of one session.
 pub const TEMPORARY_MAX: usize = 1_000;
 
@@ -47,7 +49,18 @@ impl Temporary {
         if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
             return None;
         }
-        self.tables.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.named(name)
+    }
+
+    /// The temporary table of that name; in any case, unless two names match.
+    pub fn named(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(table) = tables.get(name) {
+            return Some(Arc::clone(table));
+        }
+        let lower = name.to_lowercase();
+        let mut others = tables.iter().filter(|(other, _)| other.to_lowercase() == lower);
+        others.next().filter(|_| others.next().is_none()).map(|(_, table)| Arc::clone(table))
     }
 
     /// Adds or replaces one; false if there are too many.
@@ -70,6 +83,11 @@ impl Temporary {
         if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
             return Vec::new();
         }
+        self.all_names()
+    }
+
+    /// The names, in order.
+    fn all_names(&self) -> Vec<String> {
         let mut names: Vec<_> = self.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
         names.sort();
         names
@@ -125,11 +143,32 @@ impl CatalogProvider for TenantCatalog {
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        if name == TEMPORARY_SCHEMA {
+            return Some(Arc::new(TemporarySchema(Arc::clone(&self.0.temporary))));
+        }
         if name == INFORMATION_SCHEMA {
             return Some(Arc::new(InformationSchemaProvider::new(Arc::new(self.0.tolerant()))));
         }
         let exists = self.0.catalog.upgrade().is_some_and(|catalog| catalog.definitions().has_schema(name));
         exists.then(|| Arc::new(TenantSchema { of: self.0.clone(), name: name.to_owned() }) as Arc<dyn SchemaProvider>)
+    }
+}
+
+#[derive(Debug)]
+struct TemporarySchema(Arc<Temporary>);
+
+#[async_trait]
+impl SchemaProvider for TemporarySchema {
+    fn table_names(&self) -> Vec<String> {
+        self.0.all_names()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
+        Ok(self.0.named(name))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.named(name).is_some()
     }
 }
 
@@ -140,6 +179,11 @@ struct TenantSchema {
 }
 
 impl TenantSchema {
+    /// A temporary table, which `information_schema` lists in the schema in which the session is.
+    fn listed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
+        if self.of.tolerant { self.of.temporary.get(&self.name, name) } else { None }
+    }
+
     fn tolerate<T>(&self, name: &str, result: Result<Option<T>>) -> Result<Option<T>> {
         match result {
             Err(error) if self.of.tolerant => {
@@ -156,14 +200,16 @@ impl SchemaProvider for TenantSchema {
     fn table_names(&self) -> Vec<String> {
         let names = self.of.catalog.upgrade().map(|catalog| catalog.definitions().table_names(&self.name));
         let mut names = names.and_then(Result::ok).unwrap_or_default();
-        names.extend(self.of.temporary.names(&self.name));
+        if self.of.tolerant {
+            names.extend(self.of.temporary.names(&self.name));
+        }
         names.sort();
         names.dedup();
         names
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(table) = self.of.temporary.get(&self.name, name) {
+        if let Some(table) = self.listed(name) {
             return Ok(Some(table));
         }
         let Some(catalog) = self.of.catalog.upgrade() else { return Ok(None) };
@@ -172,7 +218,7 @@ impl SchemaProvider for TenantSchema {
     }
 
     async fn table_type(&self, name: &str) -> Result<Option<TableType>> {
-        if let Some(table) = self.of.temporary.get(&self.name, name) {
+        if let Some(table) = self.listed(name) {
             return Ok(Some(table.table_type()));
         }
         let Some(catalog) = self.of.catalog.upgrade() else { return Ok(None) };
@@ -186,7 +232,7 @@ impl SchemaProvider for TenantSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.of.temporary.get(&self.name, name).is_some()
+        self.listed(name).is_some()
             || self.of.catalog.upgrade().is_some_and(|catalog| {
                 catalog.definitions().read(&self.name, name).is_ok_and(|definition| definition.is_some())
             })

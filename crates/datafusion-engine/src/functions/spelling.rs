@@ -11,7 +11,8 @@ use std::sync::LazyLock;
 use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
 use datafusion::sql::sqlparser::ast::{
     DataType, DuplicateTreatment, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, ObjectName, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
+    Ident, NullTreatment, ObjectName, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
+    visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -219,6 +220,14 @@ fn replacement(function: &mut Function) -> Option<Expr> {
         return keys_and_values(&mut list.args);
     }
     let (key, template) = PARSED.get_key_value(&(name.as_str(), list.args.len()))?;
+    // What stands around the call would be dropped with it. The planner refuses it under its own name.
+    let is_surrounded = list.duplicate_treatment.is_some()
+        || function.filter.is_some()
+        || function.over.is_some()
+        || function.null_treatment.is_some();
+    if !matches!(function.parameters, FunctionArguments::None) || (is_surrounded && !has_call(template)) {
+        return None;
+    }
     // A pattern with `%` is DataFusion's own.
     if matches!(key.0, "to_date" | "to_timestamp")
         && list.args.get(1).and_then(text_of).is_some_and(|it| it.contains('%'))
@@ -242,11 +251,20 @@ fn replacement(function: &mut Function) -> Option<Expr> {
         distinct: list.duplicate_treatment,
         filter: function.filter.take(),
         over: function.over.take(),
+        nulls: function.null_treatment,
         is_moved: false,
     };
     let _ = VisitMut::visit(&mut expr, &mut outer);
     let _ = VisitMut::visit(&mut expr, &mut Filler { args: args? });
     Some(expr)
+}
+
+fn has_call(template: &Expr) -> bool {
+    visit_expressions(template, |expr| match expr {
+        Expr::Function(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    })
+    .is_break()
 }
 
 fn filled(name: &str, args: Vec<Expr>) -> Option<Expr> {
@@ -345,6 +363,7 @@ struct Surroundings {
     distinct: Option<DuplicateTreatment>,
     filter: Option<Box<Expr>>,
     over: Option<WindowType>,
+    nulls: Option<NullTreatment>,
     is_moved: bool,
 }
 
@@ -357,6 +376,7 @@ impl VisitorMut for Surroundings {
         {
             self.is_moved = true;
             (function.filter, function.over) = (self.filter.take(), self.over.take());
+            function.null_treatment = self.nulls;
             if let FunctionArguments::List(list) = &mut function.args {
                 list.duplicate_treatment = self.distinct;
             }

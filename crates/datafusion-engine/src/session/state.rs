@@ -35,6 +35,9 @@ pub fn first_settings(config: &Config) -> Result<SessionConfig, EngineError> {
     settings.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
     // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
     settings.options_mut().execution.listing_table_ignore_subdirectory = true;
+    // Spark and Hive write timestamps as INT96. As nanoseconds, which is DataFusion's default, those after 2262 would be
+    // read as others without an error.
+    settings.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
     for (key, value) in config.properties.iter().filter(|(key, _)| key.starts_with("datafusion.")) {
         let why = settings::check(key, value).map_err(|error| error.text());
         let why = why.and_then(|()| settings_set(&mut settings, key, value));

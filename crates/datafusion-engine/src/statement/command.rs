@@ -4,9 +4,11 @@
 //! FUNCTIONS, CATALOGS), DESCRIBE, and CREATE and DROP of a schema. Everything else is DataFusion's SQL and reaches its
 //! parser as the client wrote it; so does a text with one of these heads that goes on otherwise.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer, Word};
+use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 use model::error::{ErrorKind, UserError};
+
+use super::head::{after_blanks, first_word};
+use crate::dialect::Reading;
 
 /// A table's name as written: schema if given, and name, unquoted parts in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +50,8 @@ pub enum Command {
     ShowColumns(TableName),
     /// SHOW CREATE TABLE.
     ShowCreate(TableName),
+    /// SHOW PARTITIONS.
+    ShowPartitions(TableName),
     /// SHOW FUNCTIONS.
     ShowFunctions(Option<String>),
     /// SHOW CATALOGS.
@@ -59,6 +63,15 @@ pub enum Command {
         /// EXTENDED or FORMATTED.
         extended: bool,
     },
+    /// DESCRIBE of one column.
+    DescribeColumn {
+        /// The table.
+        table: TableName,
+        /// The column.
+        column: String,
+    },
+    /// DESCRIBE QUERY: the columns of a query, with its text.
+    DescribeQuery(String),
     /// DESCRIBE DATABASE.
     DescribeSchema(String),
     /// CREATE SCHEMA.
@@ -83,7 +96,7 @@ pub enum Command {
 
 impl Command {
     /// Reads what is read here.
-    pub fn read(statement: &str) -> Result<Self, UserError> {
+    pub fn read(statement: &str, reading: Reading) -> Result<Self, UserError> {
         let head = first_word(statement);
         if head == "set" {
             return Ok(set(statement));
@@ -92,8 +105,9 @@ impl Command {
             return Ok(Self::Sql);
         }
         // What can't be split into tokens is for DataFusion's parser to complain about.
-        let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize() else { return Ok(Self::Sql) };
-        let mut tokens: Vec<_> = tokens.into_iter().filter(|token| !matches!(token, Token::Whitespace(_))).collect();
+        let Ok(tokens) = reading.tokens(statement) else { return Ok(Self::Sql) };
+        let tokens = tokens.into_iter().map(|token| token.token);
+        let mut tokens: Vec<_> = tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect();
         while tokens.last() == Some(&Token::SemiColon) {
             tokens.pop();
         }
@@ -102,7 +116,10 @@ impl Command {
             "reset" => Some(reader.reset(statement)),
             "use" => return reader.use_schema(),
             "show" => reader.show(),
-            "describe" | "desc" => reader.describe(),
+            "describe" | "desc" => match described_query(statement)? {
+                Some(query) => return Ok(Self::DescribeQuery(query)),
+                None => reader.describe(),
+            },
             "create" => reader.create(),
             _ => reader.drop(),
         };
@@ -110,32 +127,24 @@ impl Command {
     }
 }
 
-/// Whether a statement answers with rows, decided by its first word, because HiveServer2 wants to know before it is read.
-pub fn has_result_set(statement: &str) -> bool {
-    !matches!(
-        first_word(statement).as_str(),
-        "create" | "drop" | "alter" | "use" | "reset" | "prepare" | "deallocate" | ""
-    )
-}
-
-/// The first word in lower case, after white space, comments and opening parentheses.
-pub fn first_word(statement: &str) -> String {
-    let rest = after_blanks(statement);
-    rest.chars().take_while(char::is_ascii_alphabetic).take(32).collect::<String>().to_ascii_lowercase()
-}
-
-fn after_blanks(statement: &str) -> &str {
-    let mut rest = statement;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '(' || c == ';' || c == '\u{feff}');
-        if let Some(comment) = rest.strip_prefix("--") {
-            rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            rest = comment.split_once("*/").map_or("", |(_, rest)| rest);
-        } else {
-            return rest;
-        }
+/// The query of a DESCRIBE QUERY. A query without the word QUERY is refused, as by HiveServer2: clients ask with
+/// `DESCRIBE text` whether the text is the name of a table.
+fn described_query(statement: &str) -> Result<Option<String>, UserError> {
+    let after = |text: &str, word: &str| text.get(word.len()..).unwrap_or_default().to_owned();
+    let rest = after(after_blanks(statement), &first_word(statement));
+    if first_word(&rest) == "query" {
+        let query = after(after_blanks(&rest), "query");
+        let head = first_word(&query);
+        return Ok((!head.is_empty()).then_some(query));
     }
+    let opens = rest.trim_start().starts_with('(');
+    let head = first_word(&rest);
+    let goes_on = !after(after_blanks(&rest), &head).trim_matches(|c: char| c.is_whitespace() || c == ';').is_empty();
+    if opens || (goes_on && matches!(head.as_str(), "select" | "with" | "values" | "from")) {
+        return Err(UserError::new(ErrorKind::Syntax, "syntax error: DESCRIBE takes the name of a table")
+            .hint("To describe a query, write DESCRIBE QUERY before it."));
+    }
+    Ok(None)
 }
 
 /// SET takes the rest of the text as it is: `SET x=don't` is no string that was left open.
@@ -153,7 +162,9 @@ fn set(statement: &str) -> Command {
         && zone.eq_ignore_ascii_case("zone")
         && !rest.is_empty()
     {
-        return Command::Set("datafusion.execution.time_zone".to_owned(), rest.join(" "));
+        let zone = rest.join(" ");
+        let zone = zone.trim_matches(['\'', '"']).to_owned();
+        return Command::Set("datafusion.execution.time_zone".to_owned(), zone);
     }
     if let Some((key, value)) = text.split_once('=') {
         return Command::Set(key.trim().to_owned(), value.trim().to_owned());
@@ -198,7 +209,7 @@ impl Reader {
     fn name(&mut self) -> Option<String> {
         let name = match self.tokens.get(self.at)? {
             Token::Word(Word { value, quote_style: None, .. }) => value.to_lowercase(),
-            Token::Word(Word { value, .. }) => value.clone(),
+            Token::Word(Word { value, .. }) | Token::DoubleQuotedString(value) => value.clone(),
             _ => return None,
         };
         self.at += 1;
@@ -268,6 +279,12 @@ impl Reader {
         if self.is("catalogs") {
             return Some(Command::ShowCatalogs);
         }
+        if self.is("partitions") {
+            return self.table().map(Command::ShowPartitions);
+        }
+        if self.are(&["user", "functions"]) || self.are(&["system", "functions"]) || self.are(&["all", "functions"]) {
+            return Some(Command::ShowFunctions(self.pattern()));
+        }
         if self.is("functions") {
             return Some(Command::ShowFunctions(self.pattern()));
         }
@@ -311,8 +328,14 @@ impl Reader {
             self.at = start;
             return self.table().map(|table| Command::Describe { table, extended: false });
         }
-        let statement = matches!(table.as_ref()?.name.as_str(), "select" | "with" | "values" | "query" | "function");
-        if statement { None } else { Some(Command::Describe { table: table?, extended }) }
+        let table = table?;
+        if table.schema.is_none() && table.name == "function" && !self.is_at_end() {
+            return None;
+        }
+        match self.name() {
+            Some(column) => Some(Command::DescribeColumn { table, column }),
+            None => Some(Command::Describe { table, extended }),
+        }
     }
 
     fn create(&mut self) -> Option<Command> {
@@ -346,93 +369,4 @@ fn use_what() -> UserError {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)]
-    use super::*;
-
-    fn read(statement: &str) -> Command {
-        Command::read(statement).unwrap()
-    }
-
-    fn table(schema: Option<&str>, name: &str) -> TableName {
-        TableName { schema: schema.map(str::to_owned), name: name.to_owned() }
-    }
-
-    #[test]
-    fn set_takes_any_text_as_its_value() {
-        let set = |key: &str, value: &str| Command::Set(key.to_owned(), value.to_owned());
-        assert_eq!(read("SET x=don't"), set("x", "don't"));
-        assert_eq!(read(" -- why\nset a.b = 'c; d' ;"), set("a.b", "'c; d'"));
-        assert_eq!(read("SET datafusion.execution.batch_size TO 100"), set("datafusion.execution.batch_size", "100"));
-        assert_eq!(read("SET TIME ZONE 'UTC'"), set("datafusion.execution.time_zone", "'UTC'"));
-        assert_eq!(read("set"), Command::SetShow { verbose: false });
-        assert_eq!(read("SET -v"), Command::SetShow { verbose: true });
-        assert_eq!(read("SET hiveconf:x"), Command::SetGet("hiveconf:x".to_owned()));
-        assert_eq!(read("RESET"), Command::Reset(None));
-        assert_eq!(read("RESET a.b;"), Command::Reset(Some("a.b".to_owned())));
-    }
-
-    #[test]
-    fn what_clients_send_by_themselves_is_read() {
-        assert_eq!(read("USE `default`"), Command::Use("default".to_owned()));
-        assert_eq!(read("use Sales;"), Command::Use("sales".to_owned()));
-        assert_eq!(read("USE DATABASE sales"), Command::Use("sales".to_owned()));
-        assert_eq!(read("USE schema"), Command::Use("schema".to_owned()));
-        assert!(Command::read("USE").is_err());
-        assert_eq!(read("SHOW DATABASES"), Command::ShowSchemas(None));
-        assert_eq!(read("show schemas like 's*'"), Command::ShowSchemas(Some("s*".to_owned())));
-        let tables = |schema: Option<&str>, pattern: Option<&str>, only_views| Command::ShowTables {
-            schema: schema.map(str::to_owned),
-            pattern: pattern.map(str::to_owned),
-            only_views,
-        };
-        assert_eq!(read("SHOW TABLES"), tables(None, None, false));
-        assert_eq!(read("SHOW TABLES IN `sales` LIKE 'r*'"), tables(Some("sales"), Some("r*"), false));
-        assert_eq!(read("SHOW TABLES 'r*'"), tables(None, Some("r*"), false));
-        assert_eq!(read("SHOW VIEWS FROM sales"), tables(Some("sales"), None, true));
-        assert_eq!(read("SHOW COLUMNS IN t FROM s"), Command::ShowColumns(table(Some("s"), "t")));
-        assert_eq!(read("SHOW CREATE TABLE s.t"), Command::ShowCreate(table(Some("s"), "t")));
-        assert_eq!(read("DESC t"), Command::Describe { table: table(None, "t"), extended: false });
-        let extended = Command::Describe { table: table(Some("s"), "T"), extended: true };
-        assert_eq!(read("DESCRIBE TABLE EXTENDED s.`T`"), extended);
-        assert_eq!(read("DESCRIBE DATABASE s"), Command::DescribeSchema("s".to_owned()));
-        assert_eq!(
-            read("CREATE DATABASE IF NOT EXISTS s COMMENT 'x'"),
-            Command::CreateSchema { name: "s".to_owned(), if_not_exists: true }
-        );
-        assert_eq!(
-            read("DROP SCHEMA IF EXISTS s CASCADE"),
-            Command::DropSchema { name: "s".to_owned(), if_exists: true, cascade: true }
-        );
-    }
-
-    #[test]
-    fn everything_else_is_left_alone() {
-        for statement in [
-            "SELECT 1",
-            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/x'",
-            "CREATE VIEW v AS SELECT 1",
-            "DROP TABLE t",
-            "SHOW ALL",
-            "SHOW datafusion.execution.batch_size",
-            "DESCRIBE SELECT 1",
-            "CREATE TABLE 'unclosed",
-            "SHOW TABLES nonsense nonsense",
-            "",
-        ] {
-            assert_eq!(read(statement), Command::Sql, "{statement}");
-        }
-    }
-
-    #[test]
-    fn only_definitions_have_no_result_set() {
-        for statement in
-            ["SELECT 1", "/* x */ (SELECT 1)", "show tables", "INSERT INTO t VALUES (1)", "SET x=1", "EXPLAIN SELECT 1"]
-        {
-            assert!(has_result_set(statement), "{statement}");
-        }
-        for statement in ["CREATE VIEW v AS SELECT 1", "-- c\ndrop table t", "USE x", "RESET", ""] {
-            assert!(!has_result_set(statement), "{statement}");
-        }
-    }
-}
+mod tests;

@@ -18,11 +18,12 @@ use datafusion::sql::sqlparser::ast;
 use model::error::{ErrorKind, UserError};
 use uuid::Uuid;
 
-use super::temporary;
+use super::{clauses, temporary};
 use crate::catalog::CATALOG;
 use crate::catalog::build::{Catalog, coerced, confine};
 use crate::catalog::definition::{Definition, Kind, VERSION};
 use crate::catalog::folder::{Publish, exists};
+use crate::dialect::Reading;
 use crate::engine::Engine;
 use crate::error::{EngineError, no_schema};
 use crate::session::Session;
@@ -62,18 +63,19 @@ impl SchemaChange {
 }
 
 /// CREATE DATABASE makes a schema: HiveServer2's clients call schemas databases.
-pub fn schema_of(statement: &Statement) -> Option<SchemaChange> {
-    let Statement::Statement(statement) = statement else { return None };
+pub fn schema_of(statement: &Statement) -> Result<Option<SchemaChange>, UserError> {
+    let Statement::Statement(statement) = statement else { return Ok(None) };
     let (name, if_not_exists) = match statement.as_ref() {
         ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => (db_name, *if_not_exists),
         ast::Statement::CreateSchema { schema_name: ast::SchemaName::Simple(name), if_not_exists, .. } => {
             (name, *if_not_exists)
         }
-        _ => return None,
+        _ => return Ok(None),
     };
-    let ident = name.0.last()?.as_ident()?;
+    clauses::definition::statement(statement)?;
+    let Some(ident) = name.0.last().and_then(ast::ObjectNamePart::as_ident) else { return Ok(None) };
     let name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
-    Some(SchemaChange { name, if_not_exists })
+    Ok(Some(SchemaChange { name, if_not_exists }))
 }
 
 /// What [`plannable`] took out of a statement.
@@ -179,6 +181,7 @@ impl Place<'_> {
             statement: self.text.to_owned(),
             default_schema: options.catalog.default_schema.clone(),
             parser,
+            dialect: Reading::of(options).recorded(),
             created_by: self.session.user.clone(),
             created_at_ms: self.engine.clock().wall_ms(),
         }
@@ -207,6 +210,7 @@ impl Place<'_> {
     }
 
     async fn create_external_table(&self, mut command: CreateExternalTable) -> Result<(), EngineError> {
+        self.check_format(&command.file_type)?;
         let all_exist = confine(self.engine.catalog().locations(), &mut command)?;
         if !all_exist && command.schema.fields().is_empty() {
             let locations = command.locations.join(", ");
@@ -232,6 +236,15 @@ impl Place<'_> {
         let definition = self.definition(Kind::ExternalTable, &name);
         self.engine.catalog().build(&definition).await?;
         self.publish(&definition, how, command.if_not_exists)
+    }
+
+    /// Refuses a format before its files are looked for.
+    fn check_format(&self, format: &str) -> Result<(), UserError> {
+        if self.state.get_file_format_factory(&format.to_lowercase()).is_some() {
+            return Ok(());
+        }
+        Err(UserError::new(ErrorKind::NotSupported, format!("format \"{format}\" is not supported by this engine"))
+            .hint("It reads ARROW, CSV, JSON (one object a line) and PARQUET."))
     }
 
     async fn create_view(&self, command: CreateView, if_not_exists: bool) -> Result<(), EngineError> {

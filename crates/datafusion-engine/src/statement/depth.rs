@@ -5,10 +5,11 @@
 //! and with it everybody's session. So the depth is bounded from the tokens alone, without a tree: operators that follow
 //! one another in one list item add up, a comma or a new clause begins anew, parentheses add what surrounds them.
 
-use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::Token;
 use model::error::{ErrorKind, UserError};
+
+use crate::dialect::Reading;
 
 /// The most operators above one another. The executing threads' stack is sized for it.
 pub const DEPTH_MAX: usize = 2_000;
@@ -16,15 +17,15 @@ pub const DEPTH_MAX: usize = 2_000;
 const SHORT_BYTES: usize = DEPTH_MAX;
 
 /// Refuses a statement that is too deep. A text that has no tokens is left to the parser.
-pub fn check(statement: &str) -> Result<(), UserError> {
+pub fn check(statement: &str, reading: Reading) -> Result<(), UserError> {
     if statement.len() <= SHORT_BYTES {
         return Ok(());
     }
-    let Ok(tokens) = Tokenizer::new(&GenericDialect {}, statement).tokenize() else { return Ok(()) };
+    let Ok(tokens) = reading.tokens(statement) else { return Ok(()) };
     let mut levels = vec![0_usize];
     let mut depth = 0_usize;
     for token in &tokens {
-        match token {
+        match &token.token {
             Token::Whitespace(_)
             | Token::Number(..)
             | Token::SingleQuotedString(_)
@@ -111,7 +112,7 @@ mod tests {
             format!("SELECT {}1", "(".repeat(many)),
             format!("SELECT {}", format!("({}", vec!["1"; many / 2].join("+")).repeat(3)),
         ] {
-            assert_eq!(check(&deep).unwrap_err().sqlstate(), "54001", "{}", &deep[..40]);
+            assert_eq!(check(&deep, Reading::Own).unwrap_err().sqlstate(), "54001", "{}", &deep[..40]);
         }
         for flat in [
             format!("SELECT {}", vec!["a + 1 AS b"; 10 * many].join(", ")),
@@ -122,7 +123,7 @@ mod tests {
             format!("SELECT 'open {}", "+".repeat(10 * many)),
             ")".repeat(10 * many),
         ] {
-            check(&flat).unwrap_or_else(|error| panic!("{error}: {}", &flat[..40]));
+            check(&flat, Reading::Own).unwrap_or_else(|error| panic!("{error}: {}", &flat[..40]));
         }
     }
 }

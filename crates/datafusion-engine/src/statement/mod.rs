@@ -4,9 +4,11 @@
 //! is planned by DataFusion in the session's state and executed as a stream. The state is copied when the statement
 //! begins: a SET or USE beside it has no effect on it any more.
 
+pub mod clauses;
 pub mod command;
 pub mod define;
 pub mod depth;
+pub mod head;
 pub mod relations;
 pub mod show;
 pub mod temporary;
@@ -14,8 +16,8 @@ pub mod temporary;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::array::{ArrayRef, AsArray, StringArray};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::dataframe::DataFrame;
@@ -23,12 +25,13 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, Statement};
 use datafusion::prelude::SessionContext;
+use futures::StreamExt;
 use model::error::{ErrorKind, UserError};
 
 use crate::catalog::build;
+use crate::dialect::Reading;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::functions::{column_names, spelling};
 use crate::operation::Operation;
 use crate::session::{Session, settings};
 use crate::storage::Locations;
@@ -51,8 +54,10 @@ pub enum Outcome {
 pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation) -> Result<Outcome, EngineError> {
     let text = operation.statement.as_str();
     let catalog = engine.catalog();
-    match Command::read(text)? {
+    let reading = Reading::of(session.context.state_ref().read().config_options());
+    match Command::read(text, reading)? {
         Command::Sql => sql(engine, session, operation, text).await,
+        Command::DescribeQuery(query) => describe_query(session, &query, reading).await.map(Outcome::Answer),
         Command::Use(schema) => session.use_schema(catalog, &schema).map(|()| Outcome::Done),
         Command::Set(key, value) => {
             session.set(catalog, &key, &value).await?;
@@ -80,6 +85,19 @@ pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Opera
             define::drop_schema(catalog, &name, if_exists, cascade).map(|()| Outcome::Done)
         }
         other => show::answer(engine, session, other).await.map(Outcome::Answer),
+    }
+}
+
+/// Plans a query and answers its columns.
+async fn describe_query(session: &Session, query: &str, reading: Reading) -> Result<RecordBatch, EngineError> {
+    depth::check(query, reading)?;
+    let mut state = session.context.state();
+    let statement = reading.statement(query, state.config_options())?;
+    match build::plan(&mut state, statement).await? {
+        LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
+            Err(UserError::new(ErrorKind::Syntax, "syntax error: DESCRIBE QUERY takes a query").into())
+        }
+        plan => show::columns(plan.schema().as_arrow()),
     }
 }
 
@@ -121,18 +139,15 @@ async fn sql(
         }
         state = context.state();
     }
-    depth::check(text)?;
-    let dialect = state.config_options().sql_parser.dialect;
-    let statement = state.sql_to_statement(text, &dialect)?;
-    let statement = match define::schema_of(&statement) {
+    let reading = Reading::of(state.config_options());
+    depth::check(text, reading)?;
+    let statement = reading.statement(text, state.config_options())?;
+    let statement = match define::schema_of(&statement)? {
         Some(changed) => return changed.apply(engine.catalog()).map(|()| Outcome::Done),
         None => statement,
     };
     operation.log_line("planning");
-    let (mut statement, taken) = define::plannable(statement);
-    relations::check_statement(&statement)?;
-    column_names::name_columns(&mut statement);
-    spelling::respell(&mut statement);
+    let (statement, taken) = define::plannable(statement);
     let plan = build::plan(&mut state, statement).await?;
     let mut frame = DataFrame::new(state, plan);
     for _ in 0..PREPARED_DEPTH_MAX {
@@ -159,11 +174,29 @@ async fn sql(
             }
             query => {
                 let query = confined(engine.catalog().locations(), query)?;
-                return Ok(Outcome::Rows(DataFrame::new(state, query).execute_stream().await?));
+                let stream = DataFrame::new(state, query).execute_stream().await?;
+                if operation.has_result_set {
+                    return Ok(Outcome::Rows(stream));
+                }
+                return written(stream, operation).await.map(|()| Outcome::Done);
             }
         }
     }
     Err(UserError::new(ErrorKind::ProgramLimit, "a prepared statement executes prepared statements too deeply").into())
+}
+
+/// Runs an INSERT or COPY to its end. The planner answers with the count of rows; HiveServer2's clients expect no result.
+async fn written(mut stream: SendableRecordBatchStream, operation: &Operation) -> Result<(), EngineError> {
+    let mut rows = 0_i64;
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        if let Some(counts) = batch.columns().first().and_then(|column| column.as_primitive_opt::<UInt64Type>()) {
+            rows += counts.iter().flatten().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).sum::<i64>();
+        }
+    }
+    operation.wrote(rows);
+    operation.log_line(format!("executed, {rows} rows written"));
+    Ok(())
 }
 
 /// Replaces the target of every COPY, also of one that is only explained, by its resolved form, or refuses it.

@@ -3,9 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::arrow::util::display::array_value_to_string;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, INFORMATION_SCHEMA_TABLES};
+use datafusion::common::Column;
+use datafusion::dataframe::DataFrame;
+use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::provider_as_source;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use model::error::{ErrorKind, UserError};
 
 use super::command::{Command, TableName};
@@ -16,6 +24,9 @@ use crate::engine::Engine;
 use crate::error::{EngineError, no_schema};
 use crate::rows::types::type_name;
 use crate::session::Session;
+
+/// The most rows of a SHOW PARTITIONS.
+const PARTITIONS_MAX: usize = 100_000;
 
 /// Answers a SHOW or DESCRIBE.
 pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
@@ -30,17 +41,12 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
             let schema = schema.unwrap_or_else(|| session.schema());
             if schema == INFORMATION_SCHEMA {
                 let names = INFORMATION_SCHEMA_TABLES.iter().filter(|name| matches(pattern.as_deref(), name));
-                let rows: Vec<_> =
-                    names.map(|name| vec![schema.clone(), (*name).to_owned(), "false".to_owned()]).collect();
-                return table(&["namespace", "tableName", "isTemporary"], &rows);
+                return table(&["tab_name"], &names.map(|name| vec![(*name).to_owned()]).collect::<Vec<_>>());
             }
             if !definitions.has_schema(&schema) {
                 return Err(no_schema(&schema).into());
             }
-            let mut rows = Vec::new();
-            for name in session.temporary.names(&schema) {
-                rows.push(vec![schema.clone(), name, "true".to_owned()]);
-            }
+            let mut names: BTreeSet<_> = session.temporary.names(&schema).into_iter().collect();
             for name in definitions.table_names(&schema)? {
                 let is_view = || {
                     definitions
@@ -48,27 +54,30 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
                         .is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View))
                 };
                 if !only_views || is_view() {
-                    rows.push(vec![schema.clone(), name, "false".to_owned()]);
+                    names.insert(name);
                 }
             }
-            rows.retain(|row| matches(pattern.as_deref(), &row[1]));
-            table(&["namespace", if only_views { "viewName" } else { "tableName" }, "isTemporary"], &rows)
+            names.retain(|name| matches(pattern.as_deref(), name));
+            // HiveServer2's one column. PyHive takes the first column of this answer for the name.
+            table(&["tab_name"], &names.into_iter().map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowColumns(name) => {
             let provider = find(engine, session, &name).await?;
             let names: Vec<_> = provider.schema().fields().iter().map(|field| vec![field.name().clone()]).collect();
             table(&["col_name"], &names)
         }
+        Command::ShowPartitions(name) => partitions(engine, session, &name).await,
         Command::ShowFunctions(pattern) => {
             let names = function_names(session).into_iter().filter(|name| matches(pattern.as_deref(), name));
             table(&["function"], &names.map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowCreate(name) => {
             let schema = name.schema.clone().unwrap_or_else(|| session.schema());
-            let found = definitions.read(&schema, &name.name)?.ok_or_else(|| no_table(&schema, &name.name))?;
+            let found = definitions.read(&schema, &name.name)?.ok_or_else(|| no_table(&schema, &name))?;
             table(&["createtab_stmt"], &[vec![found.statement]])
         }
         Command::Describe { table: name, extended } => describe(engine, session, &name, extended).await,
+        Command::DescribeColumn { table, column } => describe_column(engine, session, &table, &column).await,
         Command::DescribeSchema(schema) => {
             if !definitions.has_schema(&schema) {
                 return Err(no_schema(&schema).into());
@@ -83,7 +92,7 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
             ];
             table(&["info_name", "info_value"], &rows)
         }
-        other => Err(UserError::internal(format!("{other:?} is no SHOW")).into()),
+        _ => Err(UserError::internal("a statement other than SHOW was answered as one").into()),
     }
 }
 
@@ -97,6 +106,13 @@ async fn describe(
     let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned(), String::new()];
     let mut rows: Vec<_> =
         provider.schema().fields().iter().map(|field| row(field.name(), &type_name(field.data_type()))).collect();
+    let partitions = partition_columns(provider.as_ref());
+    if !partitions.is_empty() {
+        // As Spark's: PyHive and Superset look for these words.
+        rows.push(row("# Partition Information", ""));
+        rows.push(vec!["# col_name".to_owned(), "data_type".to_owned(), "comment".to_owned()]);
+        rows.extend(partitions.iter().map(|(name, data_type)| row(name, &type_name(data_type))));
+    }
     if extended {
         let schema = name.schema.clone().unwrap_or_else(|| session.schema());
         rows.push(row("", ""));
@@ -118,7 +134,9 @@ async fn describe(
 
 async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Arc<dyn TableProvider>, EngineError> {
     let schema = name.schema.clone().unwrap_or_else(|| session.schema());
-    if let Some(table) = session.temporary.get(&schema, &name.name) {
+    if name.schema.is_none()
+        && let Some(table) = session.temporary.named(&name.name)
+    {
         return Ok(table);
     }
     if schema == INFORMATION_SCHEMA {
@@ -129,12 +147,78 @@ async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Ar
         return Err(no_schema(&schema).into());
     }
     let table = engine.catalog().table(&schema, &name.name).await?;
-    table.ok_or_else(|| no_table(&schema, &name.name).into())
+    table.ok_or_else(|| no_table(&schema, name).into())
 }
 
-fn no_table(schema: &str, name: &str) -> UserError {
+/// The error for a table that does not exist, with the words by which PyHive recognizes it in what a DESCRIBE answers.
+fn no_table(schema: &str, name: &TableName) -> UserError {
+    let TableName { schema: written, name } = name;
+    let full = written.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
     UserError::new(ErrorKind::UndefinedTable, format!("table \"{name}\" does not exist"))
-        .detail(format!("looked for in schema \"{schema}\""))
+        .detail(format!("SemanticException: Table not found {full} (in schema \"{schema}\")"))
+}
+
+/// The columns of a table that are in the names of its folders, with their types.
+fn partition_columns(provider: &dyn TableProvider) -> &[(String, DataType)] {
+    provider.downcast_ref::<ListingTable>().map_or(&[], |table| &table.options().table_partition_cols)
+}
+
+/// SHOW PARTITIONS: each combination of values that a file has, as `year=2026/month=1`.
+async fn partitions(engine: &Engine, session: &Session, name: &TableName) -> Result<RecordBatch, EngineError> {
+    let provider = find(engine, session, name).await?;
+    let columns = partition_columns(provider.as_ref()).to_vec();
+    if columns.is_empty() {
+        return Err(UserError::new(ErrorKind::WrongState, format!("table \"{}\" is not partitioned", name.name))
+            .with_sqlstate("42809")
+            .into());
+    }
+    let names: Vec<_> = columns.iter().map(|(name, _)| Column::new_unqualified(name.clone())).collect();
+    let plan = LogicalPlanBuilder::scan(name.name.as_str(), provider_as_source(provider), None)?
+        .project(names.iter().map(|name| Expr::Column(name.clone())).collect::<Vec<_>>())?
+        .distinct()?
+        .limit(0, Some(PARTITIONS_MAX))?
+        .build()?;
+    let batches = DataFrame::new(session.context.state(), plan).collect().await?;
+    let mut rows = BTreeSet::new();
+    for batch in &batches {
+        for row in 0..batch.num_rows() {
+            let mut parts = Vec::with_capacity(columns.len());
+            for ((name, _), values) in columns.iter().zip(batch.columns()) {
+                parts.push(format!("{name}={}", array_value_to_string(values, row).map_err(DataFusionError::from)?));
+            }
+            rows.insert(parts.join("/"));
+        }
+    }
+    table(&["partition"], &rows.into_iter().map(|row| vec![row]).collect::<Vec<_>>())
+}
+
+/// DESCRIBE of one column, in Spark's rows.
+async fn describe_column(
+    engine: &Engine,
+    session: &Session,
+    name: &TableName,
+    column: &str,
+) -> Result<RecordBatch, EngineError> {
+    let provider = find(engine, session, name).await?;
+    let schema = provider.schema();
+    let lower = column.to_lowercase();
+    let field = schema.field_with_name(column).ok();
+    let field =
+        field.or_else(|| schema.fields().iter().map(AsRef::as_ref).find(|it| it.name().to_lowercase() == lower));
+    let Some(field) = field else {
+        return Err(UserError::new(ErrorKind::UndefinedColumn, format!("column \"{column}\" does not exist"))
+            .detail(format!("It was looked for in table \"{}\".", name.name))
+            .into());
+    };
+    let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
+    let rows = [row("col_name", field.name()), row("data_type", &type_name(field.data_type())), row("comment", "NULL")];
+    table(&["info_name", "info_value"], &rows)
+}
+
+/// The columns of a query that was planned, as DESCRIBE QUERY answers them.
+pub fn columns(schema: &Schema) -> Result<RecordBatch, EngineError> {
+    let row = |field: &Arc<Field>| vec![field.name().clone(), type_name(field.data_type()), String::new()];
+    table(&["col_name", "data_type", "comment"], &schema.fields().iter().map(row).collect::<Vec<_>>())
 }
 
 /// All functions of a session, each name once.

@@ -6,6 +6,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use datafusion_engine::{Config, Credential, Engine, EngineError, Limits, Server};
+use hs2::tcli::{
+    TCloseOperationReq, TExecuteStatementReq, TGetOperationStatusReq, TGetOperationStatusResp, TOperationHandle,
+};
 use hs2::{Auth, Client, ClientError, ClientOptions, Session, Value};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -138,6 +141,37 @@ pub async fn one(session: &mut Session, sql: &str) -> String {
 /// A statement that only has to succeed.
 pub async fn run(session: &mut Session, sql: &str) {
     session.run(sql, DEADLINE).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+}
+
+/// The number of rows that a statement wrote. It has no result set.
+pub async fn written(session: &mut Session, sql: &str) -> i64 {
+    let handle = executed(session, sql, None).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    assert!(!handle.has_result_set, "{sql}");
+    let answer = status(session, &handle).await;
+    session.client().close_operation(&TCloseOperationReq { operation_handle: handle }).await.unwrap();
+    answer.num_modified_rows.unwrap_or_else(|| panic!("{sql}: no count"))
+}
+
+/// A statement that has ended before it is answered, as most drivers send it.
+pub async fn executed(
+    session: &mut Session,
+    sql: &str,
+    query_timeout: Option<i64>,
+) -> Result<TOperationHandle, ClientError> {
+    let request = TExecuteStatementReq {
+        session_handle: session.handle().clone(),
+        statement: sql.to_owned(),
+        conf_overlay: None,
+        run_async: Some(false),
+        query_timeout,
+    };
+    session.client().execute_statement(&request).await.map(|answer| answer.operation_handle.unwrap())
+}
+
+/// The status of an operation.
+pub async fn status(session: &mut Session, handle: &TOperationHandle) -> TGetOperationStatusResp {
+    let request = TGetOperationStatusReq { operation_handle: handle.clone(), get_progress_update: None };
+    session.client().get_operation_status(&request).await.unwrap()
 }
 
 /// The SQLSTATE and text of a statement that must fail.

@@ -2,9 +2,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod catalog;
+mod dialect;
 mod functions;
 mod ground;
 mod metadata;
+mod names;
 mod resources;
 mod results;
 mod sessions;

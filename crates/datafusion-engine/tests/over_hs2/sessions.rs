@@ -98,7 +98,7 @@ async fn what_clients_send_at_connect_is_answered() {
     assert!(rows(&mut session, "SET -v").await.len() > 50);
     assert!(rows(&mut session, "SHOW FUNCTIONS LIKE 'sub*'").await.len() > 1);
     assert!(!rows(&mut session, "SHOW ALL").await.is_empty());
-    assert_eq!(rows(&mut session, "SELECT `a`, \"a\" + 1 AS b FROM (SELECT 1 AS a) x").await, [["1", "2"]]);
+    assert_eq!(rows(&mut session, "SELECT `a`, `a` + 1 AS \"b\" FROM (SELECT 1 AS a) x").await, [["1", "2"]]);
     let (state, text) = refusal(&mut session, "USE nowhere").await;
     assert_eq!((state.as_str(), text.lines().next().unwrap()), ("3F000", "schema \"nowhere\" does not exist"));
     for (key, expected) in [("use:database", "3F000"), ("set:env:PATH", "42501"), ("set:system:user.dir", "42501")] {

@@ -1,5 +1,8 @@
 //! Splits a script into statements at `;`, leaving alone those in quotes, in backticks and in comments.
 //!
+//! A backslash escapes in a string of an engine's SQL, unless the string is raw (`r'…'`). In the control language it does
+//! not. Block comments nest in both.
+//!
 //! Comments between statements are not sent to the server, but are kept with the statement for whoever narrates it
 //! (the tour): the comment lines right before a statement are its remarks.
 
@@ -18,9 +21,9 @@ pub struct ScriptStatement {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Plain,
-    Quoted(char),
+    Quoted { quote: char, escapes: bool },
     LineComment,
-    BlockComment,
+    BlockComment { depth: usize },
 }
 
 /// The statements of a script and what is left behind the last `;`.
@@ -33,11 +36,15 @@ pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
         let next = chars.peek().map(|(_, next)| *next);
         match place {
             Place::Plain => match (c, next) {
-                ('\'' | '"' | '`', _) => place = Place::Quoted(c),
+                ('\'' | '"' | '`', _) => {
+                    let piece = &script[start..at];
+                    let escapes = c != '`' && !is_raw(piece) && ddl::sniff(&script[start..]).is_none();
+                    place = Place::Quoted { quote: c, escapes };
+                }
                 ('-', Some('-')) => place = Place::LineComment,
                 ('/', Some('*')) => {
                     chars.next();
-                    place = Place::BlockComment;
+                    place = Place::BlockComment { depth: 1 };
                 }
                 (';', _) => {
                     line += push(&mut statements, &script[start..at], line);
@@ -45,20 +52,28 @@ pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
                 }
                 _ => {}
             },
-            // A backslash escapes in Spark and Hive; in a backticked name it does not.
-            Place::Quoted(quote) if c == '\\' && quote != '`' => {
+            Place::Quoted { escapes: true, .. } if c == '\\' => {
                 chars.next();
             }
-            Place::Quoted(quote) if c == quote => place = Place::Plain,
+            Place::Quoted { quote, .. } if c == quote => place = Place::Plain,
             Place::LineComment if c == '\n' => place = Place::Plain,
-            Place::BlockComment if c == '*' && next == Some('/') => {
+            Place::BlockComment { depth } if c == '*' && next == Some('/') => {
                 chars.next();
-                place = Place::Plain;
+                place = if depth == 1 { Place::Plain } else { Place::BlockComment { depth: depth - 1 } };
+            }
+            Place::BlockComment { depth } if c == '/' && next == Some('*') => {
+                chars.next();
+                place = Place::BlockComment { depth: depth + 1 };
             }
             _ => {}
         }
     }
     (statements, script[start..].to_owned())
+}
+
+/// Whether the text ends with the `r` of a raw string, and not with a word that ends so.
+fn is_raw(before: &str) -> bool {
+    before.strip_suffix(['r', 'R']).is_some_and(|rest| !rest.ends_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 /// All statements of a script, the last one without `;` included.
@@ -99,6 +114,13 @@ mod tests {
         assert_eq!(texts("a; b ;\n\nc"), ["a", "b", "c"]);
         assert_eq!(texts("select ';' ; select \";\"; select `;`;"), ["select ';'", "select \";\"", "select `;`"]);
         assert_eq!(texts(r"select 'it\';s'; b"), [r"select 'it\';s'", "b"]);
+        assert_eq!(texts(r"select r'a\'; b"), [r"select r'a\'", "b"]);
+        assert_eq!(texts(r"select abr'a\'; b'"), [r"select abr'a\'; b'"]);
+        assert_eq!(
+            texts(r"CREATE TENANT t COMMENT 'C:\'; SHOW TENANTS;"),
+            [r"CREATE TENANT t COMMENT 'C:\'", "SHOW TENANTS"]
+        );
+        assert_eq!(texts("select /* /* ; */ ; */ 1; b"), ["select /* /* ; */ ; */ 1", "b"]);
         assert_eq!(texts("select 1 -- no; end\n+ 2; b"), ["select 1 -- no; end\n+ 2", "b"]);
         assert_eq!(texts("select /* ; */ 1; b"), ["select /* ; */ 1", "b"]);
         assert_eq!(texts(" ;; -- only a remark"), Vec::<String>::new());

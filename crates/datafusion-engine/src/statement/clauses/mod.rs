@@ -1,0 +1,100 @@
+//! Refuses every clause that the parser accepts and DataFusion's planner drops or can not plan.
+//!
+//! The parser reads the clauses of a dozen dialects. The planner of DataFusion 55 refuses many of them and drops some,
+//! which would be a wrong result without an error. So each node of a statement's tree is checked before it is planned.
+//!
+//! Invariant: the structs of the tree are taken apart without `..`, so that a field which is new in the parser does not
+//! compile until it is decided here whether it is planned (`_`), refused, or without effect on a result (said in a comment).
+
+pub mod definition;
+mod expression;
+mod query;
+
+use std::ops::ControlFlow;
+
+use datafusion::execution::SessionState;
+use datafusion::sql::parser::{CopyToSource, CopyToStatement, ExplainStatement, Statement};
+use datafusion::sql::sqlparser::ast::{self, Expr, Query, Select, TableFactor, Visit, Visitor};
+use model::error::{ErrorKind, UserError};
+
+/// What a check of one node returns.
+type Checked = Result<(), UserError>;
+
+/// Refuses a statement with a clause that would not be planned. `state` knows which functions are scalar.
+pub fn check(statement: &Statement, state: &SessionState) -> Checked {
+    let mut clauses = Clauses { state };
+    match statement {
+        Statement::Statement(statement) => clauses.walk(statement.as_ref()),
+        Statement::CreateExternalTable(table) => {
+            definition::external_table(table)?;
+            table.order_exprs.iter().flatten().try_for_each(|order| clauses.walk(order))
+        }
+        Statement::CopyTo(CopyToStatement { source, target: _, partitioned_by: _, stored_as: _, options: _ }) => {
+            match source {
+                CopyToSource::Query(query) => clauses.walk(query.as_ref()),
+                CopyToSource::Relation(_) => Ok(()),
+            }
+        }
+        Statement::Explain(ExplainStatement { options: _, statement }) => check(statement, state),
+        Statement::Reset(_) => Ok(()),
+    }
+}
+
+/// The error for a clause.
+fn refused(clause: &str) -> UserError {
+    UserError::new(ErrorKind::NotSupported, format!("{clause} is not supported by this engine"))
+}
+
+/// Refuses a clause that is there.
+fn refuse(is_there: bool, clause: &str) -> Checked {
+    if is_there { Err(refused(clause)) } else { Ok(()) }
+}
+
+/// Visits each node of a tree once.
+struct Clauses<'a> {
+    state: &'a SessionState,
+}
+
+impl Clauses<'_> {
+    fn walk(&mut self, tree: &impl Visit) -> Checked {
+        match tree.visit(self) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(error) => Err(error),
+        }
+    }
+
+    fn is_scalar(&self, name: &str) -> bool {
+        name == "unnest" || self.state.scalar_functions().contains_key(name)
+    }
+}
+
+fn flow(checked: Checked) -> ControlFlow<UserError> {
+    checked.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+}
+
+impl Visitor for Clauses<'_> {
+    type Break = UserError;
+
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<UserError> {
+        flow(query::query(query))
+    }
+
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<UserError> {
+        flow(query::select(select))
+    }
+
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<UserError> {
+        flow(query::table_factor(table))
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<UserError> {
+        flow(expression::expression(expr, |name| self.is_scalar(name)))
+    }
+
+    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<UserError> {
+        flow(definition::statement(statement))
+    }
+}
+
+#[cfg(test)]
+mod tests;
