@@ -29,6 +29,9 @@ use model::error::{ErrorKind, UserError};
 use super::rewrite::visit;
 use crate::catalog::fetched::Tables;
 
+/// A refusal, boxed: a tree is walked recursively, and each level has a frame with several of them.
+type Refused = Box<UserError>;
+
 /// Replaces names in the statement, and tables among those that it names.
 pub fn match_case(statement: &mut Statement, tables: &mut Tables) -> Result<()> {
     let target = insert_target(statement);
@@ -41,7 +44,7 @@ pub fn match_case(statement: &mut Statement, tables: &mut Tables) -> Result<()> 
         names.columns.entry(name.to_lowercase()).or_insert(name);
     }
     if let ControlFlow::Break(error) = visit(statement, &mut names) {
-        return Err(DataFusionError::External(Box::new(error)));
+        return Err(DataFusionError::External(error));
     }
     match statement {
         Statement::CopyTo(CopyToStatement { partitioned_by, .. }) => {
@@ -244,7 +247,7 @@ impl Names {
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 
-    fn column(&self, ident: &mut Ident) -> ControlFlow<UserError> {
+    fn column(&self, ident: &mut Ident) -> ControlFlow<Refused> {
         let lower = ident.value.to_lowercase();
         if let Some(spellings) = self.ambiguous.get(&lower) {
             if spellings.contains(&ident.value) {
@@ -253,12 +256,12 @@ impl Names {
             }
             if !spellings.contains(&lower) || ident.quote_style.is_some() {
                 let spellings: Vec<_> = spellings.iter().map(String::as_str).collect();
-                return ControlFlow::Break(
+                let error =
                     UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" is ambiguous", ident.value))
                         .detail(format!("The table has the columns {}.", spellings.join(", ")))
                         .hint("Write the name exactly as the table has it.")
-                        .with_sqlstate("42702"),
-                );
+                        .with_sqlstate("42702");
+                return ControlFlow::Break(Box::new(error));
             }
             return ControlFlow::Continue(());
         }
@@ -281,7 +284,7 @@ impl Names {
     }
 
     /// `column`, `table.column`, `schema.table.column` and so on, each perhaps with fields of a struct behind it.
-    fn compound(&self, parts: &mut [Ident]) -> ControlFlow<UserError> {
+    fn compound(&self, parts: &mut [Ident]) -> ControlFlow<Refused> {
         let is_relation = |at: usize| parts.len() > at + 1 && self.relations.contains(&parts[at].value.to_lowercase());
         let column = (0..3).find(|at| is_relation(*at)).map_or(0, |at| at + 1);
         for (at, part) in parts.iter_mut().enumerate().skip(column) {
@@ -295,7 +298,7 @@ impl Names {
     }
 
     /// `a.b[1].c`: names that follow one another from the beginning are a column's, later ones are fields.
-    fn access(&mut self, root: &mut Expr, chain: &mut [AccessExpr]) -> ControlFlow<UserError> {
+    fn access(&mut self, root: &mut Expr, chain: &mut [AccessExpr]) -> ControlFlow<Refused> {
         let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
         let mut fields = chain;
         if let Expr::Identifier(first) = root {
@@ -320,7 +323,7 @@ impl Names {
         ControlFlow::Continue(())
     }
 
-    fn done_with(&mut self, names: Vec<&mut Ident>) -> ControlFlow<UserError> {
+    fn done_with(&mut self, names: Vec<&mut Ident>) -> ControlFlow<Refused> {
         let mut parts: Vec<Ident> = names.iter().map(|name| Ident::clone(name)).collect();
         self.compound(&mut parts)?;
         for (name, part) in names.into_iter().zip(parts) {
@@ -332,14 +335,14 @@ impl Names {
         ControlFlow::Continue(())
     }
 
-    fn object(&self, name: &mut ObjectName) -> ControlFlow<UserError> {
+    fn object(&self, name: &mut ObjectName) -> ControlFlow<Refused> {
         match name.0.last_mut() {
             Some(ObjectNamePart::Identifier(ident)) => self.column(ident),
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn wildcard(&self, options: &mut WildcardAdditionalOptions) -> ControlFlow<UserError> {
+    fn wildcard(&self, options: &mut WildcardAdditionalOptions) -> ControlFlow<Refused> {
         match &mut options.opt_exclude {
             Some(ExcludeSelectItem::Single(name)) => self.object(name)?,
             Some(ExcludeSelectItem::Multiple(names)) => names.iter_mut().try_for_each(|name| self.object(name))?,
@@ -362,9 +365,9 @@ fn spell(ident: &mut Ident, spelling: &str) {
 }
 
 impl VisitorMut for Names {
-    type Break = UserError;
+    type Break = Refused;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<UserError> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Refused> {
         match expr {
             Expr::Identifier(ident) if self.done.contains(&ident.span.start) => ControlFlow::Continue(()),
             Expr::Identifier(ident) => self.column(ident),
@@ -374,7 +377,7 @@ impl VisitorMut for Names {
         }
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<UserError> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Refused> {
         for item in &mut select.projection {
             match item {
                 SelectItem::ExprWithAlias { alias, .. } => self.column(alias)?,
@@ -390,21 +393,21 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<UserError> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Refused> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             cte.alias.columns.iter_mut().try_for_each(|column| self.column(&mut column.name))?;
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<UserError> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Refused> {
         match alias_of(table) {
             Some(alias) => alias.columns.iter_mut().try_for_each(|column| self.column(&mut column.name)),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<UserError> {
+    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<Refused> {
         match statement {
             ast::Statement::Insert(insert) => insert.columns.iter_mut().try_for_each(|column| self.object(column)),
             ast::Statement::CreateView(view) => {

@@ -59,7 +59,7 @@ impl Clauses<'_> {
     fn walk(&mut self, tree: &impl Visit) -> Checked {
         match tree.visit(self) {
             ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(error) => Err(error),
+            ControlFlow::Break(error) => Err(*error),
         }
     }
 
@@ -68,30 +68,31 @@ impl Clauses<'_> {
     }
 }
 
-fn flow(checked: Checked) -> ControlFlow<UserError> {
-    checked.map_or_else(ControlFlow::Break, ControlFlow::Continue)
+/// The refusal is boxed: a tree is walked recursively, and each level has a frame with several of them.
+fn flow(checked: Checked) -> ControlFlow<Box<UserError>> {
+    checked.map_or_else(|refused| ControlFlow::Break(Box::new(refused)), ControlFlow::Continue)
 }
 
 impl Visitor for Clauses<'_> {
-    type Break = UserError;
+    type Break = Box<UserError>;
 
-    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<UserError> {
+    fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<Box<UserError>> {
         flow(query::query(query))
     }
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<UserError> {
+    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<Box<UserError>> {
         flow(query::select(select))
     }
 
-    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<UserError> {
+    fn pre_visit_table_factor(&mut self, table: &TableFactor) -> ControlFlow<Box<UserError>> {
         flow(query::table_factor(table))
     }
 
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<UserError> {
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Box<UserError>> {
         flow(expression::expression(expr, |name| self.is_scalar(name)))
     }
 
-    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<UserError> {
+    fn pre_visit_statement(&mut self, statement: &ast::Statement) -> ControlFlow<Box<UserError>> {
         flow(definition::statement(statement))
     }
 }
