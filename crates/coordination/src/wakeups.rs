@@ -1,8 +1,8 @@
 //! Wake-ups without payload: *something may have changed, read everything again*.
 //!
 //! A task in the background keeps one-shot watches armed and arms a fired one again before it tells anybody, so a
-//! reading that follows a wake-up misses nothing. An event that comes at least `APART` after the last arming is told at
-//! once, and what comes sooner together. Every [`REFRESH`] all watches are armed anew, because the server
+//! reading that follows a wake-up misses nothing. An event that comes at least `APART` after the last arming is delivered
+//! at once; all events that come sooner are one wake-up. Every [`REFRESH`] all watches are armed anew, because the server
 //! forgets one whose event it has sent, even if the event never arrived.
 
 use std::collections::BTreeSet;
@@ -93,7 +93,11 @@ async fn keep_armed(session: Session, scope: Scope, ring: Arc<Notify>) {
             ring.notify_one();
         }
         tokio::select! {
-            () = armed.watches.next() => sleep_until(armed_at + APART).await,
+            () = armed.watches.next() => {
+                sleep_until(armed_at + APART).await;
+                // Whatever arrived meanwhile belongs to the same wake-up.
+                armed.watches.take_ready();
+            }
             () = sleep_until(refresh_at) => {
                 // The new ones are armed before the old ones are dropped.
                 let mut fresh = Armed { watches: Watches::new(&session), engines: BTreeSet::new() };

@@ -6,9 +6,10 @@
 
 use std::collections::HashSet;
 
-use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered};
+use futures::{FutureExt, StreamExt};
+use tokio::task::unconstrained;
 
 use crate::error::{Effect, Error};
 use crate::session::{MAX_IN_FLIGHT, Session};
@@ -66,13 +67,24 @@ impl Watches {
         self.session.settings().watch_events
     }
 
-    /// Waits for an event of any armed target; for ever if none is armed.
+    /// Waits for an event of any armed target and takes every event that has arrived by then; waits for ever if none is
+    /// armed.
     pub(crate) async fn next(&mut self) {
         match self.events.next().await {
             Some(target) => {
                 self.armed.remove(&target);
             }
             None => std::future::pending().await,
+        }
+        self.take_ready();
+    }
+
+    /// Takes every event that has arrived, without waiting. Their targets are armed by the next [`Watches::arm`], all in
+    /// one round.
+    pub(crate) fn take_ready(&mut self) {
+        // Outside the task's budget: with it used up, events that are there would look as if they were not.
+        while let Some(Some(target)) = unconstrained(self.events.next()).now_or_never() {
+            self.armed.remove(&target);
         }
     }
 }

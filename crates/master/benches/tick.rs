@@ -49,6 +49,7 @@ async fn main() {
             labels: Arc::new(labels.encode()),
             annotations: Arc::default(),
             phase: Phase::Running,
+            incomplete: false,
             reason: None,
             node: Some("node-1".to_owned()),
             started_at_ms: Some(1_999_999_001_000),

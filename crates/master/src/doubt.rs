@@ -145,6 +145,7 @@ mod tests {
             uid: format!("uid of {name}"),
             labels: Arc::default(),
             phase,
+            incomplete: false,
             generation: None,
             node: None,
             reason: None,

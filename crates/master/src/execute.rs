@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::failpoints;
 use crate::not_made::{Failed, Fault};
 use crate::settings::Settings;
+use crate::turns::{LastTried, in_turns};
 use crate::world::{Effect, Failure, FailureKind, Ground, World};
 
 /// How long the chains of one stage may be begun, in effect deadlines; what was not begun by then is left to the next
@@ -72,6 +73,8 @@ pub(crate) struct Terms<'a> {
     pub halt: &'a CancellationToken,
     /// What was told of decisions that failed.
     pub failing: &'a Failing,
+    /// When creates were last tried: their turns.
+    pub last_tried: LastTried<'a>,
 }
 
 /// Executes a plan.
@@ -85,7 +88,10 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
         let time = settings.effect_deadline() * STAGE_DEADLINES;
         let ground = Ground { epoch, generation: plan.generation, seen, made: None };
         // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
-        let chains: Vec<_> = stage.iter().map(|chain| run(terms, &calls, ground, chain, begun + time)).collect();
+        let chains: Vec<_> = in_turns(stage, terms.last_tried)
+            .into_iter()
+            .map(|chain| run(terms, &calls, ground, chain, begun + time))
+            .collect();
         let mut running = stream::iter(chains).buffer_unordered(at_once.saturating_mul(CHAINS_PER_CALL));
         let mut done = Executed::default();
         while let Some(chain) = running.next().await {
@@ -103,7 +109,7 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
 }
 
 async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
-    let Terms { world, settings, halt, failing } = terms;
+    let Terms { world, settings, halt, failing, .. } = terms;
     let limit = settings.effect_deadline();
     let mut executed = Executed::default();
     let mut made: Option<String> = None;

@@ -30,6 +30,7 @@ mod term;
 mod tests;
 mod tick;
 mod told_nodes;
+mod turns;
 mod waiting;
 mod world;
 

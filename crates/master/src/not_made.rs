@@ -53,6 +53,8 @@ struct Tried {
     failures: u32,
     /// How often the orchestrator was away since.
     away: u32,
+    /// When it last failed.
+    last: Duration,
     /// When it may be tried again.
     until: Duration,
 }
@@ -68,8 +70,10 @@ impl NotMade {
     /// A create failed.
     pub fn failed(&mut self, failed: Failed, now: Duration) {
         let Failed { engine, reason, fault, took } = failed;
-        let tried = self.0.entry(engine).or_insert(Tried { reason: String::new(), failures: 0, away: 0, until: now });
+        let new = Tried { reason: String::new(), failures: 0, away: 0, last: now, until: now };
+        let tried = self.0.entry(engine).or_insert(new);
         tried.reason = reason;
+        tried.last = now;
         let pause_ms = match fault {
             Fault::Engine => {
                 (tried.failures, tried.away) = (tried.failures.saturating_add(1), 0);
@@ -87,6 +91,11 @@ impl NotMade {
     /// A create succeeded.
     pub fn made(&mut self, engine: &EngineName) {
         self.0.remove(engine);
+    }
+
+    /// When the engine's create last failed.
+    pub fn last_tried(&self, engine: &EngineName) -> Option<Duration> {
+        self.0.get(engine).map(|tried| tried.last)
     }
 
     /// Forgets the engines that nobody wants any more.

@@ -284,8 +284,7 @@ impl Driver {
         plan: Plan,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
-        let terms = Terms { world, settings: &self.settings, halt: &self.halt, failing: &self.failing };
-        let executed = execute::execute(terms, self.epoch, &seen.coordinated, &plan).await;
+        let executed = self.execute(world, &seen.coordinated, &plan).await;
         self.remember(world.now(), &executed);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
@@ -305,6 +304,13 @@ impl Driver {
             due = Some(due.map_or(UNDECIDED_PAUSE, |due| due.min(UNDECIDED_PAUSE)));
         }
         Ok(Ticked::Done { progress: executed.applied > 0, due })
+    }
+
+    async fn execute(&self, world: &dyn World, coordinated: &Coordinated, plan: &Plan) -> Executed {
+        let last_tried = |engine: &EngineName| self.recollection.not_made.last_tried(engine);
+        let (settings, halt, failing) = (&self.settings, &self.halt, &self.failing);
+        let terms = Terms { world, settings, halt, failing, last_tried: &last_tried };
+        execute::execute(terms, self.epoch, coordinated, plan).await
     }
 
     fn remember(&mut self, now: Duration, executed: &Executed) {
@@ -392,8 +398,7 @@ impl Driver {
         let reason = format!("the orchestrator: {failure}");
         self.waiting.waits(world.now(), &reason);
         let plan = planner::plan_without_engines(desired, &reason);
-        let terms = Terms { world, settings: &self.settings, halt: &self.halt, failing: &self.failing };
-        let executed = execute::execute(terms, self.epoch, coordinated, &plan).await;
+        let executed = self.execute(world, coordinated, &plan).await;
         if let Some(failure) = executed.stop {
             return Err(failure);
         }

@@ -120,6 +120,7 @@ fn pod(it: Observed) -> Pod {
         uid: it.uid,
         labels: it.labels,
         phase: it.phase,
+        incomplete: it.incomplete,
         generation,
         node: it.node,
         reason: it.reason,

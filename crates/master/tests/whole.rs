@@ -260,6 +260,7 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
         labels: labels.encode().into(),
         annotations: std::sync::Arc::default(),
         phase: model::engine_state::Phase::Running,
+        incomplete: false,
         reason: None,
         node: None,
         started_at_ms: None,

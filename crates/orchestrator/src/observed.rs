@@ -30,6 +30,9 @@ pub struct Observed {
     pub annotations: Arc<BTreeMap<String, String>>,
     /// How far it is in its life.
     pub phase: Phase,
+    /// Whether objects that belong to it are missing because the `ensure` that made it failed in between: it does not start
+    /// until another `ensure` completes it.
+    pub incomplete: bool,
     /// Why it is not running, or why it ended.
     pub reason: Option<String>,
     /// The node that it was given.

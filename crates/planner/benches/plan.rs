@@ -139,6 +139,7 @@ fn engine(
         uid,
         labels: Arc::new(labels.encode()),
         phase: Phase::Running,
+        incomplete: false,
         generation: Some(Generation(1)),
         node: Some(node),
         reason: None,

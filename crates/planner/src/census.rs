@@ -277,6 +277,7 @@ mod tests {
             uid: uid.to_owned(),
             labels: std::sync::Arc::default(),
             phase: Phase::Running,
+            incomplete: false,
             generation: None,
             node: None,
             reason: None,

@@ -99,6 +99,13 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// An engine that is not touched holds up every alteration that reaches its slot, whichever incarnation it has.
+    pub fn left_alone(&mut self, engine: &Engine<'_>, what: String) {
+        if let Some(slot) = engine.slot.as_deref() {
+            self.undone.push(Undone { slot: slot.clone(), incarnation: None, what });
+        }
+    }
+
     /// Whether the orchestrator, asked for the name, has no such uid.
     pub fn vanished(&self, engine: &Engine<'_>, uid: &str) -> bool {
         self.observed.vanished.contains(&(engine.name.clone(), uid.to_owned()))

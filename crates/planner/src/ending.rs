@@ -23,8 +23,7 @@ pub(crate) fn strays(draft: &mut Draft<'_>, engine: &Engine<'_>) {
         grace_ms: draft.desired.limits.grace_ms(None),
         newer: None,
     };
-    let generation = draft.desired.snapshot.catalog.generation;
-    for pod in engine.strays.iter().filter(|pod| pod.generation.is_none_or(|it| it <= generation)) {
+    for pod in &engine.strays {
         if pod.is_alive() {
             let owns_permit = engine.permit.is_some_and(|permit| permit.uid.as_deref() == Some(&pod.uid));
             end_pod(draft, engine, pod, &sentence, owns_permit);

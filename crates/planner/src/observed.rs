@@ -51,6 +51,8 @@ pub struct Pod {
     pub labels: Arc<LabelMap>,
     /// What the orchestrator sees.
     pub phase: Phase,
+    /// Whether its making was cut off: it does not start until the orchestrator is told to create it again.
+    pub incomplete: bool,
     /// The generation of the plan that created it, from its annotation.
     pub generation: Option<Generation>,
     /// The machine that it runs on, once known.
@@ -160,6 +162,7 @@ impl Observed {
                 uid: uid.clone(),
                 labels: row.labels.clone(),
                 phase: row.phase,
+                incomplete: false,
                 generation: None,
                 node: row.node.clone(),
                 reason: None,

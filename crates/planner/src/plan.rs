@@ -141,7 +141,10 @@ fn plan_present<'a>(draft: &mut Draft<'a>, census: &Census<'a>, standings: &[Sta
 
 fn plan_other(draft: &mut Draft<'_>, engine: &Engine<'_>, standing: &Standing<'_>) {
     match standing {
-        Standing::LeftAlone(reason) => return draft.wait(engine, format!("is left alone: {reason}"), None),
+        Standing::LeftAlone(reason) => {
+            draft.left_alone(engine, format!("engine {} is left alone: {reason}", engine.name));
+            return draft.wait(engine, format!("is left alone: {reason}"), None);
+        }
         Standing::Present(_) => {}
         Standing::StandIn(slot) => {
             let Some(pod) = engine.alive() else { return };

@@ -35,7 +35,7 @@ pub(crate) fn plan<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slo
     match (engine.pod, record.and_then(|it| it.uid.as_deref())) {
         (None, None) => create(draft, engine, slot, around),
         (None, Some(uid)) => missing(draft, engine, uid),
-        (Some(pod), _) if pod.is_alive() => keep_or_renew(draft, engine, slot, pod),
+        (Some(pod), _) if pod.is_alive() => keep_or_renew(draft, engine, slot, pod, around),
         (Some(pod), recorded) => ended(draft, engine, pod, recorded.is_some()),
     }
 }
@@ -59,7 +59,7 @@ fn renew(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, failures: u32,
     draft.push(Stage::Renew, vec![decide(engine, action, because)]);
 }
 
-/// No engine and no uid: permit, pod, uid.
+/// No engine and no uid, or one whose making was cut off: permit, pod, uid.
 fn create(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Around<'_>) {
     if around.waits_for_turn {
         let reason = format!(
@@ -94,6 +94,7 @@ fn create(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Aroun
         refused(draft, "is being created".to_owned(), None);
     }
     let because = match around.stand_in {
+        _ if engine.pod.is_some() => "its making was cut off".to_owned(),
         Some(stand_in) => format!("replaces {stand_in}"),
         None if slot.failures > 0 => format!("the slot has no engine, failure {} came before", slot.failures),
         None => "the slot has no engine".to_owned(),
@@ -106,8 +107,13 @@ fn create(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, around: Aroun
     }
     let launch = Action::CreateEngine(Box::new(Launch { labels, configuration, nodes, node_selector }));
     chain.push(decide(engine, launch, because));
-    chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
-    chain.push(decide(engine, Action::WritePermitUid { uid: None }, "it may register from now on"));
+    let recorded = engine.record.and_then(|record| record.uid.as_ref());
+    if recorded.is_none() {
+        chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
+    }
+    if recorded.is_none() || engine.permit.is_none_or(|permit| permit.uid.as_ref() != recorded) {
+        chain.push(decide(engine, Action::WritePermitUid { uid: None }, "it may register from now on"));
+    }
     draft.push(Stage::Create, chain);
 }
 
@@ -163,7 +169,7 @@ fn after_end(draft: &mut Draft<'_>, engine: &Engine<'_>, slot: &Slot, record: &E
     draft.wait(engine, reason, Some(back_off.until_ms));
 }
 
-fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, pod: &Pod) {
+fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, pod: &Pod, around: Around<'_>) {
     let mut chain = keep(engine, pod);
     if engine.record.is_none_or(|record| record.uid.is_none()) {
         draft.undone(engine, format!("the uid of engine {} is not recorded", engine.name));
@@ -175,6 +181,9 @@ fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot,
         let action = Action::DrawIncarnation { observed: slot.incarnation, failures: slot.failures };
         chain.push(decide(engine, action, reason));
         return draft.push(Stage::Renew, chain);
+    }
+    if pod.incomplete {
+        return create(draft, engine, slot, around);
     }
     draft.push(Stage::Keep, chain);
     if !engine.is_ready() {

@@ -121,7 +121,8 @@ impl World {
 
     /// Like the orchestrators' verb: a pod of the name that lives is the answer.
     fn create(&mut self, engine: &EngineName, launch: &Launch) -> String {
-        if let Some(pod) = self.observed.pods.iter().find(|pod| pod.name == *engine) {
+        if let Some(pod) = self.observed.pods.iter_mut().find(|pod| pod.name == *engine) {
+            pod.incomplete = false;
             return pod.uid.clone();
         }
         self.made += 1;
@@ -131,6 +132,7 @@ impl World {
             uid: uid.clone(),
             labels: launch.labels.encode().into(),
             phase: Phase::Starting,
+            incomplete: false,
             generation: Some(self.desired.snapshot.catalog.generation),
             node: None,
             reason: None,
@@ -222,7 +224,7 @@ impl World {
         let may = |pod: &&Pod| {
             let permitted =
                 self.observed.permits.iter().any(|it| it.engine == pod.name && it.uid.as_ref() == Some(&pod.uid));
-            pod.is_alive() && permitted && !self.is_draining(pod) && !self.is_registered(pod)
+            pod.is_alive() && !pod.incomplete && permitted && !self.is_draining(pod) && !self.is_registered(pod)
         };
         self.observed.pods.iter().filter(may).map(|pod| pod.name.clone()).collect()
     }

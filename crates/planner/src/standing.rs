@@ -36,7 +36,7 @@ pub(crate) struct Sentence {
 
 /// The standing of every engine, in the order of the census.
 pub(crate) fn all<'a>(desired: &'a Desired, census: &Census<'a>) -> Vec<Standing<'a>> {
-    let newest_ready = newest_ready(census, desired);
+    let newest_ready = newest_ready(census);
     let standing = |engine: &Engine<'a>| {
         let replacement = key_of_other(engine).and_then(|key| newest_ready.get(key)).copied();
         of(desired, engine, census, replacement)
@@ -50,13 +50,13 @@ fn key_of_other<'e>(engine: &'e Engine<'_>) -> Option<&'e SlotKey> {
 }
 
 /// For each slot that has other engines than its present one the ready engine of the highest incarnation.
-fn newest_ready<'e, 'a>(census: &'e Census<'a>, desired: &Desired) -> BTreeMap<&'e SlotKey, &'e Engine<'a>> {
+fn newest_ready<'e, 'a>(census: &'e Census<'a>) -> BTreeMap<&'e SlotKey, &'e Engine<'a>> {
     let asked: BTreeSet<&SlotKey> = census.engines.iter().filter_map(key_of_other).collect();
     let mut newest: BTreeMap<&SlotKey, &Engine<'a>> = BTreeMap::new();
     if asked.is_empty() {
         return newest;
     }
-    for engine in census.engines.iter().filter(|it| it.is_ready() && from_newer_snapshot(desired, it).is_none()) {
+    for engine in census.engines.iter().filter(|it| it.is_ready()) {
         let Some(key) = engine.slot.as_deref().filter(|key| asked.contains(key)) else { continue };
         let best = newest.entry(key).or_insert(engine);
         if engine.incarnation > best.incarnation {
@@ -116,8 +116,13 @@ fn condemned<'a>(desired: &Desired, because: &str, grace_ms: Option<i64>) -> Sta
     Standing::Condemned(Sentence { because: because.to_owned(), grace_ms, newer: None })
 }
 
-/// A pod that was made from a newer snapshot belongs to a wish that this plan can't know.
+/// A pod of which the table has no row and that was made from a newer generation: the database was restored from a backup,
+/// say. Where there is a row, the row decides, because the snapshot is read after the list of pods: a pod's annotation can be
+/// written by whatever may patch pods of its namespace.
 fn from_newer_snapshot(desired: &Desired, engine: &Engine<'_>) -> Option<String> {
+    if engine.record.is_some() {
+        return None;
+    }
     let generation = desired.snapshot.catalog.generation;
     let newer = engine.pods().find_map(|pod| pod.generation.filter(|made_from| *made_from > generation))?;
     Some(format!("it was made from generation {newer}, the snapshot is {generation}"))

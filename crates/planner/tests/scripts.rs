@@ -133,6 +133,14 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
             let engine = play.engine(engine);
             assert!(play.late_create(&engine), "the catalog has its unit and pool");
         }
+        ["loses-row", engine] => {
+            let engine = play.engine(engine);
+            play.world.desired.snapshot.engines.retain(|record| record.name != engine);
+        }
+        ["cut-off", engine] => {
+            let engine = play.engine(engine);
+            play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine).for_each(|pod| pod.incomplete = true);
+        }
         ["from-generation", engine, generation] => {
             let engine = play.engine(engine);
             for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {

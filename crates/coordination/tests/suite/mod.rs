@@ -109,6 +109,7 @@ cases![
     views::an_observation_holds_everything,
     views::every_change_wakes_the_master,
     views::hundreds_of_engines_are_observed_and_watched,
+    views::a_burst_of_events_wakes_a_few_times_and_not_once_for_each,
     views::suppressed_events_wake_nobody,
     views::a_view_follows_the_registry,
     views::a_view_without_events_follows_by_reading_again,

@@ -175,6 +175,33 @@ pub async fn hundreds_of_engines_are_observed_and_watched(world: World) {
     assert!(observe(lock.session()).await.unwrap().permits.iter().all(|it| it.live.is_none()));
 }
 
+pub async fn a_burst_of_events_wakes_a_few_times_and_not_once_for_each(world: World) {
+    const ENGINES: usize = 200;
+    let lock = world.lock().await;
+    for number in 0..ENGINES {
+        permits::create(&lock, &engine(&format!("e-{number}")), &permit(None)).await.unwrap();
+    }
+    let wakeups = Wakeups::start(lock.session());
+    settle(&wakeups).await;
+    let tool = world.as_master().await;
+    let mode = zookeeper_client::CreateMode::Ephemeral.with_acls(zookeeper_client::Acls::anyone_all());
+    let creates = (0..ENGINES).map(|number| {
+        let (tool, mode, path) = (&tool, &mode, world.path(&format!("engines/e-{number}/live")));
+        async move { tool.create(&path, b"{}", mode).await.map(drop).unwrap() }
+    });
+    futures::future::join_all(creates).await;
+    let mut woken = 0;
+    let counted = timeout(Duration::from_secs(2), async {
+        loop {
+            wakeups.next().await;
+            woken += 1;
+        }
+    });
+    assert!(counted.await.is_err());
+    // Each costs every waiter one reading of everything. One event for each round would be 40 in this time.
+    assert!((1..=8).contains(&woken), "{ENGINES} events woke {woken} times");
+}
+
 /// The first state of the view that fits.
 async fn seen(view: &View, fits: impl FnMut(&Arc<Registered>) -> bool) -> Arc<Registered> {
     let mut changes = view.changes();

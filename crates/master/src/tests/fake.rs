@@ -15,6 +15,7 @@ use model::observation::{ObservedNode, Report, Surroundings};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use planner::{Action, Decision, Desired, Observed};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::settings::Settings;
@@ -40,6 +41,8 @@ pub struct State {
     pub late: Option<AlterationRecord>,
     pub master: MasterRecord,
     pub now: Duration,
+    /// Since when the master's clock goes on by itself; otherwise it only moves with [`Fake::pass`].
+    pub running_since: Option<Instant>,
     pub may_act: bool,
     pub over: bool,
     pub held: bool,
@@ -107,6 +110,7 @@ impl Fake {
             late: None,
             master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
             now: Duration::from_secs(1_000),
+            running_since: None,
             may_act: true,
             over: false,
             held: true,

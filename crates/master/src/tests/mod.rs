@@ -9,3 +9,4 @@ mod resigning;
 mod settling;
 mod telling;
 mod ticking;
+mod turns;

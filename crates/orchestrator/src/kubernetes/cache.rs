@@ -12,6 +12,7 @@
 //!
 //! A stale cache shows engines as they were. Nothing is decided here, and every effect asks the server.
 
+mod gated;
 mod room;
 mod whereabouts;
 
@@ -37,8 +38,6 @@ use whereabouts::Whereabouts;
 const UNCONFIRMED: Duration = Duration::from_mins(1);
 /// How long a watch may be broken before a listing fails.
 pub const BROKEN_FOR: Duration = Duration::from_secs(15);
-/// How long a pod may stand behind its gate before it is told as ended, in milliseconds.
-pub const GATE_PATIENCE_MS: i64 = 120_000;
 /// Foreign pods that are kept at most.
 pub const MAX_FOREIGN: usize = 1_000;
 /// Uids that were seen to go and are remembered.
@@ -76,6 +75,8 @@ struct Entry {
     asked: (u64, u64),
     /// Until when it is believed without a watch; `None` once one has told of it.
     unconfirmed_until: Option<Duration>,
+    /// Since when it has been listed behind its gate, by the boot clock.
+    gated_since: Option<Duration>,
 }
 
 /// What one watch covers.
@@ -299,12 +300,14 @@ impl Cache {
                     .push(Unreadable { name: format!("namespace {namespace}"), reason: error.to_string() });
             }
         }
-        for entry in inner.entries.values() {
+        for entry in inner.entries.values_mut() {
             match &entry.found {
-                Found::Engine(seen) if seen.observed.matches(selector) => {
-                    listing.engines.push(seen.told(now_ms, GATE_PATIENCE_MS));
+                Found::Engine(seen) if !seen.observed.matches(selector) => {}
+                Found::Engine(seen) if !seen.observed.incomplete => listing.engines.push(seen.listed(None)),
+                Found::Engine(seen) => {
+                    let seen = seen.clone();
+                    listing.engines.push(entry.listed(&seen, now, now_ms));
                 }
-                Found::Engine(_) => {}
                 Found::Unreadable(unreadable) => listing.unreadable.push(unreadable.clone()),
                 Found::Foreign(foreign) => listing.foreign.push(foreign.clone()),
             }
@@ -380,8 +383,10 @@ impl Inner {
             before.is_some_and(|it| it.unconfirmed_until.is_none() && it.pod.metadata.uid == pod.metadata.uid);
         let changed = before.is_none_or(|before| before.found != found);
         let unconfirmed_until = unconfirmed_until.filter(|_| !confirmed);
+        let same = before.filter(|it| it.pod.metadata.uid == pod.metadata.uid);
+        let gated_since = same.and_then(|it| it.gated_since);
         let asked = nodes::asked_by(&pod);
-        self.entries.insert(key, Entry { pod, found, asked, unconfirmed_until });
+        self.entries.insert(key, Entry { pod, found, asked, unconfirmed_until, gated_since });
         changed
     }
 

@@ -109,8 +109,8 @@ async fn compare(place: &Place, spec: &Spec, objects: &Objects) -> Result<Option
 }
 
 async fn complete_if_gated(place: &Place, spec: &Spec, seen: &Seen, objects: &Objects) -> Result<(), Error> {
-    match (&objects.rest, seen.gated_since_ms) {
-        (Some(rest), Some(_)) => {
+    match (&objects.rest, seen.observed.incomplete) {
+        (Some(rest), true) => {
             finish(place, spec, &seen.observed.uid, rest).await.map_err(|failure| failure.into_error(&doing(spec)))
         }
         _ => Ok(()),

@@ -60,7 +60,7 @@ pub use inside::Inside;
 pub use nodes::NodeFacts;
 pub use rights::Right;
 
-use cache::{Belief, Cache, GATE_PATIENCE_MS};
+use cache::{Belief, Cache};
 use place::Place;
 use signature::Signer;
 
@@ -177,12 +177,12 @@ impl Orchestrator for Kubernetes {
 
     async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
         let found = find::engine(&self.place, name, None).await?;
-        Ok(found.map(|seen| seen.told(self.place.clock.wall_ms(), GATE_PATIENCE_MS)))
+        Ok(found.map(|seen| self.place.cache.listed(&seen, self.place.clock.boottime(), self.place.clock.wall_ms())))
     }
 
     async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
         let found = find::engine(&self.place, name, Some(namespace)).await?;
-        Ok(found.map(|seen| seen.told(self.place.clock.wall_ms(), GATE_PATIENCE_MS)))
+        Ok(found.map(|seen| self.place.cache.listed(&seen, self.place.clock.boottime(), self.place.clock.wall_ms())))
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {

@@ -183,6 +183,7 @@ impl State {
             labels: spec.labels.clone().into(),
             annotations: annotations(spec, epoch).into(),
             phase: Phase::Pending,
+            incomplete: false,
             reason: Some("it is being started".to_owned()),
             node: Some(node),
             started_at_ms: None,

@@ -84,6 +84,7 @@ impl State {
         let stop = leader.and_then(Identity::stop);
         let process = leader.or(started.as_ref().map(|started| started.leader));
         let observed = Observed {
+            incomplete: false,
             name: record.name.clone(),
             uid: record.uid.clone(),
             labels: record.labels.clone().into(),

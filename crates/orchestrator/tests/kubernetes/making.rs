@@ -120,6 +120,7 @@ async fn a_pod_whose_maker_was_cut_off_is_completed_by_the_next_who_asks() {
     let cut_off = first.ensure(&spec, EPOCH).await;
     assert!(cut_off.as_ref().is_err_and(Error::is_retryable), "{cut_off:?}");
     assert!(cluster.get("configmaps", NAMESPACE, spec.name.as_str()).is_none());
+    eventually(&second, "it is listed as incomplete", |it| it.engines.iter().any(|it| it.incomplete)).await;
     let again = second.ensure(&spec, EPOCH).await.unwrap();
     assert!(!again.created);
     assert!(cluster.get("configmaps", NAMESPACE, spec.name.as_str()).is_some());
@@ -133,7 +134,8 @@ async fn a_pod_that_nobody_completes_is_told_as_ended_and_can_be_deleted() {
     let spec = spark(1);
     cluster.fail("POST /api/v1/namespaces/rp-1--t-1/services", Fault::Status(status(500, "", "no quorum")));
     kubernetes.ensure(&spec, EPOCH).await.unwrap_err();
-    assert_eq!(all(&kubernetes).await.engines[0].phase, Phase::Pending);
+    let listed = all(&kubernetes).await.engines.remove(0);
+    assert_eq!((listed.phase, listed.incomplete), (Phase::Pending, true));
     cluster.advance(Duration::from_mins(2));
     // The watch may be late; until it has told of the pod, two minutes are too long to believe in it.
     let ended = |it: &orchestrator::Listing| it.engines.first().is_some_and(|it| it.phase == Phase::Ended);

@@ -286,11 +286,11 @@ fn that_no_node_took_it_is_no_reason_once_it_has_one() {
 #[test]
 fn a_pod_is_told_as_ended_when_it_stood_behind_its_gate_for_too_long() {
     let seen = seen(&pod(json!({"spec": {"schedulingGates": [{"name": "enginehouse.io/incomplete"}]}})));
-    let made_ms = seen.gated_since_ms.unwrap();
-    assert_eq!(seen.told(made_ms + 999, 1_000), seen.observed);
-    let told = seen.told(made_ms + 1_000, 1_000);
-    assert_eq!((told.phase.as_str(), told.reason.as_deref()), ("ended", Some(NEVER_COMPLETED)));
-    assert_eq!(told.exit.unwrap().ended_at_ms, made_ms + 1_000);
+    assert!(seen.observed.incomplete);
+    assert_eq!(seen.listed(None), seen.observed);
+    let listed = seen.listed(Some(1_000));
+    assert_eq!((listed.phase.as_str(), listed.incomplete), ("ended", false));
+    assert_eq!((listed.reason.as_deref(), listed.exit.unwrap().ended_at_ms), (Some(NEVER_COMPLETED), 1_000));
 }
 
 #[test]

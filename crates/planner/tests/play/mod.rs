@@ -194,6 +194,7 @@ impl Play {
             uid: format!("{engine}/late-{}", self.world.made),
             labels: labels.into(),
             phase: Phase::Running,
+            incomplete: false,
             generation: None,
             node: None,
             reason: None,

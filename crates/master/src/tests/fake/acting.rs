@@ -18,7 +18,8 @@ use crate::world::{Effect, Engines, Failure, Ground, World};
 #[async_trait]
 impl World for Fake {
     fn now(&self) -> Duration {
-        self.state().now
+        let state = self.state();
+        state.now + state.running_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     fn may_act(&self) -> bool {

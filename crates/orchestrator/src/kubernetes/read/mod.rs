@@ -31,7 +31,7 @@ pub const DETAIL_POD: &str = "pod";
 /// The detail that says how an engine's pod is reached.
 pub const DETAIL_ADDRESS: &str = "pod address";
 /// Why a pod whose other objects were never made is listed as ended.
-pub const NEVER_COMPLETED: &str = "it was never completed: whoever was making it died";
+pub const NEVER_COMPLETED: &str = "it was never completed: what belongs to its pod could not be made in time";
 
 /// A pod, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,23 +51,18 @@ pub struct Seen {
     pub observed: Observed,
     /// Where the pod is.
     pub namespace: String,
-    /// Since when it stands behind its gate, in milliseconds since 1970; `None` once the gate is away.
-    pub gated_since_ms: Option<i64>,
     /// By when it must be gone and what grace it was given, in milliseconds since 1970 and in seconds.
     pub deletion: Option<(i64, i64)>,
 }
 
 impl Seen {
-    /// As it is told at that moment: a pod that stood behind its gate for longer than `patience_ms` was never completed.
-    pub fn told(&self, now_ms: i64, patience_ms: i64) -> Observed {
+    /// As it is listed: a pod that has stood behind its gate for too long counts as ended, at the given time in milliseconds
+    /// since 1970.
+    pub fn listed(&self, never_completed_at_ms: Option<i64>) -> Observed {
         let mut observed = self.observed.clone();
-        let Some(since_ms) = self.gated_since_ms.filter(|since| now_ms.saturating_sub(*since) >= patience_ms) else {
-            return observed;
-        };
-        if observed.phase < Phase::Terminating {
-            observed.phase = Phase::Ended;
+        if let Some(ended_at_ms) = never_completed_at_ms.filter(|_| observed.incomplete) {
+            (observed.phase, observed.incomplete) = (Phase::Ended, false);
             observed.reason = Some(NEVER_COMPLETED.to_owned());
-            let ended_at_ms = since_ms.saturating_add(patience_ms);
             observed.exit = Some(Exit { code: None, signal: None, ended_at_ms });
         }
         observed
@@ -103,6 +98,7 @@ pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
         labels: metadata.labels.clone().unwrap_or_default().into(),
         annotations: marks::told(annotations).into(),
         phase,
+        incomplete: gated && phase < Phase::Terminating,
         reason: reason::of(pod, phase, exit.as_ref(), ending.as_ref(), warnings),
         node: node(pod).map(str::to_owned),
         started_at_ms: containers::started_at_ms(pod),
@@ -113,7 +109,6 @@ pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
     Found::Engine(Box::new(Seen {
         observed,
         namespace,
-        gated_since_ms: if gated { metadata.creation_timestamp.as_ref().map(millis) } else { None },
         deletion: metadata
             .deletion_timestamp
             .as_ref()
