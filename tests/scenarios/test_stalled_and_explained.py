@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import time
 
 import pytest
 
@@ -116,6 +117,10 @@ def test_an_alteration_whose_engine_can_not_be_made_is_stalled_with_the_reason_a
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         with pyhive_session(cluster.addresses["proxy-b"], "alice") as another:
             assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
+        # Another alteration waits for one tick, and not for the deadline of this one.
+        began = time.monotonic()
+        control.say("CREATE RESOURCE UNIT meanwhile DRIVER_MEMORY '256M'")
+        assert time.monotonic() - began < DEADLINE_S
         stalled = wait_progress(control, first["alteration"], "stalled", STALLED_WITHIN_S)
         assert re.search(obstacle.reason, stalled["reason"]), stalled
         assert "kept/kept_p/kept_u/0" in stalled["reason"], stalled

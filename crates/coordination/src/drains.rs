@@ -4,6 +4,8 @@
 //! takes registration and permit away, each if it was seen. If a registration came or went in between, nothing
 //! happens and the next tick repeats it from what it sees then.
 
+use std::collections::BTreeSet;
+
 use futures::stream::{self, StreamExt};
 use model::EngineName;
 use serde::{Deserialize, Serialize};
@@ -25,6 +27,9 @@ pub struct Drain {
     pub grace_ms: i64,
     /// Why.
     pub reason: String,
+    /// The namespace of its pod, where there is one: where to look whether it is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
 }
 
 /// A drain fact as it was read.
@@ -36,8 +41,6 @@ pub struct DrainNode {
     pub content: Result<Drain, String>,
     /// When it was written, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
-    /// How old it is by the server's own clock, in milliseconds; known in an [`Observation`](crate::Observation) only.
-    pub age_ms: Option<i64>,
 }
 
 /// Orders an engine to drain.
@@ -84,27 +87,27 @@ pub async fn remove(lock: &Lock, engine: &EngineName) -> Result<(), Error> {
     Ok(())
 }
 
-/// All facts, by engine. Nodes whose names can't be engines are passed over: nobody obeys them.
-pub async fn list(session: &Session) -> Result<Vec<DrainNode>, Error> {
-    let Some((mut names, _)) = session.children(&session.layout().drains()).await? else { return Ok(Vec::new()) };
-    names.sort();
-    let engines = names.into_iter().filter_map(|name| EngineName::new(name).ok());
+/// The facts, by engine, [`MAX_CHILDREN`](crate::MAX_CHILDREN) at most, and the engines whose facts were not read. Nodes whose
+/// names can't be engines are passed over: no engine obeys them.
+pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainNode>, BTreeSet<EngineName>), Error> {
+    let (engines, unread) = session.engines(&session.layout().drains()).await?;
     let reads: Vec<_> = {
-        let reads = engines.map(|engine| async move { read(session, &engine).await });
+        let reads = engines.into_iter().map(|engine| async move { read(session, &engine).await });
         stream::iter(reads).buffered(MAX_IN_FLIGHT).collect().await
     };
-    reads.into_iter().filter_map(Result::transpose).collect()
+    let read: Result<Vec<_>, Error> = reads.into_iter().filter_map(Result::transpose).collect();
+    Ok((read?, unread))
+}
+
+/// The same without the names of the rest.
+pub async fn list(session: &Session) -> Result<Vec<DrainNode>, Error> {
+    list_in_part(session).await.map(|(read, _)| read)
 }
 
 /// The engines that have a fact, whatever it says.
 pub(crate) async fn names(session: &Session) -> Result<Vec<EngineName>, Error> {
-    let read = session.children(&session.layout().drains()).await?;
-    Ok(read
-        .map(|(names, _)| names)
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|name| EngineName::new(name).ok())
-        .collect())
+    let (read, unread) = session.engines(&session.layout().drains()).await?;
+    Ok(read.into_iter().chain(unread).collect())
 }
 
 /// One engine's fact.
@@ -114,6 +117,5 @@ pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<Drain
         engine: engine.clone(),
         content: document::read(&data),
         ctime_ms: stat.ctime,
-        age_ms: None,
     }))
 }

@@ -3,6 +3,10 @@
 //! The reading begins with a sync, so it is not older than the call. It is no snapshot: its parts are read one after
 //! the other. That does no harm, because every write that is derived from it is refused if what it saw has moved.
 
+use std::collections::BTreeSet;
+
+use model::EngineName;
+
 use crate::agents::{self, Agent};
 use crate::alter_node::{self, AlterNode};
 use crate::drains::{self, DrainNode};
@@ -21,34 +25,37 @@ pub struct Observation {
     pub permits: Vec<PermitNode>,
     /// Drain facts, by engine.
     pub drains: Vec<DrainNode>,
+    /// Engines whose permit or drain fact is there and was not read, because there are more than
+    /// [`MAX_CHILDREN`](crate::MAX_CHILDREN).
+    pub unread: Unread,
 }
 
-/// Reads everything, after a sync. The session is the lock's: facts get their age from a write that only a master may
-/// do.
-pub async fn observe(session: &Session) -> Result<Observation, Error> {
-    let mut observation = look(session).await?;
-    if !observation.drains.is_empty() {
-        let now_ms = server_clock_ms(session).await?;
-        for fact in &mut observation.drains {
-            fact.age_ms = Some((now_ms - fact.ctime_ms).max(0));
-        }
+/// What is there and was not read: only its names are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unread {
+    /// Engines with a permit.
+    pub permits: BTreeSet<EngineName>,
+    /// Engines with a drain fact.
+    pub drains: BTreeSet<EngineName>,
+}
+
+impl Unread {
+    /// Whether everything was read.
+    pub fn is_empty(&self) -> bool {
+        self.permits.is_empty() && self.drains.is_empty()
     }
-    Ok(observation)
 }
 
-/// The same without the age of facts: nothing is written, and any master's session may.
-pub async fn look(session: &Session) -> Result<Observation, Error> {
+/// Reads everything, after a sync. Nothing is written. A list that is too long is read in part and hides nothing else: the
+/// names of the rest are in [`Observation::unread`].
+pub async fn observe(session: &Session) -> Result<Observation, Error> {
     session.sync().await?;
-    let (alter, agents, permits, drains) = tokio::try_join!(
-        alter_node::read_here(session),
-        agents::list(session),
-        permits::list(session),
-        drains::list(session),
-    )?;
-    Ok(Observation { alter, agents, permits, drains })
-}
-
-/// The server's clock, which stamps facts: the time of a write that changes nothing and wakes nobody.
-async fn server_clock_ms(session: &Session) -> Result<i64, Error> {
-    session.set(&session.layout().drains(), b"").await.map(|stat| stat.mtime)
+    // The agents after the alter node: an agent that registers and makes a node in between must not look gone.
+    let altering = async {
+        let alter = alter_node::read_here(session).await?;
+        Ok::<_, Error>((alter, agents::list(session).await?))
+    };
+    let ((alter, agents), (permits, more_permits), (drains, more_drains)) =
+        tokio::try_join!(altering, permits::list_in_part(session), drains::list_in_part(session))?;
+    Ok(Observation { alter, agents, permits, drains, unread: Unread { permits: more_permits, drains: more_drains } })
 }

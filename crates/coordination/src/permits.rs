@@ -19,6 +19,8 @@
 //! delete of what was seen without a mark is refused when somebody came, even if he has gone again: a caller with a
 //! stale reading ends nobody who served.
 
+use std::collections::BTreeSet;
+
 use futures::stream::{self, StreamExt};
 use model::{EngineName, PoolName, TenantName, UnitName};
 use serde::{Deserialize, Serialize};
@@ -248,17 +250,22 @@ pub(crate) fn withdraw_seen<'a>(
     Ok(transaction.set(path, data, seen.version))
 }
 
-/// All permits with what is registered below them, by name. Nodes whose names can't be engines are passed over: they
-/// were made by hand and admit nobody.
-pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
-    let Some((mut names, _)) = session.children(&session.layout().engines()).await? else { return Ok(Vec::new()) };
-    names.sort();
-    let engines = names.into_iter().filter_map(|name| EngineName::new(name).ok());
+/// The permits with what is registered below them, by name, [`MAX_CHILDREN`](crate::MAX_CHILDREN) at most, and the engines
+/// whose permits were not read. Nodes whose names can't be engines are passed over: they were made by hand and admit no
+/// engine.
+pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<PermitNode>, BTreeSet<EngineName>), Error> {
+    let (engines, unread) = session.engines(&session.layout().engines()).await?;
     let reads: Vec<_> = {
-        let reads = engines.map(|engine| async move { read(session, &engine).await });
+        let reads = engines.into_iter().map(|engine| async move { read(session, &engine).await });
         stream::iter(reads).buffered(MAX_IN_FLIGHT).collect().await
     };
-    reads.into_iter().filter_map(Result::transpose).collect()
+    let read: Result<Vec<_>, Error> = reads.into_iter().filter_map(Result::transpose).collect();
+    Ok((read?, unread))
+}
+
+/// The same without the names of the rest.
+pub async fn list(session: &Session) -> Result<Vec<PermitNode>, Error> {
+    list_in_part(session).await.map(|(read, _)| read)
 }
 
 /// One permit with what is registered below it, each asked for by its name.

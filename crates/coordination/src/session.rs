@@ -58,6 +58,8 @@ pub struct Settings {
     pub reread: Duration,
     /// Whether events of watches are used at all; without them everything is found by reading again.
     pub watch_events: bool,
+    /// The most permits, and the most drain facts, that one reading reads.
+    pub max_children: usize,
 }
 
 impl Settings {
@@ -72,6 +74,7 @@ impl Settings {
             connect_timeout: CONNECT_TIMEOUT,
             reread: REREAD,
             watch_events: true,
+            max_children: MAX_CHILDREN,
         }
     }
 }
@@ -109,7 +112,7 @@ struct Inner {
     id: i64,
     timeout: Duration,
     clock: SharedClock,
-    /// When the last answered request was sent, in milliseconds of the boot clock.
+    /// When the last write or sync that was answered was sent, in milliseconds of the boot clock.
     answered_ms: AtomicU64,
     access: Access,
     settings: Settings,
@@ -186,7 +189,7 @@ impl Session {
         let _ = states.wait_for(|state| *state == SessionState::Expired).await;
     }
 
-    /// Whether the server must still think that the session lives: it is connected, and the last request that was
+    /// Whether the leader must still think that the session lives: it is connected, and the last write or sync that was
     /// answered was sent less than two thirds of the session timeout ago, on a clock that counts suspension.
     pub fn surely_alive(&self) -> bool {
         let now_ms = self.0.clock.boottime().as_millis() as u64;
@@ -194,16 +197,24 @@ impl Session {
         self.state() == SessionState::Connected && u128::from(age_ms) * 3 < self.0.timeout.as_millis() * 2
     }
 
-    /// One cheap question that renews [`Session::surely_alive`].
+    /// One cheap request that renews [`Session::surely_alive`].
     pub async fn probe(&self) -> Result<(), Error> {
-        self.stat(self.layout().root()).await.map(drop)
+        self.sync().await
     }
 
     /// Waits until the server that we are connected to has seen every write that was answered before this call.
     pub async fn sync(&self) -> Result<(), Error> {
         let path = self.layout().root();
         let client = self.client()?;
-        self.bounded(Effect::Read, path, async move { client.sync(path).await }).await
+        let sent = self.0.clock.boottime();
+        self.bounded(Effect::Read, path, async move { client.sync(path).await }).await?;
+        self.renew(sent);
+        Ok(())
+    }
+
+    /// The leader answered a request that was sent then.
+    fn renew(&self, sent: Duration) {
+        self.0.answered_ms.fetch_max(sent.as_millis() as u64, Ordering::SeqCst);
     }
 
     /// Closes the session for all clones, so that its ephemeral nodes go at once; waits for the server at most as
@@ -219,7 +230,7 @@ impl Session {
         drop(self.0.client.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
-    /// Sends a cheap question some times in each session timeout, for as long as the session is there.
+    /// Sends a sync some times in each session timeout, for as long as the session is there.
     pub(crate) fn beat(&self) {
         let every = self.0.timeout / HEARTBEATS;
         let (weak, closing) = (Arc::downgrade(&self.0), self.0.closing.clone());
@@ -295,8 +306,10 @@ impl Session {
             let reason = format!("no answer within {} ms", self.0.settings.request_timeout.as_millis());
             return Err(Error::unanswered(effect, path, reason));
         };
-        if answer.as_ref().err().is_none_or(Verdict::proves_life) {
-            self.0.answered_ms.fetch_max(sent.as_millis() as u64, Ordering::SeqCst);
+        // A follower that is cut off from its leader goes on answering reads, while the leader may expire the session: only
+        // what the leader took part in proves that the session lives.
+        if effect == Effect::Write && answer.as_ref().err().is_none_or(Verdict::proves_life) {
+            self.renew(sent);
         }
         Ok(answer)
     }

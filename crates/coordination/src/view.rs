@@ -4,7 +4,7 @@
 //! proxy goes on serving what it knows. A registry that shrank while our own session was built anew is not believed
 //! for a while (`doubt`): engines and metadata agents may have lost their sessions in the same outage and register again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -145,7 +145,7 @@ impl Reader {
         }
     }
 
-    fn publish(&mut self, (mut read, ordered): (Registered, Vec<EngineName>)) {
+    fn publish(&mut self, Reading { registered: mut read, ordered, unread }: Reading) {
         let now = self.clock.boottime();
         // Not from when the session was built: the engines may be heard of as late as we hear of anything.
         if let Some(doubt) = self.doubt_for.take() {
@@ -156,6 +156,13 @@ impl Reader {
         }
         if self.doubt_until.is_some() {
             let last = Arc::clone(&self.sender.borrow());
+            keep_missing(&mut read, &last, &ordered);
+        }
+        if !unread.is_empty() {
+            // What was not read may still be there: it is kept as it was known.
+            let mut last = Registered::clone(&self.sender.borrow());
+            last.engines.retain(|name, _| unread.contains(name));
+            last.agents.clear();
             keep_missing(&mut read, &last, &ordered);
         }
         self.sender.send_if_modified(|last| {
@@ -180,11 +187,19 @@ fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]
     read.agents.sort_by(|one, other| one.id.cmp(&other.id));
 }
 
-/// The registry as it is, and the engines that have been told to drain.
-async fn read(session: &Session, now: Duration) -> Result<(Registered, Vec<EngineName>), Error> {
+/// The registry as it is.
+struct Reading {
+    registered: Registered,
+    /// The engines that have been told to drain.
+    ordered: Vec<EngineName>,
+    /// The engines whose permits were not read, because there are too many.
+    unread: BTreeSet<EngineName>,
+}
+
+async fn read(session: &Session, now: Duration) -> Result<Reading, Error> {
     session.sync().await?;
-    let (agents, permits, ordered) =
-        tokio::try_join!(agents::list(session), permits::list(session), drains::names(session))?;
+    let (agents, (permits, unread), ordered) =
+        tokio::try_join!(agents::list(session), permits::list_in_part(session), drains::names(session))?;
     let mut engines = BTreeMap::new();
     for node in permits {
         let Some(live) = node.ready().cloned() else { continue };
@@ -193,7 +208,7 @@ async fn read(session: &Session, now: Duration) -> Result<(Registered, Vec<Engin
         let engine = RegisteredEngine { permit, live: content, session: live.session, draining, confirmed: true };
         engines.insert(node.engine, engine);
     }
-    Ok((Registered { engines, agents, read_at: Some(now) }, ordered))
+    Ok(Reading { registered: Registered { engines, agents, read_at: Some(now) }, ordered, unread })
 }
 
 #[cfg(test)]
@@ -202,6 +217,10 @@ mod tests {
     use super::*;
     use model::clock::ManualClock;
     use model::{PoolName, TenantName, UnitName};
+
+    fn reading(registered: Registered) -> Reading {
+        Reading { registered, ordered: Vec::new(), unread: BTreeSet::new() }
+    }
 
     #[test]
     fn the_doubt_counts_from_the_first_reading_of_a_new_session() {
@@ -245,10 +264,10 @@ mod tests {
         };
         let without = || {
             let agents = vec![agent("a-1"), agent("a-3")];
-            (Registered { agents, read_at: Some(Duration::ZERO), ..Registered::default() }, Vec::new())
+            reading(Registered { agents, read_at: Some(Duration::ZERO), ..Registered::default() })
         };
         let ids = || states.borrow().agents.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
-        reader.publish((with, Vec::new()));
+        reader.publish(reading(with));
         // A new session, on which nothing can be read for longer than its timeout.
         reader.doubt_for = Some(timeout);
         clock.advance(timeout * 2);

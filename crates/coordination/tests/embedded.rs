@@ -42,6 +42,20 @@ async fn a_cut_connection_stops_the_master_and_leaves_it_the_lock() {
 }
 
 #[tokio::test]
+async fn a_follower_without_its_leader_keeps_no_master_acting() {
+    let (server, world) = world().await;
+    let lock = world.lock().await;
+    lock.session().sync().await.unwrap();
+    assert!(lock.surely_alive());
+    server.faults().cut_off_from_leader(true);
+    // The connection stands, and the leader may expire the session meanwhile.
+    eventually("it does not act", || async { !lock.surely_alive() }).await;
+    assert_eq!(lock.session().state(), SessionState::Connected);
+    server.faults().cut_off_from_leader(false);
+    server.shutdown().await;
+}
+
+#[tokio::test]
 async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_comes_back() {
     let (server, world) = world().await;
     let lock = world.lock().await;

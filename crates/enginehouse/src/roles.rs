@@ -81,6 +81,8 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
         drain_grace_max_ms: agent.drain_grace_max.0.as_millis() as i64,
         alter_deadline_ms: agent.alter_deadline.0.as_millis() as i64,
         session_timeout_ms: configuration.zookeeper.session_timeout.0.as_millis() as u64,
+        start_deadline_ms: configuration.engines.start_deadline.0.as_millis() as u64,
+        replace_after_ms: configuration.master.replace_after.0.as_millis() as u64,
     }
 }
 
@@ -135,6 +137,7 @@ pub fn metadata_agent(
         rules: rules(configuration),
         plan_limits: plan_limits(configuration),
         alter_wait: section.alter_wait.0,
+        alter_grace: configuration.master.alter_grace.0,
         drain_grace: section.drain_grace.0,
         drain_grace_max: section.drain_grace_max.0,
         tick_interval: configuration.master.tick_interval.0,
@@ -190,6 +193,8 @@ pub fn master(
     clock: &SharedClock,
 ) -> anyhow::Result<Master> {
     let section = &configuration.master;
+    let otherwise = master::Settings::default();
+    let call_deadline_ms = configuration.kubernetes.call_deadline.0.as_millis() as u64;
     let settings = master::Settings {
         cluster: configuration.cluster.name.clone(),
         defaults: defaults(configuration),
@@ -198,7 +203,9 @@ pub fn master(
         alter_grace_ms: section.alter_grace.0.as_millis() as u64,
         status_poll_ms: section.status_poll.0.as_millis() as u64,
         candidate: section.candidate,
-        ..master::Settings::default()
+        // An effect is one call to the orchestrator at least.
+        effect_deadline_ms: otherwise.effect_deadline_ms.max(call_deadline_ms),
+        ..otherwise
     };
     let parts = master::Parts {
         coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,

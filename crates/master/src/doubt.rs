@@ -61,7 +61,7 @@ impl Doubts {
         due.truncate(MAX_QUESTIONS);
         let asked = due.into_iter().map(|((engine, uid), at)| {
             *at = now;
-            Question { engine: engine.clone(), uid: uid.clone() }
+            Question { engine: engine.clone(), uid: uid.clone(), namespace: None }
         });
         asked.chain(unheard).collect()
     }
@@ -89,7 +89,7 @@ impl Doubts {
         }
         let asked = due.into_iter().map(|(_, pod)| {
             self.starting.insert(pod.uid.clone(), (looks(pod), now));
-            Question { engine: pod.name.clone(), uid: pod.uid.clone() }
+            Question { engine: pod.name.clone(), uid: pod.uid.clone(), namespace: None }
         });
         asked.collect()
     }

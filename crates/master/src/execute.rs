@@ -14,7 +14,7 @@ use model::number::Epoch;
 use model::trouble::Troubles;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::failpoints;
@@ -30,6 +30,9 @@ const STAGE_DEADLINES: u32 = 2;
 /// Chains of one stage on their way for each call that may be at the orchestrator: while some of them are there, others are
 /// at ZooKeeper or the database, many of them in one request, and the orchestrator waits for nobody.
 const CHAINS_PER_CALL: usize = 16;
+
+/// How often an effect on its way looks whether the lock may be lost.
+const LOCK_POLL: Duration = Duration::from_millis(50);
 
 /// What became of a plan.
 #[derive(Debug, Default)]
@@ -132,11 +135,14 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
             if let Some(point) = failpoints::before(&decision.action) {
                 model::failpoint!(point);
             }
-            timeout(limit, world.apply(decision, &ground))
-                .await
-                .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32()))))
+            tokio::select! {
+                biased;
+                () = may_act_no_longer(world) => Err(lost()),
+                result = timeout(limit, world.apply(decision, &ground)) => result
+                    .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())))),
+            }
         } else {
-            Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()))
+            Err(lost())
         };
         match result {
             Ok(effect) => {
@@ -156,6 +162,18 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
         }
     }
     executed
+}
+
+/// Waits until another master may have taken over. An effect is several calls, and may take as long as its deadline: what it
+/// has not sent by then is not sent.
+async fn may_act_no_longer(world: &dyn World) {
+    while world.may_act() {
+        sleep(LOCK_POLL).await;
+    }
+}
+
+fn lost() -> Failure {
+    Failure::Lost("too long without an answer of ZooKeeper".to_owned())
 }
 
 /// Waits until the decision may go to the orchestrator, if it goes there; an error if that is not in time.

@@ -11,11 +11,12 @@ use coordination::Observation as Coordinated;
 use model::alteration::RequestId;
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
+use model::engine_state::Phase;
 use model::name::PoolName;
 use model::observation::{ObservedEngine, ObservedNode, Report, Surroundings};
 use model::room::nodes_in_two_pools;
 use model::snapshot::Snapshot;
-use planner::{Fact, Live, Observed, Permit, Pod, Status};
+use planner::{Fact, Live, Observed, Permit, Pod, Status, Unregistered};
 
 use crate::not_made::NotMade;
 use crate::told_nodes::ToldNodes;
@@ -26,6 +27,10 @@ pub(crate) struct Recollection {
     alterations: BTreeMap<RequestId, Duration>,
     unclaimed: BTreeMap<(EngineName, Option<String>), Duration>,
     quiet: BTreeMap<(EngineName, String), Duration>,
+    /// When each drain fact was first seen.
+    ordered: BTreeMap<(EngineName, Option<String>), Duration>,
+    /// By uid, engines that run and are not registered.
+    unregistered: HashMap<String, Silence>,
     /// Creates that failed.
     pub not_made: NotMade,
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
@@ -50,6 +55,7 @@ impl Recollection {
         self.settled_from = settled_from;
         self.quiet.clear();
         self.unclaimed.clear();
+        self.unregistered.clear();
     }
 
     /// When the alteration was first seen. Others are forgotten: there is one at most.
@@ -85,10 +91,13 @@ impl Recollection {
     ) -> Observed {
         let lives = self.lives(now, coordinated, pods);
         self.not_made.only(&snapshot.slots);
+        // Skip leftover permits: they admit no engine and we cannot delete them.
+        let mut permits: Vec<Permit> = coordinated.permits.iter().filter(|it| !it.left_behind).map(permit).collect();
+        permits.extend(unread_permits(coordinated, pods));
         Observed {
-            // What was left behind is nobody's permit, and nobody's to delete.
-            permits: coordinated.permits.iter().filter(|it| !it.left_behind).map(permit).collect(),
+            permits,
             facts: self.facts(now, coordinated, pods, &lives),
+            unregistered: self.unregistered(now, coordinated, pods, status),
             lives,
             pods: pods.to_vec(),
             nodes: BTreeMap::new(),
@@ -128,20 +137,56 @@ impl Recollection {
         lives
     }
 
+    /// Engines that run under a permit of their uid and are not registered below it. Time counts only while the registry is
+    /// believed: after an outage of ZooKeeper every engine has to register again.
+    fn unregistered(
+        &mut self,
+        now: Duration,
+        coordinated: &Coordinated,
+        pods: &[Pod],
+        status: &BTreeMap<EngineName, Status>,
+    ) -> BTreeMap<EngineName, Unregistered> {
+        let known = std::mem::take(&mut self.unregistered);
+        let missing = coordinated.permits.iter().filter(|it| it.ready().is_none() && !it.left_behind);
+        let missing: HashSet<&str> = missing.filter_map(coordination::PermitNode::uid).collect();
+        if missing.is_empty() || now < self.settled_from {
+            return BTreeMap::new();
+        }
+        let running = pods.iter().filter(|pod| pod.phase == Phase::Running && missing.contains(pod.uid.as_str()));
+        let mut found = BTreeMap::new();
+        for pod in running {
+            let mut silence = known.get(&pod.uid).copied().unwrap_or(Silence { unregistered: now, silent: None });
+            silence.silent = if status.contains_key(&pod.name) { None } else { silence.silent.or(Some(now)) };
+            self.unregistered.insert(pod.uid.clone(), silence);
+            let ms = |since: Duration| now.saturating_sub(since).as_millis() as u64;
+            let (for_ms, silent_ms) = (ms(silence.unregistered), silence.silent.map(ms));
+            found.insert(pod.name.clone(), Unregistered { uid: pod.uid.clone(), for_ms, silent_ms });
+        }
+        found
+    }
+
     fn facts(&mut self, now: Duration, coordinated: &Coordinated, pods: &[Pod], lives: &[Live]) -> Vec<Fact> {
-        if coordinated.drains.is_empty() {
+        if coordinated.drains.is_empty() && coordinated.unread.drains.is_empty() {
             self.quiet.clear();
+            self.ordered.clear();
             return Vec::new();
         }
         let mut seen_uids = uids(pods);
         seen_uids.extend(lives.iter().filter_map(|live| live.uid.as_deref()));
         let mut quiet = BTreeMap::new();
+        let mut ordered = BTreeMap::new();
         let mut facts = Vec::new();
         for node in &coordinated.drains {
             let content = node.content.as_ref().ok();
             let uid = content.and_then(|drain| drain.uid.clone());
+            let key = (node.engine.clone(), uid.clone());
+            let since = self.ordered.get(&key).copied().unwrap_or(now);
+            ordered.insert(key, since);
             let mut quiet_ms = 0;
-            if let Some(uid) = uid.as_ref().filter(|uid| !seen_uids.contains(uid.as_str())) {
+            // Below a permit that was not read it may be registered.
+            let unseen =
+                |uid: &&String| !seen_uids.contains(uid.as_str()) && !coordinated.unread.permits.contains(&node.engine);
+            if let Some(uid) = uid.as_ref().filter(unseen) {
                 let key = (node.engine.clone(), uid.clone());
                 let since = self.quiet.get(&key).copied().unwrap_or(now);
                 quiet_ms = now.saturating_sub(since).as_millis() as u64;
@@ -152,11 +197,13 @@ impl Recollection {
                 uid,
                 grace_ms: content.map_or(0, |drain| drain.grace_ms),
                 reason: content.map_or_else(String::new, |drain| drain.reason.clone()),
-                age_ms: node.age_ms.unwrap_or_default(),
+                age_ms: i64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(i64::MAX),
                 quiet_ms,
+                namespace: content.and_then(|drain| drain.namespace.clone()),
             });
         }
-        self.quiet = quiet;
+        facts.extend(unread_facts(coordinated, pods));
+        (self.quiet, self.ordered) = (quiet, ordered);
         facts
     }
 
@@ -222,6 +269,44 @@ pub(crate) fn parts_of(report: &mut Report, rows: usize) -> Vec<Report> {
     parts
 }
 
+/// Since when an engine has run without being registered, and since when its agent has given no answer.
+#[derive(Debug, Clone, Copy)]
+struct Silence {
+    unregistered: Duration,
+    silent: Option<Duration>,
+}
+
+/// Permits of which only the names are known. An engine that runs is taken to have its own; one without a pod is deleted when
+/// it has been read.
+fn unread_permits<'a>(coordinated: &'a Coordinated, pods: &'a [Pod]) -> impl Iterator<Item = Permit> + 'a {
+    let uids = uids_by_name(&coordinated.unread.permits, pods);
+    coordinated.unread.permits.iter().map(move |engine| {
+        let uid = uids.get(engine).map(|uid| (*uid).to_owned());
+        Permit { engine: engine.clone(), uid, readable: true, answered: true }
+    })
+}
+
+/// Drain facts of which only the names are known: an engine that runs is taken to drain, and is not deleted for it.
+fn unread_facts<'a>(coordinated: &'a Coordinated, pods: &'a [Pod]) -> impl Iterator<Item = Fact> + 'a {
+    uids_by_name(&coordinated.unread.drains, pods).into_iter().map(|(engine, uid)| Fact {
+        engine: engine.clone(),
+        uid: Some(uid.to_owned()),
+        grace_ms: i64::MAX,
+        reason: "its drain fact is one of too many to be read".to_owned(),
+        age_ms: 0,
+        quiet_ms: 0,
+        namespace: None,
+    })
+}
+
+fn uids_by_name<'a>(names: &BTreeSet<EngineName>, pods: &'a [Pod]) -> BTreeMap<&'a EngineName, &'a str> {
+    if names.is_empty() {
+        return BTreeMap::new();
+    }
+    let named = pods.iter().filter(|pod| names.contains(&pod.name));
+    named.map(|pod| (&pod.name, pod.uid.as_str())).collect()
+}
+
 fn permit(node: &coordination::PermitNode) -> Permit {
     let (engine, uid) = (node.engine.clone(), node.uid().map(str::to_owned));
     Permit { engine, uid, readable: node.content.is_ok(), answered: node.answered }
@@ -249,7 +334,7 @@ mod tests {
         Arc::new(ObservedEngine {
             name: EngineName::new(name).unwrap(),
             uid: None,
-            phase: model::engine_state::Phase::Running,
+            phase: Phase::Running,
             reason: reason.map(str::to_owned),
             node: None,
             address: None,

@@ -1,15 +1,16 @@
 //! A term: from winning the lock to losing it. Raises the epoch, then ticks.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, Stream, StreamExt};
 use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::trouble::Trouble;
+use planner::Status;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -29,6 +30,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 const RESIGN_PATIENCE: Duration = Duration::from_millis(100);
 /// Engines that are asked for their load in one round at most; the others have their turn in the next ones.
 const MAX_POLLED: usize = 2_000;
+/// Engines that are asked at the same time: one that does not answer occupies its place for a status deadline.
+const POLLED_AT_ONCE: usize = 64;
+/// How long answers are collected before they are published, so that many are one wake-up of the master.
+const COLLECTED: Duration = Duration::from_millis(250);
 
 /// Acts as master until the lock is lost or `stop` is given. Says why it ended.
 pub(crate) async fn serve(
@@ -198,46 +203,69 @@ async fn raise_once(world: &dyn World) -> Result<Epoch, Failure> {
     world.raise_epoch(read.epoch).await.map(|raised| raised.epoch)
 }
 
-/// Asks the registered engines for their load, again and again. Who does not answer in time is unknown.
-async fn poll(
+/// Asks the registered engines for their load: all of them every `status_poll_ms`, one that is new or has another address at
+/// once. Answers are published while others are still awaited; an engine that does not answer in time is unknown.
+pub(crate) async fn poll(
     world: Arc<dyn World>,
     settings: Settings,
     mut asked: watch::Receiver<BTreeMap<EngineName, String>>,
     loads: Loads,
 ) {
     let limit = Duration::from_millis(settings.status_deadline_ms.max(1));
-    let mut first = 0_usize;
+    let every = Duration::from_millis(settings.status_poll_ms.max(1));
+    let (mut first, mut next_round) = (0_usize, Instant::now());
+    let mut known: BTreeMap<EngineName, String> = BTreeMap::new();
     loop {
-        let addresses: Vec<(EngineName, String)> = asked.borrow_and_update().clone().into_iter().collect();
-        let count = addresses.len().min(MAX_POLLED);
-        let round: Vec<(EngineName, String)> = addresses.iter().cycle().skip(first).take(count).cloned().collect();
-        first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
-        let asking: Vec<_> = round
-            .into_iter()
-            .map(|(engine, address)| {
-                let world = Arc::clone(&world);
-                async move {
-                    let answer = timeout(limit, world.status(&engine, &address)).await;
-                    (engine, answer.ok())
-                }
-            })
-            .collect();
-        let answers: Vec<_> = stream::iter(asking).buffer_unordered(settings.parallelism.max(1)).collect().await;
+        let addresses = asked.borrow_and_update().clone();
         let mut said = loads.said();
-        let known: BTreeSet<&EngineName> = addresses.iter().map(|(engine, _)| engine).collect();
-        said.retain(|engine, _| known.contains(engine));
-        for (engine, answer) in answers {
+        said.retain(|engine, _| addresses.contains_key(engine));
+        loads.say(said);
+        let is_new = |(engine, address): &(&EngineName, &String)| known.get(*engine) != Some(*address);
+        let round: Vec<(&EngineName, &String)> = if Instant::now() >= next_round {
+            next_round = Instant::now() + every;
+            let turn = addresses.iter().cycle().skip(first).take(addresses.len().min(MAX_POLLED)).collect();
+            first = if addresses.is_empty() { 0 } else { (first + MAX_POLLED) % addresses.len() };
+            turn
+        } else {
+            addresses.iter().filter(is_new).take(MAX_POLLED).collect()
+        };
+        let asking = round.into_iter().map(|(engine, address)| {
+            let (world, engine, address) = (Arc::clone(&world), engine.clone(), address.clone());
+            async move {
+                let answer = timeout(limit, world.status(&engine, &address)).await;
+                (engine, answer.ok().and_then(Result::ok))
+            }
+        });
+        let asking: Vec<_> = asking.collect();
+        publish(stream::iter(asking).buffer_unordered(POLLED_AT_ONCE), &loads).await;
+        known = addresses;
+        // Many engines may register one after the other.
+        sleep(RETRY_PAUSE).await;
+        if let Ok(Err(_)) = timeout_at(next_round, asked.changed()).await {
+            return;
+        }
+    }
+}
+
+/// Publishes answers as they come, some at a time.
+async fn publish(answers: impl Stream<Item = (EngineName, Option<Status>)>, loads: &Loads) {
+    let mut answers = std::pin::pin!(answers);
+    let mut over = false;
+    while !over {
+        let mut some = Vec::new();
+        let collecting = async {
+            while let Some(answer) = answers.next().await {
+                some.push(answer);
+            }
+        };
+        over = timeout(COLLECTED, collecting).await.is_ok();
+        let mut said = loads.said();
+        for (engine, answer) in some {
             match answer {
-                Some(Ok(status)) => drop(said.insert(engine, status)),
-                _ => drop(said.remove(&engine)),
+                Some(status) => drop(said.insert(engine, status)),
+                None => drop(said.remove(&engine)),
             }
         }
         loads.say(said);
-        // A new engine is asked soon, the others in their time.
-        sleep(RETRY_PAUSE).await;
-        let time = Duration::from_millis(settings.status_poll_ms.max(1));
-        if let Ok(Err(_)) = timeout(time, asked.changed()).await {
-            return;
-        }
     }
 }

@@ -4,15 +4,18 @@
 //! never wanted again; an alteration's outcome is settled before the snapshot is read, so that the plan that finishes
 //! it knows its commit.
 
+mod reporting;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
+use model::alteration::RequestId;
 use model::engine_name::EngineName;
 use model::number::Epoch;
-use model::observation::{ObservedEngine, ObservedNode, Report};
+use model::observation::{ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
 use planner::{Compared, Desired, Memo, Plan, Pod, Status};
 use tokio::sync::Notify;
@@ -23,7 +26,7 @@ use crate::doubt::Doubts;
 use crate::execute::{self, Executed, Failing, Terms};
 use crate::failpoints;
 use crate::made_in::MadeIn;
-use crate::recollection::{Recollection, parts_of};
+use crate::recollection::Recollection;
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
 use crate::waiting::Waiting;
@@ -59,6 +62,9 @@ impl Loads {
 
 /// How soon a tick follows one that saw an undecided alteration: its commit rings no bell that is sure to be heard.
 const UNDECIDED_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long reading everything from ZooKeeper may take, in effect deadlines: it takes up to four requests for each engine.
+const READING_DEADLINES: u32 = 6;
 
 /// How long the orchestrator is asked for single names in one tick, in effect deadlines; about the others it was silent.
 const ASK_DEADLINES: u32 = 2;
@@ -98,6 +104,7 @@ pub struct Driver {
 struct Lasting {
     settling: Trouble,
     releasing: Trouble,
+    unread: Trouble,
     asking: Troubles<EngineName>,
 }
 
@@ -163,9 +170,12 @@ impl Driver {
 
     async fn reconcile(&mut self, world: &dyn World) -> Result<Ticked, Failure> {
         let limit = self.settings.effect_deadline();
-        let (coordinated, engines) = tokio::join!(bounded(limit, world.coordinated()), bounded(limit, world.engines()));
+        // Each of its many requests has a deadline of its own.
+        let reading = bounded(limit * READING_DEADLINES, world.coordinated());
+        let (coordinated, engines) = tokio::join!(reading, bounded(limit, world.engines()));
         model::failpoint!(failpoints::OBSERVED);
         let coordinated = coordinated?;
+        self.log_unread(world.now(), &coordinated);
         let settled = self.settle(world, &coordinated).await?;
         model::failpoint!(failpoints::SETTLED);
         let snapshot = bounded(limit, world.snapshot()).await?;
@@ -237,7 +247,7 @@ impl Driver {
         let asked: Vec<_> = questions
             .into_iter()
             .map(|question| {
-                let namespace = made_in.of(&question.engine);
+                let namespace = question.namespace.clone().or_else(|| made_in.of(&question.engine));
                 async move {
                     let answer = bounded(limit, world.engine(&question.engine, namespace.as_deref())).await;
                     (question, answer)
@@ -290,7 +300,7 @@ impl Driver {
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
-        self.release_node(world, &seen.coordinated, &executed).await?;
+        self.release_node(world, desired, &seen.coordinated, &executed).await?;
         let undecided = matches!(settled, Settled::Stands(Some(_)));
         let waits_for = match settled {
             Settled::Stands(Some(what)) => Some(what),
@@ -322,15 +332,22 @@ impl Driver {
         }
     }
 
-    /// The row is finished, so its node may go.
+    /// The node goes after the first tick that acted on its alteration, so that other alterations wait for one tick and not
+    /// for the engines: what is still missing then is known from the row, with or without the node.
     async fn release_node(
         &mut self,
         world: &dyn World,
+        desired: &Desired,
         coordinated: &Coordinated,
         executed: &Executed,
     ) -> Result<(), Failure> {
         let Some(node) = &coordinated.alter else { return Ok(()) };
-        if node.is_debris() || !node.children.iter().all(|child| executed.finished.contains(&child.id)) {
+        let snapshot = &desired.snapshot;
+        let acted_on = |id: &RequestId| {
+            let known = snapshot.alterations.iter().find(|it| it.id == *id);
+            known.is_some_and(|it| it.generation <= snapshot.catalog.generation) || executed.finished.contains(id)
+        };
+        if node.is_debris() || !node.children.iter().all(|child| acted_on(&child.id)) {
             return Ok(());
         }
         match bounded(self.settings.effect_deadline(), settle::delete_node(world, node)).await {
@@ -345,44 +362,6 @@ impl Driver {
                 other
             }
         }
-    }
-
-    async fn report(
-        &mut self,
-        world: &dyn World,
-        desired: &Desired,
-        rows: Vec<Arc<ObservedEngine>>,
-        waits_for: Option<String>,
-        engines: &Engines,
-    ) -> Result<(), Failure> {
-        let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
-        report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
-        report.namespaces_in_use = Some(namespaces(&engines.pods));
-        let now = world.now();
-        report.nodes = self.recollection.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
-        let written = self.send(world, &mut report).await;
-        self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
-        self.recollection.nodes.told(written.is_ok(), report.nodes, now);
-        written?;
-        model::failpoint!(failpoints::REPORTED);
-        self.waiting.over(world.now());
-        Ok(())
-    }
-
-    /// Thousands of rows go in parts, each in an effect's time. After one that fails the next report is complete.
-    async fn send(&self, world: &dyn World, report: &mut Report) -> Result<(), Failure> {
-        for part in parts_of(report, self.settings.report_rows) {
-            self.send_part(world, &part).await?;
-        }
-        self.send_part(world, report).await
-    }
-
-    /// A report is an effect like any other: who may have been deposed meanwhile sends none.
-    async fn send_part(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
-        if !world.may_act() {
-            return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
-        }
-        bounded(self.settings.effect_deadline(), world.report(self.epoch, report)).await
     }
 
     /// Without the list of engines none can be made or ended. The alteration on its way still comes to an end, and the
@@ -402,7 +381,7 @@ impl Driver {
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
-        self.release_node(world, coordinated, &executed).await?;
+        self.release_node(world, desired, coordinated, &executed).await?;
         let waits_for = match settled {
             Settled::Stands(Some(what)) => what,
             _ => plan.waits_for.unwrap_or(reason),
@@ -425,6 +404,16 @@ impl Driver {
         }
     }
 
+    fn log_unread(&mut self, now: Duration, coordinated: &Coordinated) {
+        let (permits, drains) = (coordinated.unread.permits.len(), coordinated.unread.drains.len());
+        if coordinated.unread.is_empty() {
+            self.troubles.unread.over();
+        } else if let Some(times) = self.troubles.unread.again(now) {
+            let limit = coordination::MAX_CHILDREN;
+            tracing::warn!(permits, drains, limit, times, "more permits or drain facts than are read in one tick");
+        }
+    }
+
     fn tell_unreadable(&mut self, engines: &Engines) {
         for (name, reason) in self.recollection.newly_unreadable(&engines.unreadable) {
             tracing::warn!(name, reason, "an engine of the orchestrator can't be read");
@@ -436,9 +425,4 @@ impl Driver {
 async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let late = |_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())));
     timeout(limit, call).await.unwrap_or_else(late)
-}
-
-fn namespaces(pods: &[Pod]) -> Vec<String> {
-    let names: BTreeSet<&String> = pods.iter().filter_map(|pod| pod.labels.get(model::labels::NAMESPACE)).collect();
-    names.into_iter().cloned().collect()
 }

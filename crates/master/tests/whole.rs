@@ -326,6 +326,31 @@ async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait
 }
 
 #[tokio::test]
+async fn more_permits_than_are_read_keep_no_master_from_deleting_them() {
+    let house = House::founded(1).await;
+    let settings = house::zookeeper_settings(&house.servers, coordination::Identity::Master(house.secret.clone()));
+    let many = settings.max_children * 2;
+    let lock = coordination::Election::new(settings, house.clock.clone(), "test").win().await.unwrap();
+    let slot = house.store.snapshot().await.unwrap().slots[0].key.clone();
+    for number in 0..many {
+        // Half of them before the wanted engine's in the order of names, half of them after it.
+        let name = if number % 2 == 0 { format!("a-{number}") } else { format!("z-{number}") };
+        let permit = coordination::Permit {
+            tenant: slot.tenant.clone(),
+            pool: slot.pool.clone(),
+            unit: slot.unit.clone(),
+            uid: Some(format!("uid-{number}")),
+        };
+        coordination::permits::create(&lock, &model::EngineName::new(name).unwrap(), &permit).await.unwrap();
+    }
+    assert_eq!(coordination::observe(lock.session()).await.unwrap().unread.permits.len(), many / 2);
+    lock.resign().await;
+    let master = house.master();
+    house.converges().await;
+    master.shutdown().await;
+}
+
+#[tokio::test]
 async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
     let house = House::founded(1).await;
     let node = |name: &str| ObservedNode {

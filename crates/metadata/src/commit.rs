@@ -69,7 +69,7 @@ pub struct Committed {
 impl Store {
     /// Commits an alteration. A repeat answers what the first answered.
     ///
-    /// [`Error::Refused`], [`Error::Busy`], [`Error::Conflict`] and [`Error::Unavailable`] changed nothing *in this
+    /// [`Error::Refused`], [`Error::Conflict`] and [`Error::Unavailable`] changed nothing *in this
     /// call*: nobody may be told so before [`Store::abort`] has answered *aborted*.
     pub async fn commit(&self, request: &CommitRequest) -> Result<Committed, Error> {
         let mut tx = self.begin(Mode::Write).await?;
@@ -101,11 +101,6 @@ impl Store {
         if request.base != Some(base) {
             return Err(moved(&request.change.object()));
         }
-        if let Some(other) =
-            read::open_alterations(tx).await?.into_iter().find(|it| it.progress == Some(Progress::Converging))
-        {
-            return Err(Error::Busy(Box::new(other)));
-        }
         let reference = request.change.object();
         let new_catalog = catalog.with(&reference, after.as_ref(), first);
         let slots: Vec<Slot> = read::slots(tx).await?.into_iter().map(|row| row.slot).collect();
@@ -120,7 +115,7 @@ impl Store {
             return Ok(Done::Same(Attempt::Lost));
         }
         failpoint!(failpoints::COMMIT_DECIDED);
-        supersede_stalled(tx, &reference, now_ms).await?;
+        supersede_open(tx, &record, now_ms).await?;
         write_object(tx, &reference, after.as_ref(), base, first).await?;
         failpoint!(failpoints::COMMIT_OBJECT);
         let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
@@ -241,11 +236,11 @@ pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> R
     tx.insert(sql::ALTERATION_INSERT, args).await
 }
 
-/// A stalled alteration of the same object will never be what is wanted again.
-async fn supersede_stalled(tx: &mut Transaction, reference: &ObjectRef, now_ms: i64) -> Result<(), Error> {
-    for stalled in read::open_alterations(tx).await? {
-        if stalled.progress == Some(Progress::Stalled) && stalled.object.as_ref() == Some(reference) {
-            tx.execute(sql::ALTERATION_SUPERSEDE, args![now_ms, stalled.id.as_str()]).await?;
+/// An alteration of the same object that the engines do not follow yet will never be what is wanted again.
+async fn supersede_open(tx: &mut Transaction, by: &AlterationRecord, now_ms: i64) -> Result<(), Error> {
+    for open in read::open_alterations(tx).await? {
+        if open.object == by.object && open.id != by.id {
+            tx.execute(sql::ALTERATION_SUPERSEDE, args![now_ms, open.id.as_str()]).await?;
         }
     }
     Ok(())

@@ -1,7 +1,6 @@
 //! What can go wrong between us and the database, and what a caller may conclude from it.
 
 use model::alteration::AlterationRecord;
-use model::clock::utc;
 use model::error::{ErrorKind, UserError};
 use model::snapshot::MasterRecord;
 
@@ -24,9 +23,6 @@ pub enum Error {
     /// The statement can't be carried out: its own fault, or a limit.
     #[error("{0}")]
     Refused(UserError),
-    /// Another alteration is committed and converging.
-    #[error("{}", busy(.0))]
-    Busy(Box<AlterationRecord>),
     /// This very alteration was aborted before: a retry needs a new id.
     #[error("{}", aborted(.0))]
     Aborted(Box<AlterationRecord>),
@@ -71,8 +67,6 @@ pub enum Error {
 pub enum Kind {
     /// The user's statement is refused; the same one is refused again.
     Refused,
-    /// Refused now; later it may be accepted.
-    Busy,
     /// The alteration with this id was aborted.
     Aborted,
     /// Read again and decide again.
@@ -94,7 +88,6 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::Refused(_) => Kind::Refused,
-            Self::Busy(_) => Kind::Busy,
             Self::Aborted(_) => Kind::Aborted,
             Self::Conflict(_) => Kind::Conflict,
             Self::Deposed(_) => Kind::Deposed,
@@ -109,7 +102,6 @@ impl Error {
     pub fn user_error(&self) -> UserError {
         match self {
             Self::Refused(error) => error.clone(),
-            Self::Busy(record) => busy(record),
             Self::Aborted(record) => aborted(record),
             Self::Conflict(what) => UserError::new(ErrorKind::Conflict, what.clone()).hint("say the statement again"),
             Self::Unavailable(what) => {
@@ -173,19 +165,6 @@ impl From<UserError> for Error {
 
 fn what(record: &AlterationRecord) -> String {
     record.object.as_ref().map_or_else(|| "an object".to_owned(), ToString::to_string)
-}
-
-/// Says who, what and since when.
-fn busy(record: &AlterationRecord) -> UserError {
-    UserError::new(ErrorKind::LockNotAvailable, format!("an alteration of {} is on its way", what(record)))
-        .detail(format!(
-            "alteration {} by \"{}\", committed at {}, is converging: {}",
-            record.id,
-            record.requested_by,
-            utc(record.decided_at_ms),
-            record.statement
-        ))
-        .hint("SHOW ALTERATIONS tells how far it is; say the statement again when it has converged")
 }
 
 fn aborted(record: &AlterationRecord) -> UserError {

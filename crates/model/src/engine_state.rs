@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::observation::ObservedEngine;
+
 /// What an orchestrator sees of the pod or process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,6 +64,8 @@ pub enum EngineState {
     Starting,
     /// It is registered and takes statements.
     Ready,
+    /// It runs, was registered, and is not any more: the reason says for how long, and whether it answers.
+    Lost,
     /// It takes no new sessions, finishes what runs, then exits.
     Draining,
     /// It was told to end and has not yet.
@@ -77,20 +81,22 @@ impl EngineState {
             Self::Pending => "pending",
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Lost => "lost",
             Self::Draining => "draining",
             Self::Terminating => "terminating",
             Self::Ended => "ended",
         }
     }
 
-    /// The state that follows from what is observed.
-    pub const fn from_facts(phase: Phase, registered: bool, draining: bool) -> Self {
-        match (phase, registered, draining) {
+    /// The state that follows from what the master observed.
+    pub const fn of(engine: &ObservedEngine) -> Self {
+        match (engine.phase, engine.registered, engine.draining) {
             (Phase::Ended, ..) => Self::Ended,
             (Phase::Terminating, ..) => Self::Terminating,
             (_, _, true) => Self::Draining,
             (Phase::Pending, ..) => Self::Pending,
             (_, true, false) => Self::Ready,
+            (Phase::Running, false, false) if engine.answered => Self::Lost,
             (_, false, false) => Self::Starting,
         }
     }

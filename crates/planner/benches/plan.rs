@@ -180,7 +180,7 @@ fn disturb(observed: &mut Observed, count: usize) {
         let next = &observed.pods[(at * every) / 2];
         let reason = format!("{} is to go", next.name);
         let (engine, uid) = (next.name.clone(), Some(next.uid.clone()));
-        observed.facts.push(Fact { engine, uid, grace_ms: 60_000, reason, age_ms: 10, quiet_ms: 0 });
+        observed.facts.push(Fact { engine, uid, grace_ms: 60_000, reason, age_ms: 10, quiet_ms: 0, namespace: None });
         assert!(live.uid.is_some());
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn plan(draft: &mut Draft<'_>) -> Option<String> {
         }
         let missing = alteration.object.as_ref().and_then(|object| missing(draft, alteration, object));
         let (progress, because) = match (alteration.progress, missing) {
-            (Some(Stored::Stalled), _) if is_superseded(snapshot, alteration) => {
+            (Some(Stored::Converging | Stored::Stalled), _) if is_superseded(snapshot, alteration) => {
                 (Progress::Superseded, "a newer alteration of the same object took over".to_owned())
             }
             (Some(Stored::Converging | Stored::Stalled), None) => {

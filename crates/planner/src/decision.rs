@@ -74,6 +74,8 @@ pub enum Action {
         withdraw: bool,
         /// The newer engine whose registration the multi checks, for an engine that was superseded.
         newer: Option<EngineName>,
+        /// The namespace of its pod, where there is one.
+        namespace: Option<String>,
     },
     /// Delete the pod or process of this uid.
     DeleteEngine {

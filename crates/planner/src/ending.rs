@@ -1,12 +1,14 @@
 //! The plan for engines that no slot wants any more, and for what they leave behind.
 
 use model::engine_state::Phase;
+use model::labels::NAMESPACE;
 
 use crate::census::Engine;
 use crate::decision::{Action, Decision, Stage};
+use crate::desired::Desired;
 use crate::draft::{Draft, decide};
 use crate::limits::{DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS};
-use crate::observed::Pod;
+use crate::observed::{Fact, Observed, Pod};
 use crate::standing::Sentence;
 
 /// A condemned engine that runs: its drain fact, then, when its time is over, its end.
@@ -40,6 +42,7 @@ fn end_pod(draft: &mut Draft<'_>, engine: &Engine<'_>, pod: &Pod, sentence: &Sen
             grace_ms: sentence.grace_ms,
             withdraw,
             newer: sentence.newer.clone(),
+            namespace: pod.labels.get(NAMESPACE).cloned(),
         };
         draft.undone(engine, format!("engine {} is to drain: {}", engine.name, sentence.because));
         if !draft.drain(engine, action, &sentence.because) {
@@ -106,7 +109,8 @@ pub(crate) fn unclaimed_live(draft: &mut Draft<'_>, engine: &Engine<'_>) {
     match &live.uid {
         Some(uid) if engine.fact.is_none() => {
             let grace_ms = draft.desired.limits.grace_ms(engine.record.and_then(|it| it.end_grace_ms));
-            draft.drain(engine, Action::Drain { uid: uid.clone(), grace_ms, withdraw: true, newer: None }, because);
+            let (uid, newer, namespace) = (uid.clone(), None, None);
+            draft.drain(engine, Action::Drain { uid, grace_ms, withdraw: true, newer, namespace }, because);
         }
         _ if draft.is_told(engine) => {}
         // Unreadable, or under a fact that stands already: nothing can be said to it but that its permit is gone.
@@ -122,7 +126,7 @@ pub(crate) fn settled_fact(draft: &mut Draft<'_>, engine: &Engine<'_>) {
         Some(uid) => {
             let there = engine.pods().any(|pod| pod.uid == *uid);
             let registered = engine.live.is_some_and(|live| live.uid.as_ref() == Some(uid));
-            let quiet = fact.quiet_ms >= draft.desired.limits.session_timeout_ms && draft.observed.registry_settled;
+            let quiet = is_quiet(draft.desired, draft.observed, fact);
             if there || registered || !quiet || !draft.vanished(engine, uid) {
                 return;
             }
@@ -130,6 +134,11 @@ pub(crate) fn settled_fact(draft: &mut Draft<'_>, engine: &Engine<'_>) {
         }
     };
     draft.push(Stage::Clear, vec![decide(engine, Action::RemoveFact, because)]);
+}
+
+/// Whether nothing of the fact's engine has been seen for longer than a dead session's registration could stand.
+pub(crate) fn is_quiet(desired: &Desired, observed: &Observed, fact: &Fact) -> bool {
+    observed.registry_settled && fact.quiet_ms >= desired.limits.session_timeout_ms
 }
 
 /// Records the end of a pod that ended, unless that is recorded or nobody issued its name.

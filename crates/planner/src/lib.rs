@@ -39,6 +39,7 @@ mod present;
 mod report;
 mod simulate;
 mod standing;
+mod unregistered;
 mod without_engines;
 
 pub use backoff::back_off_ms;
@@ -47,7 +48,7 @@ pub use desired::Desired;
 pub use explain::{MAX_LOOKS, MAX_ROUNDS, MAX_ROWS, explain, explain_change};
 pub use limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, DELETE_AFTER_GRACE_MS, DELETE_GRACE_MS, Limits, STEADY_LIFE_MS};
 pub use memo::{Compared, Memo};
-pub use observed::{Fact, Live, Observed, Permit, Pod, Status, Trouble};
+pub use observed::{Fact, Live, Observed, Permit, Pod, Status, Trouble, Unregistered};
 pub use plan::{Plan, Question, Wait, plan, questions};
 pub use simulate::World;
 pub use without_engines::plan_without_engines;

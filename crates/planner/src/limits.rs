@@ -28,6 +28,10 @@ pub struct Limits {
     pub alter_deadline_ms: i64,
     /// The session timeout of ZooKeeper: how long a registration may outlive its engine.
     pub session_timeout_ms: u64,
+    /// How long an engine may take from its start to its first registration.
+    pub start_deadline_ms: u64,
+    /// How long an engine that runs may be without its registration and give no answer, before its slot gets another one.
+    pub replace_after_ms: u64,
 }
 
 impl Default for Limits {
@@ -38,6 +42,8 @@ impl Default for Limits {
             drain_grace_max_ms: 24 * 3_600_000,
             alter_deadline_ms: 60_000,
             session_timeout_ms: 10_000,
+            start_deadline_ms: 300_000,
+            replace_after_ms: 60_000,
         }
     }
 }

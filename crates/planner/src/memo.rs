@@ -196,6 +196,7 @@ impl Last {
             |item| match item {
                 Item::Same(was, is) => moved |= was != is,
                 Item::Changed(was, is) => {
+                    moved |= was != is;
                     names.insert(&was_present[was]);
                     fresh.push(is);
                 }

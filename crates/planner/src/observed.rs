@@ -1,7 +1,7 @@
 //! What runs: the observation that a plan starts from, in the words of this crate.
 //!
-//! Ages are lengths of time that the observer measured on its own monotonic clock (or, for a drain fact, from its
-//! creation), so that no clock is read here. Everything was observed before the snapshot was read, except the answers
+//! Ages are lengths of time that the observer measured on its own monotonic clock, so that no clock is read here and none is
+//! compared with another machine's. Everything was observed before the snapshot was read, except the answers
 //! to [`questions`](crate::questions), which come after it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,8 @@ pub struct Observed {
     pub troubles: BTreeMap<EngineName, Trouble>,
     /// What engine agents answered; those that did not answer are missing.
     pub status: BTreeMap<EngineName, Status>,
+    /// Engines that run under their permit and are not registered. Empty while the registry is not believed.
+    pub unregistered: BTreeMap<EngineName, Unregistered>,
     /// Whether the registry can be believed to be complete: false for one session timeout after the observer's own
     /// session was rebuilt.
     pub registry_settled: bool,
@@ -115,10 +117,24 @@ pub struct Fact {
     pub grace_ms: i64,
     /// Why it ends.
     pub reason: String,
-    /// How long ago it was written.
+    /// For how long the observer has seen it, by its own clock: it may be older.
     pub age_ms: i64,
     /// For how long neither a pod nor a registration of its uid has been seen; 0 while there is one.
     pub quiet_ms: u64,
+    /// The namespace of its pod, if it is known.
+    pub namespace: Option<String>,
+}
+
+/// An engine that runs and is not registered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unregistered {
+    /// The pod or process.
+    pub uid: String,
+    /// For how long it has been so.
+    pub for_ms: u64,
+    /// For how long its agent has given no answer either; `None` while it answers. An agent whose address is not known can't
+    /// be asked, and counts as silent.
+    pub silent_ms: Option<u64>,
 }
 
 /// A create that failed.
@@ -201,5 +217,6 @@ fn reported_fact(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> Fact {
         reason: row.reason.clone().unwrap_or_default(),
         age_ms: 0,
         quiet_ms: 0,
+        namespace: None,
     }
 }

@@ -62,6 +62,8 @@ pub struct Question {
     pub engine: EngineName,
     /// The uid that is missed.
     pub uid: String,
+    /// The namespace that it was seen in, if it is known.
+    pub namespace: Option<String>,
 }
 
 /// What is to be asked before [`plan`]. The answers must be younger than the snapshot: a uid that was recorded and is
@@ -75,10 +77,17 @@ pub(crate) fn questions_of(desired: &Desired, observed: &Observed, part: Option<
     let mut questions = Vec::new();
     for engine in census::take(desired, observed, part).engines {
         let recorded = engine.record.filter(|it| it.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
-        let drained = engine.fact.and_then(|it| it.uid.as_ref());
+        // The answer about a fact counts only once nothing of its engine has been seen for long enough.
+        let fact = engine.fact.filter(|it| ending::is_quiet(desired, observed, it));
+        let drained = fact.and_then(|it| it.uid.as_ref());
         let missed: BTreeSet<&String> =
             recorded.into_iter().chain(drained).filter(|uid| engine.pods().all(|pod| pod.uid != **uid)).collect();
-        questions.extend(missed.into_iter().map(|uid| Question { engine: engine.name.clone(), uid: uid.clone() }));
+        let namespace = fact.and_then(|it| it.namespace.as_ref());
+        questions.extend(missed.into_iter().map(|uid| Question {
+            engine: engine.name.clone(),
+            uid: uid.clone(),
+            namespace: namespace.filter(|_| drained == Some(uid)).cloned(),
+        }));
     }
     questions
 }

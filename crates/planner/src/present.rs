@@ -13,6 +13,7 @@ use crate::draft::{Draft, decide};
 use crate::ending;
 use crate::limits::BACK_OFF_MOST_MS;
 use crate::observed::Pod;
+use crate::unregistered;
 
 /// What is known of the slot beside its present engine.
 #[derive(Debug, Clone, Copy)]
@@ -185,19 +186,31 @@ fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot,
     if pod.incomplete {
         return create(draft, engine, slot, around);
     }
+    let unregistered = unregistered::of(draft, engine, slot, pod);
+    if let Some(reason) = unregistered.as_ref().and_then(|it| it.replace_because.as_ref()) {
+        let failures = unregistered.as_ref().map_or(slot.failures, |it| it.failures);
+        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
+        let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
+        chain.push(decide(engine, action, reason.clone()));
+        draft.reasons.insert(engine.name.clone(), reason.clone());
+        return draft.push(Stage::Renew, chain);
+    }
     draft.push(Stage::Keep, chain);
     if !engine.is_ready() {
-        let reason = match (&pod.reason, pod.phase) {
-            (Some(reason), _) => reason.clone(),
-            (None, Phase::Pending) => "waits for a place to run".to_owned(),
-            (None, _) => "is not registered yet".to_owned(),
+        let (state, until_ms) = unregistered.map_or((None, None), |it| (it.state, it.until_ms));
+        let reason = match (&pod.reason, pod.phase, state) {
+            (Some(reason), _, Some(state)) => format!("{state}: {reason}"),
+            (None, _, Some(state)) => state,
+            (Some(reason), ..) => reason.clone(),
+            (None, Phase::Pending, _) => "waits for a place to run".to_owned(),
+            (None, ..) => "is not registered yet".to_owned(),
         };
         let reason = match slot.failures {
             0 => reason,
             1 => format!("{reason}; the engine before it failed"),
             count => format!("{reason}; the {count} engines before it failed"),
         };
-        draft.wait(engine, reason, None);
+        draft.wait(engine, reason, until_ms);
     }
 }
 

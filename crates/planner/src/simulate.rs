@@ -94,7 +94,7 @@ impl World {
                 }
                 self.forget_ended();
             }
-            Action::Drain { uid, grace_ms, withdraw, .. } => {
+            Action::Drain { uid, grace_ms, withdraw, namespace, .. } => {
                 observed.facts.push(Fact {
                     engine: engine.clone(),
                     uid: Some(uid.clone()),
@@ -102,6 +102,7 @@ impl World {
                     reason: decision.because.clone(),
                     age_ms: 0,
                     quiet_ms: 0,
+                    namespace: namespace.clone(),
                 });
                 if *withdraw {
                     self.withdraw(engine);

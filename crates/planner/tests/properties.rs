@@ -185,7 +185,7 @@ fn plan_of(engine: &EngineName, action: Action) -> Plan {
 fn the_witness_sees_a_stand_in_that_is_drained_too_early() {
     let (play, witness, served) = superseded();
     let uid = play.uid(&served);
-    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, newer: None };
+    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, newer: None, namespace: None };
     witness.judge(&play, &plan_of(&served, drain));
 }
 
@@ -195,7 +195,8 @@ fn the_witness_sees_two_drains_of_one_name() {
     let (mut play, witness, served) = superseded();
     let uid = play.uid(&served);
     play.stop(&slots(&play)[0].clone());
-    let drain = |uid: &str| Action::Drain { uid: uid.to_owned(), grace_ms: 0, withdraw: true, newer: None };
+    let drain =
+        |uid: &str| Action::Drain { uid: uid.to_owned(), grace_ms: 0, withdraw: true, newer: None, namespace: None };
     let mut plan = plan_of(&served, drain(&uid));
     plan.chains.extend(plan_of(&served, drain("another")).chains);
     witness.judge(&play, &plan);

@@ -137,6 +137,22 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
             let engine = play.engine(engine);
             play.world.desired.snapshot.engines.retain(|record| record.name != engine);
         }
+        ["silent", engine, ms] => {
+            let engine = play.engine(engine);
+            let (uid, ms) = (play.uid(&engine), ms.parse().unwrap());
+            let seen = planner::Unregistered { uid, for_ms: ms, silent_ms: Some(ms) };
+            play.world.observed.unregistered.insert(engine, seen);
+        }
+        ["answers", engine] => {
+            let engine = play.engine(engine);
+            play.world.observed.unregistered.get_mut(&engine).unwrap().silent_ms = None;
+        }
+        ["runs", engine] => {
+            let engine = play.engine(engine);
+            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
+                pod.phase = model::engine_state::Phase::Running;
+            }
+        }
         ["cut-off", engine] => {
             let engine = play.engine(engine);
             play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine).for_each(|pod| pod.incomplete = true);
@@ -149,7 +165,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         }
         ["show"] => {
             for row in play.world.plan().report {
-                let state = model::engine_state::EngineState::from_facts(row.phase, row.registered, row.draining);
+                let state = model::engine_state::EngineState::of(&row);
                 writeln!(out, "  {} {state} {}", row.name, row.reason.as_deref().unwrap_or_default()).unwrap();
             }
         }

@@ -31,7 +31,7 @@ fn what_a_statement_depends_on_stays_true() {
 }
 
 #[test]
-fn two_objects_are_altered_one_after_the_other() {
+fn two_objects_are_altered_and_neither_waits_for_the_others_engines() {
     holds("two objects", Workload::TwoObjects, Limits { refusals: 0, ..ONE });
 }
 

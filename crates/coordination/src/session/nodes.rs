@@ -1,5 +1,8 @@
 //! Single nodes: ask, read, create, set.
 
+use std::collections::BTreeSet;
+
+use model::EngineName;
 use zookeeper_client::{Acl, Acls, CreateMode, Stat};
 
 use super::{MAX_CHILDREN, Session};
@@ -34,6 +37,18 @@ impl Session {
             }
             other => Ok(other),
         }
+    }
+
+    /// The children whose names are engines', in the order of names: at most
+    /// [`Settings::max_children`](super::Settings) to be read, and the rest. A list that is too long must not keep a master from deleting what makes it long.
+    pub(crate) async fn engines(&self, path: &str) -> Result<(Vec<EngineName>, BTreeSet<EngineName>), Error> {
+        let client = self.client()?;
+        let read = found(self.bounded(Effect::Read, path, async move { client.get_children(path).await }).await)?;
+        let names = read.map(|(names, _)| names).unwrap_or_default();
+        let mut engines: Vec<EngineName> = names.into_iter().filter_map(|name| EngineName::new(name).ok()).collect();
+        engines.sort();
+        let unread = engines.split_off(engines.len().min(self.settings().max_children));
+        Ok((engines, unread.into_iter().collect()))
     }
 
     /// Creates a node; answers its path, with the number that a sequential one got.

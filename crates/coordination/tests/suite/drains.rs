@@ -5,7 +5,7 @@ use coordination::{Drain, Error, Kind, drains, observe, permits, registry};
 use super::{World, engine, live};
 
 fn fact(uid: &str) -> Drain {
-    Drain { uid: Some(uid.to_owned()), grace_ms: 30_000, reason: "stopped".to_owned() }
+    Drain { uid: Some(uid.to_owned()), grace_ms: 30_000, reason: "stopped".to_owned(), namespace: None }
 }
 
 pub async fn a_drain_takes_registration_and_permit_away_in_one_step(world: World) {
@@ -79,7 +79,6 @@ pub async fn a_fact_stands_until_the_master_removes_it(world: World) {
     assert_eq!(again, Error::NodeExists { path: world.path("drains/e-1") });
     let seen = observe(lock.session()).await.unwrap().drains.remove(0);
     assert_eq!(seen.content, Ok(fact("uid-1")));
-    assert!(seen.age_ms.is_some_and(|age| (0..60_000).contains(&age)), "{seen:?}");
 
     let next = {
         world.as_master().await.delete(lock.path(), None).await.unwrap();

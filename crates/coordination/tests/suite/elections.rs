@@ -117,6 +117,8 @@ pub async fn two_thirds_of_the_session_timeout_without_an_answer_stop_the_master
     let refused = permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Lost, "{refused}");
     assert!(permits::list(lock.session()).await.unwrap().is_empty(), "nothing was sent");
+    assert!(!lock.surely_alive(), "any follower answers a read");
+    lock.session().sync().await.unwrap();
     assert!(lock.surely_alive(), "that answer renewed it");
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
 }

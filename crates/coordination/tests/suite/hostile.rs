@@ -14,7 +14,7 @@ const CROWD: usize = 1_001;
 const LONG_NAME_BYTES: usize = 400_000;
 
 fn fact(uid: &str) -> Drain {
-    Drain { uid: Some(uid.to_owned()), grace_ms: 0, reason: "stopped".to_owned() }
+    Drain { uid: Some(uid.to_owned()), grace_ms: 0, reason: "stopped".to_owned(), namespace: None }
 }
 
 /// Whoever has the key of engine `e-1`.

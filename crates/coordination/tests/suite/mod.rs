@@ -103,7 +103,7 @@ cases![
     looks::each_base_node_is_compared_with_what_it_should_be,
     looks::another_secret_may_not_even_compare,
     looks::the_queue_for_the_lock_is_told_in_its_order,
-    looks::a_look_holds_what_an_observation_holds_and_writes_nothing,
+    looks::an_observation_by_a_session_without_the_lock_writes_nothing,
     looks::a_server_tells_by_itself_what_session_it_grants,
     looks::what_is_no_proxy_in_the_discovery_namespace_is_told_apart,
     views::an_observation_holds_everything,

@@ -169,7 +169,8 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
     watch.arm().await.unwrap();
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();
     let seen = standing.permit.unwrap();
-    let fact = coordination::Drain { uid: Some("uid-1".to_owned()), grace_ms: 5, reason: "test".to_owned() };
+    let fact =
+        coordination::Drain { uid: Some("uid-1".to_owned()), grace_ms: 5, reason: "test".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact).await.unwrap();
     within(watch.next()).await;
     let standing = registry::own(&session, &engine("e-1")).await.unwrap();

@@ -21,7 +21,7 @@ pub async fn an_observation_holds_everything(world: World) {
     alter_node::make(&agent, &alteration("a-1")).await.unwrap();
     let ready = world.registered(&lock, "e-1", "uid-1").await;
     permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned() };
+    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-3"), None, None, &fact).await.unwrap();
 
     let seen = observe(lock.session()).await.unwrap();
@@ -52,7 +52,7 @@ pub async fn every_change_wakes_the_master(world: World) {
     // The permit's own watches are armed by now: its registration going is an event of theirs.
     session.close().await;
     settle(&wakeups).await;
-    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned() };
+    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-9"), None, None, &fact).await.unwrap();
     settle(&wakeups).await;
     agent.close().await;
@@ -115,7 +115,7 @@ async fn follow(world: World, watch_events: bool) {
     seen(&view, |it| it.agents.len() == 1).await;
 
     let node = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned() };
+    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-1"), Some(&node), None, &fact).await.unwrap();
     seen(&view, |it| it.engines.is_empty()).await;
 }
@@ -144,7 +144,7 @@ pub async fn a_view_keeps_who_vanished_while_its_session_was_built_anew(world: W
         session.close().await;
     }
     let drained = permits::read(lock.session(), &engine("e-2")).await.unwrap().unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned() };
+    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-2"), Some(&drained), None, &fact).await.unwrap();
     assert_eq!(view.snapshot().engines.len(), 3, "cut off, it goes on with what it knows");
     relay.cut.send_replace(false);

@@ -16,6 +16,7 @@ use tracing::{debug, warn};
 
 use super::faults::EventFilter;
 use crate::clock::Clock;
+use crate::proto::codes::op;
 use crate::state::{ConnectionId, Output, State};
 
 /// The most connections at a time, those without a session included; more are closed at once.
@@ -43,6 +44,8 @@ struct Link {
     peer: SocketAddr,
     received: u64,
     sent: u64,
+    /// Whether one of its requests was held for want of a leader.
+    held: bool,
 }
 
 /// Requests and replies since the start.
@@ -71,6 +74,8 @@ pub(crate) struct Core {
     pub(crate) traffic: Traffic,
     pub(crate) filter: EventFilter,
     pub(crate) outage: bool,
+    /// Whether only what a follower answers by itself is answered.
+    leaderless: bool,
     links: HashMap<ConnectionId, Link>,
     delay: Duration,
     delayed: VecDeque<Delayed>,
@@ -84,6 +89,7 @@ impl Core {
             traffic: Traffic::default(),
             filter: EventFilter::None,
             outage: false,
+            leaderless: false,
             links: HashMap::new(),
             delay: Duration::ZERO,
             delayed: VecDeque::new(),
@@ -99,7 +105,7 @@ impl Core {
         queue: mpsc::Sender<Outgoing>,
         cut: Arc<Notify>,
     ) {
-        self.links.insert(connection, Link { queue, cut, peer, received: 1, sent: 0 });
+        self.links.insert(connection, Link { queue, cut, peer, received: 1, sent: 0, held: false });
         self.traffic.received += 1;
         let outputs = self.state.connect(self.clock.now(), connection, peer.ip(), frame);
         self.dispatch(outputs, None);
@@ -116,9 +122,36 @@ impl Core {
         if let Some(link) = self.links.get_mut(&connection) {
             link.received += 1;
         }
+        if self.leaderless && self.is_held(connection, &frame) {
+            debug!(connection, "request left without an answer as asked");
+            return;
+        }
         let outputs = self.state.handle(self.clock.now(), connection, frame);
         self.dispatch(outputs, Some((connection, permit)));
         self.traffic.note_latency(arrived.elapsed());
+    }
+
+    /// Whether a follower without its leader holds the request: the leader takes part in it, or it comes after one of these.
+    fn is_held(&mut self, connection: ConnectionId, frame: &[u8]) -> bool {
+        let Some(link) = self.links.get_mut(&connection) else { return false };
+        match operation(frame) {
+            Some(op::PING) => false,
+            Some(op::EXISTS | op::GET_DATA | op::GET_ACL | op::GET_CHILDREN | op::GET_CHILDREN2) => link.held,
+            _ => {
+                link.held = true;
+                true
+            }
+        }
+    }
+
+    /// Begins or ends to answer like a follower without a leader. Connections with requests that were held are cut at the end.
+    pub(crate) fn set_leaderless(&mut self, leaderless: bool) {
+        self.leaderless = leaderless;
+        for link in self.links.values_mut().filter(|_| !leaderless) {
+            if std::mem::take(&mut link.held) {
+                link.cut.notify_one();
+            }
+        }
     }
 
     /// A connection is gone.
@@ -225,6 +258,11 @@ impl Core {
             Err(TrySendError::Closed(_)) => {}
         }
     }
+}
+
+/// The operation of a request.
+fn operation(frame: &[u8]) -> Option<i32> {
+    frame.get(4..8).and_then(|bytes| bytes.try_into().ok()).map(i32::from_be_bytes)
 }
 
 impl Traffic {

@@ -89,6 +89,12 @@ impl Faults {
         self.shared.core().delay_events(delay);
     }
 
+    /// While `true`, the server answers like a follower that is cut off from its leader: reads and pings, and nothing that
+    /// the leader takes part in, such as writes and `sync`, nor what the same connection asks after that.
+    pub fn cut_off_from_leader(&self, cut_off: bool) {
+        self.shared.core().set_leaderless(cut_off);
+    }
+
     /// While `true`, every connection is cut and new ones are closed at once; sessions go on ageing.
     pub fn outage(&self, outage: bool) {
         let mut core = self.shared.core();

@@ -176,7 +176,7 @@ async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Res
         };
         let left = (begun + patience).saturating_sub(clock.boottime());
         if left.is_zero() {
-            return Err(Failed::Refused(busy(&taken, patience)));
+            return Err(Failed::Refused(busy(context, &taken, patience)));
         }
         context.log.line(format!("waiting for {}", who(&taken)));
         wait_for_turn(context, &session, &draft.object, left).await?;
@@ -206,10 +206,22 @@ fn who(node: &AlterNode) -> String {
     }
 }
 
-fn busy(node: &AlterNode, waited: Duration) -> UserError {
+/// An alteration blocks others until it is decided and one tick has acted on it.
+fn busy(context: &Context, node: &AlterNode, waited: Duration) -> UserError {
+    let settings = &context.agent.settings;
+    let at_most = settings.alter_grace + settings.tick_interval;
+    let until_ms = node.ctime_ms.saturating_add(i64::try_from(at_most.as_millis()).unwrap_or(i64::MAX));
+    let hint = if until_ms > context.agent.clock.wall_ms() {
+        format!(
+            "Retry the statement; while a master acts, the other one is out of the way at {} at the latest.",
+            utc(until_ms)
+        )
+    } else {
+        "Run \"enginehouse doctor\": no master acts on the other alteration.".to_owned()
+    };
     UserError::new(ErrorKind::LockNotAvailable, "another alteration is on its way")
         .detail(format!("{}; waited {}", who(node), model::span::print(waited)))
-        .hint("SHOW ALTERATIONS tells what it waits for; then say the statement again")
+        .hint(hint)
 }
 
 /// Turns a failed try into an answer: the id is aborted first, and if a commit came before that, it stands.

@@ -28,6 +28,8 @@ pub struct Settings {
     pub plan_limits: planner::Limits,
     /// How long an alteration waits for the one before it; zero refuses at once.
     pub alter_wait: Duration,
+    /// How long an alteration may be undecided before a master aborts it.
+    pub alter_grace: Duration,
     /// How long an engine that is told to end may finish its statements.
     pub drain_grace: Duration,
     /// The longest grace that a statement may name.

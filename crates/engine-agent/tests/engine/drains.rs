@@ -69,7 +69,8 @@ async fn the_fact_of_another_uid_is_no_order() {
     let ground = Ground::new().await;
     let lock = ground.master().await;
     let (engine, address) = ready(&ground, &lock).await;
-    let fact = coordination::Drain { uid: Some("another".to_owned()), grace_ms: 0, reason: String::new() };
+    let fact =
+        coordination::Drain { uid: Some("another".to_owned()), grace_ms: 0, reason: String::new(), namespace: None };
     coordination::drains::drain(&lock, &engine.name, None, None, &fact).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!engine.status(&address).await.draining);

@@ -42,6 +42,7 @@ pub fn settings(ground: &Ground) -> Settings {
         rules: Rules::default(),
         plan_limits: planner::Limits::default(),
         alter_wait: Duration::from_secs(10),
+        alter_grace: Duration::from_secs(30),
         drain_grace: Duration::from_mins(30),
         drain_grace_max: Duration::from_hours(24),
         tick_interval: Duration::from_hours(1),

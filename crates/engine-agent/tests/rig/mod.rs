@@ -90,7 +90,12 @@ pub async fn registered(lock: &Lock, engine: &EngineName) -> PermitNode {
 pub async fn drain(lock: &Lock, engine: &EngineName, uid: &str, grace: Duration) {
     let seen = permit_of(lock, engine).await;
     let grace_ms = i64::try_from(grace.as_millis()).unwrap();
-    let fact = coordination::Drain { uid: Some(uid.to_owned()), grace_ms, reason: "the test says so".to_owned() };
+    let fact = coordination::Drain {
+        uid: Some(uid.to_owned()),
+        grace_ms,
+        reason: "the test says so".to_owned(),
+        namespace: None,
+    };
     coordination::drains::drain(lock, engine, seen.as_ref(), None, &fact).await.unwrap();
 }
 

@@ -65,12 +65,13 @@ impl Configuration {
     }
 
     fn check_spans(&self) -> anyhow::Result<()> {
-        let positive: [(&str, Span); 9] = [
+        let positive: [(&str, Span); 10] = [
             ("proxy.snapshot_poll", self.proxy.snapshot_poll),
             ("proxy.bind_deadline", self.proxy.bind_deadline),
             ("master.tick_interval", self.master.tick_interval),
             ("master.alter_grace", self.master.alter_grace),
             ("master.status_poll", self.master.status_poll),
+            ("master.replace_after", self.master.replace_after),
             ("metadata_agent.alter_deadline", self.metadata_agent.alter_deadline),
             ("metadata_agent.drain_grace_max", self.metadata_agent.drain_grace_max),
             ("engines.start_deadline", self.engines.start_deadline),

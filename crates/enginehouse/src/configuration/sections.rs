@@ -159,6 +159,8 @@ pub struct MasterSection {
     pub status_poll: Span,
     /// How many slots with a stand-in may have a replacement that is not ready.
     pub surge: u32,
+    /// How long an engine that runs may be without its registration and give no answer before it is replaced.
+    pub replace_after: Span,
 }
 
 impl Default for MasterSection {
@@ -169,6 +171,7 @@ impl Default for MasterSection {
             alter_grace: Span::seconds(30),
             status_poll: Span::seconds(5),
             surge: 1,
+            replace_after: Span::seconds(60),
         }
     }
 }

@@ -54,7 +54,8 @@ async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
     fake.state().world.observed.lives.clear();
     for _ in 0..3 {
         assert!(!done(&driver.tick(&*fake).await));
-        fake.pass(Duration::from_mins(1));
+        // Not for as long as it takes to be replaced: it does not answer either.
+        fake.pass(Duration::from_secs(25));
     }
     let state = fake.state();
     assert!(state.effects.is_empty(), "{:?}", state.effects);

@@ -80,6 +80,12 @@ pub struct State {
     pub asked_in: Vec<Option<String>>,
     /// Whether the master stands still, for long, right after it has asked for an outcome.
     pub stands_still: bool,
+    /// What engine agents answer about their load; of the others, those in `silent` never answer.
+    pub statuses: BTreeMap<EngineName, planner::Status>,
+    /// How long reading from ZooKeeper takes.
+    pub slow: Duration,
+    /// What was not read because there is too much.
+    pub unread: coordination::Unread,
     /// What the orchestrator tells of its nodes.
     pub nodes: Vec<ObservedNode>,
 }
@@ -133,6 +139,9 @@ impl Fake {
             asked: 0,
             asked_in: Vec::new(),
             stands_still: false,
+            statuses: BTreeMap::new(),
+            slow: Duration::ZERO,
+            unread: coordination::Unread::default(),
             nodes: Vec::new(),
         };
         Arc::new(Self { state: Mutex::new(state) })
@@ -343,9 +352,13 @@ impl State {
     fn drains(&self) -> Vec<DrainNode> {
         let node = |fact: &planner::Fact| DrainNode {
             engine: fact.engine.clone(),
-            content: Ok(Drain { uid: fact.uid.clone(), grace_ms: fact.grace_ms, reason: fact.reason.clone() }),
+            content: Ok(Drain {
+                uid: fact.uid.clone(),
+                grace_ms: fact.grace_ms,
+                reason: fact.reason.clone(),
+                namespace: fact.namespace.clone(),
+            }),
             ctime_ms: 0,
-            age_ms: Some(fact.age_ms),
         };
         self.world.observed.facts.iter().map(node).collect()
     }

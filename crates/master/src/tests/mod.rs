@@ -7,6 +7,7 @@ mod fake;
 mod moved;
 mod resigning;
 mod settling;
+mod silent;
 mod telling;
 mod ticking;
 mod turns;

@@ -56,6 +56,7 @@ async fn a_drain_fact_that_was_written_since_the_look_is_not_written_again() {
             grace_ms: 0,
             reason: "it was there first".to_owned(),
             age_ms: 0,
+            namespace: None,
             quiet_ms: 0,
         });
     }));

@@ -53,19 +53,23 @@ async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once
 }
 
 #[tokio::test]
-async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_until_it_has_converged() {
+async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one_tick() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.driver(1)).await;
     fake.make_node("a-1", 99);
     fake.commit("a-1", &memory(2));
     let mut driver = fake.driver(1);
     driver.tick(&*fake).await;
-    assert!(fake.state().alter.is_some(), "it converges");
+    {
+        let state = fake.state();
+        assert!(state.aborts.is_empty(), "a decided one is not aborted");
+        assert_eq!(state.records[&id("a-1")].progress, Some(Progress::Converging));
+        assert!(state.alter.is_none(), "another alteration waits for one tick at most");
+        let last = state.effects.iter().rposition(|it| it.starts_with("create engine"));
+        assert!(last < state.effects.iter().position(|it| it == "delete alter node"), "{:?}", state.effects);
+    }
     driver.tick(&*fake).await;
-    let state = fake.state();
-    assert!(state.aborts.is_empty(), "a decided one is not aborted");
-    assert_eq!(state.records[&id("a-1")].progress, Some(Progress::Converged));
-    assert!(state.alter.is_none());
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
 }
 
 #[tokio::test]
@@ -79,9 +83,9 @@ async fn a_late_commit_between_the_look_and_the_abort_stands() {
     driver.tick(&*fake).await;
     assert_eq!(fake.state().aborts.len(), 1, "it was tried");
     assert_eq!(fake.state().records[&id("a-1")].outcome, Outcome::Committed);
-    assert!(fake.state().alter.is_some(), "it converges");
+    assert!(fake.state().alter.is_none(), "this tick has acted on it");
     fake.settle(&mut driver).await;
-    assert!(fake.state().alter.is_none());
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
 }
 
 #[tokio::test]
@@ -138,7 +142,7 @@ async fn a_converging_row_is_finished_without_its_node() {
 }
 
 #[tokio::test]
-async fn an_alteration_that_stalls_gives_its_node_back_and_converges_later() {
+async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.driver(1)).await;
     fake.make_node("a-1", 7);
@@ -148,13 +152,13 @@ async fn an_alteration_that_stalls_gives_its_node_back_and_converges_later() {
     fake.state().failing.push((format!("create engine {broken}"), failure));
     let mut driver = fake.driver(1);
     driver.tick(&*fake).await;
+    assert!(fake.state().alter.is_none(), "after one tick it blocks no other");
     fake.pass(Duration::from_secs(59));
     driver.tick(&*fake).await;
-    assert!(fake.state().alter.is_some());
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converging));
     fake.pass(Duration::from_secs(1));
     driver.tick(&*fake).await;
     assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Stalled));
-    assert!(fake.state().alter.is_none(), "it blocks nobody any more");
     assert_eq!(fake.state().world.observed.lives.len(), 1, "the old engine serves");
     fake.state().failing.clear();
     fake.settle(&mut driver).await;

@@ -16,7 +16,7 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
-use model::observation::{MadeEngine, Recorded, Report};
+use model::observation::{EndedEngine, MadeEngine, Recorded, Report};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
@@ -70,6 +70,7 @@ impl Means {
 pub(super) struct Writing {
     pub(super) permits: Together<(EngineName, Permit), ()>,
     pub(super) uids: Together<MadeEngine, Recorded>,
+    pub(super) ends: Together<EndedEngine, ()>,
     pub(super) uids_of_permits: Together<Known, ()>,
 }
 
@@ -79,6 +80,7 @@ impl Writing {
         Self {
             permits: Together::new(at_once),
             uids: Together::new(UIDS_APART),
+            ends: Together::new(UIDS_APART),
             uids_of_permits: Together::new(at_once),
         }
     }

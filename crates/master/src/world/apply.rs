@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use agent_api::AgentApi;
 use coordination::permits_together::{self, Known};
-use coordination::{Drain, Permit, PermitNode, drains, permits};
+use coordination::{Drain, Lock, Permit, PermitNode, drains, permits};
 use model::alteration::{Progress as Stored, RequestId};
 use model::engine_name::EngineName;
 use model::observation::{EndedEngine, MadeEngine, Report};
@@ -48,18 +48,28 @@ impl ActingWorld {
             }
             Action::RecordEnd { reason, log_tail } => {
                 let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
-                self.record(ground.epoch, Report { ended: vec![ended], ..Report::default() }).await?;
+                let epoch = ground.epoch;
+                let write = |ended: Vec<EndedEngine>| async move {
+                    let count = ended.len();
+                    vec![self.record(epoch, Report { ended, ..Report::default() }).await.map(drop); count]
+                };
+                self.writing.ends.write(ended, epoch, write).await?;
                 Ok(Effect::Done)
             }
-            Action::Drain { uid, grace_ms, withdraw, newer } => {
-                let fact = Drain { uid: Some(uid.clone()), grace_ms: *grace_ms, reason: decision.because.clone() };
+            Action::Drain { uid, grace_ms, withdraw, newer, namespace } => {
+                let (uid, reason, namespace) = (Some(uid.clone()), decision.because.clone(), namespace.clone());
+                let fact = Drain { uid, grace_ms: *grace_ms, reason, namespace };
                 let seen = permit(ground, engine).filter(|_| *withdraw);
                 done(drains::drain(&*self.lock()?, engine, seen, newer.as_ref(), &fact).await)
             }
             Action::DeleteEngine { uid, grace_ms } => self.delete_engine(engine, uid, *grace_ms, ground).await,
             Action::DeletePermit => {
-                let seen = permit(ground, engine).ok_or_else(|| unfit("no permit"))?;
-                done(permits::delete(&*self.lock()?, seen).await)
+                let lock = self.lock()?;
+                match permit(ground, engine) {
+                    Some(seen) => done(permits::delete(&lock, seen).await),
+                    None if ground.seen.unread.permits.contains(engine) => delete_unread(&lock, engine, ground).await,
+                    None => Err(unfit("no permit")),
+                }
             }
             Action::RemoveFact => done(drains::remove(&*self.lock()?, engine).await),
             Action::Finish { .. } => Ok(Effect::Done),
@@ -203,6 +213,18 @@ fn permit<'a>(ground: &Ground<'a>, engine: &EngineName) -> Option<&'a PermitNode
     // They are read in the order of names, and there may be thousands, each with a decision about it.
     let at = ground.seen.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
     ground.seen.permits.get(at)
+}
+
+/// Deletes a permit of which only the name was known. The plan took it for unregistered; if an engine is registered below it,
+/// it stays, unless that engine was told to drain.
+async fn delete_unread(lock: &Lock, engine: &EngineName, ground: &Ground<'_>) -> Result<Effect, Failure> {
+    let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
+    let Some(seen) = seen else { return Ok(Effect::Done) };
+    let drains = ground.seen.unread.drains.contains(engine) || ground.seen.drains.iter().any(|it| it.engine == *engine);
+    if seen.live.is_some() && !drains {
+        return Err(Failure::Moved(format!("engine {engine} is registered")));
+    }
+    done(permits::delete(lock, &seen).await)
 }
 
 fn permit_of(slot: &SlotKey, uid: Option<String>) -> Permit {

@@ -361,10 +361,11 @@ fn zookeeper(folder: &tempfile::TempDir) -> Config {
     Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }
 }
 
-fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::Settings {
+pub fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::Settings {
     let mut settings = coordination::Settings::new(servers, Layout::default(), identity);
     settings.session_timeout = Duration::from_secs(2);
     settings.reread = Duration::from_millis(200);
+    settings.max_children = 50;
     settings
 }
 

@@ -64,19 +64,21 @@ pub async fn an_id_stands_for_one_statement(bench: Bench) {
     assert_eq!(bench.store.catalog().await.unwrap().units.len(), 1);
 }
 
-pub async fn a_second_alteration_is_refused_while_one_converges(bench: Bench) {
+pub async fn an_alteration_supersedes_its_objects_open_one_and_waits_for_no_other(bench: Bench) {
     bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap();
-    let error = bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Busy);
-    let user = error.user_error();
-    assert_eq!(user.sqlstate(), "55P03");
-    let detail = user.detail.unwrap();
-    for part in ["a-1", "admin", "CREATE resource unit \"uc_1\"", "Z, is converging"] {
-        assert!(detail.contains(part), "{detail}");
-    }
-    assert!(bench.store.outcome(&id("a-2")).await.unwrap().is_none());
-    bench.store.finish(bench.epoch().await, &id("a-1"), generation(&bench).await).await.unwrap();
     bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap();
+    bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
+    let mut progress = Vec::new();
+    for alteration in ["a-1", "a-2", "a-3"] {
+        progress.push(bench.store.outcome(&id(alteration)).await.unwrap().unwrap().progress);
+    }
+    assert_eq!(progress, [Progress::Superseded, Progress::Converging, Progress::Converging].map(Some));
+    let open = bench.store.snapshot().await.unwrap().alterations;
+    assert_eq!(open.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["a-2", "a-3"]);
+    for alteration in ["a-2", "a-3"] {
+        bench.store.finish(bench.epoch().await, &id(alteration), generation(&bench).await).await.unwrap();
+    }
+    assert!(bench.store.snapshot().await.unwrap().alterations.is_empty());
 }
 
 pub async fn a_stale_base_is_refused(bench: Bench) {

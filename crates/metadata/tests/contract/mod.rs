@@ -65,7 +65,7 @@ cases! {
         a_tenant_gets_the_slots_that_minimum_asks_for,
         a_repeat_answers_what_the_first_one_answered,
         an_id_stands_for_one_statement,
-        a_second_alteration_is_refused_while_one_converges,
+        an_alteration_supersedes_its_objects_open_one_and_waits_for_no_other,
         a_stale_base_is_refused,
         an_invalid_statement_changes_nothing,
         a_late_commit_loses_to_abort,

@@ -2,8 +2,8 @@
 //!
 //! One reading serves all effects that were waiting when it began and those that come within a moment after
 //! ([`Config::epoch_good_for`](super::Config)), so that a thousand creates cost few readings, and a server that does not answer
-//! is waited for once and not once by each. The moment is counted by the clock that goes on while a process is stopped: who
-//! was stopped reads anew.
+//! is waited for once and not once by each. Both times are counted by the clock that goes on while a process is stopped: a
+//! process that was stopped reads again, also for effects that waited for the reading.
 //! A higher epoch is written with the version of what was read; whoever loses that race reads again. Between the reading
 //! and the effect lie this moment and one call's time in which another master may be elected: what a deposed master makes
 //! then gets no permit, and what it deletes it names by uid.
@@ -25,6 +25,9 @@ use crate::Error;
 
 /// The key of the config map's data.
 const KEY: &str = "epoch";
+/// How long after its answer a reading lets in the effects that waited for it. They follow at once; only a process that was
+/// stopped meanwhile is later, and it reads again.
+const SERVED_WITHIN: Duration = Duration::from_secs(1);
 /// How often a lost race is tried again before the effect is *transient*.
 const TRIES: usize = 5;
 
@@ -39,7 +42,9 @@ pub(super) struct Gate {
 struct Last {
     /// Every effect up to this number began to wait before the reading did.
     served: u64,
-    /// Until when what was read lets in whoever comes, by the clock that counts suspension.
+    /// Until when they are let in, by the clock that counts suspension.
+    served_until: Duration,
+    /// Until when what was read lets in effects that came later.
     good_until: Duration,
     outcome: Option<Result<Epoch, Error>>,
 }
@@ -50,8 +55,9 @@ impl Gate {
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         let mut last = self.last.lock().await;
         let now = place.clock.boottime();
-        let still_good = |outcome: &Result<Epoch, Error>| outcome.is_ok() && now < last.good_until;
-        let outcome = match last.outcome.clone().filter(|outcome| last.served >= number || still_good(outcome)) {
+        let is_good = if last.served >= number { now < last.served_until } else { now < last.good_until };
+        let is_for_all = |outcome: &Result<Epoch, Error>| outcome.is_ok() || last.served >= number;
+        let outcome = match last.outcome.clone().filter(|outcome| is_good && is_for_all(outcome)) {
             // What was read is enough to refuse or to let in, but a higher epoch has to be written first.
             Some(Ok(highest)) if epoch <= highest => Ok(highest),
             Some(Err(error)) => Err(error),
@@ -59,6 +65,7 @@ impl Gate {
                 let served = self.asked.load(Ordering::SeqCst);
                 let outcome = raise(place, epoch).await;
                 last.good_until = now.saturating_add(place.config.epoch_good_for);
+                last.served_until = place.clock.boottime().saturating_add(SERVED_WITHIN);
                 (last.served, last.outcome) = (served, Some(outcome.clone()));
                 outcome
             }

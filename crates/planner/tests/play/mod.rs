@@ -61,9 +61,6 @@ impl Play {
     /// Commits an alteration as a metadata agent does.
     pub fn commit(&mut self, change: &Change) -> Result<(), UserError> {
         let snapshot = &self.world.desired.snapshot;
-        if snapshot.alterations.iter().any(|it| it.progress == Some(Progress::Converging)) {
-            return Err(UserError::new(model::ErrorKind::LockNotAvailable, "another alteration is converging"));
-        }
         let Applied::Object { base, after, .. } = change.apply(&snapshot.catalog, &self.rules)? else { return Ok(()) };
         let reference = change.object();
         let generation = Generation(self.world.next_number().get());
@@ -71,6 +68,7 @@ impl Play {
         self.world.commit_catalog(catalog);
         self.alterations += 1;
         let snapshot = &mut self.world.desired.snapshot;
+        snapshot.alterations.retain(|it| it.object.as_ref() != Some(&reference));
         snapshot.alterations.push(AlterationRecord {
             id: RequestId::new(format!("a{}", self.alterations)).unwrap(),
             object: Some(reference),

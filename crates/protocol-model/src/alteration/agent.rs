@@ -132,9 +132,8 @@ impl Alteration {
             self.outcome_of(state, agent, now)
         };
         let moved = !self.without.base && now.generation != old.generation;
-        let busy = !self.without.refusal_while_converging && state.db.rows.iter().any(|row| row.is_converging());
         match after {
-            Some(after) if !moved && !busy => {
+            Some(after) if !moved => {
                 state.agents[agent] = Agent::Validated(Work { after, found: now.generation, in_node });
             }
             _ => self.refuse(state, agent),
@@ -169,8 +168,10 @@ impl Alteration {
         let generation = db.generation;
         let slot = if work.after.exists { generation } else { 0 };
         for row in &mut db.rows {
-            if let Row::Committed { object, progress: progress @ Progress::Stalled, .. } = row
+            if let Row::Committed { object, progress, .. } = row
                 && *object == statement.object
+                && matches!(progress, Progress::Converging | Progress::Stalled)
+                && !self.without.superseding
             {
                 *progress = Progress::Superseded;
             }

@@ -134,7 +134,7 @@ impl Alteration {
             return;
         }
         let lost = [there.child, there.second].into_iter().flatten();
-        state.past.node_lost_early |= lost.into_iter().any(|id| !state.db.rows[id].is_finished());
+        state.past.node_lost_early |= lost.into_iter().any(|id| !state.db.rows[id].is_decided());
         state.node = None;
     }
 
@@ -170,9 +170,13 @@ impl Alteration {
                 _ => None,
             };
         }
-        let children = seen.node.into_iter().flat_map(|node| [node.child, node.second]).flatten();
-        let finishes = seen.node.is_some_and(|node| node.child.is_some())
-            && children.into_iter().all(|id| plan.finish[id].is_some());
+        let mut children = seen.node.into_iter().flat_map(|node| [node.child, node.second]).flatten();
+        // The snapshot has the alteration, so this tick acts on it; it need not have converged.
+        let is_known = |id: usize| {
+            let known = matches!(snap.rows[id], Row::Committed { generation, .. } if generation <= snap.generation);
+            known || plan.finish[id].is_some()
+        };
+        let finishes = seen.node.is_some_and(|node| node.child.is_some()) && children.all(is_known);
         let unasked = self.without.outcome && plan.create == [0; 2] && plan.delete == [0; 2];
         plan.release = seen.node.filter(|node| finishes || unasked && node.child.is_some());
         plan

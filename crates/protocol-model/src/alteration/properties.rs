@@ -19,10 +19,10 @@ fn each() -> Vec<Property<Alteration>> {
     vec![
         Property::always("no update is lost", no_update_is_lost),
         Property::always("what a committed statement depends on is there", dependence_holds),
-        Property::always("at most one alteration is in flight", |_, state: &State| {
-            state.db.rows.iter().filter(|row| row.is_converging()).count() <= 1
+        Property::always("at most one alteration of an object is converging", one_converges),
+        Property::always("none commits without its node", |_, state: &State| {
+            state.past.by_hand || !state.past.committed_without_node
         }),
-        Property::always("none commits or converges without its node", none_without_node),
         Property::always("an aborted one changes nothing, a repeated one changes once", |_, state: &State| {
             (0..2).all(|id| {
                 let committed = u8::from(state.db.rows[id].is_committed());
@@ -35,7 +35,7 @@ fn each() -> Vec<Property<Alteration>> {
         Property::always("the node tells the object that was changed", |_, state: &State| {
             !state.past.node_told_another_object
         }),
-        Property::always("only a finished alteration loses its node to the master", |_, state: &State| {
+        Property::always("only a decided alteration loses its node to the master", |_, state: &State| {
             !state.past.node_lost_early
         }),
         Property::always("at rest engines equal metadata, with no node and nothing converging", at_rest),
@@ -63,10 +63,13 @@ fn dependence_holds(model: &Alteration, state: &State) -> bool {
     })
 }
 
-fn none_without_node(_: &Alteration, state: &State) -> bool {
-    let has_node = |id| state.node.is_some_and(|node| node.stands_for(id));
-    let converging_alone = (0..2).any(|id| state.db.rows[id].is_converging() && !has_node(id));
-    state.past.by_hand || !state.past.committed_without_node && !converging_alone
+fn one_converges(_: &Alteration, state: &State) -> bool {
+    let of = |row: Row| match row {
+        Row::Committed { object, progress: Progress::Converging, .. } => Some(object),
+        _ => None,
+    };
+    let [one, other] = state.db.rows.map(of);
+    one.is_none() || one != other
 }
 
 fn answers_are_true(model: &Alteration, state: &State) -> bool {

@@ -79,8 +79,8 @@ pub struct Without {
     pub catalog_lock: bool,
     /// The transaction does not read again what the statement depends on.
     pub reread: bool,
-    /// A commit is not refused while another alteration is converging.
-    pub refusal_while_converging: bool,
+    /// A commit leaves an open alteration of the same object as it is.
+    pub superseding: bool,
     /// The base generation is not compared.
     pub base: bool,
     /// `abort` writes its row whatever stands there.
@@ -145,9 +145,14 @@ impl Row {
         matches!(self, Self::Committed { .. })
     }
 
-    /// Whether the alteration may lose its node.
+    /// Whether the alteration has ended: a master that sees its node deletes it without acting on it.
     pub fn is_finished(self) -> bool {
         self == Self::Aborted || self.is_committed() && !self.is_converging()
+    }
+
+    /// Whether the alteration may lose its node.
+    pub fn is_decided(self) -> bool {
+        self != Self::Undecided
     }
 }
 

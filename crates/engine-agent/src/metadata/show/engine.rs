@@ -119,7 +119,7 @@ fn orchestrated(row: &mut impl FnMut(&str, String), seen: &Seen, admin: bool) {
 
 fn state(detail: &EngineDetail) -> EngineState {
     match &detail.seen {
-        Some(seen) => EngineState::from_facts(seen.engine.phase, seen.engine.registered, seen.engine.draining),
+        Some(seen) => EngineState::of(&seen.engine),
         None if detail.record.ended_at_ms.is_some() => EngineState::Ended,
         None => EngineState::Pending,
     }

@@ -138,7 +138,7 @@ pub(in crate::metadata) fn rows(
 
 fn row(slot: &SlotKey, name: EngineName, current: bool, seen: Option<&Seen>, wished: Option<String>) -> EngineRow {
     let engine = seen.map(|it| &it.engine);
-    let state = engine.map_or(EngineState::Pending, |it| EngineState::from_facts(it.phase, it.registered, it.draining));
+    let state = engine.map_or(EngineState::Pending, EngineState::of);
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
     EngineRow {
         slot: slot.clone(),

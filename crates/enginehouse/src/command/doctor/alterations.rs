@@ -1,4 +1,4 @@
-//! The alter node and the rows of alterations belong together: none stands without the other, and none for long.
+//! The alter node and the rows of alterations: a node stands until its alteration was acted on, and none converges for long.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
         return report.unseen(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
     };
     stalled(desired, report);
+    converging(patient, desired, report);
     let Ok(coordinated) = &facts.coordinated else {
-        return report.unseen(&[ALTER_NODE, CONVERGING], &facts.missing_nodes());
+        return report.unseen(&[ALTER_NODE], &facts.missing_nodes());
     };
     node(patient, desired, &coordinated.nodes, facts.wall_ms, report);
-    converging(patient, desired, &coordinated.nodes, report);
 }
 
 fn age(from_ms: i64, to_ms: i64) -> Duration {
@@ -111,9 +111,8 @@ fn name(record: &AlterationRecord) -> String {
     format!("alteration {}", record.id)
 }
 
-fn converging(patient: &Patient, desired: &Desired, nodes: &Observation, report: &mut Report) {
+fn converging(patient: &Patient, desired: &Desired, report: &mut Report) {
     let deadline = patient.configuration.metadata_agent.alter_deadline.0;
-    let of_node = nodes.alter.iter().flat_map(|it| &it.children).map(|it| &it.id).collect::<Vec<_>>();
     let (mut said, mut findings) = (Vec::new(), Vec::new());
     for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(Progress::Converging)) {
         let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
@@ -123,9 +122,6 @@ fn converging(patient: &Patient, desired: &Desired, nodes: &Observation, report:
         if stood > deadline + NOTICE {
             let what = format!("{since}, longer than metadata_agent.alter_deadline of {}", span::print(deadline));
             findings.push(Finding::problem(name(record), what, acting));
-        } else if !of_node.contains(&&record.id) {
-            let what = format!("{since}, and has no alter node: somebody has deleted it by hand");
-            findings.push(Finding::problem(name(record), what, format!("nothing is lost by it; {acting}")));
         }
     }
     let said = if said.is_empty() { "no alteration converges".to_owned() } else { said.join("; ") };

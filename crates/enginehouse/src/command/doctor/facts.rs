@@ -97,7 +97,7 @@ pub async fn look(patient: &Patient, session: Result<&Session, &String>, agents:
 }
 
 async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Error> {
-    Ok(Coordinated { nodes: coordination::look(session).await?, queue: examine::queue(session).await? })
+    Ok(Coordinated { nodes: coordination::observe(session).await?, queue: examine::queue(session).await? })
 }
 
 /// Where engines run, and the engines there.

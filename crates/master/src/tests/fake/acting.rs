@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordinated};
-use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::engine_name::EngineName;
 use model::error::ErrorKind;
 use model::number::Epoch;
@@ -52,12 +52,17 @@ impl World for Fake {
     }
 
     async fn coordinated(&self) -> Result<Coordinated, Failure> {
+        let slow = self.state().slow;
+        if !slow.is_zero() {
+            tokio::time::sleep(slow).await;
+        }
         let state = self.state();
         Ok(Coordinated {
             alter: state.alter.clone(),
             agents: state.agents.clone(),
             permits: state.permits(),
             drains: state.drains(),
+            unread: state.unread.clone(),
         })
     }
 
@@ -123,8 +128,11 @@ impl World for Fake {
         }
         for child in &seen.children {
             let record = state.records.get(&child.id).unwrap_or_else(|| panic!("{} is undecided", child.id));
-            let finished = record.outcome == Outcome::Aborted || record.progress != Some(Progress::Converging);
-            assert!(finished, "the node of an alteration that converges is deleted");
+            let known = record.generation <= state.world.desired.snapshot.catalog.generation;
+            assert!(
+                record.outcome == Outcome::Aborted || known,
+                "the node of an alteration that nobody acted on is deleted"
+            );
         }
         state.alter = None;
         state.effects.push("delete alter node".to_owned());
@@ -196,7 +204,17 @@ impl World for Fake {
         Ok(())
     }
 
-    async fn status(&self, _: &EngineName, _: &str) -> Result<Status, Failure> {
+    async fn status(&self, engine: &EngineName, _: &str) -> Result<Status, Failure> {
+        let (known, silent) = {
+            let state = self.state();
+            (state.statuses.get(engine).copied(), state.silent.contains(engine))
+        };
+        if let Some(status) = known {
+            return Ok(status);
+        }
+        if silent {
+            std::future::pending::<()>().await;
+        }
         Err(Failure::Unavailable(ErrorKind::Unavailable.sqlstate().to_owned()))
     }
 }
