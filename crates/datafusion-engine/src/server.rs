@@ -16,6 +16,9 @@ use crate::service::EngineService;
 /// How often what nobody asks about is looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Connections of the engine's agent: one for each of its 2,000 sessions, and those for cancels and questions.
+const MAX_CONNECTIONS: usize = 2_500;
+
 /// An engine that listens and does not yet serve.
 pub struct Server {
     engine: Arc<Engine>,
@@ -29,7 +32,8 @@ impl Server {
         let address = config.listen;
         let engine = Engine::start(config, SystemClock::shared())?;
         let what = || EngineError::io(format!("listen on {address}"));
-        let listener = hs2::Server::bind(address, hs2::Limits::default()).await.map_err(what())?;
+        let limits = hs2::Limits { connections: MAX_CONNECTIONS, ..hs2::Limits::default() };
+        let listener = hs2::Server::bind(address, limits).await.map_err(what())?;
         let address = listener.local_addr().map_err(what())?;
         Ok(Self { engine, listener, address })
     }

@@ -22,7 +22,7 @@ pub enum Mechanism {
 pub struct Credentials {
     /// How it came.
     pub mechanism: Mechanism,
-    /// For whom the client wants to speak; empty when it speaks for itself.
+    /// For whom the client wants to speak, as it was sent; empty or equal to `user` when it speaks for itself.
     pub authzid: String,
     /// Who the client is.
     pub user: String,
@@ -67,6 +67,13 @@ pub trait Authenticator: Send + Sync {
     /// Who the client is, or the text that it is refused with. It has to answer within the limit for
     /// authentication; the connection is closed otherwise.
     async fn authenticate(&self, peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError>;
+
+    /// Whether clients reach this server under that name: what HTTP's `Host` may be, apart from IP addresses,
+    /// `localhost` and the machine's own name.
+    fn serves_host(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// Why nobody should be sent here now, in words for an operator; nothing when this process is ready to serve. What
     /// `GET /readyz` answers, to anybody: it names nothing that is secret.

@@ -11,12 +11,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::answer::Answer;
-use crate::connection::{Framing, next_frame, next_walked};
+use crate::connection::{Framing, frame_length, next_frame, next_walked};
 use crate::error::{WireError, WireErrorKind};
+use crate::held::Held;
 use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
-use crate::scan::ScanError;
+use crate::scan::{self, ScanError};
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
 
@@ -255,17 +256,20 @@ impl Client {
     where
         Q: TSerializable,
     {
-        let until = Instant::now() + deadline;
         self.seqid = self.seqid.wrapping_add(1).max(1);
-        let seqid = self.seqid;
-        let message = encode_call(method, seqid, request)?;
+        let message = encode_call(method, self.seqid, request)?;
+        let sent = Sent { method: method.to_owned(), seqid: self.seqid, deadline, until: Instant::now() + deadline };
+        self.send_request(sent, &message).await
+    }
+
+    /// Sends a request whose reply is read next, if nothing came unasked since the last one.
+    async fn send_request(&mut self, sent: Sent, message: &[u8]) -> Result<Sent, ClientError> {
         if self.broken || !self.wire.is_quiet() {
             self.broken = true;
             return Err(ClientError::Broken);
         }
         self.broken = true;
-        let sent = Sent { method: method.to_owned(), seqid, deadline, until };
-        match timeout_at(until, self.write(&message)).await {
+        match timeout_at(sent.until, self.write(message)).await {
             Ok(written) => written?,
             Err(_) => return Err(sent.timeout()),
         }
@@ -277,6 +281,11 @@ impl Client {
     where
         A: TSerializable,
     {
+        let reply = self.reply_to(sent).await?;
+        Ok(decode_reply(reply.bytes())?)
+    }
+
+    async fn reply_to(&mut self, sent: Sent) -> Result<Message, ClientError> {
         let limit = self.limits.held_reply_bytes;
         let reply = match timeout_at(sent.until, self.read(limit)).await {
             Ok(reply) => reply?,
@@ -286,7 +295,26 @@ impl Client {
             return Err(WireError::Decode(format!("the answer to {} is one to another call", sent.method)).into());
         }
         self.broken = false;
-        Ok(decode_reply(reply.bytes())?)
+        Ok(reply)
+    }
+
+    /// Sends a whole request of another client and returns the whole reply to it, whose name and sequence number are
+    /// the request's. [`ClientError::Broken`]: nothing was sent. After any other error the request may have been
+    /// executed, and the connection is broken.
+    pub async fn exchange(&mut self, request: &Message, deadline: Duration) -> Result<Message, ClientError> {
+        let sent = Sent {
+            method: request.name().to_owned(),
+            seqid: request.seqid(),
+            deadline,
+            until: Instant::now() + deadline,
+        };
+        let sent = self.send_request(sent, request.bytes()).await?;
+        let reply = self.reply_to(sent).await?;
+        if let Err(error) = scan::whole(reply.bytes()) {
+            self.broken = true;
+            return Err(error.into());
+        }
+        Ok(reply)
     }
 
     /// Calls a method of `TCLIService` within the connection's own deadline. An error in the answer's status is
@@ -348,7 +376,13 @@ impl Client {
 
     pub(crate) async fn read(&mut self, limit: usize) -> Result<Message, WireError> {
         let bytes = match &mut self.framing {
-            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
+            Framing::Length(expected) => {
+                let mut held = Held::default();
+                if let Some(length) = frame_length(&mut self.wire, expected, limit).await? {
+                    held.take(length, self.limits.stall).await?;
+                }
+                next_frame(&mut self.wire, expected, limit).await?
+            }
             Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
             // No client of ours is made with it.
             Framing::Http(_) => None,

@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout_at};
 use crate::auth::{Authenticator, Mechanism, Principal};
 use crate::error::WireError;
 use crate::http;
-use crate::limits::Limits;
+use crate::limits::{Limits, MAX_FIRST_MESSAGE_BYTES};
 use crate::message::Message;
 use crate::refusal::{MAX_ANNOUNCED_BYTES, Refused};
 use crate::sasl;
-use crate::scan::{Progress, Walker};
+use crate::scan::{Kind, Progress, Walker};
 use crate::wire::{LINGER, LINGER_BYTES, Wire};
 
 /// What a TLS client understands as *not here*: alert, fatal, `protocol_version`.
@@ -189,7 +189,10 @@ impl Connection {
     }
 
     async fn take_message(&mut self) -> Result<Option<Message>, WireError> {
-        let limit = self.limits.frame_bytes;
+        let limit = match (&self.framing, &self.principal) {
+            (Framing::Walked(_), None) => self.limits.frame_bytes.min(MAX_FIRST_MESSAGE_BYTES),
+            _ => self.limits.frame_bytes,
+        };
         let bytes = match &mut self.framing {
             Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
             Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
@@ -201,7 +204,12 @@ impl Connection {
                 })
             }
         };
-        Ok(bytes.map(Message::new).transpose()?)
+        let message = bytes.map(Message::new).transpose()?;
+        if message.as_ref().is_some_and(|message| message.header().kind == Kind::OneWay) {
+            // It must not be answered, and no method of the protocol can be called without an answer.
+            return Err(WireError::Decode("a one-way call".to_owned()));
+        }
+        Ok(message)
     }
 
     /// Sends one whole reply.
@@ -236,25 +244,33 @@ pub(crate) async fn next_frame(
     expected: &mut Option<usize>,
     limit: usize,
 ) -> Result<Option<Vec<u8>>, WireError> {
-    let length = if let Some(length) = *expected {
-        length
-    } else {
+    let Some(length) = frame_length(wire, expected, limit).await? else { return Ok(None) };
+    wire.fill_to(length).await?;
+    *expected = None;
+    Ok(Some(wire.take(length)))
+}
+
+/// The length of the next message; nothing when the peer has closed before it. It is kept in `expected` until the message
+/// is taken.
+pub(crate) async fn frame_length(
+    wire: &mut Wire,
+    expected: &mut Option<usize>,
+    limit: usize,
+) -> Result<Option<usize>, WireError> {
+    if expected.is_none() {
         if wire.pending.is_empty() && !wire.fill().await? {
             return Ok(None);
         }
-        wire.fill_to(4).await?;
-        let head = &wire.pending[..4];
+        wire.fill_to(LENGTH_BYTES).await?;
+        let head = &wire.pending[..LENGTH_BYTES];
         let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
         if length > limit {
             return Err(WireError::TooLong { bytes: length, limit });
         }
-        wire.discard(4);
+        wire.discard(LENGTH_BYTES);
         *expected = Some(length);
-        length
-    };
-    wire.fill_to(length).await?;
-    *expected = None;
-    Ok(Some(wire.take(length)))
+    }
+    Ok(*expected)
 }
 
 /// A message whose end only its own structure tells.

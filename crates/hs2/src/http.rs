@@ -3,6 +3,11 @@
 //! What it takes to serve impyla and the JDBC driver's HTTP mode, and no more: HTTP/1.1 with a length or in chunks,
 //! connections that are kept. A client may open a new connection for each request, so sessions are found by handle.
 //!
+//! A request is judged by its head before its body is read: its credentials, and whether a web page could have sent it.
+//! Browsers send `Origin`, which no HiveServer2 client does, and the name in `Host`: a page whose own name was pointed at
+//! this address (DNS rebinding) is refused, because that name is none of the server's
+//! ([`Authenticator::serves_host`]).
+//!
 //! Besides, two questions of whoever watches over the process, answered to anybody: `GET /livez`, whether it answers at
 //! all, and `GET /readyz`, whether clients should be sent to it ([`Authenticator::unready`]).
 
@@ -19,8 +24,14 @@ use crate::wire::{LINGER, LINGER_BYTES, Wire};
 /// The longest request line with all headers.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
+/// The longest body of a refused request that is read and dropped so that the connection can be used again.
+const MAX_DROPPED_BODY_BYTES: usize = 64 * 1024;
+
 /// The longest line that announces a chunk.
 const MAX_CHUNK_LINE_BYTES: usize = 64;
+
+/// How much of a `Host` header an answer repeats.
+const MAX_SHOWN_CHARS: usize = 255;
 
 /// The requests of one connection.
 #[derive(Debug, Default)]
@@ -29,8 +40,10 @@ pub(crate) struct Exchange {
     head: Option<Head>,
     /// Its body so far, when it comes in chunks.
     chunks: Vec<u8>,
-    /// A request that was read and whose principal is not known yet.
-    ready: Option<(Head, Vec<u8>)>,
+    /// Who sent the request that is on its way.
+    principal: Option<Principal>,
+    /// What is left of the body of a request that was refused.
+    dropped: usize,
     /// The client wants the connection closed after the answer.
     last: bool,
 }
@@ -42,6 +55,8 @@ struct Head {
     chunked: bool,
     expects_continue: bool,
     credentials: Option<Credentials>,
+    host: Option<String>,
+    has_origin: bool,
     last: bool,
 }
 
@@ -116,62 +131,68 @@ impl Exchange {
         peer: SocketAddr,
         authenticator: &dyn Authenticator,
     ) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
-        if self.last {
-            return Ok(None);
-        }
         loop {
-            if self.ready.is_none() {
-                let Some(head) = self.head(wire).await? else { return Ok(None) };
-                let read = match head {
-                    Ok(head) => self.body(wire, &head, limit).await?.map(|body| (head, body)),
-                    Err(refusal) => Err(refusal),
-                };
-                match read {
-                    Ok(ready) => self.ready = Some(ready),
-                    Err(refusal) => return self.refuse(wire, refusal, limit, peer, authenticator).await,
-                }
-                self.head = None;
+            if self.dropped > 0 {
+                wire.skip(&mut self.dropped).await?;
             }
-            if let Some(probe) = self.ready.as_ref().and_then(|(head, _)| head.probe) {
-                self.last = self.ready.take().is_some_and(|(head, _)| head.last);
-                probe.answer(wire, authenticator, self.last).await?;
-                if self.last {
-                    return Ok(None);
-                }
-                continue;
-            }
-            let credentials = self.ready.as_ref().and_then(|(head, _)| head.credentials.as_ref());
-            let authenticated = authenticate(credentials, peer, authenticator).await;
-            let Some((head, body)) = self.ready.take() else { return Ok(None) };
-            self.last = head.last;
-            match authenticated {
-                Ok(principal) => return Ok(Some((principal, body))),
-                Err(error) => say(wire, &InWords::unauthorized(&error), head.last).await?,
-            }
-            if head.last {
+            if self.last {
                 return Ok(None);
             }
+            let Some(head) = self.head(wire).await? else { return Ok(None) };
+            let head = match head {
+                Ok(head) => head,
+                Err(refusal) => return self.refuse(wire, &refusal).await,
+            };
+            if let Some(probe) = head.probe {
+                let length = head.length.unwrap_or_default();
+                wire.fill_to(length.min(MAX_DROPPED_BODY_BYTES)).await?;
+                wire.discard(length);
+                (self.head, self.last) = (None, head.last || length > MAX_DROPPED_BODY_BYTES);
+                probe.answer(wire, authenticator, self.last).await?;
+                continue;
+            }
+            if self.principal.is_none() {
+                let judged = match foreign(&head, authenticator) {
+                    Some(refusal) => Err(refusal),
+                    None => authenticate(head.credentials.as_ref(), peer, authenticator)
+                        .await
+                        .map_err(|error| InWords::unauthorized(&error)),
+                };
+                match judged {
+                    Ok(principal) => {
+                        if head.expects_continue {
+                            // Even if it is too long: there are clients that say so and then don't wait.
+                            wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
+                        }
+                        self.principal = Some(principal);
+                    }
+                    Err(refusal) => match head.length {
+                        Some(length) if length <= MAX_DROPPED_BODY_BYTES.min(limit) && !head.expects_continue => {
+                            (self.head, self.last) = (None, head.last);
+                            self.dropped = length.saturating_sub(wire.pending.len());
+                            wire.discard(length);
+                            say(wire, &refusal, self.last).await?;
+                            continue;
+                        }
+                        _ => return self.refuse(wire, &refusal).await,
+                    },
+                }
+            }
+            let body = match self.body(wire, &head, limit).await? {
+                Ok(body) => body,
+                // The beginning of the body tells how to answer it in Thrift.
+                Err(InWords { too_long: Some(bytes), .. }) => return Err(WireError::TooLong { bytes, limit }),
+                Err(refusal) => return self.refuse(wire, &refusal).await,
+            };
+            (self.head, self.last) = (None, head.last);
+            return Ok(self.principal.take().map(|principal| (principal, body)));
         }
     }
 
-    /// The last answer of this connection. Whoever is known and sent too much is answered in Thrift by the caller.
-    async fn refuse(
-        &mut self,
-        wire: &mut Wire,
-        mut refusal: InWords,
-        limit: usize,
-        peer: SocketAddr,
-        authenticator: &dyn Authenticator,
-    ) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
-        if let Some(bytes) = refusal.too_long {
-            let credentials = self.head.as_ref().and_then(|head| head.credentials.as_ref());
-            match authenticate(credentials, peer, authenticator).await {
-                Ok(_) => return Err(WireError::TooLong { bytes, limit }),
-                Err(error) => refusal = InWords::unauthorized(&error),
-            }
-        }
+    /// The last answer of this connection.
+    async fn refuse(&mut self, wire: &mut Wire, refusal: &InWords) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
         self.last = true;
-        say(wire, &refusal, true).await?;
+        say(wire, refusal, true).await?;
         wire.part(LINGER_BYTES, LINGER).await;
         Ok(None)
     }
@@ -202,10 +223,6 @@ impl Exchange {
         };
         let head = parse(&wire.pending[..end]);
         if let Ok(head) = &head {
-            if head.expects_continue {
-                // Even if it is too long: there are clients that say so and then don't wait.
-                wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
-            }
             wire.discard(end);
             self.head = Some(head.clone());
         }
@@ -226,31 +243,33 @@ impl Exchange {
             return Ok(Ok(wire.take(length)));
         }
         loop {
-            let end = loop {
-                if let Some(end) = find(&wire.pending, b"\r\n") {
-                    break end;
+            // All chunks that are there are taken, and then removed from what is pending at once: chunks of one byte
+            // cost no more moves than others.
+            let mut at = 0;
+            let wanted = loop {
+                match chunk(&wire.pending[at..]) {
+                    Ok(Chunk { data, .. }) if data.len() > limit.saturating_sub(self.chunks.len()) => {
+                        return Ok(Err(InWords::too_long(limit)));
+                    }
+                    Ok(Chunk { end, .. }) if wire.pending.len() - at < end => break end,
+                    Ok(Chunk { data, end }) => {
+                        let last = data.is_empty();
+                        self.chunks.extend_from_slice(&wire.pending[at + data.start..at + data.end]);
+                        at += end;
+                        if last {
+                            wire.discard(at);
+                            return Ok(Ok(std::mem::take(&mut self.chunks)));
+                        }
+                    }
+                    Err(Unfinished::Line) => break wire.pending.len() - at + 1,
+                    Err(Unfinished::Malformed) => {
+                        return Ok(Err(InWords::new("400 Bad Request", "malformed chunk")));
+                    }
                 }
-                let length = wire.pending.len();
-                if length > MAX_CHUNK_LINE_BYTES {
-                    return Ok(Err(InWords::new("400 Bad Request", "malformed chunk")));
-                }
-                wire.fill_to(length + 1).await?;
             };
-            let line = &wire.pending[..end];
-            let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
-            let size =
-                std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
-            let Some(size) = size else { return Ok(Err(InWords::new("400 Bad Request", "malformed chunk"))) };
-            if size > limit.saturating_sub(self.chunks.len()) {
-                return Ok(Err(InWords::too_long(limit)));
-            }
-            // The chunk is taken whole or not at all, so that the wait may be dropped and begun again.
-            wire.fill_to(end + 2 + size + 2).await?;
-            self.chunks.extend_from_slice(&wire.pending[end + 2..end + 2 + size]);
-            wire.discard(end + 2 + size + 2);
-            if size == 0 {
-                return Ok(Ok(std::mem::take(&mut self.chunks)));
-            }
+            // A chunk is taken whole or not at all, so that the wait may be dropped and begun again.
+            wire.discard_some(at);
+            wire.fill_to(wanted).await?;
         }
     }
 
@@ -260,6 +279,69 @@ impl Exchange {
         format!("HTTP/1.1 200 OK\r\nContent-Type: application/x-thrift\r\nContent-Length: {length}\r\n{connection}\r\n")
             .into_bytes()
     }
+}
+
+/// Where a chunk's data stand, and where the chunk ends, counted from its first byte.
+struct Chunk {
+    data: std::ops::Range<usize>,
+    end: usize,
+}
+
+/// Why a chunk's line can't be read.
+enum Unfinished {
+    /// It is not all there.
+    Line,
+    /// It never will be a line.
+    Malformed,
+}
+
+/// Reads the line that announces a chunk. The chunk's data need not be there.
+fn chunk(bytes: &[u8]) -> Result<Chunk, Unfinished> {
+    let line = match find(&bytes[..bytes.len().min(MAX_CHUNK_LINE_BYTES + 2)], b"\r\n") {
+        Some(end) => &bytes[..end],
+        None if bytes.len() > MAX_CHUNK_LINE_BYTES => return Err(Unfinished::Malformed),
+        None => return Err(Unfinished::Line),
+    };
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    let size = std::str::from_utf8(digits).ok().and_then(|digits| usize::from_str_radix(digits.trim(), 16).ok());
+    let start = line.len() + 2;
+    let data_end = size.and_then(|size| start.checked_add(size)).ok_or(Unfinished::Malformed)?;
+    let end = data_end.checked_add(2).ok_or(Unfinished::Malformed)?;
+    Ok(Chunk { data: start..data_end, end })
+}
+
+/// The refusal of a request that a web page of another site may have sent.
+fn foreign(head: &Head, authenticator: &dyn Authenticator) -> Option<InWords> {
+    if head.has_origin {
+        let text = "requests of web pages are not served: the request has an Origin header";
+        return Some(InWords::new("403 Forbidden", text));
+    }
+    let host = head.host.as_deref()?;
+    let name = name_in(host);
+    if is_local(name) || authenticator.serves_host(name) {
+        return None;
+    }
+    let shown: String = host.chars().filter(|c| !c.is_control()).take(MAX_SHOWN_CHARS).collect();
+    let error = UserError::new(ErrorKind::InvalidAuthorization, format!("host \"{shown}\" is not served here"))
+        .hint("Connect with an IP address, or add the name to proxy.hosts.");
+    Some(InWords::new("421 Misdirected Request", error.text()))
+}
+
+/// The name or address in a `Host` header, without its port.
+fn name_in(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+/// Whether no other site can have this name: an address, this machine's own names.
+fn is_local(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.parse::<std::net::IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || rustix::system::uname().nodename().to_str().is_ok_and(|own| name.eq_ignore_ascii_case(own))
 }
 
 async fn authenticate(
@@ -311,6 +393,8 @@ fn parse(bytes: &[u8]) -> Result<Head, InWords> {
         chunked: false,
         expects_continue: false,
         credentials: None,
+        host: None,
+        has_origin: false,
         last: version == Some("HTTP/1.0"),
     };
     for line in lines.filter(|line| !line.is_empty()) {
@@ -329,6 +413,9 @@ fn parse(bytes: &[u8]) -> Result<Head, InWords> {
             "expect" => head.expects_continue = value.eq_ignore_ascii_case("100-continue"),
             "connection" if value.eq_ignore_ascii_case("close") => head.last = true,
             "connection" if value.eq_ignore_ascii_case("keep-alive") => head.last = false,
+            "host" if head.host.is_some() => return Err(InWords::new("400 Bad Request", "two Host headers")),
+            "host" => head.host = Some(value.to_owned()),
+            "origin" => head.has_origin = true,
             "authorization" => head.credentials = basic(value),
             _ => {}
         }

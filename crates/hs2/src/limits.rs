@@ -18,6 +18,18 @@ pub const MAX_METHOD_NAME_BYTES: usize = 128;
 /// The most that one SASL message may carry: a mechanism's name, or names and a password.
 pub const MAX_SASL_BYTES: usize = 64 * 1024;
 
+/// The longest message that a plain Thrift client may send before it is authenticated: `OpenSession` with its keys.
+pub const MAX_FIRST_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// The longest text of an error that is sent or relayed; a longer one is cut.
+pub const MAX_ERROR_TEXT_BYTES: usize = 64 * 1024;
+
+/// How many bytes of replies one process holds at once, all connections together.
+pub const HELD_REPLIES_BYTES: usize = 256 << 20;
+
+/// Replies up to this length are not counted in that.
+pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
+
 /// What a server, a client or a relay accepts.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -34,8 +46,15 @@ pub struct Limits {
     pub held_reply_bytes: usize,
     /// From the first packet until it is known who the client is.
     pub auth_deadline: Duration,
-    /// How many connections a server serves at the same time; one more is told so and closed.
+    /// How many authenticated connections a server serves at the same time; one more is refused.
     pub connections: usize,
+    /// How many connections may be on their way to authentication, which lasts [`Limits::auth_deadline`] at most; one
+    /// address may have half of them. Further ones are refused, or closed without an answer.
+    pub unauthenticated_connections: usize,
+    /// How many authenticated connections one user may have; roles of ours are not counted.
+    pub connections_per_user: usize,
+    /// How many authenticated connections may come from one address.
+    pub connections_per_peer: usize,
     /// How long a peer may make no progress inside a message, in either direction, before it is given up.
     pub stall: Duration,
     /// What the calls that run get when the server is told to stop.
@@ -52,6 +71,9 @@ impl Default for Limits {
             held_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),
             connections: 2_000,
+            unauthenticated_connections: 256,
+            connections_per_user: usize::MAX,
+            connections_per_peer: usize::MAX,
             stall: Duration::from_mins(1),
             close_grace: Duration::from_secs(5),
         }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use model::error::{ErrorKind, UserError};
 use tokio::time::{Instant, timeout_at};
-use tracing::info;
+use tracing::debug;
 
 use crate::connection::{Connection, Framing};
 use crate::error::WireError;
@@ -79,7 +79,8 @@ impl Connection {
                     let answer = answer(&self.wire.pending, head.as_ref(), &refused.why);
                     let why = refused.why.to_string();
                     refused.stage = Stage::Answering;
-                    info!(connection = self.id(), peer = %self.peer(), why, "request refused");
+                    // At debug level: a client can cause any number of these lines.
+                    debug!(connection = self.id(), peer = %self.peer(), why, "request refused");
                     if let Framing::Http(exchange) = &mut self.framing {
                         exchange.end();
                     }

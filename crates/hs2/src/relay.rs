@@ -2,7 +2,11 @@
 //!
 //! The request was scanned and its handle patched by the caller. Of the reply only the beginning is read, as far as
 //! the decision needs it; the rest is copied through the worker thread's one buffer as it comes. A reply with a handle
-//! to replace is held whole, within [`Limits::held_reply_bytes`](crate::Limits); a result never is.
+//! to replace is held whole, within [`Limits::held_reply_bytes`](crate::Limits) and the process-wide budget; a result never
+//! is. Error texts are cut at [`MAX_ERROR_TEXT_BYTES`].
+//!
+//! Every reply is walked over to its end before its last piece is written, and must end where its frame ends: a client
+//! would take what stands behind it for the reply to its next call.
 //!
 //! Nothing is ever sent twice from here. After an error the backend's connection is broken (see
 //! [`Client::is_broken`]), and the caller knows from [`RelayError`] whether the client has seen part of a reply.
@@ -17,8 +21,10 @@ use crate::connection::Connection;
 use crate::error::WireError;
 use crate::failpoints::{RELAY_REPLY_BEGUN, RELAY_REQUEST_SENT};
 use crate::handle::Handle;
+use crate::held::Held;
+use crate::limits::{MAX_ERROR_TEXT_BYTES, UNCOUNTED_REPLY_BYTES};
 use crate::message::Message;
-use crate::scan::{self, Reply, ScanError};
+use crate::scan::{self, PieceWalker, Reply, ScanError};
 use crate::wire::CopyError;
 
 /// A reply of at most so many bytes is there as a whole when it is decided what to do with it.
@@ -98,10 +104,13 @@ pub async fn exchange(
     if !usable {
         return Err(RelayError::Broken);
     }
+    // Until the reply is delivered: a client that does not read it keeps its part of the budget.
+    let mut held = Held::default();
     let beginning = async {
         to.write(request.bytes()).await.map_err(backend)?;
         model::failpoint!(RELAY_REQUEST_SENT);
-        begin(to, request).await
+        let (reply, total) = begin(to, request, &mut held).await?;
+        cut(to, reply, total, &mut held).await
     };
     let (reply, total) = tokio::select! {
         begun = timeout(deadline, beginning) => begun.map_err(|_| RelayError::Timeout(deadline))??,
@@ -110,12 +119,12 @@ pub async fn exchange(
     model::failpoint!(RELAY_REPLY_BEGUN);
     let outcome = match decide(&reply, &to.wire.pending) {
         Decision::Hold => hold(to, total).await?,
-        Decision::Forward => forward(client, to, total).await?,
+        Decision::Forward => forward(client, to, &reply, total).await?,
         Decision::ForwardAs(handle) => {
             if let Some(at) = reply.handle {
                 at.patch(&mut to.wire.pending, &handle).map_err(backend)?;
             }
-            forward(client, to, total).await?
+            forward(client, to, &reply, total).await?
         }
     };
     to.set_broken(false);
@@ -123,7 +132,7 @@ pub async fn exchange(
 }
 
 /// Waits for the reply until all that matters of it is pending. Returns it and the length of the whole.
-async fn begin(from: &mut Client, request: &Message) -> Result<(Reply, usize), RelayError> {
+async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<(Reply, usize), RelayError> {
     let (total_limit, held_limit) = (from.limits().reply_bytes, from.limits().held_reply_bytes);
     let total = if from.is_framed() {
         if !from.wire.fill().await.map_err(backend)? {
@@ -140,6 +149,9 @@ async fn begin(from: &mut Client, request: &Message) -> Result<(Reply, usize), R
     } else {
         // Without frames the end is known only when all is there.
         let message = from.read(held_limit).await.map_err(backend)?;
+        if !from.wire.pending.is_empty() {
+            return Err(backend(ScanError::Trailing));
+        }
         from.wire.pending = message.into_bytes();
         from.wire.pending.len()
     };
@@ -166,8 +178,28 @@ async fn begin(from: &mut Client, request: &Message) -> Result<(Reply, usize), R
         }
         // What can't be decided from a good part of the reply is read whole, not byte by byte.
         let wanted = (length * 2).max(at_least).min(total).min(held_limit);
+        if wanted > UNCOUNTED_REPLY_BYTES {
+            held.take(total.min(held_limit), from.limits().stall).await.map_err(backend)?;
+        }
         from.wire.fill_to(wanted).await.map_err(backend)?;
     }
+}
+
+/// Cuts the error texts of a reply, which an engine may make as long as it wants.
+async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> Result<(Reply, usize), RelayError> {
+    if reply.longest_text() <= MAX_ERROR_TEXT_BYTES {
+        return Ok((reply, total));
+    }
+    let limit = from.limits().held_reply_bytes;
+    if total > limit {
+        return Err(backend(WireError::TooLong { bytes: total, limit }));
+    }
+    held.take(total, from.limits().stall).await.map_err(backend)?;
+    from.wire.fill_to(total).await.map_err(backend)?;
+    let reply = scan::reply(&from.wire.pending).map_err(backend)?;
+    reply.cut_texts(&mut from.wire.pending, MAX_ERROR_TEXT_BYTES);
+    let reply = scan::reply(&from.wire.pending).map_err(backend)?;
+    Ok((reply, from.wire.pending.len()))
 }
 
 /// The reply names the method and the sequence number of the request, or it is a reply to something else.
@@ -188,20 +220,39 @@ async fn hold(from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
     Ok(Outcome::Held(from.wire.take(total)))
 }
 
-async fn forward(client: &mut Connection, from: &mut Client, total: usize) -> Result<Outcome, RelayError> {
+async fn forward(
+    client: &mut Connection,
+    from: &mut Client,
+    reply: &Reply,
+    total: usize,
+) -> Result<Outcome, RelayError> {
     let head = client.reply_head(total);
     let begun = std::mem::take(&mut from.wire.pending);
-    client.wire.write(&head, &begun).await.map_err(RelayError::Client)?;
     let mut left = total.saturating_sub(begun.len());
+    let mut walker = PieceWalker::new(&reply.header);
+    if left > 0 {
+        checked(&mut walker, &begun, left).map_err(backend)?;
+    }
+    client.wire.write(&head, &begun).await.map_err(RelayError::Client)?;
     drop(begun);
     while left > 0 {
-        match from.wire.copy_some(&client.wire, left).await {
+        let check = |piece: &[u8]| checked(&mut walker, piece, left.saturating_sub(piece.len()));
+        match from.wire.copy_some(&client.wire, left, check).await {
             Ok(copied) => left -= copied.min(left),
             Err(CopyError::From(source)) => return Err(RelayError::Backend { source, partly: true }),
             Err(CopyError::To(error)) => return Err(RelayError::Client(error)),
         }
     }
     Ok(Outcome::Forwarded { bytes: total })
+}
+
+/// Whether the reply ends with this piece if and only if its frame does.
+fn checked(walker: &mut PieceWalker, piece: &[u8], left: usize) -> Result<(), ScanError> {
+    match (walker.feed(piece)?, left) {
+        (true, 0) | (false, 1..) => Ok(()),
+        (true, _) => Err(ScanError::Trailing),
+        (false, 0) => Err(ScanError::Truncated { at_least: walker.fed() + 1 }),
+    }
 }
 
 /// The handles that a client holds, each standing for one of the backend's. What a client names and is not in here

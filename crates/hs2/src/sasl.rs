@@ -98,8 +98,6 @@ pub(crate) fn plain(response: &[u8]) -> Option<Credentials> {
     if parts.next().is_some() || user.is_empty() {
         return None;
     }
-    // Some clients name themselves twice; that is no wish to be somebody else.
-    let authzid = if authzid == user { String::new() } else { authzid };
     Some(Credentials { mechanism: Mechanism::SaslPlain, authzid, user, password })
 }
 

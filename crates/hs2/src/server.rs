@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
@@ -20,6 +20,7 @@ use crate::auth::{Authenticator, Credentials, Principal};
 use crate::connection::{Connection, HandshakeError};
 use crate::limits::Limits;
 use crate::message::encode_refusal;
+use crate::places::{Admission, Places, too_many};
 use crate::service::{Service, Typed};
 use crate::wire::Wire;
 
@@ -65,7 +66,7 @@ impl Server {
 
     /// Serves connections until `stop` is cancelled and all of them have ended.
     pub async fn serve_connections<H: Handler>(self, handler: Arc<H>, stop: CancellationToken) {
-        let places = Arc::new(Semaphore::new(self.limits.connections));
+        let places = Arc::new(Places::new(Arc::clone(&self.limits)));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         let mut tasks = JoinSet::new();
         let mut fails = false;
@@ -78,10 +79,10 @@ impl Server {
                 }
                 accepted = self.listener.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => {
+            let (stream, peer) = match accepted {
+                Ok(accepted) => {
                     fails = false;
-                    stream
+                    accepted
                 }
                 Err(error) => {
                     // Out of file descriptors, it fails until some are free: that is said once.
@@ -94,8 +95,8 @@ impl Server {
                 }
             };
             let (limits, stop) = (Arc::clone(&self.limits), stop.clone());
-            if let Ok(place) = Arc::clone(&places).try_acquire_owned() {
-                tasks.spawn(serve_one(stream, Arc::clone(&handler), limits, stop, place));
+            if let Some(admission) = places.admit(peer, Arc::clone(&handler) as Arc<dyn Authenticator>) {
+                tasks.spawn(serve_one(stream, Arc::clone(&handler), admission, limits, stop));
             } else if let Ok(place) = Arc::clone(&refusals).try_acquire_owned() {
                 tasks.spawn(refuse_one(stream, limits, stop, place));
             }
@@ -124,14 +125,13 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 async fn serve_one<H: Handler>(
     stream: TcpStream,
     handler: Arc<H>,
+    admission: Arc<Admission>,
     limits: Arc<Limits>,
     stop: CancellationToken,
-    _place: OwnedSemaphorePermit,
 ) {
-    let authenticator: Arc<dyn Authenticator> = Arc::clone(&handler) as Arc<dyn Authenticator>;
     let connection = tokio::select! {
         () = stop.cancelled() => return,
-        connection = admit(stream, authenticator, limits) => connection,
+        connection = admit(stream, admission, limits) => connection,
     };
     if let Some(connection) = connection {
         handler.connection(connection, stop).await;
@@ -158,16 +158,12 @@ struct Full;
 #[async_trait]
 impl Authenticator for Full {
     async fn authenticate(&self, _: SocketAddr, _: &Credentials) -> Result<Principal, UserError> {
-        Err(full())
+        Err(too_many())
     }
 
     fn unready(&self) -> Option<String> {
-        Some(full().message)
+        Some(too_many().message)
     }
-}
-
-fn full() -> UserError {
-    UserError::new(ErrorKind::ProgramLimit, "too many connections").hint("try again later, or close other sessions")
 }
 
 async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationToken, _place: OwnedSemaphorePermit) {
@@ -177,7 +173,7 @@ async fn refuse_one(stream: TcpStream, limits: Arc<Limits>, stop: CancellationTo
         let mut connection = admit(stream, Arc::new(Full), limits).await?;
         let message = connection.next().await.ok()??;
         let method = message.method()?;
-        connection.send(&encode_refusal(method, message.seqid(), &full())).await.ok()?;
+        connection.send(&encode_refusal(method, message.seqid(), &too_many())).await.ok()?;
         connection.close().await;
         Some(())
     };

@@ -63,6 +63,12 @@ macro_rules! unsupported {
                 None
             }
 
+            /// Whether clients reach this server under that name; see [`Authenticator::serves_host`].
+            fn serves_host(&self, name: &str) -> bool {
+                let _ = name;
+                false
+            }
+
             /// A connection that was authenticated has ended; nothing more will come from it. Sessions opened over
             /// SASL or plain Thrift end with it. Called once for each, also when the server stops.
             async fn connection_closed(&self, cx: &Context) {
@@ -182,6 +188,10 @@ impl<S: Service> Authenticator for Typed<S> {
         self.service.authenticate(peer, credentials).await
     }
 
+    fn serves_host(&self, name: &str) -> bool {
+        self.service.serves_host(name)
+    }
+
     fn unready(&self) -> Option<String> {
         self.service.unready()
     }
@@ -229,7 +239,7 @@ async fn serve<S: Service>(
                 return;
             }
         };
-        let reply = match principal_of(&service, &mut connection, &message).await {
+        let reply = match principal_of(&mut connection, &message).await {
             Ok(principal) => {
                 let cx = context(&connection, principal, &hung_up);
                 let _ = known.set(cx.clone());
@@ -251,12 +261,10 @@ async fn serve<S: Service>(
     }
 }
 
+/// At debug level: a client can cause any number of these lines.
 fn lost(connection: &Connection, error: &WireError) {
-    if error.kind() == WireErrorKind::Gone {
-        debug!(connection = connection.id(), %error, "connection lost");
-    } else {
-        tracing::info!(connection = connection.id(), peer = %connection.peer(), %error, "connection refused");
-    }
+    let what = if error.kind() == WireErrorKind::Gone { "connection lost" } else { "connection refused" };
+    debug!(connection = connection.id(), peer = %connection.peer(), %error, "{what}");
 }
 
 fn context(connection: &Connection, principal: Principal, hung_up: &CancellationToken) -> Context {
@@ -270,11 +278,7 @@ fn context(connection: &Connection, principal: Principal, hung_up: &Cancellation
 }
 
 /// Who calls. Over plain Thrift it is `OpenSession` that says so; a second one must say the same.
-async fn principal_of<S: Service>(
-    service: &Arc<S>,
-    connection: &mut Connection,
-    message: &Message,
-) -> Result<Principal, Vec<u8>> {
+async fn principal_of(connection: &mut Connection, message: &Message) -> Result<Principal, Vec<u8>> {
     let method = message.method();
     if connection.mechanism() != Mechanism::PlainThrift || method != Some(Method::OpenSession) {
         return connection.principal().cloned().ok_or_else(|| {
@@ -286,7 +290,8 @@ async fn principal_of<S: Service>(
     let call = message.call();
     let request: TOpenSessionReq = call.decode().map_err(|error| call.malformed(&error))?;
     let credentials = open_session_credentials(&request);
-    let principal = service
+    let authenticator = Arc::clone(connection.authenticator());
+    let principal = authenticator
         .authenticate(connection.peer(), &credentials)
         .await
         .map_err(|error| refusal(message, method, &error))?;

@@ -5,8 +5,9 @@
 
 use model::error::{ErrorKind, UserError};
 
-pub use model::error::ENGINE_DRAINING;
+pub use model::error::{ENGINE_DRAINING, ENGINE_SESSION_LOST};
 
+use crate::limits::MAX_ERROR_TEXT_BYTES;
 use crate::tcli::{TGetOperationStatusResp, TOperationState, TStatus, TStatusCode};
 
 /// The status of a call that succeeded.
@@ -27,7 +28,7 @@ pub fn refusal(error: &UserError) -> TStatus {
         info_messages: None,
         sql_state: Some(error.sqlstate().to_owned()),
         error_code: Some(error.kind.error_code()),
-        error_message: Some(error.text()),
+        error_message: Some(text_of(error)),
     }
 }
 
@@ -36,8 +37,21 @@ pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) 
     answer.operation_state = Some(TOperationState::ERROR_STATE);
     answer.sql_state = Some(error.sqlstate().to_owned());
     answer.error_code = Some(error.kind.error_code());
-    answer.error_message = Some(error.text());
+    answer.error_message = Some(text_of(error));
 }
+
+/// The text of an error, at most [`MAX_ERROR_TEXT_BYTES`] of it.
+fn text_of(error: &UserError) -> String {
+    let mut text = error.text();
+    if text.len() > MAX_ERROR_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_ERROR_TEXT_BYTES - CUT.len()));
+        text.push_str(CUT);
+    }
+    text
+}
+
+/// What stands at the end of a text that was cut.
+pub(crate) const CUT: &str = "…";
 
 /// The error that a status holds, if it holds one.
 pub fn check(status: &TStatus) -> Result<(), UserError> {
@@ -97,9 +111,9 @@ const KINDS: &[ErrorKind] = &[
 ];
 
 fn kind_of(state: &str, error_code: i32) -> Option<ErrorKind> {
-    let draining = ErrorKind::EngineDraining;
-    if error_code == draining.error_code() && state == draining.sqlstate() {
-        return Some(draining);
+    let of_agents = [ErrorKind::EngineDraining, ErrorKind::EngineSessionLost];
+    if let Some(kind) = of_agents.into_iter().find(|kind| error_code == kind.error_code() && state == kind.sqlstate()) {
+        return Some(kind);
     }
     KINDS.iter().copied().find(|kind| kind.sqlstate() == state)
 }

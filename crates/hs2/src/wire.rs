@@ -16,6 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::error::WireError;
+use crate::scan::ScanError;
 
 /// The size of the one buffer that each worker thread reads into.
 pub(crate) const SCRATCH_BYTES: usize = 64 * 1024;
@@ -130,6 +131,11 @@ impl Wire {
         }
     }
 
+    /// The same, for the part of a message that goes on: its buffer is kept.
+    pub(crate) fn discard_some(&mut self, length: usize) {
+        self.pending.drain(..length.min(self.pending.len()));
+    }
+
     /// Writes two pieces as if they were one.
     pub(crate) async fn write(&self, first: &[u8], second: &[u8]) -> Result<(), WireError> {
         let total = first.len() + second.len();
@@ -153,14 +159,20 @@ impl Wire {
     }
 
     /// Copies up to `left` bytes that come into `to`, through the scratch buffer alone as long as `to` takes them at
-    /// once. Returns how many were copied, at least one. An error of `to` is the second kind.
-    pub(crate) async fn copy_some(&mut self, to: &Self, left: usize) -> Result<usize, CopyError> {
+    /// once. Nothing of a piece that `check` refuses is written. Returns how many were copied, at least one. An error
+    /// of `to` is the second kind.
+    pub(crate) async fn copy_some(
+        &mut self,
+        to: &Self,
+        left: usize,
+        mut check: impl FnMut(&[u8]) -> Result<(), ScanError>,
+    ) -> Result<usize, CopyError> {
         loop {
             match timeout(self.stall, self.stream.readable()).await {
                 Ok(ready) => ready.map_err(|error| CopyError::From(error.into()))?,
                 Err(_) => return Err(CopyError::From(WireError::Stalled("the limit for reading a reply"))),
             }
-            match self.try_copy(to, left) {
+            match self.try_copy(to, left, &mut check) {
                 Ok(Copied::All(length)) => return Ok(length),
                 Ok(Copied::Rest(length, rest)) => {
                     to.write(&rest, &[]).await.map_err(CopyError::To)?;
@@ -172,7 +184,12 @@ impl Wire {
         }
     }
 
-    fn try_copy(&self, to: &Self, left: usize) -> Result<Copied, CopyError> {
+    fn try_copy(
+        &self,
+        to: &Self,
+        left: usize,
+        check: &mut impl FnMut(&[u8]) -> Result<(), ScanError>,
+    ) -> Result<Copied, CopyError> {
         SCRATCH.with_borrow_mut(|scratch| {
             let room = scratch.len().min(left);
             let length = match self.stream.try_read(&mut scratch[..room]) {
@@ -181,6 +198,7 @@ impl Wire {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Copied::Nothing),
                 Err(error) => return Err(CopyError::From(error.into())),
             };
+            check(&scratch[..length]).map_err(|error| CopyError::From(error.into()))?;
             let written = match to.stream.try_write(&scratch[..length]) {
                 Ok(written) => written,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,

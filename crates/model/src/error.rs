@@ -13,6 +13,10 @@ use serde::{Deserialize, Serialize};
 /// send it to another engine.
 pub const ENGINE_DRAINING: i32 = 45_001;
 
+/// The `errorCode` that an engine agent answers when this one session at its engine is gone, and the engine is not:
+/// nothing of the statement was executed, and a new session at any engine may run it.
+pub const ENGINE_SESSION_LOST: i32 = 45_002;
+
 /// What kind of thing went wrong: fixes the SQLSTATE, whose fault it is, and whether another try makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -51,6 +55,8 @@ pub enum ErrorKind {
     ConnectionLost,
     /// The engine drains; nothing of the statement was executed.
     EngineDraining,
+    /// The engine no longer has the session; nothing of the statement was executed.
+    EngineSessionLost,
     /// No part of the system that could answer can be reached now.
     Unavailable,
     /// It is not known whether the change was made; the same request id may be sent again.
@@ -105,7 +111,7 @@ impl ErrorKind {
             Self::Conflict => "40001",
             Self::InsufficientPrivilege => "42501",
             Self::InvalidAuthorization => "28000",
-            Self::ConnectionLost | Self::EngineDraining => "08S01",
+            Self::ConnectionLost | Self::EngineDraining | Self::EngineSessionLost => "08S01",
             Self::Unavailable => "57P03",
             Self::OutcomeUnknown => "08007",
             Self::Timeout => "HYT00",
@@ -123,6 +129,7 @@ impl ErrorKind {
     pub const fn error_code(self) -> i32 {
         match self {
             Self::EngineDraining => ENGINE_DRAINING,
+            Self::EngineSessionLost => ENGINE_SESSION_LOST,
             _ => 0,
         }
     }
@@ -134,7 +141,7 @@ impl ErrorKind {
                 Retry::Later
             }
             Self::OutcomeUnknown => Retry::SameId,
-            Self::EngineDraining => Retry::Elsewhere,
+            Self::EngineDraining | Self::EngineSessionLost => Retry::Elsewhere,
             _ => Retry::No,
         }
     }
@@ -249,6 +256,7 @@ mod tests {
     fn only_a_draining_engine_may_be_left_for_another_at_once() {
         assert_eq!(ErrorKind::EngineDraining.error_code(), ENGINE_DRAINING);
         assert_eq!(ErrorKind::EngineDraining.retry(), Retry::Elsewhere);
+        assert_eq!(ErrorKind::EngineSessionLost.error_code(), ENGINE_SESSION_LOST);
         assert_eq!(ErrorKind::ConnectionLost.error_code(), 0);
         assert_eq!(ErrorKind::ConnectionLost.retry(), Retry::No);
     }

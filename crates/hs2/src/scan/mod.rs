@@ -20,7 +20,7 @@ mod walk;
 pub(crate) use cursor::{Cursor, expect_struct};
 pub use reply::{Reply, reply, reply_head};
 pub use request::{Request, request};
-pub use walk::{Progress, Walker};
+pub use walk::{PieceWalker, Progress, Walker};
 
 use std::ops::Range;
 
@@ -215,15 +215,17 @@ fn handle_identifier(cursor: &mut Cursor<'_>, depth: usize) -> Result<HandleAt, 
     }
 }
 
-/// A `TSessionHandle` or `TOperationHandle`: the identifier in field 1; of an operation also whether it has a result.
+/// A `TSessionHandle` or `TOperationHandle`: the identifier in field 1; of an operation also its type and whether it has
+/// a result.
 struct WholeHandle {
     at: HandleAt,
+    operation_type: Option<i32>,
     has_result_set: Option<bool>,
 }
 
 fn whole_handle(cursor: &mut Cursor<'_>, depth: usize) -> Result<WholeHandle, ScanError> {
     let mut at = None;
-    let mut has_result_set = None;
+    let (mut operation_type, mut has_result_set) = (None, None);
     let mut seen = Seen::default();
     while let Some((wire, id)) = cursor.field()? {
         seen.once(id)?;
@@ -232,10 +234,11 @@ fn whole_handle(cursor: &mut Cursor<'_>, depth: usize) -> Result<WholeHandle, Sc
                 expect_struct(wire, id)?;
                 at = Some(handle_identifier(cursor, depth.saturating_sub(1))?);
             }
+            2 => operation_type = Some(cursor.i32_as(wire, id)?),
             3 => has_result_set = Some(cursor.bool_as(wire, id)?),
             _ => cursor.skip(wire, depth)?,
         }
     }
     let at = at.ok_or(ScanError::Missing(1))?;
-    Ok(WholeHandle { at, has_result_set })
+    Ok(WholeHandle { at, operation_type, has_result_set })
 }

@@ -1,6 +1,7 @@
 //! HiveServer2 on the wire: between our own ends, from recordings, from real clients, from who means ill. One binary, so
 //! that it is linked once.
 
+mod admission;
 mod corpus;
 mod handshakes;
 mod hostile;
@@ -9,5 +10,7 @@ mod real_clients;
 mod recorded;
 mod refusals;
 mod relays;
+mod replies;
 mod rowsets;
 mod sessions;
+mod surplus;

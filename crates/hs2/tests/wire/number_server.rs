@@ -84,6 +84,10 @@ impl Service for Numbers {
         self.unready.lock().unwrap().clone()
     }
 
+    fn serves_host(&self, name: &str) -> bool {
+        name == "numbers.example"
+    }
+
     async fn authenticate(&self, _: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
         match (credentials.user.as_str(), credentials.password.as_str()) {
             ("mallory", _) => Err(UserError::new(ErrorKind::InvalidAuthorization, "user \"mallory\" may not connect")

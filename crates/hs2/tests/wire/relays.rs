@@ -200,7 +200,7 @@ async fn a_client_that_hangs_up_ends_the_exchange_and_the_backends_call() {
 }
 
 /// A backend that accepts anybody and answers the first request with these bytes, then closes (or not).
-async fn bad_backend(answer: Vec<u8>, stays: bool) -> ClientOptions {
+pub async fn bad_backend(answer: Vec<u8>, stays: bool) -> ClientOptions {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -217,12 +217,19 @@ async fn bad_backend(answer: Vec<u8>, stays: bool) -> ClientOptions {
     ClientOptions::new(address.to_string(), Auth::user("a", "b"))
 }
 
-fn framed(total: usize, bytes: &[u8]) -> Vec<u8> {
+pub fn framed(total: usize, bytes: &[u8]) -> Vec<u8> {
     [&(total as u32).to_be_bytes(), bytes].concat()
 }
 
 /// A connection of a client, accepted by a server of ours, and the client's end.
-async fn client_connection() -> (Connection, TcpStream) {
+pub async fn client_connection() -> (Connection, TcpStream) {
+    let (connection, mut stream) = connection_that_begins_with(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x04\0a\0b").await;
+    stream.read_exact(&mut [0; 5]).await.unwrap();
+    (connection, stream)
+}
+
+/// The same, with these first bytes of the client.
+pub async fn connection_that_begins_with(bytes: &[u8]) -> (Connection, TcpStream) {
     struct Take(mpsc::UnboundedSender<Connection>);
     #[async_trait]
     impl Authenticator for Take {
@@ -241,12 +248,11 @@ async fn client_connection() -> (Connection, TcpStream) {
     let address = server.local_addr().unwrap();
     tokio::spawn(server.serve_connections(Arc::new(Take(sender)), CancellationToken::new()));
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x04\0a\0b").await.unwrap();
-    stream.read_exact(&mut [0; 5]).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
     (connections.recv().await.unwrap(), stream)
 }
 
-fn fetch_request() -> Message {
+pub fn fetch_request() -> Message {
     let request = TFetchResultsReq {
         operation_handle: Handle::random().operation(TOperationType::EXECUTE_STATEMENT, true),
         orientation: TFetchOrientation::FETCH_NEXT,
@@ -262,7 +268,7 @@ fn fetch_reply(name: &str, seqid: i32) -> Vec<u8> {
     encode_reply(name, seqid, &TFetchResultsResp { status: status::success(), has_more_rows: None, results })
 }
 
-async fn relay_once(backend: ClientOptions, request: &Message) -> (Result<Outcome, RelayError>, bool, Vec<u8>) {
+pub async fn relay_once(backend: ClientOptions, request: &Message) -> (Result<Outcome, RelayError>, bool, Vec<u8>) {
     relay_within(DEADLINE, backend, request).await
 }
 
@@ -363,7 +369,8 @@ async fn a_backend_that_says_nothing_is_given_up_in_time() {
 #[tokio::test]
 async fn a_handle_behind_a_long_status_is_replaced_all_the_same() {
     let theirs = Handle::random();
-    let mut long = status::refusal(&UserError::internal("x".repeat(300_000)));
+    let mut long = status::refusal(&UserError::internal("x"));
+    long.sql_state = Some("x".repeat(300_000));
     long.status_code = hs2::tcli::TStatusCode::SUCCESS_WITH_INFO_STATUS;
     let operation_handle: Option<TOperationHandle> = Some(theirs.operation(TOperationType::EXECUTE_STATEMENT, false));
     let answer = TExecuteStatementResp { status: long, operation_handle };

@@ -1,0 +1,245 @@
+//! Who is let in and how much each may take: connection limits, and requests that are judged before they are read.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hs2::message::{decode_reply, encode_call};
+use hs2::tcli::{TOpenSessionReq, TOpenSessionResp, TProtocolVersion, TStatusCode};
+use hs2::{Auth, Client, ClientError, Limits, Session};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+use crate::number_server::{Running, start};
+
+const DEADLINE: Duration = Duration::from_secs(10);
+
+fn open_session(configuration: Option<BTreeMap<String, String>>) -> Vec<u8> {
+    let request = TOpenSessionReq {
+        client_protocol: TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL_V10,
+        username: Some("alice".to_owned()),
+        password: None,
+        configuration,
+    };
+    encode_call("OpenSession", 3, &request).unwrap()
+}
+
+async fn raw(server: &Running) -> TcpStream {
+    TcpStream::connect(server.address).await.unwrap()
+}
+
+/// A connection from an address of the loopback network.
+async fn raw_from(server: &Running, last: u8) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
+    socket.connect(server.address).await.unwrap()
+}
+
+async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = tokio::time::timeout(DEADLINE, stream.read_to_end(&mut bytes)).await.expect("it is closed in time");
+    bytes
+}
+
+/// Sends a head and returns the answer's status.
+async fn status_of(stream: &mut TcpStream, request: &str, body: &[u8]) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(tokio::time::timeout(DEADLINE, stream.read_u8()).await.expect("an answer in time").unwrap());
+    }
+    let head = String::from_utf8(head).unwrap();
+    let length: usize = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    head.split(' ').nth(1).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_web_page_whose_name_leads_here_is_not_served() {
+    let server = start(Limits::default()).await;
+    let message = open_session(None);
+    let own = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    for (headers, expected) in [
+        ("Host: evil.example\r\n", "421"),
+        ("Host: evil.example:10009\r\n", "421"),
+        ("Host: localhost.evil.example\r\n", "421"),
+        ("Host: 127.0.0.1.evil.example\r\n", "421"),
+        ("Host: [::1].evil.example\r\n", "421"),
+        ("Host: [::1]\r\n", "200"),
+        ("Host: \r\n", "421"),
+        ("Host: localhost\r\nHost: evil.example\r\n", "400"),
+        ("Host: localhost\r\nOrigin: http://localhost\r\n", "403"),
+        ("Host: 127.0.0.1\r\norigin: null\r\n", "403"),
+        ("Host: 127.0.0.1:10009\r\n", "200"),
+        ("Host: [::1]:10009\r\n", "200"),
+        ("Host: LocalHost:10009\r\n", "200"),
+        (&format!("Host: {own}\r\n"), "200"),
+        ("Host: numbers.example:10009\r\n", "200"),
+        ("", "200"),
+    ] {
+        let mut stream = raw(&server).await;
+        let head = format!(
+            "POST / HTTP/1.1\r\n{headers}Authorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n",
+            message.len()
+        );
+        assert_eq!(status_of(&mut stream, &head, &message).await, expected, "{headers:?}");
+    }
+    // A probe of a load balancer has any name.
+    let mut stream = raw(&server).await;
+    assert_eq!(status_of(&mut stream, "GET /livez HTTP/1.1\r\nHost: balancer.example\r\n\r\n", b"").await, "200");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn bad_credentials_are_refused_before_the_body_is_sent() {
+    let server = start(Limits::default()).await;
+    for (headers, expected) in [
+        ("Authorization: Basic bWFsbG9yeTp4\r\nContent-Length: 16777216\r\n", "401"),
+        ("Content-Length: 16777216\r\n", "401"),
+        ("Content-Length: 10\r\n", "401"),
+        ("Transfer-Encoding: chunked\r\n", "401"),
+        ("Expect: 100-continue\r\nContent-Length: 10\r\n", "401"),
+        ("Host: evil.example\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: 16777216\r\n", "421"),
+    ] {
+        let mut stream = raw(&server).await;
+        let head = format!("POST / HTTP/1.1\r\n{headers}\r\n");
+        assert_eq!(status_of(&mut stream, &head, b"").await, expected, "{headers}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refused_request_with_a_short_body_leaves_the_connection_usable() {
+    let server = start(Limits::default()).await;
+    let message = open_session(None);
+    let mut stream = raw(&server).await;
+    stream.set_nodelay(true).unwrap();
+    for length in [1, 1_000, 60_000] {
+        let refused = format!("POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        assert_eq!(status_of(&mut stream, &refused, b"").await, "401");
+        // The body comes after the answer, in pieces.
+        for piece in vec![b'x'; length].chunks(7_000) {
+            stream.write_all(piece).await.unwrap();
+        }
+        let head = format!(
+            "POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n",
+            message.len()
+        );
+        assert_eq!(status_of(&mut stream, &head, &message).await, "200");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn chunks_of_one_byte_cost_no_more_moves_than_others() {
+    let server = start(Limits::default()).await;
+    let keys = BTreeMap::from([("set:hiveconf:k".to_owned(), "x".repeat(1 << 20))]);
+    let message = open_session(Some(keys));
+    let mut chunks = Vec::with_capacity(6 * message.len());
+    for byte in &message {
+        chunks.extend_from_slice(b"1\r\n");
+        chunks.extend_from_slice(&[*byte, b'\r', b'\n']);
+    }
+    chunks.extend_from_slice(b"0\r\n\r\n");
+    let mut stream = raw(&server).await;
+    let begun = Instant::now();
+    let head = "POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(status_of(&mut stream, head, &chunks).await, "200");
+    println!("{} bytes in chunks of one: {:?}", message.len(), begun.elapsed());
+    // Moving what is pending for each chunk takes ten times as long.
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_first_message_over_plain_thrift_is_short() {
+    let server = start(Limits::default()).await;
+    for (bytes, expected) in [(60_000, TStatusCode::SUCCESS_STATUS), (70_000, TStatusCode::ERROR_STATUS)] {
+        let keys = BTreeMap::from([("set:hiveconf:k".to_owned(), "x".repeat(bytes))]);
+        let mut stream = raw(&server).await;
+        stream.write_all(&open_session(Some(keys))).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let answer = read_to_end(&mut stream).await;
+        let reply: TOpenSessionResp = decode_reply(&answer).unwrap();
+        assert_eq!(reply.status.status_code, expected, "{bytes}: {:?}", reply.status);
+    }
+    // Once it is known who the client is, statements may be as long as over the other transports.
+    let client = Client::connect(&server.options(Auth::None)).await.unwrap();
+    let mut session = Session::open_as(client, Some(("alice", "")), &[]).await.unwrap();
+    session.execute(&"x".repeat(1 << 20)).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_one_way_call_ends_the_connection_without_an_answer() {
+    let server = start(Limits::default()).await;
+    let mut message = open_session(None);
+    message[3] = 4;
+    let mut stream = raw(&server).await;
+    stream.write_all(&message).await.unwrap();
+    assert_eq!(read_to_end(&mut stream).await, b"");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn clients_that_never_authenticate_take_no_place_of_others() {
+    let limits = Limits { connections: 2, unauthenticated_connections: 4, ..Limits::default() };
+    let server = start(limits).await;
+    // One address has half of the places for clients that are not known yet.
+    let _silent = [raw_from(&server, 2).await, raw_from(&server, 2).await];
+    let mut third = raw_from(&server, 2).await;
+    third.write_all(b"\x01\0\0\0\x05PLAIN\x05\0\0\0\x08\0alice\0x").await.unwrap();
+    let answer = read_to_end(&mut third).await;
+    assert!(String::from_utf8_lossy(&answer).contains("too many connections"), "{answer:?}");
+    // Another address is served, up to the limit of those that are known.
+    let one = server.client("alice").await;
+    let _two = server.client("bob").await;
+    let refused = Client::connect(&server.options(Auth::user("carol", "x"))).await.map(drop);
+    assert!(matches!(refused, Err(ClientError::Unauthenticated(text)) if text.starts_with("too many connections")));
+    drop(one);
+    let served = async {
+        while Client::connect(&server.options(Auth::user("carol", "x"))).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, served).await.unwrap();
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn connections_of_one_user_and_of_one_address_are_limited() {
+    let limits = Limits { connections_per_user: 2, connections_per_peer: 3, ..Limits::default() };
+    let server = start(limits).await;
+    let _alice = (server.client("alice").await, server.client("alice").await);
+    let refused = |refused: Result<Client, ClientError>, text: &str| match refused.map(drop) {
+        Err(ClientError::Unauthenticated(told)) => assert!(told.starts_with(text), "{told}"),
+        other => panic!("{other:?}"),
+    };
+    let third = Client::connect(&server.options(Auth::user("alice", "x"))).await;
+    refused(third, "too many connections of user \"alice\"");
+    let _bob = server.client("bob").await;
+    let fourth = Client::connect(&server.options(Auth::user("carol", "x"))).await;
+    refused(fourth, "too many connections from one address");
+    // Over HTTP the user of the last request counts.
+    let mut stream = raw_from(&server, 2).await;
+    let message = open_session(None);
+    for (token, expected) in [("Ym9iOng=", "200"), ("YWxpY2U6eA==", "503"), ("Y2Fyb2w6eA==", "200")] {
+        let head =
+            format!("POST / HTTP/1.1\r\nAuthorization: Basic {token}\r\nContent-Length: {}\r\n\r\n", message.len());
+        assert_eq!(status_of(&mut stream, &head, &message).await, expected, "{token}");
+    }
+    server.stop().await;
+}
+
+/// A user's name may be that of a role of ours.
+#[tokio::test]
+async fn a_role_speaks_for_a_user_of_its_own_name() {
+    let server = start(Limits::default()).await;
+    let mut events = server.service.events();
+    let client = Client::connect(&server.options(Auth::service("proxy", "derived", "proxy"))).await.unwrap();
+    Session::open(client, &[]).await.unwrap();
+    assert_eq!(events.recv().await.unwrap(), "open proxy");
+    server.stop().await;
+}
