@@ -39,7 +39,7 @@ use drain::Drain;
 use listener::Relay;
 use membership::{Membership, Registered, Verdict};
 use sessions::Sessions;
-use settings::STOP_DEADLINE;
+use settings::{MAX_SESSIONS, SIDE_CONNECTIONS, STOP_DEADLINE};
 
 /// How long closing may take once the engine is to end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -92,7 +92,10 @@ pub async fn run(
 ) -> Result<Ended, EngineAgentError> {
     let listening =
         |error: std::io::Error| EngineAgentError::Listen { address: settings.listen, reason: error.to_string() };
-    let server = Server::bind(settings.listen, settings.limits.clone()).await.map_err(listening)?;
+    // Each session has a connection of its own; a cancel and a status call need further ones.
+    let connections = settings.limits.connections.max(MAX_SESSIONS + SIDE_CONNECTIONS);
+    let limits = hs2::Limits { connections, ..settings.limits.clone() };
+    let server = Server::bind(settings.listen, limits).await.map_err(listening)?;
     let address = server.local_addr().map_err(listening)?;
     let settings = Arc::new(settings);
     tokio::pin!(unwanted);

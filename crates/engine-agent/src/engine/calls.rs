@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agent_api::EngineStatus;
 use hs2::message::{ExceptionKind, decode_reply, encode_exception, encode_refusal, encode_reply};
-use hs2::relay::{self, Decision, RelayError};
-use hs2::scan::{Reply, Request};
+use hs2::relay::{self, Decision, Outcome, RelayError};
+use hs2::scan::{self, Reply, Request};
 use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseSessionResp, TFetchResultsResp, TOpenSessionReq, TOpenSessionResp,
     TOperationState, TOperationType,
@@ -23,6 +23,10 @@ use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
 /// A reply to a fetch that is at most this long is looked into: it may be the empty batch that ends a result. It is
 /// there as a whole then.
 const SMALL_BATCH_BYTES: usize = relay::WHOLE_REPLY_BYTES;
+/// SQLSTATE *connection does not exist*: what a DataFusion engine answers about a session that it has closed.
+const NO_SESSION_STATE: &[u8] = b"08003";
+/// How Hive's service begins the same answer.
+const NO_SESSION_TEXT: &[u8] = b"Invalid SessionHandle";
 /// `fetchType` of a fetch that asks for rows.
 const FETCH_ROWS: i16 = 0;
 
@@ -178,8 +182,7 @@ async fn open(
 async fn cancel(relay: &Arc<Relay>, entry: &Entry, named: &Handle) -> Result<(), UserError> {
     let Some(operation) = entry.operation(named) else { return Ok(()) };
     let mut aside = relay.sessions.connect(&entry.user).await?;
-    let operation_handle = operation.backend.operation(TOperationType::EXECUTE_STATEMENT, true);
-    aside.cancel_operation(&TCancelOperationReq { operation_handle }).await?;
+    aside.cancel_operation(&TCancelOperationReq { operation_handle: operation.at_engine() }).await?;
     entry.update(named, Operation::end);
     Ok(())
 }
@@ -215,27 +218,69 @@ async fn on_session(
     let runs_on = method == Method::ExecuteStatement && request.run_async;
     let executing = (method.makes_operation() && !runs_on).then(|| entry.executing());
     let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
+        if has_no_session(reply, bytes) || is_only_an_agents(reply) {
+            return Decision::Hold;
+        }
         let Some(backend) = reply.handle.filter(|_| reply.succeeded()).and_then(|at| at.read(bytes).ok()) else {
             return Decision::Forward;
         };
         let result_waits = reply.has_result_set.unwrap_or(true);
-        let ours = entry.keep(Operation { backend, running: runs_on, result_waits });
+        let operation_type = reply.operation_type.map_or(TOperationType::EXECUTE_STATEMENT, TOperationType);
+        let ours = entry.keep(Operation { backend, operation_type, running: runs_on, result_waits });
         relay.sessions.name_operation(ours, entry.handle);
         model::failpoint!(failpoints::STATEMENT_ACCEPTED);
         Decision::ForwardAs(ours)
     })
     .await;
     drop(executing);
-    if let Err(RelayError::Broken) = outcome
-        && method.makes_operation()
-        && !entry.has_own_state()
-    {
-        // Found dead before anything was sent: another engine may have the call.
-        let error = UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" was lost", relay.settings.engine))
-            .detail("nothing of the statement was executed");
-        return Err(Failed::Lost(error));
+    match outcome {
+        // Found dead before anything was sent: a new session, here or at another engine, may have the call.
+        Err(RelayError::Broken) if method.makes_operation() => {
+            Err(Failed::Lost(session_lost(relay, entry, "its connection to the engine was closed")))
+        }
+        Ok(Outcome::Held(reply)) => Err(instead_of(relay, entry, &reply)),
+        outcome => outcome.map(|_| ()).map_err(|error| failed(relay, &error)),
     }
-    outcome.map(|_| ()).map_err(|error| failed(relay, &error))
+}
+
+/// The error for a call that found no session at the engine; nothing of it was executed. State of the session's own is
+/// lost with the session.
+fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
+    let engine = &relay.settings.engine;
+    if entry.has_own_state() {
+        return UserError::new(ErrorKind::ConnectionLost, format!("the session at engine \"{engine}\" was lost"))
+            .detail(format!("{why}; temporary views, variables and the like were lost with it"))
+            .hint("Open a new session.");
+    }
+    UserError::new(ErrorKind::EngineSessionLost, format!("the session at engine \"{engine}\" was lost"))
+        .detail(format!("{why}; nothing of the statement was executed"))
+        .hint("Retry the statement.")
+}
+
+/// What is answered instead of a reply of the engine that is not passed on.
+fn instead_of(relay: &Relay, entry: &Entry, bytes: &[u8]) -> Failed {
+    match scan::reply(bytes) {
+        Ok(reply) if has_no_session(&reply, bytes) => {
+            Failed::Lost(session_lost(relay, entry, "the engine has closed it, because it was idle for long"))
+        }
+        _ => Failed::Refused(
+            UserError::internal(format!("engine \"{}\" answered with an error of agents", relay.settings.engine))
+                .detail("Its error code is reserved for the agents of engines."),
+        ),
+    }
+}
+
+/// Whether the engine answers that it has no such session: ours in SQLSTATE, Hive's service (Spark) in words.
+fn has_no_session(reply: &Reply, bytes: &[u8]) -> bool {
+    let part = |range: &Option<std::ops::Range<usize>>| range.clone().and_then(|range| bytes.get(range)).unwrap_or(b"");
+    !reply.succeeded()
+        && reply.status.is_some()
+        && (part(&reply.sql_state) == NO_SESSION_STATE || part(&reply.error_message).starts_with(NO_SESSION_TEXT))
+}
+
+/// Whether the engine claims what only its agent may: that nothing was executed and another engine may have the call.
+fn is_only_an_agents(reply: &Reply) -> bool {
+    matches!(reply.error_code, Some(status::ENGINE_DRAINING | status::ENGINE_SESSION_LOST))
 }
 
 /// A call that names an operation: what its reply tells of the operation's end is noted on the way.
@@ -287,7 +332,7 @@ fn is_empty_batch(bytes: &[u8]) -> bool {
 }
 
 fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
-    let unreadable = |error: hs2::scan::ScanError| UserError::internal(format!("the call can't be relayed: {error}"));
+    let unreadable = |error: scan::ScanError| UserError::internal(format!("the call can't be relayed: {error}"));
     let mut bytes = message.bytes().to_vec();
     if let Some(at) = &request.handle {
         at.patch(&mut bytes, handle).map_err(unreadable)?;

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
-use hs2::tcli::{TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationState, TOperationType};
+use hs2::tcli::{
+    TCancelOperationReq, TCloseSessionReq, TGetOperationStatusReq, TOperationHandle, TOperationState, TOperationType,
+};
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle};
 use model::error::{ErrorKind, UserError};
 use tokio::sync::watch;
@@ -66,6 +68,8 @@ struct Facts {
 pub(super) struct Operation {
     /// The engine's handle.
     pub(super) backend: Handle,
+    /// The type in the engine's handle: Spark finds an operation only under handle and type.
+    pub(super) operation_type: TOperationType,
     /// The engine still works on it.
     pub(super) running: bool,
     /// Its result has not been fetched to its end.
@@ -73,6 +77,11 @@ pub(super) struct Operation {
 }
 
 impl Operation {
+    /// The engine's handle as the engine itself wrote it.
+    pub(super) fn at_engine(&self) -> TOperationHandle {
+        self.backend.operation(self.operation_type, true)
+    }
+
     /// Notes what the engine said of it.
     pub(super) fn told(&mut self, state: TOperationState, has_result_set: Option<bool>) {
         match state {
@@ -173,15 +182,15 @@ impl Entry {
         facts.executing + facts.operations.values().filter(|it| it.running).count()
     }
 
-    fn running(&self) -> Vec<Handle> {
-        lock(&self.facts).operations.values().filter(|it| it.running).map(|it| it.backend).collect()
+    fn running(&self) -> Vec<TOperationHandle> {
+        lock(&self.facts).operations.values().filter(|it| it.running).map(Operation::at_engine).collect()
     }
 
     /// What runs, and the results that wait if those are asked about too: our handles and the engine's.
-    fn unfinished(&self, results: bool) -> Vec<(Handle, Handle)> {
+    fn unfinished(&self, results: bool) -> Vec<(Handle, TOperationHandle)> {
         let facts = lock(&self.facts);
         let left = facts.operations.iter().filter(|(_, it)| it.running || (results && it.result_waits));
-        left.map(|(ours, it)| (*ours, it.backend)).collect()
+        left.map(|(ours, it)| (*ours, it.at_engine())).collect()
     }
 
     fn nothing_left(&self) -> bool {
@@ -233,11 +242,10 @@ impl Sessions {
         few_at_once(left.map(|(entry, left)| self.ask_about(entry, left))).await;
     }
 
-    async fn ask_about(&self, entry: &Entry, left: Vec<(Handle, Handle)>) {
+    async fn ask_about(&self, entry: &Entry, left: Vec<(Handle, TOperationHandle)>) {
         let Ok(mut aside) = self.connect(&entry.user).await else { return };
         aside.set_call_deadline(ASK_DEADLINE);
-        for (ours, backend) in left {
-            let operation_handle = backend.operation(TOperationType::EXECUTE_STATEMENT, true);
+        for (ours, operation_handle) in left {
             let request = TGetOperationStatusReq { operation_handle, get_progress_update: None };
             match aside.get_operation_status(&request).await {
                 Ok(answer) => {
@@ -349,8 +357,7 @@ impl Sessions {
         if !running.is_empty() {
             match self.connect(&entry.user).await {
                 Ok(mut aside) => {
-                    for backend in running {
-                        let operation_handle = backend.operation(TOperationType::EXECUTE_STATEMENT, true);
+                    for operation_handle in running {
                         if let Err(error) = aside.cancel_operation(&TCancelOperationReq { operation_handle }).await {
                             debug!(%error, "a statement of a lost connection could not be cancelled");
                         }

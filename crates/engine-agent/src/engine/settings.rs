@@ -43,6 +43,8 @@ impl std::fmt::Debug for Key {
 
 /// Sessions that one engine may have.
 pub const MAX_SESSIONS: usize = 2_000;
+/// Connections beyond those of sessions, for cancels and status calls.
+pub const SIDE_CONNECTIONS: usize = 200;
 /// Operations that one session may have open.
 pub const MAX_OPERATIONS: usize = 1_000;
 /// Connecting to the engine.

@@ -8,5 +8,6 @@ mod engines;
 mod rig;
 
 mod drains;
+mod odd_engines;
 mod registers;
 mod relays;

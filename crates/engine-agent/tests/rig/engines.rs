@@ -96,6 +96,13 @@ impl DataFusion {
         self.engine.get().map_or((0, 0), |it| (it.load().sessions, it.load().running_statements))
     }
 
+    /// Closes all its sessions, as it does with those that were idle for long; it goes on.
+    pub fn close_sessions(&self) {
+        if let Some(engine) = self.engine.get() {
+            engine.close_all();
+        }
+    }
+
     /// Whether its server was made.
     pub fn is_started(&self) -> bool {
         self.engine.get().is_some()

@@ -74,7 +74,7 @@ impl Wire {
 /// The answer to `GET path`: the status and the text.
 pub async fn probe(address: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     within(path, stream.read_to_string(&mut answer)).await.unwrap();
