@@ -10,6 +10,7 @@ use coordination::{Identity, Layout};
 use engine_agent::metadata::{Listener, MetadataAgent};
 use master::Master;
 use metadata::Store;
+use model::advertised::Advertised;
 use model::change::Rules;
 use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
@@ -161,10 +162,21 @@ pub async fn proxy(
             "this process may open too few files for proxy.max_connections, and serves fewer; raise ulimit -n"
         );
     }
-    let wire = hs2::Limits { connections, ..hs2::Limits::default() };
+    let wire = hs2::Limits {
+        connections,
+        connections_per_user: section.max_connections_per_user,
+        connections_per_peer: section.max_connections_per_address,
+        ..hs2::Limits::default()
+    };
+    let mut hosts = section.hosts.clone();
+    if !section.advertise.is_empty() {
+        let advertised = Advertised::of("proxy.advertise", &section.advertise, section.listen);
+        hosts.push(advertised.map_err(|error| anyhow::anyhow!("{}", error.text()))?.host);
+    }
     let settings = proxy::Settings {
         listen: section.listen,
         discovery: section.registers().then(|| section.advertise.clone()),
+        hosts,
         zookeeper: zookeeper(configuration, Identity::Proxy(secret.clone()))?,
         secret: secret.clone(),
         admins: configuration.access.admins.clone(),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hs2::message::ExceptionKind;
@@ -12,6 +13,7 @@ use tracing::{Instrument, debug, info_span};
 
 use crate::Gateway;
 use crate::session;
+use crate::settings::HTTP_CONNECTION_IDLE;
 
 /// The longest name of a user that is accepted, in bytes.
 const MAX_USER_BYTES: usize = 255;
@@ -36,6 +38,10 @@ impl Authenticator for Gateway {
         Ok(Principal::user(user))
     }
 
+    fn serves_host(&self, name: &str) -> bool {
+        self.settings.hosts.iter().any(|host| host == "*" || host.eq_ignore_ascii_case(name))
+    }
+
     fn unready(&self) -> Option<String> {
         self.why_unready()
     }
@@ -49,8 +55,13 @@ impl Handler for Gateway {
         let is_http = connection.mechanism() == Mechanism::HttpBasic;
         async {
             loop {
+                let wait = self.longest_silence(&connection);
                 let message = tokio::select! {
                     () = stop.cancelled() => break,
+                    () = after(wait) => {
+                        debug!("closing a connection that is not used");
+                        break;
+                    }
                     message = connection.next() => message,
                 };
                 let message = match message {
@@ -87,5 +98,23 @@ impl Handler for Gateway {
             session::close::abandon(&self, id);
         }
         connection.close().await;
+    }
+}
+
+impl Gateway {
+    /// How long the connection may be silent. One with a session over it has no limit: the session ends with it, and is
+    /// limited itself.
+    fn longest_silence(&self, connection: &Connection) -> Option<Duration> {
+        if connection.mechanism() == Mechanism::HttpBasic {
+            return Some(HTTP_CONNECTION_IDLE);
+        }
+        (!self.sessions.is_any_of_connection(connection.id())).then_some(self.settings.limits.without_session)
+    }
+}
+
+async fn after(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
     }
 }

@@ -18,7 +18,7 @@ use model::name::{PoolName, TenantName, UnitName};
 use model::table_catalog::TableCatalog;
 use tokio::sync::watch;
 
-use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, Settings};
+use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_HELD_REPLY_BYTES, Settings};
 
 /// How long an engine that could not be reached is passed over.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
@@ -221,6 +221,7 @@ impl Routes {
         let mut options = ClientOptions::new(route.address.clone(), Auth::service(agent_api::SERVICE_PROXY, key, user));
         options.connect_deadline = CONNECT_DEADLINE;
         options.call_deadline = CALL_DEADLINE;
+        options.limits.held_reply_bytes = MAX_HELD_REPLY_BYTES;
         options
     }
 

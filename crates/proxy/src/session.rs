@@ -18,7 +18,8 @@ pub(crate) mod statement;
 pub(crate) mod unbound;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub(crate) enum Gone {
 pub(crate) struct Sessions {
     limit: usize,
     limit_per_user: usize,
+    limit_per_peer: usize,
     table: Mutex<Table>,
     /// Told when the last session goes.
     emptied: Notify,
@@ -60,6 +62,45 @@ struct Table {
     sessions: HashMap<Handle, Arc<Entry>>,
     operations: HashMap<Handle, Handle>,
     per_user: HashMap<String, usize>,
+    /// Sessions by the connection that they end with.
+    per_connection: HashMap<u64, usize>,
+    /// Sessions over HTTP by the address that opened them.
+    http_per_peer: HashMap<IpAddr, usize>,
+    /// How many sessions were opened so far.
+    opened: u64,
+}
+
+impl Table {
+    fn take(&mut self, handle: &Handle) -> Option<Arc<Entry>> {
+        let entry = self.sessions.remove(handle)?;
+        self.operations.retain(|_, session| session != handle);
+        decrease(&mut self.per_user, &entry.user);
+        match entry.connection {
+            Some(connection) => decrease(&mut self.per_connection, &connection),
+            None => decrease(&mut self.http_per_peer, &entry.peer),
+        }
+        Some(entry)
+    }
+
+    /// The session over HTTP that was idle for longest and never executed anything: it costs its client nothing to open
+    /// another one. `peer`: of that address only.
+    fn expendable(&self, peer: Option<IpAddr>) -> Option<Handle> {
+        let of_peer = |entry: &&Arc<Entry>| peer.is_none_or(|peer| entry.peer == peer);
+        let unused = |entry: &&Arc<Entry>| {
+            entry.connection.is_none() && !entry.executed.load(Ordering::Relaxed) && entry.state.try_lock().is_ok()
+        };
+        let entries = self.sessions.values().filter(of_peer).filter(unused);
+        entries.min_by_key(|entry| (entry.used_at_ms.load(Ordering::Relaxed), entry.number)).map(|entry| entry.handle)
+    }
+}
+
+fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
+    if let Some(count) = counts.get_mut(key) {
+        *count = count.saturating_sub(1);
+        if *count == 0 {
+            counts.remove(key);
+        }
+    }
 }
 
 /// A session and who may name it.
@@ -68,6 +109,12 @@ pub(crate) struct Entry {
     pub(crate) user: String,
     /// The connection that opened it; `None` over HTTP.
     pub(crate) connection: Option<u64>,
+    /// The address that it was opened from.
+    peer: IpAddr,
+    /// Greater than that of every session opened before.
+    number: u64,
+    /// Whether a call that makes an operation came.
+    executed: AtomicBool,
     /// When a call named it last, in milliseconds of the clock that counts suspension.
     used_at_ms: AtomicU64,
     /// Operations at engines, for a cancel that must not wait for the session's other calls.
@@ -138,6 +185,7 @@ impl Sessions {
         Self {
             limit: limits.sessions,
             limit_per_user: limits.sessions_per_user,
+            limit_per_peer: limits.http_sessions_per_peer,
             table: Mutex::default(),
             emptied: Notify::new(),
         }
@@ -147,12 +195,28 @@ impl Sessions {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a new session; refuses one above the limit of all or of its user.
-    pub(crate) fn insert(&self, session: Session, connection: Option<u64>, now: Duration) -> Result<Handle, UserError> {
+    /// Keeps a new session; refuses one above the limit of all or of its user. At the limit of all, or of its address
+    /// over HTTP, a session over HTTP that was never used gives its place up: the second value, which the caller ends.
+    pub(crate) fn insert(
+        &self,
+        session: Session,
+        connection: Option<u64>,
+        peer: IpAddr,
+        now: Duration,
+    ) -> Result<(Handle, Option<Arc<Entry>>), UserError> {
         let handle = Handle::random();
         let user = session.user.clone();
         let mut table = self.table();
-        if table.sessions.len() >= self.limit {
+        let of_peer = table.http_per_peer.get(&peer).copied().unwrap_or(0);
+        let peer_is_full = connection.is_none() && of_peer >= self.limit_per_peer;
+        let is_full = table.sessions.len() >= self.limit;
+        let expendable = if peer_is_full || is_full { table.expendable(peer_is_full.then_some(peer)) } else { None };
+        if peer_is_full && expendable.is_none() {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many sessions over HTTP from one address")
+                .detail(format!("{of_peer} sessions of {peer} are open."))
+                .hint("Close sessions that are not used."));
+        }
+        if is_full && expendable.is_none() {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the proxy has too many sessions")
                 .detail(format!("{} are open", self.limit))
                 .hint("connect to another proxy, or try again later"));
@@ -163,35 +227,42 @@ impl Sessions {
                 .detail(format!("{count} are open, {} may be", self.limit_per_user))
                 .hint("close sessions that are not used"));
         }
-        table.per_user.insert(user.clone(), count + 1);
+        let evicted = expendable.and_then(|handle| table.take(&handle));
+        *table.per_user.entry(user.clone()).or_default() += 1;
+        match connection {
+            Some(connection) => *table.per_connection.entry(connection).or_default() += 1,
+            None => *table.http_per_peer.entry(peer).or_default() += 1,
+        }
+        table.opened += 1;
         let entry = Entry {
             handle,
             user,
             connection,
+            peer,
+            number: table.opened,
+            executed: AtomicBool::new(false),
             used_at_ms: AtomicU64::new(now.as_millis() as u64),
             at_engine: Mutex::default(),
             state: tokio::sync::Mutex::new(session),
             closed: CancellationToken::new(),
         };
         table.sessions.insert(handle, Arc::new(entry));
-        Ok(handle)
+        Ok((handle, evicted))
     }
 
     /// Takes a session away, with the names of its operations.
     pub(crate) fn remove(&self, handle: &Handle) -> Option<Arc<Entry>> {
         let mut table = self.table();
-        let entry = table.sessions.remove(handle)?;
-        table.operations.retain(|_, session| session != handle);
-        if let Some(count) = table.per_user.get_mut(&entry.user) {
-            *count -= 1;
-            if *count == 0 {
-                table.per_user.remove(&entry.user);
-            }
-        }
+        let entry = table.take(handle)?;
         if table.sessions.is_empty() {
             self.emptied.notify_waiters();
         }
         Some(entry)
+    }
+
+    /// Whether a session is open that ends with the connection.
+    pub(crate) fn is_any_of_connection(&self, connection: u64) -> bool {
+        self.table().per_connection.contains_key(&connection)
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -287,6 +358,9 @@ pub(crate) async fn serve(
             .hint("open a new session");
         return refuse(connection, method, seqid, &error).await;
     };
+    if method.makes_operation() {
+        entry.executed.store(true, Ordering::Relaxed);
+    }
     if method == Method::CloseSession {
         return close::close(gateway, connection, &entry, seqid).await;
     }

@@ -14,6 +14,8 @@ pub struct Settings {
     /// What discovery tells clients to connect to (`host`, `host:port`, or empty for the listener's own); `None`: not
     /// registered.
     pub discovery: Option<String>,
+    /// The names under which clients may reach this proxy over HTTP (`Host`), the advertised one included; `*` for any.
+    pub hosts: Vec<String>,
     /// The session with ZooKeeper, as a proxy.
     pub zookeeper: coordination::Settings,
     /// The one secret: for the connections to agents.
@@ -39,6 +41,10 @@ pub struct Limits {
     pub sessions_per_user: usize,
     /// Sessions at most: over HTTP they are not bounded by the connections, and names cost nothing.
     pub sessions: usize,
+    /// Sessions over HTTP from one address at most.
+    pub http_sessions_per_peer: usize,
+    /// How long a connection may be silent over which no session is open.
+    pub without_session: Duration,
     /// How long an engine agent has to say how much it has to do; after that only the proxy's own count is known.
     pub status_deadline: Duration,
 }
@@ -46,9 +52,16 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            wire: hs2::Limits::default(),
+            wire: hs2::Limits {
+                connections: 5_000,
+                connections_per_user: 1_000,
+                connections_per_peer: 4_000,
+                ..hs2::Limits::default()
+            },
             sessions_per_user: 500,
             sessions: 20_000,
+            http_sessions_per_peer: 10_000,
+            without_session: Duration::from_mins(1),
             status_deadline: Duration::from_millis(300),
         }
     }
@@ -82,6 +95,11 @@ pub const CONTROL_CALL_DEADLINE: Duration = Duration::from_secs(10);
 pub const HTTP_SESSION_IDLE: Duration = Duration::from_hours(1);
 /// How often sessions are looked at for that.
 pub const IDLE_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a connection over HTTP may be silent between two requests: sessions live on without it.
+pub const HTTP_CONNECTION_IDLE: Duration = Duration::from_mins(5);
+/// The longest reply of an engine that is held whole, to replace a handle in it or to read it. Results are not held, and
+/// agents cut the error texts of their engines far below that.
+pub const MAX_HELD_REPLY_BYTES: usize = 1 << 20;
 /// How long a control statement looks for a metadata agent that answers.
 pub const AGENT_DEADLINE: Duration = Duration::from_secs(5);
 

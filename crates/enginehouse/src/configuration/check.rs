@@ -28,6 +28,7 @@ impl Configuration {
         if let Err(error) = metadata::Settings::new(&self.database.url).backend() {
             bail!("database.url: {}", error.user_error());
         }
+        self.check_hosts()?;
         self.check_advertised()
     }
 
@@ -86,9 +87,21 @@ impl Configuration {
         Ok(())
     }
 
+    fn check_hosts(&self) -> anyhow::Result<()> {
+        let is_name = |host: &str| {
+            !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
+        };
+        if let Some(host) = self.proxy.hosts.iter().find(|host| *host != "*" && !is_name(host)) {
+            bail!("proxy.hosts contains \"{host}\", which is not a host name; write names without a port, or \"*\"");
+        }
+        Ok(())
+    }
+
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 6] = [
+        let positive: [(&str, usize); 8] = [
             ("proxy.max_connections", self.proxy.max_connections),
+            ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
+            ("proxy.max_connections_per_address", self.proxy.max_connections_per_address),
             ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
             ("orchestrator.max_engines", self.orchestrator.max_engines),
             ("master.surge", self.master.surge as usize),
@@ -175,6 +188,8 @@ mod tests {
             ("[proxy]\nmax_connections = 0", "proxy.max_connections"),
             ("[orchestrator]\nmax_engines = 5000", "orchestrator.max_engines"),
             ("[proxy]\nadvertise = \"a b\"", "proxy.advertise"),
+            ("[proxy]\nhosts = [\"http://a\"]", "proxy.hosts"),
+            ("[proxy]\nmax_connections_per_user = 0", "proxy.max_connections_per_user"),
             ("[proxy]\nadvertise = \"0.0.0.0\"", "proxy.advertise"),
             ("[metadata_agent]\nlisten = \"0.0.0.0:10020\"", "set metadata_agent.advertise"),
             ("[metadata_agent]\ndrain_grace = \"2d\"", "metadata_agent.drain_grace"),

@@ -108,8 +108,14 @@ pub struct ProxySection {
     pub bind_deadline: Span,
     /// How long the load of an engine that its agent told is believed.
     pub load_cache_ms: u64,
+    /// Further names that clients may connect to over HTTP; `*` for any.
+    pub hosts: Vec<String>,
     /// Client connections at most.
     pub max_connections: usize,
+    /// Client connections of one user at most.
+    pub max_connections_per_user: usize,
+    /// Client connections from one address at most.
+    pub max_connections_per_address: usize,
     /// Sessions of one user at most.
     pub max_sessions_per_user: usize,
     /// How long a proxy that is told to end lets its sessions end by themselves.
@@ -126,7 +132,10 @@ impl Default for ProxySection {
             snapshot_poll: Span::seconds(2),
             bind_deadline: Span::seconds(300),
             load_cache_ms: 1_000,
+            hosts: Vec::new(),
             max_connections: 5_000,
+            max_connections_per_user: 1_000,
+            max_connections_per_address: 4_000,
             max_sessions_per_user: 500,
             drain_grace: Span::seconds(0),
         }

@@ -191,7 +191,9 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
                 gateway.routes.mark_draining(&route);
             }
             // Its engine has just died: nothing was executed.
-            Err(ClientError::Refused(error)) if error.kind == ErrorKind::ConnectionLost => {
+            Err(ClientError::Refused(error))
+                if matches!(error.kind, ErrorKind::ConnectionLost | ErrorKind::EngineSessionLost) =>
+            {
                 debug!(engine = %route.engine, %error, "an engine was lost, another is chosen");
                 gateway.routes.mark_unreachable(&route);
             }
@@ -280,6 +282,7 @@ fn is_about_statement(error: &UserError) -> bool {
     let of_the_moment = matches!(
         error.kind,
         Kind::EngineDraining
+            | Kind::EngineSessionLost
             | Kind::ConnectionLost
             | Kind::Unavailable
             | Kind::Timeout
@@ -351,8 +354,11 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
             return Sent::Lost(session.lost_engine(binding, &reason));
         }
     };
-    if reply.error_code == Some(model::error::ENGINE_DRAINING) {
+    if reply.is_error(ErrorKind::EngineDraining, message.bytes()) {
         return drained(gateway, session, binding);
+    }
+    if reply.is_error(ErrorKind::EngineSessionLost, message.bytes()) {
+        return session_gone(session, binding);
     }
     if !reply.succeeded() {
         return Sent::Answered(message.into_bytes());
@@ -379,8 +385,18 @@ async fn exchange(bound: &mut Bound, call: &EngineCall) -> Result<hs2::Message, 
     if let Some(at) = request.handle {
         at.patch(&mut bytes, &bound.session).map_err(|error| error.to_string())?;
     }
-    bound.client.send(&bytes).await.map_err(|error| error.to_string())?;
-    bound.client.receive(call.deadline()).await.map_err(|error| error.to_string())
+    let request = hs2::Message::new(bytes).map_err(|error| error.to_string())?;
+    bound.client.exchange(&request, call.deadline()).await.map_err(|error| error.to_string())
+}
+
+/// The engine no longer has this one session, and nothing of the statement was executed. Other sessions of the engine
+/// are not affected, so it is not marked.
+fn session_gone(session: &mut Session, binding: u64) -> Sent {
+    let error = session.lost_engine(binding, "the engine has closed the session");
+    match &session.lost {
+        Some(lost) => Sent::Lost(lost.clone()),
+        None => Sent::Draining(error),
+    }
 }
 
 /// The engine refused because it drains. A session with state of its own can't move.

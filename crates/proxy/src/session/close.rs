@@ -48,7 +48,13 @@ pub(crate) async fn end_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
 }
 
 fn end(gateway: &Arc<Gateway>, handle: &hs2::Handle) {
-    let Some(entry) = gateway.sessions.remove(handle) else { return };
+    if let Some(entry) = gateway.sessions.remove(handle) {
+        end_entry(entry);
+    }
+}
+
+/// Ends a session that was taken from the table.
+pub(super) fn end_entry(entry: Arc<Entry>) {
     entry.closed.cancel();
     tokio::spawn(async move {
         let mut session = entry.state.lock().await;

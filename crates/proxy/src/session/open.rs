@@ -10,7 +10,7 @@ use model::error::{ErrorKind, UserError};
 use tracing::info;
 
 use super::keys::SessionKeys;
-use super::{Gone, Session, answer, connection_of, queue, refuse};
+use super::{Gone, Session, answer, close, connection_of, queue, refuse};
 use crate::Gateway;
 use crate::failpoints;
 
@@ -60,11 +60,15 @@ async fn opened(
     let user = principal.user.clone();
     let keys = SessionKeys::read(&request.configuration.unwrap_or_default())?;
     queue::check(gateway, &user, &keys).await?;
-    let handle = gateway.sessions.insert(
+    let (handle, evicted) = gateway.sessions.insert(
         Session::new(user.clone(), keys),
         connection_of(connection),
+        connection.peer().ip().to_canonical(),
         gateway.clock.boottime(),
     )?;
+    if let Some(evicted) = evicted {
+        close::end_entry(evicted);
+    }
     info!(user, "session opened");
     Ok(TOpenSessionResp {
         status: status::success(),

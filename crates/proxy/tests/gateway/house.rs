@@ -38,6 +38,7 @@ impl House {
         let mut settings = Settings {
             listen: "127.0.0.1:0".parse().unwrap(),
             discovery: None,
+            hosts: Vec::new(),
             zookeeper: ground.coordination(Identity::Proxy(ground.secret.clone())),
             secret: ground.secret.clone(),
             admins: vec!["admin".to_owned()],

@@ -26,7 +26,7 @@ async fn call<Q: TSerializable, A: TSerializable>(house: &House, who: &str, meth
     let body = encode_call(method, 1, request).unwrap();
     let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
     let head = format!(
-        "POST /cliservice HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {who}\r\nContent-Type: application/x-thrift\r\n\
+        "POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {who}\r\nContent-Type: application/x-thrift\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
@@ -127,7 +127,7 @@ async fn sent<Q: TSerializable>(house: &House, who: &str, method: &str, request:
     let body = encode_call(method, 1, request).unwrap();
     let mut stream = TcpStream::connect(house.proxy.addr()).await.unwrap();
     let head = format!(
-        "POST /cliservice HTTP/1.1\r\nHost: x\r\nAuthorization: Basic {who}\r\nContent-Length: {}\r\n\r\n",
+        "POST /cliservice HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic {who}\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await.unwrap();

@@ -17,5 +17,6 @@ mod handles;
 mod house;
 mod http;
 mod leaving;
+mod limits;
 mod queues;
 mod trouble;
