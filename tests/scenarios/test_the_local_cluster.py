@@ -102,12 +102,17 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         os.kill(first["metadata-agent-2"], 9)
         done = local.say("status")
         assert done.returncode != 0 and "metadata-agent-2: ended; see" in done.stdout, done.stdout
+        (local.folder / "enginehouse.toml").open("a").write("# edited\n")
         local.stop()
         assert not [name for name, process in processes.items() if is_alive(*process)]
         assert not [pid for pid in engines if is_alive(pid)]
         assert working_below(local.folder) == [] and bystander.poll() is None
         # A second start works with the data: the engine is made again for the wish that stands.
+        earlier = (local.folder / "log/proxy-1.log").read_text()
         local.start()
+        # Logs and an edited configuration are kept.
+        assert (local.folder / "enginehouse.toml").read_text().endswith("# edited\n")
+        assert (local.folder / "log/proxy-1.log").read_text().startswith(earlier)
         control = Control(local.proxies[1])
         wait_until(
             lambda: (it := control.wait_ready(made[0])[0]) and it["engine"] != engine["engine"] and not it["reason"], 40,
@@ -119,6 +124,26 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
     finally:
         bystander.kill()
         bystander.wait()
+
+
+def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
+    stubborn = local.folder / "spark-submit"
+    stubborn.write_text("#!/bin/sh\ntrap '' TERM INT HUP\nsleep 600 &\necho $$ $! > started\nwhile true; do sleep 1; done\n")
+    stubborn.chmod(0o755)
+    local.env |= {"ENGINEHOUSE_SPARK_UNCONFINED": "true", "ENGINEHOUSE_SPARK_PROGRAM": str(stubborn)}
+    local.start()
+    control = Control(local.proxies[0])
+    tenant, pool, unit = control.make("stubborn", users="'alice'", options=", ENGINE_TYPE 'spark', MAX_EXECUTORS 0")
+    control.say(f"START ENGINE {tenant} {pool} {unit}")
+    (started,) = wait_until(
+        lambda: [it for it in local.folder.glob("engines/engines/*/files/spark/started") if it.read_text().strip()],
+        60, "the child of an engine runs",
+    )
+    family = [int(it) for it in started.read_text().split()]
+    assert all(psutil.pid_exists(pid) for pid in family)
+    local.stop()
+    assert not [pid for pid in family if psutil.pid_exists(pid)]
+    assert working_below(local.folder) == []
 
 
 def test_a_port_that_is_in_use_is_named_and_nothing_is_started(local):

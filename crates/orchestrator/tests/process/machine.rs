@@ -84,17 +84,16 @@ async fn a_deleted_engine_leaves_nothing_and_takes_its_children_along() {
 }
 
 #[tokio::test]
-async fn what_a_dead_engine_left_behind_is_killed_with_its_deletion() {
+async fn what_a_dead_engine_left_behind_is_killed_when_its_end_is_seen() {
     let place = Place::new();
     let process = place.open();
     let ensured = process.ensure(&shell("one", "/bin/sleep 1000 & echo child $!; wait"), EPOCH).await.unwrap();
     let child = child_of(&place).await;
     kill(pid(&get(&process, "one").await.unwrap()));
-    // The child lives, but the engine is its leader, and that one is dead.
+    // The child has its lock, but the engine is its leader, and that one is dead.
     eventually(&process, "one has ended", |listing| listing.engines[0].phase == Phase::Ended).await;
-    assert!(lives(child));
-    process.delete(&name("one"), &ensured.uid, LONG, EPOCH).await.unwrap();
     until_dead(child).await;
+    process.delete(&name("one"), &ensured.uid, LONG, EPOCH).await.unwrap();
     assert!(process.list(&LabelMap::new()).await.unwrap().engines.is_empty());
 }
 
