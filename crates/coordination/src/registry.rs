@@ -43,6 +43,38 @@ pub struct Live {
     pub catalog: Option<TableCatalog>,
 }
 
+impl Live {
+    /// Checks a registration that was read: the engine writes it, so it may hold anything. The error says what is wrong.
+    fn checked(self) -> Result<Self, String> {
+        if !is_endpoint(&self.address) {
+            return Err("its address is not HOST:PORT".to_owned());
+        }
+        let texts = [&self.config, &self.version, &self.uid];
+        if texts.iter().any(|text| text.chars().any(char::is_control)) {
+            return Err("it has a control character".to_owned());
+        }
+        Ok(self)
+    }
+}
+
+/// The longest name of a machine, in bytes.
+const MAX_HOST_BYTES: usize = 253;
+
+/// Whether the text is `host:port`: a name or an IPv4 address, or an IPv6 address in brackets, and a port that is not 0.
+fn is_endpoint(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let port_is_valid =
+        port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let host_is_valid = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(ip) => ip.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+            !host.is_empty() && host.len() <= MAX_HOST_BYTES && host.bytes().all(letter)
+        }
+    };
+    port_is_valid && host_is_valid
+}
+
 /// A registration as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveNode {
@@ -126,7 +158,11 @@ pub(crate) async fn read_live(session: &Session, engine: &EngineName) -> Result<
             Err(Error::NoAuth { .. }) => (Err("its access list keeps others from reading it".to_owned()), stat),
             read => {
                 let Some((data, stat)) = read? else { return Ok(None) };
-                (too_long(stat.data_length).map_or_else(|| document::read(&data), Err), stat)
+                let content = match too_long(stat.data_length) {
+                    Some(reason) => Err(reason),
+                    None => document::read(&data).and_then(Live::checked),
+                };
+                (content, stat)
             }
         },
     };
@@ -164,5 +200,23 @@ impl OwnWatch {
             tracing::debug!(%error, "an engine's nodes can't be watched now");
         }
         self.watches.next().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_is_a_host_and_a_port() {
+        for endpoint in ["127.0.0.1:1", "[::1]:65535", "eh-1.rp_1.svc:10000"] {
+            assert!(is_endpoint(endpoint), "{endpoint}");
+        }
+        let long = format!("{}:1", "a".repeat(MAX_HOST_BYTES + 1));
+        for other in
+            ["", "x", ":1", "x:0", "x:65536", "x:+1", "x\u{0}:1", "a b:1", "::1:1", "[::1]", "[x]:1", "x:", &long]
+        {
+            assert!(!is_endpoint(other), "{other:?}");
+        }
     }
 }

@@ -67,6 +67,8 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         min_engines,
         max_engines,
         properties,
+        // Recorded by whoever carries the statement out.
+        secrets: _,
         comment,
     } = spec;
     UnitPatch {

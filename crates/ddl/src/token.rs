@@ -79,6 +79,13 @@ pub(crate) fn tokenize(text: &str, offset: usize) -> Result<Vec<Token<'_>>, Pars
             .detail(format!("it has {} bytes and may have {MAX_STATEMENT_BYTES}", text.len()));
         return Err(ParseError::at(walk.position, error));
     }
+    if let Some(at) = text[offset..].find('\0') {
+        while walk.position.offset < offset + at && walk.step() {}
+        let error = UserError::new(ErrorKind::InvalidValue, "null character in statement")
+            .detail("A statement cannot contain the character U+0000, because PostgreSQL cannot store it")
+            .hint("Remove the character.");
+        return Err(ParseError::at(walk.position, error));
+    }
     let dialect: &dyn Dialect = &ControlLanguage;
     let mut found: Vec<TokenWithSpan> = Vec::new();
     let result = Tokenizer::new(dialect, &text[offset..]).tokenize_with_location_into_buf(&mut found);

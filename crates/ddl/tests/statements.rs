@@ -51,6 +51,22 @@ fn every_statement_of_the_data_files_is_read_as_the_file_says() {
     assert!(update || wrong.is_empty(), "{wrong}");
 }
 
+#[test]
+fn a_null_character_is_refused_wherever_it_stands() {
+    for statement in [
+        "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'",
+        "ALTER RESOURCE UNIT uc_1 PROPERTIES ('k\0'='v')",
+        "CREATE TENANT \"t\0\"",
+        "SHOW ENGINES /* \0 */",
+        "STOP ENGINE rp_1 'a\0'",
+    ] {
+        let error = parse(statement).unwrap_err();
+        assert_eq!(error.position.offset, statement.find('\0').unwrap(), "{statement:?}");
+        assert_eq!(error.user_error().sqlstate(), "22023", "{statement:?}");
+        assert!(error.user_error().message.contains("null character"), "{statement:?}: {error}");
+    }
+}
+
 fn outcome(statement: &str) -> String {
     if sniff(statement).is_none() {
         return match near_miss(statement) {

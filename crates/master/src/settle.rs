@@ -83,18 +83,25 @@ async fn abort(
     model::failpoint!(failpoints::ABORT_BEFORE);
     // The node's content is another one's if it was written for another id.
     let content = node.content.as_ref().ok().filter(|it| it.id == child.id);
-    let record = world
-        .abort(&Abort {
-            id: child.id.clone(),
-            object: content.map(|it| it.object.clone()),
-            base_generation: content.map_or(Generation(0), |it| it.base_generation),
-            statement: content.map(|it| it.statement.clone()).unwrap_or_default(),
-            requested_by: content.map(|it| it.by.clone()).unwrap_or_default(),
-            requested_at_ms: content.map_or(0, |it| it.requested_at_ms),
-            decided_by: format!("master {epoch}"),
-            reason: reason.clone(),
-        })
-        .await?;
+    let abort = Abort {
+        id: child.id.clone(),
+        object: content.map(|it| it.object.clone()),
+        base_generation: content.map_or(Generation(0), |it| it.base_generation),
+        statement: content.map(|it| it.statement.clone()).unwrap_or_default(),
+        requested_by: content.map(|it| it.by.clone()).unwrap_or_default(),
+        requested_at_ms: content.map_or(0, |it| it.requested_at_ms),
+        decided_by: format!("master {epoch}"),
+        reason: reason.clone(),
+    };
+    let record = match world.abort(&abort).await {
+        // The content cannot be stored. The node must go all the same, or every later alteration waits for it.
+        Err(Failure::Refused(refusal)) => {
+            tracing::warn!(alteration = %child.id, refusal, "abort refused; repeated without statement and object");
+            let bare = Abort { object: None, statement: String::new(), requested_by: String::new(), ..abort };
+            world.abort(&bare).await?
+        }
+        other => other?,
+    };
     tracing::info!(alteration = %child.id, outcome = record.outcome.as_str(), reason, "undecided alteration settled");
     Ok(record)
 }

@@ -117,6 +117,26 @@ pub async fn a_registration_that_nobody_may_read_holds_up_the_reading_of_no_othe
     permits::delete(&lock, &seen.permits[0]).await.unwrap();
 }
 
+pub async fn a_registration_whose_address_is_none_is_unreadable(world: World) {
+    let lock = world.lock().await;
+    world.permitted(&lock, "e-1", "uid-1").await;
+    let _other = world.registered(&lock, "e-2", "uid-2").await;
+    let anyone = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let intruder = intruder(&world).await;
+    let path = world.path("engines/e-1/live");
+    intruder.create(&path, b"{}", &anyone).await.unwrap();
+    for address in [r"x\u0000:1", "", "127.0.0.1", "127.0.0.1:0", "a b:1", r"a\nb:1"] {
+        let text = format!(
+            r#"{{"version":1,"address":"{address}","capacity":1,"config":"","program_version":"","uid":"uid-1"}}"#
+        );
+        intruder.set_data(&path, text.as_bytes(), None).await.unwrap();
+        let looked = observe(lock.session()).await.unwrap().permits;
+        let ready: Vec<bool> = looked.iter().map(|permit| permit.ready().is_some()).collect();
+        assert_eq!(ready, [false, true], "{address}");
+        assert!(looked[0].live.as_ref().unwrap().content.is_err(), "{address}");
+    }
+}
+
 pub async fn a_registration_that_is_too_long_is_not_read(world: World) {
     let lock = world.lock().await;
     let made = world.permitted(&lock, "e-1", "uid-1").await;

@@ -96,6 +96,7 @@ cases![
     hostile::what_an_engine_makes_below_its_permit_wakes_nobody,
     hostile::a_registration_that_nobody_may_read_holds_up_the_reading_of_no_other,
     hostile::a_registration_that_is_too_long_is_not_read,
+    hostile::a_registration_whose_address_is_none_is_unreadable,
     hostile::children_that_only_the_engine_may_delete_keep_nobody_from_draining_it,
     hostile::a_registration_with_children_keeps_nobody_from_draining_its_engine,
     hostile::what_was_left_behind_is_a_permit_again_when_its_engine_is_to_have_one,

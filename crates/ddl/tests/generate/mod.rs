@@ -240,6 +240,7 @@ fn unit_spec_with(properties: std::collections::BTreeMap<String, String>) -> Uni
         min_engines: 0,
         max_engines: 10,
         properties,
+        secrets: None,
         comment: None,
     }
 }
@@ -265,6 +266,7 @@ fn unit_spec() -> impl Strategy<Value = UnitSpec> {
             min_engines: engines,
             max_engines: engines + more_engines,
             properties,
+            secrets: None,
             comment,
         },
     )

@@ -63,6 +63,8 @@ pub struct State {
     pub stop_after: Option<usize>,
     /// Whether no abort is answered.
     pub unsettled: bool,
+    /// Whether the database takes no abort with a statement.
+    pub takes_no_statement: bool,
     /// Whether another report is written just before the next one.
     pub late_report: bool,
     /// Whether the database can be reached.
@@ -130,6 +132,7 @@ impl Fake {
             losing: Vec::new(),
             stop_after: None,
             unsettled: false,
+            takes_no_statement: false,
             late_report: false,
             database: true,
             orchestrator: true,

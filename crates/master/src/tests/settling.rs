@@ -53,6 +53,19 @@ async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once
 }
 
 #[tokio::test]
+async fn an_abort_refused_for_its_content_is_repeated_without_it() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().agents = vec![agent(8)];
+    fake.state().takes_no_statement = true;
+    fake.driver(1).tick(&*fake).await;
+    let state = fake.state();
+    assert_eq!(state.aborts.len(), 2);
+    assert_eq!((state.aborts[1].statement.as_str(), &state.aborts[1].object), ("", &None));
+    assert!(state.alter.is_none(), "the node goes, so that others can alter");
+}
+
+#[tokio::test]
 async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one_tick() {
     let fake = Fake::with_engines_wanted(1);
     fake.settle(&mut fake.driver(1)).await;

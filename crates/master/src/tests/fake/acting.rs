@@ -117,6 +117,9 @@ impl World for Fake {
             return Err(Failure::Unknown("a transaction holds the row".to_owned()));
         }
         state.aborts.push(abort.clone());
+        if state.takes_no_statement && !abort.statement.is_empty() {
+            return Err(Failure::Refused("the statement has a character that can't be stored".to_owned()));
+        }
         let aborted = record(abort.id.as_str(), ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() });
         Ok(state.records.entry(abort.id.clone()).or_insert(aborted).clone())
     }
