@@ -15,6 +15,7 @@ use model::change::Rules;
 use model::clock::{SharedClock, SystemClock};
 use model::configuration::Defaults;
 use model::credential::ClusterSecret;
+use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
@@ -96,8 +97,12 @@ pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
 }
 
 /// Opens the metadata database.
-pub async fn open_store(configuration: &Configuration, clock: &SharedClock) -> anyhow::Result<Store> {
-    Store::open(&metadata::Settings::new(&configuration.database.url), rules(configuration), clock.clone())
+pub async fn open_store(
+    configuration: &Configuration,
+    secret: &ClusterSecret,
+    clock: &SharedClock,
+) -> anyhow::Result<Store> {
+    Store::open(&metadata::Settings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
         .with_context(|| cant_open(configuration))
@@ -108,8 +113,13 @@ fn cant_open(configuration: &Configuration) -> String {
     format!("can't use the metadata database {shown}")
 }
 
-fn rules(configuration: &Configuration) -> Rules {
-    Rules { defaults: defaults(configuration), secret_keys: configuration.metadata_agent.secret_keys.clone() }
+fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
+    Rules {
+        defaults: defaults(configuration),
+        secret_keys: configuration.metadata_agent.secret_keys.clone(),
+        fingerprint_key: FingerprintKey::of(secret),
+        max_engines: configuration.metadata_agent.max_engines,
+    }
 }
 
 /// Takes the port of a metadata agent.
@@ -135,7 +145,7 @@ pub fn metadata_agent(
         secret: secret.clone(),
         cluster: configuration.cluster.name.clone(),
         admins: configuration.access.admins.clone(),
-        rules: rules(configuration),
+        rules: rules(configuration, secret),
         plan_limits: plan_limits(configuration),
         alter_wait: section.alter_wait.0,
         alter_grace: configuration.master.alter_grace.0,

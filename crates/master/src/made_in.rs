@@ -25,6 +25,6 @@ impl<'a> MadeIn<'a> {
     pub fn of(&self, engine: &EngineName) -> Option<String> {
         let record = self.records.get(engine)?;
         let configuration = self.desired.configuration(&record.slot)?;
-        (configuration.hash() == record.config).then_some(configuration.namespace)
+        configuration.has_hash(&record.config).then_some(configuration.namespace)
     }
 }

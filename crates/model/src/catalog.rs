@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::engine_type::EngineType;
+use crate::fingerprint::SecretProperties;
 use crate::labels::LabelMap;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Generation;
 use crate::quantity::{Cpu, Memory};
+use crate::secret::SecretKeys;
 
 /// The most names that one list (pools of a tenant, units or nodes of a pool, users) may hold.
 pub const MAX_LIST: usize = 1_000;
@@ -47,8 +49,19 @@ pub struct UnitSpec {
     pub max_engines: u32,
     /// Free properties, handed to the engine.
     pub properties: BTreeMap<String, String>,
+    /// Which of them are secret. `None` if none is, or in a row that a program before schema version 6 wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretProperties>,
     /// A remark.
     pub comment: Option<String>,
+}
+
+impl UnitSpec {
+    /// The properties as they may be shown: masked where the words say so or the key was recorded as secret.
+    pub fn masked_properties(&self, words: &SecretKeys) -> BTreeMap<String, String> {
+        let recorded = self.secrets.as_ref().map(|secrets| &secrets.keys);
+        words.mask_also(&self.properties, |key| recorded.is_some_and(|keys| keys.contains(key)))
+    }
 }
 
 /// Where engines run.

@@ -17,9 +17,11 @@ pub use tenant::TenantPatch;
 pub use unit::{PropertiesPatch, UnitPatch};
 
 use crate::alteration::{ObjectKind, ObjectRef};
-use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST};
+use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST, UnitSpec};
 use crate::configuration::Defaults;
 use crate::error::{ErrorKind, UserError};
+use crate::fingerprint::{FingerprintKey, SecretProperties};
+use crate::name::UnitName;
 use crate::number::Generation;
 use crate::observation::cut;
 use crate::secret::SecretKeys;
@@ -93,12 +95,40 @@ pub enum Applied {
 }
 
 /// What rules depend on beside the catalog.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Rules {
     /// The installation's defaults.
     pub defaults: Defaults,
     /// Which properties are secret.
     pub secret_keys: SecretKeys,
+    /// What fingerprints of secret properties are computed with.
+    pub fingerprint_key: FingerprintKey,
+    /// The most engines that all statements together may ask for: slots of all tenants.
+    pub max_engines: usize,
+}
+
+/// [`Rules::max_engines`] unless configured. While all of them are replaced there are twice as many permits, and one
+/// reading of `ZooKeeper` has 20,000 at most.
+pub const DEFAULT_MAX_ENGINES: usize = 10_000;
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            defaults: Defaults::default(),
+            secret_keys: SecretKeys::default(),
+            fingerprint_key: FingerprintKey::default(),
+            max_engines: DEFAULT_MAX_ENGINES,
+        }
+    }
+}
+
+impl Rules {
+    /// The unit with what its row records of its secret properties.
+    #[must_use]
+    pub fn with_fingerprint(&self, name: &UnitName, before: Option<&UnitSpec>, mut spec: UnitSpec) -> UnitSpec {
+        spec.secrets = SecretProperties::of(name, before, &spec.properties, &self.secret_keys, &self.fingerprint_key);
+        spec
+    }
 }
 
 impl Change {

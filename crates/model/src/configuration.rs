@@ -15,8 +15,10 @@ use sha2::Digest;
 use crate::catalog::{Catalog, PoolSpec, UnitSpec};
 use crate::engine_name::{dns_label, hex, hex_prefix};
 use crate::engine_type::EngineType;
+use crate::fingerprint::SecretProperties;
 use crate::name::{PoolName, TenantName};
 use crate::quantity::{Cpu, Memory};
+use crate::secret::SecretKeys;
 use crate::slot::SlotKey;
 
 /// The namespace of engines whose pool names none.
@@ -69,6 +71,9 @@ pub struct Configuration {
     pub namespace: String,
     /// Free properties.
     pub properties: BTreeMap<String, String>,
+    /// Which of them are secret, with the fingerprint of their values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<SecretProperties>,
 }
 
 impl Configuration {
@@ -93,13 +98,36 @@ impl Configuration {
             min_executors: unit.min_executors,
             namespace: namespace(of_pool.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), tenant, pool),
             properties: unit.properties.clone(),
+            secrets: unit.secrets.clone(),
         }
     }
 
-    /// JSON with sorted keys and no spaces.
+    /// JSON with sorted keys and no spaces. Secret values are masked; what stands for them all is their fingerprint,
+    /// in a field that is there only where there are secrets.
     pub fn canonical(&self) -> String {
+        let shown = Self { properties: self.masked_properties(), ..self.clone() };
         // serde_json's map is sorted, and no value here can fail to become JSON.
-        serde_json::to_value(self).map(|value| value.to_string()).unwrap_or_default()
+        let Ok(mut value) = serde_json::to_value(shown) else { return String::new() };
+        if let (Some(secrets), Some(fields)) = (&self.secrets, value.as_object_mut()) {
+            fields.insert("secrets".to_owned(), secrets.fingerprint.clone().into());
+        }
+        value.to_string()
+    }
+
+    /// The configuration as programs before schema version 6 hashed it, with its secret values in clear; `None` where
+    /// there are none. Only engines that such a program made have labels of it: they stay what they are.
+    pub fn unmasked(&self) -> Option<Self> {
+        self.secrets.is_some().then(|| Self { secrets: None, ..self.clone() })
+    }
+
+    /// Whether an engine with this hash was made from this configuration, by this program or one before version 6.
+    pub fn has_hash(&self, hash: &str) -> bool {
+        self.hash() == hash || self.unmasked().is_some_and(|unmasked| unmasked.hash() == hash)
+    }
+
+    fn masked_properties(&self) -> BTreeMap<String, String> {
+        let Some(secrets) = &self.secrets else { return self.properties.clone() };
+        SecretKeys::new(Vec::new()).mask_also(&self.properties, |key| secrets.keys.contains(key))
     }
 
     /// The first 16 hex digits of the SHA-256 of the canonical form: label `enginehouse.io/config`.
@@ -112,9 +140,10 @@ impl Configuration {
         format!("{}_{}_{}_{}", self.driver_cpu, self.driver_memory, self.executor_cpu, self.executor_memory)
     }
 
-    /// Label `unit_properties`: the MD5, in hex, of the properties as JSON with sorted keys and no spaces.
+    /// Label `unit_properties`: the MD5, in hex, of the properties with secret values masked, as JSON with sorted keys and
+    /// no spaces.
     pub fn properties_digest(&self) -> String {
-        let json = serde_json::to_string(&self.properties).unwrap_or_default();
+        let json = serde_json::to_string(&self.masked_properties()).unwrap_or_default();
         hex(&Md5::digest(json.as_bytes()))
     }
 }
@@ -148,6 +177,30 @@ mod tests {
             min_executors: 0,
             namespace: "rp-1--t-1".to_owned(),
             properties: BTreeMap::new(),
+            secrets: None,
+        }
+    }
+
+    /// Every digest that a label could be of a value, if it were not keyed.
+    #[test]
+    fn no_label_tells_a_secret_to_a_dictionary() {
+        use crate::fingerprint::FingerprintKey;
+        let labels_of = |value: &str, key: &FingerprintKey| {
+            let mut it = configuration();
+            it.properties = [("a", "1"), ("db.password", value)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+            let unit = crate::name::UnitName::new("uc_1").unwrap();
+            it.secrets = SecretProperties::of(&unit, None, &it.properties, &SecretKeys::default(), key);
+            (it.properties_digest(), it.hash(), it.canonical())
+        };
+        let key = |secret: &[u8]| FingerprintKey::of(&crate::credential::ClusterSecret::new(secret).unwrap());
+        let (ours, other) = (key(b"0123456789abcdef"), key(b"fedcba9876543210"));
+        let found = labels_of("hunter2", &ours);
+        assert!(!found.2.contains("hunter2"), "{}", found.2);
+        for guess in ["hunter2", "swordfish", "letmein", ""] {
+            let guessed = labels_of(guess, &other);
+            assert_eq!(guessed.0, found.0, "the digest of the properties is the same whatever the secret is");
+            assert_ne!(guessed.1, found.1, "without the key no guess is confirmed");
+            assert_eq!(labels_of(guess, &ours).1 == found.1, guess == "hunter2", "a change of the secret is seen");
         }
     }
 

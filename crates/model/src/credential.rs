@@ -43,6 +43,8 @@ pub enum Purpose<'a> {
     ZookeeperEngine(&'a EngineName),
     /// Opens nothing: says that the pod `<installation>/<namespace>/<name>` was made by this installation.
     PodSignature(&'a str),
+    /// Opens nothing: fingerprints of secret properties.
+    Fingerprint,
 }
 
 impl ClusterSecret {
@@ -68,6 +70,7 @@ impl ClusterSecret {
             Purpose::ZookeeperAgent => ("zookeeper-agent", ""),
             Purpose::ZookeeperEngine(name) => ("zookeeper-engine", name.as_str()),
             Purpose::PodSignature(pod) => ("pod-signature", *pod),
+            Purpose::Fingerprint => ("fingerprint", ""),
         };
         // HMAC takes a key of any length, so this cannot fail.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.0) else { return String::new() };
@@ -99,6 +102,7 @@ mod tests {
             secret.derive(&Purpose::EngineBackend(&one)),
             secret.derive(&Purpose::ZookeeperEngine(&one)),
             secret.derive(&Purpose::ZookeeperMaster),
+            secret.derive(&Purpose::Fingerprint),
             secret.derive(&Purpose::PodSignature("rp-1--t-1/a")),
             secret.derive(&Purpose::PodSignature("rp-1--t-2/a")),
         ];

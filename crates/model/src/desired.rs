@@ -43,12 +43,11 @@ pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defa
         };
         let gone = surplus(&rows, unit.min_engines as usize, unit.max_engines as usize);
         let kept: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
-        for slot in &kept {
-            let was = Configuration::of_slot(before, &slot.key, defaults);
-            let is = Configuration::of_slot(after, &slot.key, defaults);
-            if was != is {
-                changes.renew.push(slot.key.clone());
-            }
+        // The configuration follows from the link alone: compared once for all its slots.
+        let configuration =
+            |of: &Catalog| kept.first().and_then(|slot| Configuration::of_slot(of, &slot.key, defaults));
+        if configuration(before) != configuration(after) {
+            changes.renew.extend(kept.iter().map(|slot| slot.key.clone()));
         }
         let taken: BTreeSet<u32> = kept.iter().map(|slot| slot.key.ordinal).collect();
         let missing = (unit.min_engines as usize).saturating_sub(kept.len());

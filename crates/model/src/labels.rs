@@ -106,9 +106,10 @@ impl EngineLabels {
 
     /// Whether sizes, properties and configuration are those of the given configuration.
     pub fn agrees_with(&self, configuration: &Configuration) -> bool {
-        self.sizes == configuration.sizes()
-            && self.properties == configuration.properties_digest()
-            && self.config == configuration.hash()
+        let agrees = |of: &Configuration| {
+            self.sizes == of.sizes() && self.properties == of.properties_digest() && self.config == of.hash()
+        };
+        agrees(configuration) || configuration.unmasked().is_some_and(|unmasked| agrees(&unmasked))
     }
 
     /// As an orchestrator keeps them.
@@ -166,6 +167,8 @@ pub struct ConfigurationLabels {
     sizes: String,
     properties: String,
     config: String,
+    /// Digest and hash as programs before schema version 6 made them, where they differ.
+    unmasked: Option<(String, String)>,
 }
 
 impl ConfigurationLabels {
@@ -175,6 +178,7 @@ impl ConfigurationLabels {
             sizes: configuration.sizes(),
             properties: configuration.properties_digest(),
             config: configuration.hash(),
+            unmasked: configuration.unmasked().map(|it| (it.properties_digest(), it.hash())),
         }
     }
 
@@ -182,6 +186,12 @@ impl ConfigurationLabels {
     /// [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] would say, in one walk that makes no text.
     pub fn are_on(&self, labels: &LabelMap, name: &EngineName, slot: &SlotKey, incarnation: Incarnation) -> bool {
         let mut wanted = SORTED.iter().peekable();
+        let (mut properties, mut config) = (&self.properties, &self.config);
+        if let Some((unmasked_properties, unmasked_config)) = &self.unmasked
+            && labels.get(CONFIG) == Some(unmasked_config)
+        {
+            (properties, config) = (unmasked_properties, unmasked_config);
+        }
         for (label, value) in labels {
             if wanted.peek() != Some(&&label.as_str()) {
                 continue;
@@ -193,8 +203,8 @@ impl ConfigurationLabels {
                 POOL => value == slot.pool.as_str(),
                 UNIT => value == slot.unit.as_str(),
                 UNIT_CONFIGS => *value == self.sizes,
-                UNIT_PROPERTIES => *value == self.properties,
-                CONFIG => *value == self.config,
+                UNIT_PROPERTIES => value == properties,
+                CONFIG => value == config,
                 MANAGED_BY => value == MANAGER,
                 ROLE => value == ROLE_ENGINE,
                 SLOT => value.parse() == Ok(slot.ordinal),
@@ -324,6 +334,33 @@ mod tests {
             }
         }
         assert!(agreed > 12, "only {agreed}: namespace and cluster may say anything, numbers may have zeros in front");
+    }
+
+    /// An upgrade replaces no engine: one that runs with labels of clear values stays until its secrets change.
+    #[test]
+    fn labels_of_clear_values_fit_until_a_secret_changes() {
+        use crate::fingerprint::{FingerprintKey, SecretProperties};
+        let with = |value: &str| {
+            let mut it = configuration();
+            it.properties.insert("db.password".to_owned(), value.to_owned());
+            let (unit, words) = (UnitName::new("uc_1").unwrap(), crate::secret::SecretKeys::default());
+            it.secrets = SecretProperties::of(&unit, None, &it.properties, &words, &FingerprintKey::default());
+            it
+        };
+        let (now, changed) = (with("a"), with("b"));
+        let labels_of = |of: &Configuration| EngineLabels::new("eh", &slot(), Incarnation(12), of);
+        for (labels, fits) in [
+            (labels_of(&now), true),
+            (labels_of(&now.unmasked().unwrap()), true),
+            (labels_of(&changed), false),
+            (labels_of(&changed.unmasked().unwrap()), false),
+        ] {
+            let map = labels.encode();
+            assert_eq!(labels.agrees_with(&now), fits);
+            let walked = ConfigurationLabels::of(&now).are_on(&map, &labels.name, &labels.slot, labels.incarnation);
+            assert_eq!(walked, fits);
+        }
+        assert_eq!(labels_of(&now).properties, labels_of(&changed).properties, "the value is masked");
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! | [`room`] | what the nodes of a pool have room for |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`advertised`] | the address that others are told to connect to |
-//! | [`error`], [`secret`], [`credential`], [`clock`] | errors that reach users, values that must not, keys, time |
+//! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors that reach users, values that must not and their digest, keys, time |
 //! | [`trouble`] | how often a log tells of what lasts |
 //!
 //! A caller with stale values gets stale results, never wrong effects: every effect elsewhere carries the
@@ -33,6 +33,7 @@ pub mod engine_state;
 pub mod engine_type;
 pub mod error;
 pub mod failpoint;
+pub mod fingerprint;
 pub mod labels;
 pub mod name;
 pub mod number;

@@ -39,9 +39,19 @@ impl SecretKeys {
 
     /// The properties with their secret values masked.
     pub fn mask(&self, properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+        self.mask_also(properties, |_| false)
+    }
+
+    /// The same, with the values of further keys masked too.
+    pub fn mask_also(
+        &self,
+        properties: &BTreeMap<String, String>,
+        also: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, String> {
+        let masked = |key: &str| self.is_secret(key) || also(key);
         properties
             .iter()
-            .map(|(key, value)| (key.clone(), if self.is_secret(key) { MASK.to_owned() } else { value.clone() }))
+            .map(|(key, value)| (key.clone(), if masked(key) { MASK.to_owned() } else { value.clone() }))
             .collect()
     }
 }

@@ -13,4 +13,5 @@ mod failures;
 mod pools;
 mod requests;
 mod rights;
+mod secrets;
 mod shows;

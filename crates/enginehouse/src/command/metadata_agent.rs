@@ -24,7 +24,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     // A port in use is told at once, whatever the database does.
     let listener = roles::metadata_agent_port(&configuration).await?;
     let store = tokio::select! {
-        store = roles::open_store(&configuration, &clock) => store?,
+        store = roles::open_store(&configuration, &secret, &clock) => store?,
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     let agent = roles::metadata_agent(listener, &configuration, &secret, store, &clock)?;

@@ -116,7 +116,7 @@ async fn start(data: &DataDir, asked: Configuration, clock: &SharedClock) -> any
     let configuration = settings::complete(asked, data, zookeeper.addr())?;
     data.keep_configuration(&configuration)?;
     roles::migrate(&configuration).await?;
-    let store = roles::open_store(&configuration, clock).await?;
+    let store = roles::open_store(&configuration, &secret, clock).await?;
     let listener = roles::metadata_agent_port(&configuration).await?;
     let agent = roles::metadata_agent(listener, &configuration, &secret, store.clone(), clock)?;
     let orchestrator = place::orchestrator(&configuration, &secret, clock).await?;

@@ -98,7 +98,8 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 8] = [
+        let positive: [(&str, usize); 9] = [
+            ("metadata_agent.max_engines", self.metadata_agent.max_engines),
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
             ("proxy.max_connections_per_address", self.proxy.max_connections_per_address),

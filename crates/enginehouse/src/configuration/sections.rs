@@ -203,6 +203,8 @@ pub struct MetadataAgentSection {
     pub drain_grace_max: Span,
     /// Words that make a property's value secret.
     pub secret_keys: model::secret::SecretKeys,
+    /// The most engines that all tenants together may ask for.
+    pub max_engines: usize,
 }
 
 impl Default for MetadataAgentSection {
@@ -215,6 +217,7 @@ impl Default for MetadataAgentSection {
             drain_grace: Span::seconds(30 * 60),
             drain_grace_max: Span::seconds(24 * 3600),
             secret_keys: model::secret::SecretKeys::default(),
+            max_engines: model::change::DEFAULT_MAX_ENGINES,
         }
     }
 }

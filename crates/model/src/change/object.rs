@@ -85,7 +85,7 @@ impl Object {
     pub fn masked(&self, keys: &SecretKeys) -> Self {
         let mut shown = self.clone();
         if let Self::ResourceUnit { spec, .. } = &mut shown {
-            spec.properties = keys.mask(&spec.properties);
+            spec.properties = spec.masked_properties(keys);
         }
         shown
     }
@@ -120,7 +120,8 @@ impl ObjectPatch {
             }
             Self::ResourceUnit(name, patch) => {
                 patch.properties.refuse_masked_on_create(&rules.secret_keys)?;
-                Object::ResourceUnit { name: name.clone(), spec: patch.create(&rules.defaults)? }
+                let spec = patch.create(&rules.defaults)?;
+                Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, None, spec) }
             }
         })
     }
@@ -134,7 +135,8 @@ impl ObjectPatch {
                 Ok(Object::ResourcePool { name: name.clone(), spec: patch.onto(spec) })
             }
             (Self::ResourceUnit(name, patch), Object::ResourceUnit { spec, .. }) => {
-                Ok(Object::ResourceUnit { name: name.clone(), spec: patch.alter(spec, &rules.secret_keys)? })
+                let after = patch.alter(spec, &rules.secret_keys)?;
+                Ok(Object::ResourceUnit { name: name.clone(), spec: rules.with_fingerprint(name, Some(spec), after) })
             }
             _ => Err(UserError::internal("a change met an object of another kind")),
         }

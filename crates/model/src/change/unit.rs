@@ -106,6 +106,7 @@ impl UnitPatch {
             min_engines: 0,
             max_engines: 10.max(self.min_engines.unwrap_or(0)),
             properties: BTreeMap::new(),
+            secrets: None,
             comment: None,
         };
         self.alter(&fresh, &SecretKeys::new(Vec::new()))

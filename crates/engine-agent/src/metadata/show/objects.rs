@@ -118,7 +118,7 @@ fn units<'a>(context: &Context, catalog: &Catalog, listed: impl Iterator<Item = 
     let secret_keys = &context.agent.settings.rules.secret_keys;
     for (name, spec) in listed.filter_map(|name| Some((name, catalog.unit(name)?))) {
         let properties: Vec<String> =
-            secret_keys.mask(&spec.properties).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
+            spec.masked_properties(secret_keys).into_iter().map(|(key, value)| format!("{key}={value}")).collect();
         let mut row: Vec<Value> = vec![
             text(name.as_str()),
             text(spec.engine_type.as_str()),

@@ -1,0 +1,153 @@
+//! Secret properties of a unit as what others may see of them: the keys, and one keyed digest of all values.
+//!
+//! Labels are readable by everyone who may read pods, and rows by everyone who may read a backup. A plain digest of a
+//! password can be guessed with a dictionary, so labels are computed from masked values, and that a secret has changed
+//! shows in a fingerprint that only holders of the cluster secret can compute.
+//!
+//! The metadata agent computes a fingerprint when a secret value changes and stores it in the unit's row; nobody else
+//! needs the key. A new cluster secret therefore changes no fingerprint, and replaces no engine.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use crate::catalog::UnitSpec;
+use crate::credential::{ClusterSecret, Purpose};
+use crate::engine_name::hex;
+use crate::name::UnitName;
+use crate::secret::SecretKeys;
+
+/// The hex digits of a fingerprint.
+pub const FINGERPRINT_DIGITS: usize = 16;
+
+/// The key that fingerprints are computed with. Never printed. The default one is empty, and hides nothing: it is for
+/// tests.
+#[derive(Clone, Default)]
+pub struct FingerprintKey(String);
+
+impl fmt::Debug for FingerprintKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FingerprintKey(******)")
+    }
+}
+
+impl FingerprintKey {
+    /// The installation's key.
+    pub fn of(secret: &ClusterSecret) -> Self {
+        Self(secret.derive(&Purpose::Fingerprint))
+    }
+
+    /// HMAC-SHA-256 of the unit's name, a zero byte and the pairs as JSON, shortened.
+    fn fingerprint(&self, unit: &UnitName, pairs: &BTreeMap<&str, &str>) -> String {
+        // HMAC takes a key of any length, so this cannot fail.
+        let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(self.0.as_bytes()) else { return String::new() };
+        mac.update(unit.as_str().as_bytes());
+        mac.update(&[0]);
+        mac.update(serde_json::to_string(pairs).unwrap_or_default().as_bytes());
+        let mut digits = hex(&mac.finalize().into_bytes());
+        digits.truncate(FINGERPRINT_DIGITS);
+        digits
+    }
+}
+
+/// The secret properties of one unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretProperties {
+    /// Their keys; a value is secret as long as it stands there, whatever the configured words become.
+    pub keys: BTreeSet<String>,
+    /// The fingerprint of their values.
+    pub fingerprint: String,
+}
+
+impl SecretProperties {
+    /// Those of a unit's new properties; `None` if none is secret. A fingerprint is computed only if a secret value is
+    /// another than `before`.
+    pub fn of(
+        unit: &UnitName,
+        before: Option<&UnitSpec>,
+        properties: &BTreeMap<String, String>,
+        words: &SecretKeys,
+        key: &FingerprintKey,
+    ) -> Option<Self> {
+        let known = before.and_then(|spec| spec.secrets.as_ref());
+        let is_secret = |key: &str| words.is_secret(key) || known.is_some_and(|known| known.keys.contains(key));
+        let pairs: BTreeMap<&str, &str> = properties
+            .iter()
+            .filter(|(key, _)| is_secret(key))
+            .map(|(key, value)| (key.as_str(), value.as_str()))
+            .collect();
+        if pairs.is_empty() {
+            return None;
+        }
+        let keys: BTreeSet<String> = pairs.keys().map(|key| (*key).to_owned()).collect();
+        let unchanged = |known: &&Self| {
+            let stored = before.map(|spec| &spec.properties);
+            let same = |(key, value): (&&str, &&str)| {
+                stored.is_some_and(|it| it.get(*key).map(String::as_str) == Some(*value))
+            };
+            known.keys == keys && pairs.iter().all(same)
+        };
+        let fingerprint = match known.filter(unchanged) {
+            Some(known) => known.fingerprint.clone(),
+            None => key.fingerprint(unit, &pairs),
+        };
+        Some(Self { keys, fingerprint })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::change::UnitPatch;
+    use crate::configuration::Defaults;
+
+    fn key(secret: &str) -> FingerprintKey {
+        FingerprintKey::of(&ClusterSecret::new(secret.as_bytes()).unwrap())
+    }
+
+    fn spec(pairs: &[(&str, &str)], before: Option<&UnitSpec>, key: &FingerprintKey) -> UnitSpec {
+        let mut spec = UnitPatch::default().create(&Defaults::default()).unwrap();
+        spec.properties = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        let unit = UnitName::new("uc_1").unwrap();
+        spec.secrets = SecretProperties::of(&unit, before, &spec.properties, &SecretKeys::default(), key);
+        spec
+    }
+
+    fn fingerprint(spec: &UnitSpec) -> &str {
+        &spec.secrets.as_ref().unwrap().fingerprint
+    }
+
+    #[test]
+    fn a_fingerprint_follows_secret_values_and_nothing_else() {
+        let ours = key("0123456789abcdef");
+        let one = spec(&[("a", "1"), ("db.password", "x")], None, &ours);
+        assert_eq!(fingerprint(&one).len(), FINGERPRINT_DIGITS);
+        let open = spec(&[("a", "2"), ("db.password", "x")], None, &ours);
+        assert_eq!(fingerprint(&one), fingerprint(&open));
+        for other in [&[("db.password", "y")][..], &[("my.password", "x")], &[("db.password", "x"), ("token", "")]] {
+            assert_ne!(fingerprint(&one), fingerprint(&spec(other, None, &ours)), "{other:?}");
+        }
+        assert_eq!(spec(&[("a", "1")], Some(&one), &ours).secrets, None);
+    }
+
+    #[test]
+    fn a_new_cluster_secret_changes_no_fingerprint_of_values_that_stay() {
+        let one = spec(&[("db.password", "x")], None, &key("0123456789abcdef"));
+        let next = key("fedcba9876543210");
+        let kept = spec(&[("db.password", "x"), ("a", "1")], Some(&one), &next);
+        assert_eq!(fingerprint(&kept), fingerprint(&one));
+        assert_ne!(fingerprint(&spec(&[("db.password", "x")], None, &next)), fingerprint(&one));
+    }
+
+    #[test]
+    fn a_key_that_was_secret_once_stays_so() {
+        let mut one = spec(&[("db.password", "x"), ("odd", "y")], None, &key("0123456789abcdef"));
+        one.secrets.as_mut().unwrap().keys.insert("odd".to_owned());
+        let after = spec(&[("db.password", "x"), ("odd", "z")], Some(&one), &key("0123456789abcdef"));
+        assert!(after.secrets.unwrap().keys.contains("odd"));
+    }
+}
