@@ -163,14 +163,20 @@ impl Backend {
     }
 
     /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT of a table, which always
-    /// comes after its first lock; and it says whether the server is a standby: one that was the primary keeps its
-    /// connections, and lets who may administer it write.
+    /// comes after its first lock. Where there are standbys it says whether the server is one: on `MariaDB` one that was
+    /// the primary keeps its connections, and lets who may administer it write.
     pub(crate) const fn begin_sql(self, mode: Mode) -> &'static str {
         match (self, mode) {
             (Self::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",
             (Self::Sqlite, Mode::Snapshot) => "BEGIN DEFERRED",
-            (Self::Postgres, Mode::Write) => "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-            (Self::Postgres, Mode::Snapshot) => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            (Self::Postgres, Mode::Write) => {
+                "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
+                 SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby"
+            }
+            (Self::Postgres, Mode::Snapshot) => {
+                "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \
+                 SELECT CASE WHEN pg_is_in_recovery() THEN 1 ELSE 0 END AS standby"
+            }
             (Self::Mariadb, Mode::Write) => {
                 "SELECT CAST(@@global.read_only AS SIGNED) AS standby; START TRANSACTION READ WRITE"
             }
@@ -213,7 +219,7 @@ impl Backend {
     }
 
     /// A statement of the portable text as this database wants it: `?` becomes `$1`, `$2`, … for `PostgreSQL`.
-    pub(crate) fn rewrite(self, sql: &'static str) -> Cow<'static, str> {
+    pub(crate) fn rewrite(self, sql: &str) -> Cow<'_, str> {
         if self != Self::Postgres || !sql.contains('?') {
             return Cow::Borrowed(sql);
         }

@@ -8,23 +8,25 @@ use std::time::Duration;
 
 use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
 use model::change::{Applied, Change, Object};
-use model::desired::{self, SlotChanges};
+use model::desired;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::name::MAX_NAME_BYTES;
-use model::number::{Generation, Incarnation};
+use model::number::Generation;
 use model::observation::cut;
-use model::slot::{Origin, Slot};
+use model::slot::Slot;
 
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
+use crate::refusal;
 use crate::rows::to_json;
+use crate::slot_batch;
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
-use crate::wish::{self, Issue, Older};
+use crate::wish::Issue;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
 
@@ -103,8 +105,13 @@ impl Store {
         }
         let reference = request.change.object();
         let new_catalog = catalog.with(&reference, after.as_ref(), first);
-        let slots: Vec<Slot> = read::slots(tx).await?.into_iter().map(|row| row.slot).collect();
+        let rows = read::slots(tx).await?;
+        let slots: Vec<Slot> = rows.iter().map(|row| row.slot.clone()).collect();
         let changes = desired::derive(&catalog, &new_catalog, &slots, &self.rules().defaults);
+        let would_be = slots.len() + changes.add.len() - changes.delete.len();
+        if would_be > self.rules().max_engines && would_be > slots.len() {
+            return Err(refusal::above_total(slots.len(), would_be, self.rules().max_engines).into());
+        }
         failpoint!(failpoints::COMMIT_VALIDATED);
 
         let drawn = changes.add.len() + changes.renew.len();
@@ -119,7 +126,7 @@ impl Store {
         write_object(tx, &reference, after.as_ref(), base, first).await?;
         failpoint!(failpoints::COMMIT_OBJECT);
         let issue = Issue { catalog: &new_catalog, defaults: &self.rules().defaults, now_ms };
-        write_slots(tx, &issue, &slots, &changes, first, request).await?;
+        slot_batch::write(tx, &issue, &rows, &changes, first, request.grace).await?;
         failpoint!(failpoints::COMMIT_SLOTS);
         if self.is_past(request.deadline) {
             return Err(too_late().into());
@@ -276,35 +283,4 @@ async fn write_object(
         tx.execute(update, args).await? == 1
     };
     if written { Ok(()) } else { Err(moved(reference)) }
-}
-
-/// Writes what follows for the slots; incarnations are the numbers after `first`, in the order of writing.
-async fn write_slots(
-    tx: &mut Transaction,
-    issue: &Issue<'_>,
-    slots: &[Slot],
-    changes: &SlotChanges,
-    first: Generation,
-    request: &CommitRequest,
-) -> Result<(), Error> {
-    let mut drawn = first.get();
-    let mut next = || {
-        drawn += 1;
-        Incarnation(drawn)
-    };
-    for (key, reason) in &changes.delete {
-        wish::delete(tx, key, request.grace, reason).await?;
-    }
-    for key in &changes.renew {
-        let slot = slots.iter().find(|slot| slot.key == *key);
-        let observed = slot.map(|slot| slot.incarnation).unwrap_or_default();
-        let older = Older::StandIn { grace: request.grace };
-        if !wish::renew(tx, issue, key, (observed, next()), (0, false), older).await? {
-            return Err(Error::Broken(format!("slot {key} moved under the catalog's lock")));
-        }
-    }
-    for key in &changes.add {
-        wish::add(tx, issue, key, next(), Origin::Minimum).await?;
-    }
-    Ok(())
 }

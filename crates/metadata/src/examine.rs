@@ -64,6 +64,14 @@ impl Store {
         examined
     }
 
+    /// How the database reads the engines of a snapshot, in its own words, one line each: for a test, and for an operator
+    /// whose snapshots are slow.
+    pub async fn engines_plan(&self) -> Result<Vec<String>, Error> {
+        let mut tx = self.begin(Mode::Snapshot).await?;
+        let plan = tx.explain(sql::ENGINES).await;
+        tx.leave(plan).await
+    }
+
     async fn look(&self, settings: &Settings, clock: &SharedClock) -> Result<Examination, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let examined = look(&mut tx, self.backend(), settings, clock).await;

@@ -15,13 +15,15 @@ use crate::transaction::{CommitPoints, Done, Transaction, args};
 pub const REQUEST_KEEP_MS: i64 = 8 * 24 * 3600 * 1000;
 /// How long the rows of ended engines are kept, in milliseconds: 30 days.
 pub const ENGINE_KEEP_MS: i64 = 30 * 24 * 3600 * 1000;
-/// The most rows of each table that one run deletes: what is left, the next run deletes.
+/// The most rows of each table that one transaction deletes: it holds the catalog's lock.
 pub const MAX_DELETED: usize = 500;
+/// The most transactions of one run: what is left then, the next run deletes.
+pub const MAX_ROUNDS: usize = 1_000;
 
 const POINTS: CommitPoints =
     CommitPoints { before: failpoints::HOUSEKEEPING_BEFORE, after: failpoints::HOUSEKEEPING_AFTER };
 
-/// How many rows a run deleted.
+/// How many rows were deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Deleted {
     /// Requests.
@@ -33,11 +35,22 @@ pub struct Deleted {
 }
 
 impl Store {
-    /// Deletes old rows, a limited number at a time. To be called every hour or so by each metadata agent.
+    /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which others get the
+    /// catalog's lock. To be called every hour or so by each metadata agent.
     pub async fn housekeep(&self) -> Result<Deleted, Error> {
-        let mut tx = self.begin(Mode::Write).await?;
-        let result = delete(&mut tx).await;
-        tx.end(POINTS, result).await
+        let mut all = Deleted::default();
+        for _ in 0..MAX_ROUNDS {
+            let mut tx = self.begin(Mode::Write).await?;
+            let result = delete(&mut tx).await;
+            let Deleted { requests, alterations, engines } = tx.end(POINTS, result).await?;
+            all.requests += requests;
+            all.alterations += alterations;
+            all.engines += engines;
+            if requests.max(alterations).max(engines) < MAX_DELETED {
+                break;
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -45,10 +58,10 @@ async fn delete(tx: &mut Transaction) -> Result<Done<Deleted>, Error> {
     // Rows of `engine` are written by commits too: in one order, behind one lock.
     tx.draw(0).await?;
     let now_ms = tx.now_ms().await?;
-    let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUEST_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
+    let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUESTS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
     let alterations =
-        delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATION_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
-    let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINE_DELETE, "name", now_ms - ENGINE_KEEP_MS).await?;
+        delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
+    let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", now_ms - ENGINE_KEEP_MS).await?;
     let deleted = Deleted { requests, alterations, engines };
     Ok(if deleted == Deleted::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }
@@ -61,8 +74,10 @@ async fn delete_old(
     before_ms: i64,
 ) -> Result<usize, Error> {
     let rows = tx.rows(find, args![before_ms, MAX_DELETED as i64]).await?;
+    let mut keys = Vec::new();
     for row in &rows {
-        tx.execute(delete, args![rows::text(row, key)?]).await?;
+        keys.push(rows::text(row, key)?.into());
     }
+    tx.execute_in(delete, &[], keys).await?;
     Ok(rows.len())
 }

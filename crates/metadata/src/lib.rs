@@ -19,12 +19,14 @@
 //! for a transaction whose process was stopped, for the whole call. Only the metadata agents have the credentials.
 
 mod backend;
+mod batch;
 mod beside;
 mod commit;
 mod durability;
 mod error;
 mod examine;
 pub mod failpoints;
+mod fingerprints;
 mod housekeeping;
 mod master;
 mod migration;
@@ -35,6 +37,7 @@ pub mod refusal;
 mod request;
 mod rows;
 mod settle;
+mod slot_batch;
 mod sql;
 mod store;
 mod transaction;
@@ -48,9 +51,9 @@ pub use commit::{CommitRequest, Committed};
 pub use durability::Durability;
 pub use error::{Error, Kind};
 pub use examine::{Examination, ROUND_TRIPS, TimeOut};
-pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, REQUEST_KEEP_MS};
+pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, MAX_ROUNDS, REQUEST_KEEP_MS};
 pub use migration::SCHEMA_VERSION;
-pub use observe::{MAX_REPORT, NAMESPACE_KEEP_MS};
+pub use observe::{MAX_KEPT, MAX_REPORT, NAMESPACE_KEEP_MS};
 pub use overview::{EngineDetail, MAX_ALTERATIONS, Overview, Place};
 pub use request::{Caller, Effect, EngineAnswer, Request, RestartRequest, StartRequest, StopRequest};
 pub use rows::Seen;

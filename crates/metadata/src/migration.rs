@@ -66,7 +66,7 @@ async fn migrate(tx: &mut Transaction, backend: Backend) -> Result<Done<i64>, Er
     Ok(Done::Write(SCHEMA_VERSION))
 }
 
-fn refuse_newer(found: i64) -> Result<(), Error> {
+pub(crate) fn refuse_newer(found: i64) -> Result<(), Error> {
     if found > SCHEMA_VERSION { Err(Error::NewerSchema { found, known: SCHEMA_VERSION }) } else { Ok(()) }
 }
 

@@ -14,26 +14,30 @@ use model::observation::{
 };
 
 use crate::backend::Mode;
+use crate::batch::keys;
 use crate::commit::MAX_WORD_BYTES;
 use crate::error::Error;
 use crate::master::{POINTS, lock};
 use crate::read;
 use crate::rows::{self, to_json};
+use crate::slot_batch;
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Arg, Done, Transaction, args};
-use crate::wish;
 
-/// The most engines that one report may hold, in each of its lists.
+/// The most engines that one report may hold, in each of its lists but the one of rows that are kept.
 pub const MAX_REPORT: usize = 20_000;
+/// The most rows that a complete report may keep. With more it is written as if it were not complete: rows of engines that
+/// are gone may then stay until a shorter one comes, and everything else is written.
+pub const MAX_KEPT: usize = 100_000;
 /// A namespace without pods is forgotten no sooner than this after its last pod was seen, in milliseconds.
 pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
 
 impl Store {
     /// Writes a report in one transaction, and that the master's tick has ended now.
     pub async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, Error> {
-        let Report { engines, kept, gone, made, ended, .. } = report;
-        let longest = [engines.len(), kept.len(), gone.len(), made.len(), ended.len()];
+        let Report { engines, gone, made, ended, .. } = report;
+        let longest = [engines.len(), gone.len(), made.len(), ended.len()];
         if longest.into_iter().any(|count| count > MAX_REPORT) {
             return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
         }
@@ -71,20 +75,18 @@ async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Do
     if !(engines || namespaces.is_empty()) {
         tx.draw(0).await?;
     }
-    for made in &report.made {
-        record_uid(tx, made, now_ms, &mut recorded).await?;
-    }
-    for ended in &report.ended {
-        record_end(tx, ended, now_ms, &mut recorded).await?;
-    }
+    record_uids(tx, &report.made, now_ms, &mut recorded).await?;
+    record_ends(tx, &report.ended, now_ms, &mut recorded).await?;
     write_namespaces(tx, &namespaces, now_ms).await?;
-    for engine in &report.engines {
-        write_engine(tx, engine, now_ms, epoch).await?;
-    }
-    for name in &report.gone {
-        tx.execute(sql::OBSERVED_DELETE, args![name.as_str()]).await?;
-    }
-    if report.complete {
+    write_engines(tx, &report.engines, now_ms, epoch).await?;
+    tx.execute_in(sql::OBSERVED_DELETE, &[], keys(report.gone.iter().map(EngineName::as_str))).await?;
+    if report.complete && report.kept.len() > MAX_KEPT {
+        tracing::warn!(
+            kept = report.kept.len(),
+            limit = MAX_KEPT,
+            "report too long to delete the rows of other engines"
+        );
+    } else if report.complete {
         delete_others(tx, report).await?;
     }
     if let Some(nodes) = &report.nodes {
@@ -99,19 +101,19 @@ async fn write_nodes(tx: &mut Transaction, nodes: &[ObservedNode], now_ms: i64, 
     for row in tx.rows(sql::NODES_OBSERVED, args![]).await? {
         known.insert(rows::text(&row, "name")?, rows::text(&row, "facts")?);
     }
+    let (mut written, mut replaced) = (Vec::new(), Vec::new());
     for node in nodes {
         let facts = to_json(node)?;
-        let statement = match known.remove(&node.name) {
+        match known.remove(&node.name) {
             Some(stored) if stored == facts => continue,
-            Some(_) => sql::NODE_UPDATE,
-            None => sql::NODE_INSERT,
-        };
-        tx.execute(statement, args![facts, now_ms, epoch, node.name.as_str()]).await?;
+            Some(_) => replaced.push(node.name.as_str()),
+            None => {}
+        }
+        written.push(args![node.name.as_str(), facts, now_ms, epoch]);
     }
-    for name in known.keys() {
-        tx.execute(sql::NODE_DELETE, args![name.as_str()]).await?;
-    }
-    Ok(())
+    replaced.extend(known.keys().map(String::as_str));
+    tx.execute_in(sql::NODES_DELETE, &[], keys(replaced)).await?;
+    tx.insert_all(sql::NODES_INSERT, written).await
 }
 
 /// Refuses a part of a tick that has ended since. The master's row is locked.
@@ -138,64 +140,88 @@ async fn end_tick(tx: &mut Transaction, report: &Report, now_ms: i64) -> Result<
     Ok(())
 }
 
-async fn record_uid(tx: &mut Transaction, made: &MadeEngine, now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
-    let args = args![made.uid.as_str(), made.config.as_str(), now_ms, made.name.as_str()];
-    if tx.execute(sql::ENGINE_MADE, args).await? == 1 {
-        return Ok(());
+/// Records uids behind the catalog's lock: each engine's once.
+async fn record_uids(tx: &mut Transaction, made: &[MadeEngine], now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
+    let mut uids = uids(tx, keys(made.iter().map(|made| made.name.as_str()))).await?;
+    let mut first = Vec::new();
+    for made in made {
+        match uids.get_mut(made.name.as_str()) {
+            None => to.unknown.push(made.name.clone()),
+            Some(Some(uid)) if *uid != made.uid => to.other_uid.push((made.name.clone(), uid.clone())),
+            Some(Some(_)) => {}
+            Some(unknown) => {
+                *unknown = Some(made.uid.clone());
+                first.push(args![made.name.as_str(), made.uid.as_str(), made.config.as_str()]);
+            }
+        }
     }
-    match read::engine(tx, &made.name).await?.map(|engine| engine.uid) {
-        None => to.unknown.push(made.name.clone()),
-        Some(Some(uid)) if uid != made.uid => to.other_uid.push((made.name.clone(), uid)),
-        Some(_) => {}
-    }
-    Ok(())
+    tx.update_each(&sql::ENGINES_MADE, &args![now_ms], first).await.map(drop)
 }
 
-async fn record_end(tx: &mut Transaction, ended: &EndedEngine, now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
-    let log = ended.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES));
-    let args = args![now_ms, cut(&ended.reason, MAX_REASON_BYTES), log, ended.name.as_str()];
-    if tx.execute(sql::ENGINE_ENDED, args).await? == 0 && read::engine(tx, &ended.name).await?.is_none() {
-        to.unknown.push(ended.name.clone());
-    }
-    Ok(())
+/// The recorded uid of each name that was ever issued.
+async fn uids(tx: &mut Transaction, names: Vec<Arg>) -> Result<BTreeMap<String, Option<String>>, Error> {
+    let rows = tx.rows_in(sql::ENGINES_UIDS, names).await?;
+    rows.iter().map(|row| Ok((rows::text(row, "name")?, rows::text_or_none(row, "uid")?))).collect()
 }
 
-async fn write_engine(tx: &mut Transaction, engine: &ObservedEngine, now_ms: i64, epoch: Epoch) -> Result<(), Error> {
-    let row: Vec<Arg> = args![
-        engine.uid.as_deref(),
-        engine.phase.as_str(),
-        engine.reason.as_deref().map(|text| cut(text, MAX_REASON_BYTES)),
-        engine.node.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
-        engine.address.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
-        engine.registered,
-        engine.draining,
-        engine.sessions,
-        engine.running,
-        engine.started_at_ms,
-        engine.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES)),
-        to_json(&engine.labels)?,
-        to_json(&engine.details)?,
-        engine.answered,
-        now_ms,
-        epoch,
-        engine.name.as_str(),
-    ];
-    if tx.execute(sql::OBSERVED_UPDATE, row.clone()).await? == 0 {
-        tx.execute(sql::OBSERVED_INSERT, row).await?;
+async fn record_ends(tx: &mut Transaction, ended: &[EndedEngine], now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
+    let issued = uids(tx, keys(ended.iter().map(|ended| ended.name.as_str()))).await?;
+    let mut first = BTreeMap::new();
+    for ended in ended {
+        if !issued.contains_key(ended.name.as_str()) {
+            to.unknown.push(ended.name.clone());
+            continue;
+        }
+        let log = ended.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES));
+        let row = args![ended.name.as_str(), cut(&ended.reason, MAX_REASON_BYTES), log];
+        first.entry(ended.name.as_str()).or_insert(row);
     }
-    Ok(())
+    tx.update_each(&sql::ENGINES_ENDED, &args![now_ms], first.into_values().collect()).await.map(drop)
+}
+
+/// Replaces the rows of the engines that were seen; of two rows of one name the last counts.
+async fn write_engines(
+    tx: &mut Transaction,
+    engines: &[ObservedEngine],
+    now_ms: i64,
+    epoch: Epoch,
+) -> Result<(), Error> {
+    let engines: BTreeMap<&str, &ObservedEngine> = engines.iter().map(|it| (it.name.as_str(), it)).collect();
+    let mut written = Vec::new();
+    for (name, engine) in &engines {
+        written.push(args![
+            *name,
+            engine.uid.as_deref(),
+            engine.phase.as_str(),
+            engine.reason.as_deref().map(|text| cut(text, MAX_REASON_BYTES)),
+            engine.node.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
+            engine.address.as_deref().map(|text| cut(text, MAX_WORD_BYTES)),
+            engine.registered,
+            engine.draining,
+            engine.sessions,
+            engine.running,
+            engine.started_at_ms,
+            engine.log_tail.as_deref().map(|text| tail(text, MAX_LOG_TAIL_BYTES)),
+            to_json(&engine.labels)?,
+            to_json(&engine.details)?,
+            engine.answered,
+            now_ms,
+            epoch,
+        ]);
+    }
+    tx.execute_in(sql::OBSERVED_DELETE, &[], keys(engines.into_keys())).await?;
+    tx.insert_all(sql::OBSERVED_INSERT, written).await
 }
 
 async fn delete_others(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
     let seen = report.engines.iter().map(|engine| &engine.name).chain(&report.kept);
     let seen: BTreeSet<&str> = seen.map(EngineName::as_str).collect();
+    let mut others = Vec::new();
     for row in tx.rows(sql::OBSERVED_NAMES, args![]).await? {
-        let name = rows::text(&row, "name")?;
-        if !seen.contains(name.as_str()) {
-            tx.execute(sql::OBSERVED_DELETE, args![name]).await?;
-        }
+        others.push(rows::text(&row, "name")?);
     }
-    Ok(())
+    others.retain(|name| !seen.contains(name.as_str()));
+    tx.execute_in(sql::OBSERVED_DELETE, &[], keys(others)).await.map(drop)
 }
 
 #[derive(Debug, Default)]
@@ -235,14 +261,9 @@ async fn namespace_changes(tx: &mut Transaction, in_use: &[String], now_ms: i64)
 }
 
 async fn write_namespaces(tx: &mut Transaction, changes: &NamespaceChanges, now_ms: i64) -> Result<(), Error> {
-    for name in &changes.remember {
-        wish::remember_namespace(tx, name).await?;
-    }
-    for name in &changes.retire {
-        tx.execute(sql::NAMESPACE_RETIRE, args![now_ms, name.as_str()]).await?;
-    }
-    for name in &changes.forget {
-        tx.execute(sql::NAMESPACE_FORGET, args![name.as_str(), now_ms.saturating_sub(NAMESPACE_KEEP_MS)]).await?;
-    }
+    slot_batch::remember_namespaces(tx, changes.remember.iter().map(String::as_str).collect()).await?;
+    tx.execute_in(sql::NAMESPACES_RETIRE, &args![now_ms], keys(changes.retire.iter().map(String::as_str))).await?;
+    let before_ms = now_ms.saturating_sub(NAMESPACE_KEEP_MS);
+    tx.execute_in(sql::NAMESPACES_FORGET, &args![before_ms], keys(changes.forget.iter().map(String::as_str))).await?;
     Ok(())
 }

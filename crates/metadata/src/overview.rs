@@ -74,7 +74,7 @@ impl Store {
         let read = proxy_snapshot(&mut tx).await;
         let mut read = tx.leave(read).await?;
         for unit in read.catalog.units.values_mut() {
-            unit.spec.properties = self.rules().secret_keys.mask(&unit.spec.properties);
+            unit.spec.properties = unit.spec.masked_properties(&self.rules().secret_keys);
         }
         Ok(read)
     }

@@ -9,6 +9,7 @@ use model::observation::ObservedNode;
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
+use crate::migration;
 use crate::rows::{self, Seen, SlotRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
@@ -17,6 +18,14 @@ use crate::transaction::{Transaction, args};
 pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
     let row = tx.row(sql::CATALOG, args![]).await?;
     let row = row.ok_or_else(|| Error::Broken("table catalog has no row".to_owned()))?;
+    Ok(Generation(rows::int(&row, "generation")?))
+}
+
+/// The counter as a transaction reads it that has raised it: refused in a database that a newer program has migrated.
+pub(crate) async fn generation_to_write(tx: &mut Transaction) -> Result<Generation, Error> {
+    let row = tx.row(sql::CATALOG_WITH_VERSION, args![]).await?;
+    let row = row.ok_or_else(|| Error::Broken("table catalog or schema_version has no row".to_owned()))?;
+    migration::refuse_newer(rows::int(&row, "version")?)?;
     Ok(Generation(rows::int(&row, "generation")?))
 }
 
@@ -43,6 +52,13 @@ pub(crate) async fn slots(tx: &mut Transaction) -> Result<Vec<SlotRow>, Error> {
     tx.rows(sql::SLOTS, args![]).await?.iter().map(rows::slot).collect()
 }
 
+/// How many slots there are.
+pub(crate) async fn slots_count(tx: &mut Transaction) -> Result<usize, Error> {
+    let row = tx.row(sql::SLOTS_COUNT, args![]).await?;
+    let count = row.map(|row| rows::int(&row, "slots")).transpose()?.unwrap_or_default();
+    usize::try_from(count).map_err(|error| Error::Broken(error.to_string()))
+}
+
 /// The slots of one (tenant, pool, unit), by ordinal.
 pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<SlotRow>, Error> {
     let args = args![link.tenant.as_str(), link.pool.as_str(), link.unit.as_str()];
@@ -51,10 +67,10 @@ pub(crate) async fn slots_of(tx: &mut Transaction, link: &Link) -> Result<Vec<Sl
 
 /// The engine of that name, if it was ever issued.
 pub(crate) async fn engine(tx: &mut Transaction, name: &EngineName) -> Result<Option<EngineRecord>, Error> {
-    tx.row(sql::ENGINE, args![name.as_str()]).await?.as_ref().map(rows::engine).transpose()
+    tx.row(sql::ENGINE, args![name.as_str()]).await?.as_ref().map(rows::engine_with_log).transpose()
 }
 
-/// Every engine that has not ended, and the ended ones that are the present engine of a slot.
+/// Every engine that has not ended, and the ended ones that are the present engine of a slot; all without their logs.
 pub(crate) async fn engines(tx: &mut Transaction) -> Result<Vec<EngineRecord>, Error> {
     tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect()
 }

@@ -79,6 +79,16 @@ pub fn above_max(link: &Link, wished: usize, max: u32) -> UserError {
         .hint(format!("an admin raises it with ALTER RESOURCE UNIT {unit} MAX_ENGINES {}", wished + 1))
 }
 
+/// More engines in all than the configuration allows.
+pub fn above_total(are: usize, would_be: usize, most: usize) -> UserError {
+    UserError::new(ErrorKind::ProgramLimit, "too many engines")
+        .detail(format!(
+            "The statement would raise the number of engines of all tenants from {are} to {would_be}; \
+             metadata_agent.max_engines is {most}."
+        ))
+        .hint("Lower MIN_ENGINES or drop what is not needed; an operator raises metadata_agent.max_engines.")
+}
+
 /// STOP below `MIN_ENGINES`.
 pub fn below_min(link: &Link, engine: &EngineName, min: u32) -> UserError {
     let Link { tenant, pool, unit } = link;

@@ -164,6 +164,10 @@ impl Store {
         if rows.len() >= unit.max_engines as usize {
             return Err(refusal::above_max(&start.link, rows.len(), unit.max_engines).into());
         }
+        let (all, most) = (read::slots_count(tx).await?, self.rules().max_engines);
+        if all >= most {
+            return Err(refusal::above_total(all, all + 1, most).into());
+        }
         failpoint!(failpoints::REQUEST_VALIDATED);
         let slots: Vec<Slot> = rows.into_iter().map(|row| row.slot).collect();
         let ordinal = desired::lowest_free_ordinal(&start.link, &slots);

@@ -85,7 +85,7 @@ where
     Ok((name(text(row, "name")?).map_err(|error| user(&error))?, spec))
 }
 
-fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
+pub(crate) fn slot_key(row: &AnyRow) -> Result<SlotKey, Error> {
     Ok(SlotKey {
         tenant: TenantName::new(text(row, "tenant")?).map_err(|error| user(&error))?,
         pool: PoolName::new(text(row, "pool")?).map_err(|error| user(&error))?,
@@ -106,6 +106,12 @@ pub(crate) fn slot(row: &AnyRow) -> Result<SlotRow, Error> {
     Ok(SlotRow { slot, born: Incarnation(int(row, "born")?) })
 }
 
+/// An engine's row with the last lines of its log.
+pub(crate) fn engine_with_log(row: &AnyRow) -> Result<EngineRecord, Error> {
+    Ok(EngineRecord { log_tail: text_or_none(row, "log_tail")?, ..engine(row)? })
+}
+
+/// An engine's row as a snapshot has it: without its log.
 pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
     Ok(EngineRecord {
         name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
@@ -119,7 +125,7 @@ pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
         end_reason: text_or_none(row, "end_reason")?,
         ended_at_ms: int_or_none(row, "ended_at_ms")?,
         ended_reason: text_or_none(row, "ended_reason")?,
-        log_tail: text_or_none(row, "log_tail")?,
+        log_tail: None,
     })
 }
 

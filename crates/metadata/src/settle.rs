@@ -30,7 +30,27 @@ impl Store {
 
     /// Aborts the alteration unless it is decided already. Answers its row, whose outcome says which it was.
     /// [`Error::Unavailable`]: a commit is under way and has not ended in time; nothing is decided.
+    ///
+    /// An insert that the database refuses for its content is made again without statement, object and names: the id
+    /// must get its outcome whatever its alter node says, or the node would stand for ever.
     pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
+        match self.abort_as(abort).await {
+            Err(error @ (Error::Refused(_) | Error::Broken(_))) => {
+                tracing::warn!(alteration = %abort.id, %error, "abort refused for its content; repeated without it");
+                let bare = Abort {
+                    object: None,
+                    statement: String::new(),
+                    requested_by: String::new(),
+                    reason: "the content of the alteration could not be stored".to_owned(),
+                    ..abort.clone()
+                };
+                self.abort_as(&bare).await
+            }
+            other => other,
+        }
+    }
+
+    async fn abort_as(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
         for _ in 0..ATTEMPTS {
             let mut tx = self.begin(Mode::Write).await?;
             let result = abort_in(&mut tx, abort).await;

@@ -18,9 +18,11 @@
 //! is a SMALLINT of 0 or 1. What a statement conflicts with is found by unique violation and conditional update,
 //! because the three databases spell upserts and locking reads differently. A placeholder is `?`.
 
+use crate::batch::UpdateEach;
+
 /// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
 /// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, SURROUNDINGS, NODES];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, SURROUNDINGS, NODES, INCARNATIONS];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -75,6 +77,10 @@ const SURROUNDINGS: &[&str] = &["ALTER TABLE master ADD COLUMN IF NOT EXISTS sur
 const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR(255) NOT NULL PRIMARY KEY, \
      facts TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)"];
 
+/// To find the present engine of a slot among all that ended: an incarnation belongs to one engine. From this version on
+/// a unit's spec may name its secret properties and their fingerprint, and each write checks the version.
+const INCARNATIONS: &[&str] = &["CREATE INDEX IF NOT EXISTS engine_by_incarnation ON engine (incarnation)"];
+
 // The version.
 pub(crate) const VERSION_CREATE: &str =
     "CREATE TABLE IF NOT EXISTS schema_version (id SMALLINT NOT NULL PRIMARY KEY, version BIGINT NOT NULL)";
@@ -128,6 +134,9 @@ pub(crate) const DURABILITY_MARIADB_PAGES: &str = "SELECT CASE CAST(@@global.inn
 // The counter.
 pub(crate) const CATALOG_RAISE: &str = "UPDATE catalog SET generation = generation + ? WHERE id = 1";
 pub(crate) const CATALOG: &str = "SELECT generation FROM catalog WHERE id = 1";
+/// With the version of the schema: what draws a number writes, and a program of an older version must not.
+pub(crate) const CATALOG_WITH_VERSION: &str = "SELECT c.generation, v.version FROM catalog c, schema_version v \
+     WHERE c.id = 1 AND v.id = 1";
 
 // The master.
 pub(crate) const MASTER: &str =
@@ -159,6 +168,7 @@ pub(crate) const UNIT_DELETE: &str = "DELETE FROM resource_unit WHERE name = ? A
 // Slots.
 pub(crate) const SLOTS: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, forced \
      FROM slot ORDER BY tenant, pool, unit, ordinal";
+pub(crate) const SLOTS_COUNT: &str = "SELECT COUNT(*) AS slots FROM slot";
 pub(crate) const SLOTS_OF_LINK: &str = "SELECT tenant, pool, unit, ordinal, incarnation, born, origin, failures, \
      forced FROM slot WHERE tenant = ? AND pool = ? AND unit = ? ORDER BY ordinal";
 pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
@@ -166,36 +176,59 @@ pub(crate) const SLOT_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordi
 pub(crate) const SLOT_RENEW: &str = "UPDATE slot SET incarnation = ?, failures = ?, forced = ? \
      WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ? AND incarnation = ?";
 pub(crate) const SLOT_DELETE: &str = "DELETE FROM slot WHERE tenant = ? AND pool = ? AND unit = ? AND ordinal = ?";
+/// Of a batch, as all that ends with IN or with its columns.
+pub(crate) const SLOTS_INSERT: &str = "INSERT INTO slot (tenant, pool, unit, ordinal, incarnation, born, origin, \
+     failures, forced)";
+pub(crate) const SLOTS_DELETE: &str = "DELETE FROM slot WHERE (tenant, pool, unit, ordinal) IN";
 
 // Requests.
 pub(crate) const REQUEST: &str = "SELECT statement, answer FROM request WHERE id = ?";
 pub(crate) const REQUEST_INSERT: &str =
     "INSERT INTO request (id, statement, engine, requested_by, answer, done_at_ms) VALUES (?, ?, ?, ?, ?, ?)";
 pub(crate) const REQUESTS_OLD: &str = "SELECT id FROM request WHERE done_at_ms < ? ORDER BY done_at_ms LIMIT ?";
-pub(crate) const REQUEST_DELETE: &str = "DELETE FROM request WHERE id = ?";
+pub(crate) const REQUESTS_DELETE: &str = "DELETE FROM request WHERE id IN";
 
 // Engines.
 pub(crate) const ENGINE: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
      started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason, log_tail FROM engine WHERE name = ?";
-pub(crate) const ENGINES: &str = "SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, \
-     e.issued_at_ms, e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason, e.log_tail \
-     FROM engine e LEFT JOIN slot s ON s.tenant = e.tenant AND s.pool = e.pool AND s.unit = e.unit \
-     AND s.ordinal = e.ordinal AND s.incarnation = e.incarnation \
-     WHERE e.ended_at_ms IS NULL OR s.incarnation IS NOT NULL ORDER BY e.incarnation";
+/// Every engine that has not ended, and the present engine of each slot: two readings, because with one that asks for
+/// either no database uses an index. Without the logs, which may be long and which no plan reads.
+pub(crate) const ENGINES: &str = "SELECT name, tenant, pool, unit, ordinal, incarnation, uid, config, issued_at_ms, \
+     started_at_ms, end_grace_ms, end_reason, ended_at_ms, ended_reason FROM engine WHERE ended_at_ms IS NULL \
+     UNION ALL SELECT e.name, e.tenant, e.pool, e.unit, e.ordinal, e.incarnation, e.uid, e.config, e.issued_at_ms, \
+     e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason FROM slot s \
+     CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL AND e.tenant = s.tenant \
+     AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal ORDER BY incarnation";
 pub(crate) const ENGINE_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
      namespace, config, issued_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?)";
 pub(crate) const ENGINES_GRACE: &str = "UPDATE engine SET end_grace_ms = ? WHERE tenant = ? AND pool = ? \
      AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
 pub(crate) const ENGINES_CONDEMN: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE tenant = ? \
      AND pool = ? AND unit = ? AND ordinal = ? AND incarnation < ? AND ended_at_ms IS NULL AND end_reason IS NULL";
-pub(crate) const ENGINE_MADE: &str =
-    "UPDATE engine SET uid = ?, config = ?, started_at_ms = ? WHERE name = ? AND uid IS NULL";
-pub(crate) const ENGINE_ENDED: &str = "UPDATE engine SET ended_at_ms = ?, ended_reason = ?, log_tail = ? \
-     WHERE name = ? AND ended_at_ms IS NULL";
+/// The uid of each is recorded once.
+pub(crate) const ENGINES_MADE: UpdateEach = UpdateEach {
+    head: "UPDATE engine SET started_at_ms = ?",
+    key: "name",
+    columns: &["uid", "config"],
+    condition: " AND uid IS NULL",
+};
+pub(crate) const ENGINES_ENDED: UpdateEach = UpdateEach {
+    head: "UPDATE engine SET ended_at_ms = ?",
+    key: "name",
+    columns: &["ended_reason", "log_tail"],
+    condition: " AND ended_at_ms IS NULL",
+};
 pub(crate) const ENGINES_OLD: &str = "SELECT e.name FROM engine e LEFT JOIN slot s ON s.tenant = e.tenant \
      AND s.pool = e.pool AND s.unit = e.unit AND s.ordinal = e.ordinal AND s.incarnation = e.incarnation \
      WHERE e.ended_at_ms < ? AND s.incarnation IS NULL ORDER BY e.ended_at_ms LIMIT ?";
-pub(crate) const ENGINE_DELETE: &str = "DELETE FROM engine WHERE name = ?";
+pub(crate) const ENGINES_DELETE: &str = "DELETE FROM engine WHERE name IN";
+pub(crate) const ENGINES_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
+     namespace, config, issued_at_ms)";
+pub(crate) const ENGINES_NOT_TOLD: &str = "SELECT name, tenant, pool, unit, ordinal FROM engine \
+     WHERE ended_at_ms IS NULL AND end_reason IS NULL";
+pub(crate) const ENGINES_GRACE_ALL: &str = "UPDATE engine SET end_grace_ms = ? WHERE name IN";
+pub(crate) const ENGINES_CONDEMN_ALL: &str = "UPDATE engine SET end_grace_ms = ?, end_reason = ? WHERE name IN";
+pub(crate) const ENGINES_UIDS: &str = "SELECT name, uid FROM engine WHERE name IN";
 
 // Alterations.
 pub(crate) const ALTERATION: &str = "SELECT id, object_kind, object_name, base_generation, generation, statement, \
@@ -220,7 +253,7 @@ pub(crate) const ALTERATIONS_NEWER: &str = "SELECT COUNT(*) AS newer FROM altera
      AND object_name = ? AND outcome = 'committed' AND generation > ?";
 pub(crate) const ALTERATIONS_OLD: &str = "SELECT id FROM alteration WHERE decided_at_ms < ? \
      AND (progress IS NULL OR progress NOT IN ('converging', 'stalled')) ORDER BY decided_at_ms LIMIT ?";
-pub(crate) const ALTERATION_DELETE: &str = "DELETE FROM alteration WHERE id = ?";
+pub(crate) const ALTERATIONS_DELETE: &str = "DELETE FROM alteration WHERE id IN";
 
 // What the master sees.
 pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, sessions, \
@@ -229,26 +262,23 @@ pub(crate) const OBSERVED: &str = "SELECT name, uid, phase, reason, node, addres
 pub(crate) const OBSERVED_ONE: &str = "SELECT name, uid, phase, reason, node, address, registered, draining, \
      sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch \
      FROM observed_engine WHERE name = ?";
-pub(crate) const OBSERVED_UPDATE: &str = "UPDATE observed_engine SET uid = ?, phase = ?, reason = ?, node = ?, \
-     address = ?, registered = ?, draining = ?, sessions = ?, running = ?, started_at_ms = ?, log_tail = ?, \
-     labels = ?, details = ?, answered = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
-pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (uid, phase, reason, node, address, \
-     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, \
-     epoch, name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+pub(crate) const OBSERVED_INSERT: &str = "INSERT INTO observed_engine (name, uid, phase, reason, node, address, \
+     registered, draining, sessions, running, started_at_ms, log_tail, labels, details, answered, observed_at_ms, epoch)";
 pub(crate) const OBSERVED_NAMES: &str = "SELECT name FROM observed_engine";
-pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name = ?";
+pub(crate) const OBSERVED_DELETE: &str = "DELETE FROM observed_engine WHERE name IN";
 
 pub(crate) const NODES_OBSERVED: &str = "SELECT name, facts FROM observed_node ORDER BY name";
-pub(crate) const NODE_UPDATE: &str = "UPDATE observed_node SET facts = ?, observed_at_ms = ?, epoch = ? WHERE name = ?";
-pub(crate) const NODE_INSERT: &str =
-    "INSERT INTO observed_node (facts, observed_at_ms, epoch, name) VALUES (?, ?, ?, ?)";
-pub(crate) const NODE_DELETE: &str = "DELETE FROM observed_node WHERE name = ?";
+pub(crate) const NODES_INSERT: &str = "INSERT INTO observed_node (name, facts, observed_at_ms, epoch)";
+pub(crate) const NODES_DELETE: &str = "DELETE FROM observed_node WHERE name IN";
 
 // Namespaces.
 pub(crate) const NAMESPACES: &str = "SELECT name, retired_at_ms FROM namespace ORDER BY name";
 pub(crate) const NAMESPACES_WANTED: &str = "SELECT DISTINCT namespace FROM engine WHERE ended_at_ms IS NULL";
 pub(crate) const NAMESPACE_INSERT: &str = "INSERT INTO namespace (name, retired_at_ms) VALUES (?, NULL)";
 pub(crate) const NAMESPACE_REVIVE: &str = "UPDATE namespace SET retired_at_ms = NULL WHERE name = ?";
-pub(crate) const NAMESPACE_RETIRE: &str =
-    "UPDATE namespace SET retired_at_ms = ? WHERE name = ? AND retired_at_ms IS NULL";
-pub(crate) const NAMESPACE_FORGET: &str = "DELETE FROM namespace WHERE name = ? AND retired_at_ms <= ?";
+pub(crate) const NAMESPACES_INSERT: &str = "INSERT INTO namespace (name)";
+pub(crate) const NAMESPACES_REVIVE: &str =
+    "UPDATE namespace SET retired_at_ms = NULL WHERE retired_at_ms IS NOT NULL AND name IN";
+pub(crate) const NAMESPACES_RETIRE: &str =
+    "UPDATE namespace SET retired_at_ms = ? WHERE retired_at_ms IS NULL AND name IN";
+pub(crate) const NAMESPACES_FORGET: &str = "DELETE FROM namespace WHERE retired_at_ms <= ? AND name IN";

@@ -7,6 +7,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use model::change::Rules;
@@ -14,14 +15,15 @@ use model::clock::SharedClock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Pool, Row as _};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::{Backend, Mode, Settings};
 use crate::error::Error;
+use crate::fingerprints;
 use crate::migration;
 use crate::sql;
-use crate::transaction::{STANDBY, Transaction, failed, timed};
+use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
 
 /// How often a process looks whether another one has left the `SQLite` file.
 const LOCK_POLL: Duration = Duration::from_millis(50);
@@ -43,7 +45,20 @@ const OWNER_ONLY: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct Store {
     inner: Arc<Inner>,
+    /// Whose transactions these are: those of statements leave connections to those of masters.
+    lane: Lane,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Statements,
+    Masters,
+}
+
+/// Of so many connections one is kept for masters, and [`MAX_RESERVED`] at most. With fewer there is none to keep.
+const CONNECTIONS_FOR_ONE_RESERVED: u32 = 4;
+/// Connections that are kept for masters at most.
+const MAX_RESERVED: u32 = 2;
 
 #[derive(Debug)]
 struct Inner {
@@ -53,7 +68,27 @@ struct Inner {
     rules: Rules,
     clock: SharedClock,
     writer: Option<Arc<Mutex<()>>>,
+    /// Places for transactions that are no master's: fewer than there are connections.
+    statements: Arc<Semaphore>,
+    /// Whether the database can be reached, asked once for all transactions that wait for a connection.
+    inquiry: Mutex<Option<Inquiry>>,
+    /// How many connections were made to ask that.
+    inquiries: AtomicU64,
     _file_lock: Option<File>,
+}
+
+/// What was found when it was last asked whether the database can be reached.
+#[derive(Debug)]
+struct Inquiry {
+    began: Instant,
+    refused: Option<Refusal>,
+}
+
+/// Why the database can't be reached, or is of no use.
+#[derive(Debug, Clone)]
+enum Refusal {
+    Broken(String),
+    Unavailable(String),
 }
 
 impl Store {
@@ -62,6 +97,7 @@ impl Store {
         let store = Self::connect(settings, rules, clock).await?;
         store.await_database().await?;
         migration::check(&store).await?;
+        fingerprints::record(&store).await?;
         Ok(store)
     }
 
@@ -99,18 +135,35 @@ impl Store {
                     for text in on_connect {
                         connection.execute(sqlx::raw_sql(AssertSqlSafe(text))).await?;
                     }
-                    match backend {
-                        // Every transaction asks; the pool would try again and again, and tell each time.
-                        Backend::Mariadb => Ok(()),
-                        Backend::Postgres | Backend::Sqlite => refuse_standby(connection, backend).await,
-                    }
+                    // Whether it is a standby each transaction asks: the pool would try again and again, and log each time.
+                    Ok(())
                 })
             })
             .connect_lazy_with(options.disable_statement_logging());
         let writer = (backend == Backend::Sqlite).then(Arc::default);
         let settings = settings.clone();
-        let inner = Inner { pool, backend, settings, rules, clock, writer, _file_lock: file_lock };
-        Ok(Self { inner: Arc::new(inner) })
+        let reserved = (settings.connections / CONNECTIONS_FOR_ONE_RESERVED).min(MAX_RESERVED);
+        let statements = Arc::new(Semaphore::new((settings.connections - reserved) as usize));
+        let inner = Inner {
+            pool,
+            backend,
+            settings,
+            rules,
+            clock,
+            writer,
+            statements,
+            inquiry: Mutex::default(),
+            inquiries: AtomicU64::new(0),
+            _file_lock: file_lock,
+        };
+        Ok(Self { inner: Arc::new(inner), lane: Lane::Statements })
+    }
+
+    /// The same store for the calls of masters: some connections serve no other, so that however many statements wait, a
+    /// master's call waits for masters' calls only.
+    #[must_use]
+    pub fn for_masters(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), lane: Lane::Masters }
     }
 
     /// Waits up to the connect deadline until the database takes a connection. The pool would try as long and then say
@@ -185,8 +238,23 @@ impl Store {
             }
             _ => None,
         };
+        let place = match self.lane {
+            Lane::Masters => None,
+            Lane::Statements => Some(self.statement_place(deadline).await?),
+        };
         let connection = self.acquire(deadline).await?;
-        Transaction::begin(connection, inner.backend.begin_sql(mode), inner.backend, deadline, writer).await
+        let begin = inner.backend.begin_sql(mode);
+        Transaction::begin(connection, begin, inner.backend, deadline, Held { _writer: writer, _place: place }).await
+    }
+
+    /// A place among the transactions of statements.
+    async fn statement_place(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, Error> {
+        let acquired = Arc::clone(&self.inner.statements).acquire_owned();
+        tokio::select! {
+            biased;
+            acquired = timed(deadline, acquired) => acquired?.map_err(|error| Error::Broken(error.to_string())),
+            error = self.is_refused() => Err(error),
+        }
     }
 
     /// A connection of the pool. While the database refuses, the pool tries again and again and at last says only that
@@ -203,17 +271,37 @@ impl Store {
     async fn is_refused(&self) -> Error {
         loop {
             sleep(PATIENCE).await;
-            match timeout(REASON_DEADLINE, self.connect_once()).await {
-                Ok(Err(error)) if is_away(&error, self.inner.backend) => {
-                    let reason = error.to_string();
-                    return match failed(error) {
-                        broken @ Error::Broken(_) => broken,
-                        _ => Error::Unavailable(reason),
-                    };
-                }
-                Ok(_) | Err(_) => {}
+            match self.inquire().await {
+                Some(Refusal::Broken(reason)) => return Error::Broken(reason),
+                Some(Refusal::Unavailable(reason)) => return Error::Unavailable(reason),
+                None => {}
             }
         }
+    }
+
+    /// Asks whether the database can be reached, unless another transaction has asked within [`PATIENCE`]: a thousand
+    /// that wait make no connections of their own, just when the database has too much to do.
+    async fn inquire(&self) -> Option<Refusal> {
+        let mut last = self.inner.inquiry.lock().await;
+        if let Some(Inquiry { began, refused }) = &*last
+            && began.elapsed() < PATIENCE
+        {
+            return refused.clone();
+        }
+        let began = Instant::now();
+        self.inner.inquiries.fetch_add(1, Ordering::Relaxed);
+        let refused = match timeout(REASON_DEADLINE, self.connect_once()).await {
+            Ok(Err(error)) if is_away(&error, self.inner.backend) => {
+                let reason = error.to_string();
+                Some(match failed(error) {
+                    Error::Broken(reason) => Refusal::Broken(reason),
+                    _ => Refusal::Unavailable(reason),
+                })
+            }
+            Ok(_) | Err(_) => None,
+        };
+        *last = Some(Inquiry { began, refused: refused.clone() });
+        refused
     }
 }
 
@@ -294,5 +382,44 @@ mod tests {
             assert!(reason.contains("refused"), "{scheme}: {reason}");
             assert!(began.elapsed() < store.inner.settings.connect_deadline / 2, "{scheme}: {:?}", began.elapsed());
         }
+    }
+
+    #[tokio::test]
+    async fn a_hundred_transactions_that_wait_ask_once_whether_the_database_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings { connections: 1, ..Settings::sqlite(&folder.path().join("a.db")) };
+        Store::migrate(&settings).await.unwrap();
+        let clock = model::clock::SystemClock::shared();
+        let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
+        let held = store.begin(Mode::Snapshot).await.unwrap();
+        let waiting: Vec<_> = (0..100)
+            .map(|at| {
+                let store = if at % 2 == 0 { store.clone() } else { store.for_masters() };
+                tokio::spawn(async move { store.catalog().await })
+            })
+            .collect();
+        sleep(PATIENCE + PATIENCE / 2).await;
+        assert_eq!(store.inner.inquiries.load(Ordering::Relaxed), 1);
+        held.leave(Ok(())).await.unwrap();
+        for waiting in waiting {
+            waiting.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn statements_leave_connections_to_masters() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings::sqlite(&folder.path().join("a.db"));
+        Store::migrate(&settings).await.unwrap();
+        let clock = model::clock::SystemClock::shared();
+        let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
+        let mut held = Vec::new();
+        for _ in 0..settings.connections - MAX_RESERVED {
+            held.push(store.begin(Mode::Snapshot).await.unwrap());
+        }
+        let short = Duration::from_millis(100);
+        assert!(timeout(short, store.begin(Mode::Snapshot)).await.is_err(), "a statement waits");
+        let master = timeout(settings.connect_deadline, store.for_masters().begin(Mode::Snapshot)).await;
+        drop(master.unwrap().unwrap());
     }
 }

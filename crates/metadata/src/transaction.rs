@@ -13,7 +13,7 @@ use model::number::{Epoch, Generation, Incarnation};
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, Arguments as _, AssertSqlSafe, Executor as _};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
 use tokio::time::{Instant, timeout_at};
 
 use crate::backend::Backend;
@@ -25,6 +25,16 @@ use crate::sql;
 pub(crate) enum Arg {
     Int(Option<i64>),
     Text(Option<String>),
+}
+
+impl Arg {
+    /// The bytes of its text; those of a number are not counted.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Int(_) => 0,
+            Self::Text(text) => text.as_ref().map_or(0, String::len),
+        }
+    }
 }
 
 macro_rules! arg_from {
@@ -77,7 +87,16 @@ pub(crate) struct Transaction {
     connection: Option<PoolConnection<Any>>,
     backend: Backend,
     deadline: Instant,
-    _writer: Option<OwnedMutexGuard<()>>,
+    _held: Held,
+}
+
+/// What a transaction holds beside its connection, until it ends.
+#[derive(Debug)]
+pub(crate) struct Held {
+    /// Of an `SQLite` file: that nobody else writes.
+    pub(crate) _writer: Option<OwnedMutexGuard<()>>,
+    /// A place among the transactions of statements.
+    pub(crate) _place: Option<OwnedSemaphorePermit>,
 }
 
 /// What is said of a server that may not be written.
@@ -97,11 +116,11 @@ impl Transaction {
         begin: &'static str,
         backend: Backend,
         deadline: Instant,
-        writer: Option<OwnedMutexGuard<()>>,
+        held: Held,
     ) -> Result<Self, Error> {
         // Held from the first word on, so that a beginning that is dropped half way closes the connection.
-        let mut tx = Self { connection: Some(connection), backend, deadline, _writer: writer };
-        let said = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(failed)?;
+        let mut tx = Self { connection: Some(connection), backend, deadline, _held: held };
+        let said = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
         match said.first() {
             Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.to_owned())),
             _ => Ok(tx),
@@ -146,6 +165,39 @@ impl Transaction {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
+    /// Runs a statement whose text was put together for this one use; answers how many rows it matched.
+    pub(crate) async fn execute_once(&mut self, text: String, args: Vec<Arg>) -> Result<u64, Error> {
+        let text = self.backend.rewrite(&text).into_owned();
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
+        match timed(self.deadline, query.execute(self.connection()?)).await? {
+            Ok(result) => Ok(result.rows_affected()),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Reads rows with a statement whose text was put together for this one use.
+    pub(crate) async fn rows_once(&mut self, text: String, args: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
+        let text = self.backend.rewrite(&text).into_owned();
+        let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?).persistent(false);
+        timed(self.deadline, query.fetch_all(self.connection()?)).await?.map_err(failed)
+    }
+
+    /// How the database would read, in its own words.
+    pub(crate) async fn explain(&mut self, sql: &'static str) -> Result<Vec<String>, Error> {
+        let (word, column) = match self.backend {
+            Backend::Sqlite => ("EXPLAIN QUERY PLAN", "detail"),
+            Backend::Postgres => ("EXPLAIN", "QUERY PLAN"),
+            Backend::Mariadb => ("EXPLAIN FORMAT=JSON", "EXPLAIN"),
+        };
+        let rows = self.rows_once(format!("{word} {sql}"), Vec::new()).await?;
+        rows.iter().map(|row| crate::rows::text(row, column)).collect()
+    }
+
+    /// Which database it is.
+    pub(crate) const fn backend(&self) -> Backend {
+        self.backend
+    }
+
     async fn run(&mut self, text: Cow<'static, str>, args: Vec<Arg>) -> Result<Option<u64>, Error> {
         let query = sqlx::query_with(AssertSqlSafe(text), arguments(args)?);
         match timed(self.deadline, query.execute(self.connection()?)).await? {
@@ -168,11 +220,13 @@ impl Transaction {
     }
 
     /// Draws `count` numbers and answers the highest; the caller holds the catalog's lock, or takes it thereby.
+    /// [`Error::NewerSchema`]: another program has migrated the database since it was opened. This one would write back
+    /// specs without what it does not know of them.
     pub(crate) async fn draw(&mut self, count: usize) -> Result<Generation, Error> {
         if self.execute(sql::CATALOG_RAISE, args![count as i64]).await? != 1 {
             return Err(Error::Broken("table catalog has no row".to_owned()));
         }
-        crate::read::generation(self).await
+        crate::read::generation_to_write(self).await
     }
 
     /// Ends the transaction as its body said.
@@ -223,17 +277,33 @@ impl Transaction {
     }
 }
 
+/// What a standby of `PostgreSQL` answers to a transaction that is to write.
+const DURING_RECOVERY: &str = "during recovery";
+
+fn not_begun(error: sqlx::Error) -> Error {
+    match &error {
+        sqlx::Error::Database(database) if database.message().contains(DURING_RECOVERY) => {
+            Error::Unavailable(STANDBY.to_owned())
+        }
+        _ => failed(error),
+    }
+}
+
 /// A statement that failed without being an insert whose key may be taken.
 #[expect(clippy::needless_pass_by_value, reason = "handed to map_err")]
 pub(crate) fn failed(error: sqlx::Error) -> Error {
     Error::of_statement(&error).unwrap_or_else(|| Error::Broken(error.to_string()))
 }
 
+/// The values of a statement. The only place where text is bound, and so where U+0000, which `PostgreSQL` cannot store,
+/// becomes U+FFFD: the text may be an engine's last words or its address, and a text that cannot be written would hold
+/// up the transaction it stands in for ever.
 fn arguments(args: Vec<Arg>) -> Result<AnyArguments, Error> {
     let mut arguments = AnyArguments::default();
     for arg in args {
         match arg {
             Arg::Int(value) => arguments.add(value),
+            Arg::Text(Some(text)) if text.contains('\0') => arguments.add(Some(text.replace('\0', "\u{fffd}"))),
             Arg::Text(value) => arguments.add(value),
         }
         .map_err(|error| Error::Broken(error.to_string()))?;

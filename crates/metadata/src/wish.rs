@@ -31,7 +31,7 @@ pub(crate) enum Older<'a> {
     AsTheyAre,
 }
 
-fn key_args(key: &SlotKey) -> [Arg; 4] {
+pub(crate) fn key_args(key: &SlotKey) -> [Arg; 4] {
     [key.tenant.as_str().into(), key.pool.as_str().into(), key.unit.as_str().into(), key.ordinal.into()]
 }
 

@@ -264,3 +264,29 @@ pub async fn secrets_are_masked_for_proxies(bench: Bench) {
     let master = bench.store.snapshot().await.unwrap().catalog;
     assert_eq!(value(&master, "db.password"), "hidden");
 }
+
+pub async fn an_abort_that_is_refused_for_its_content_is_made_without_it(bench: Bench) {
+    // A database that refuses such a text, whatever its reason.
+    bench
+        .raw(match bench.store.backend() {
+            metadata::Backend::Sqlite => {
+                "CREATE TRIGGER refuse BEFORE INSERT ON alteration WHEN NEW.statement <> '' \
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            }
+            metadata::Backend::Postgres | metadata::Backend::Mariadb => {
+                "ALTER TABLE alteration ADD CONSTRAINT refuse CHECK (statement = '')"
+            }
+        })
+        .await;
+    let record = bench.store.abort(&abort_of("a-1")).await.unwrap();
+    assert_eq!((record.outcome, record.object, record.statement.as_str()), (Outcome::Aborted, None, ""));
+    assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap().unwrap().outcome, Outcome::Aborted);
+}
+
+pub async fn an_abort_stores_a_null_character_as_a_replacement(bench: Bench) {
+    let mut abort = abort_of("a-1");
+    abort.statement = "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'".to_owned();
+    bench.store.abort(&abort).await.unwrap();
+    let stored = bench.store.outcome(&id("a-1")).await.unwrap().unwrap().statement;
+    assert_eq!(stored, "ALTER RESOURCE UNIT uc_1 COMMENT 'a\u{fffd}b'");
+}

@@ -14,7 +14,7 @@ fn made(name: &EngineName, uid: &str) -> MadeEngine {
     MadeEngine { name: name.clone(), uid: uid.to_owned(), config: "0123456789abcdef".to_owned() }
 }
 
-pub(super) fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
+pub fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
     ObservedEngine {
         name: name.clone(),
         uid: Some("uid-1".to_owned()),
@@ -118,7 +118,9 @@ pub async fn an_ended_engine_stays_only_while_it_is_present(bench: Bench) {
     let record = &snapshot.engines[0];
     assert!(record.ended_at_ms.is_some());
     assert_eq!(record.ended_reason.as_deref(), Some("exit status 1"), "the first report stands");
-    assert_eq!(record.log_tail.as_ref().map(String::len), Some(MAX_LOG_TAIL_BYTES));
+    assert_eq!(record.log_tail, None, "no plan reads a log");
+    let described = store.engine(&name).await.unwrap().unwrap().record;
+    assert_eq!(described.log_tail.as_ref().map(String::len), Some(MAX_LOG_TAIL_BYTES));
     let slot = &snapshot.slots[0];
     let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
     store.new_incarnation(epoch, &renewal).await.unwrap();
@@ -161,4 +163,113 @@ pub async fn a_namespace_is_remembered_until_a_day_after_its_last_pod(bench: Ben
     a_day_passes().await;
     store.observed(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"]);
+}
+
+pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Bench) {
+    let bench = bench.founded(2).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let names = bench.present().await;
+    let odd = ObservedEngine {
+        reason: Some("a\0b".to_owned()),
+        node: Some("n\0".to_owned()),
+        address: Some("\0:1".to_owned()),
+        log_tail: Some("\0\0end".to_owned()),
+        details: std::sync::Arc::new([("d\0".to_owned(), "v\0".to_owned())].into()),
+        ..seen(&names[0], Phase::Running)
+    };
+    let ended =
+        EndedEngine { name: names[1].clone(), reason: "said \0".to_owned(), log_tail: Some("log\0".to_owned()) };
+    let report = Report {
+        engines: vec![odd],
+        ended: vec![ended],
+        waits_for: Some("engine \0".to_owned()),
+        complete: true,
+        ..Report::default()
+    };
+    store.observed(epoch, &report).await.unwrap();
+    let seen = store.engine(&names[0]).await.unwrap().unwrap().seen.unwrap().engine;
+    let words = [seen.reason, seen.node, seen.address, seen.log_tail].map(Option::unwrap);
+    assert_eq!(words, ["a\u{fffd}b", "n\u{fffd}", "\u{fffd}:1", "\u{fffd}\u{fffd}end"]);
+    assert_eq!(seen.details.get("d\0").map(String::as_str), Some("v\0"), "JSON escapes it");
+    let record = store.engine(&names[1]).await.unwrap().unwrap().record;
+    assert_eq!(record.ended_reason.as_deref(), Some("said \u{fffd}"));
+    assert_eq!(record.log_tail.as_deref(), Some("log\u{fffd}"));
+    assert_eq!(store.master().await.unwrap().waits_for.as_deref(), Some("engine \u{fffd}"));
+}
+
+/// Written in statements of many rows: what is special about some of them is not lost in their batch.
+pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Bench) {
+    const ENGINES: u32 = 700;
+    bench.alter("a-1", super::bench::create_unit("uc_1", ENGINES, ENGINES)).await;
+    bench.alter("a-2", super::bench::create_pool("rp_1", &["uc_1"])).await;
+    bench.alter("a-3", super::bench::create_tenant("t_1", &["rp_1"], &[])).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let names = bench.present().await;
+    assert_eq!(names.len(), ENGINES as usize);
+    let unknown = EngineName::new("never-issued").unwrap();
+    let made_all = |uid: &str| names.iter().map(|name| made(name, &format!("{uid}-{name}"))).collect::<Vec<_>>();
+    let mut first = made_all("one");
+    first.truncate(ENGINES as usize / 2);
+    store.observed(epoch, &Report { made: first.clone(), ..Report::default() }).await.unwrap();
+    let mut second = made_all("two");
+    second.push(made(&unknown, "x"));
+    let recorded = store.observed(epoch, &Report { made: second, ..Report::default() }).await.unwrap();
+    let wanted: Vec<_> = first.iter().map(|made| (made.name.clone(), made.uid.clone())).collect();
+    assert_eq!((recorded.other_uid, recorded.unknown), (wanted, vec![unknown.clone()]));
+    let end = |name: &EngineName, reason: &str| EndedEngine {
+        name: name.clone(),
+        reason: reason.to_owned(),
+        log_tail: (reason == "first").then(|| format!("log of {name}")),
+    };
+    let mut ended: Vec<_> = names.iter().skip(1).map(|name| end(name, "first")).collect();
+    ended.push(end(&names[1], "second"));
+    ended.push(end(&unknown, "first"));
+    let engines = names.iter().map(|name| seen(name, Phase::Running)).collect();
+    let report = Report { ended, engines, ..Report::default() };
+    assert_eq!(store.observed(epoch, &report).await.unwrap().unknown, [unknown]);
+    let records = store.snapshot().await.unwrap().engines;
+    assert_eq!(records.len(), ENGINES as usize);
+    for record in &records {
+        let uid = if first.iter().any(|made| made.name == record.name) { "one" } else { "two" };
+        assert_eq!(record.uid.as_deref(), Some(format!("{uid}-{}", record.name).as_str()));
+        assert_eq!(record.ended_reason.as_deref(), (record.name != names[0]).then_some("first"));
+    }
+    let log = store.engine(&names[5]).await.unwrap().unwrap().record.log_tail;
+    assert_eq!(log, Some(format!("log of {}", names[5])));
+    assert_eq!(store.overview(None).await.unwrap().observed.len(), ENGINES as usize);
+    let kept = names.iter().take(3).cloned().collect();
+    store.observed(epoch, &Report { kept, complete: true, ..Report::default() }).await.unwrap();
+    assert_eq!(store.overview(None).await.unwrap().observed.len(), 3);
+}
+
+pub async fn present_engines_are_found_by_index_among_those_that_ended(bench: Bench) {
+    let bench = bench.founded(2).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let ended = EndedEngine { name: bench.present().await[0].clone(), reason: "over".to_owned(), log_tail: None };
+    store.observed(epoch, &Report { ended: vec![ended], ..Report::default() }).await.unwrap();
+    // 6,400 that ended long ago, numbered below all others.
+    let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 80)");
+    bench
+        .raw(&format!(
+            "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, namespace, config, issued_at_ms, \
+             ended_at_ms) WITH RECURSIVE {}, {} SELECT CONCAT('old-', a.i * 100 + b.i), 't_1', 'rp_1', 'uc_1', \
+             a.i, -(a.i * 100 + b.i), 'n', '', 1, 2 FROM a CROSS JOIN b",
+            digits("a"),
+            digits("b")
+        ))
+        .await;
+    let is_mariadb = store.backend() == metadata::Backend::Mariadb;
+    bench.raw(if is_mariadb { "ANALYZE TABLE engine, slot" } else { "ANALYZE" }).await;
+    let plan = store.engines_plan().await.unwrap().join("\n");
+    let scans = match store.backend() {
+        metadata::Backend::Sqlite => plan.lines().any(|line| line.contains("SCAN engine") || line.contains("SCAN e")),
+        metadata::Backend::Postgres => plan.contains("Seq Scan on engine"),
+        // Each table's way stands behind its name; the slots are all read.
+        metadata::Backend::Mariadb => plan.split("\"table_name\": ").skip(1).any(|table| {
+            let of_engine = table.starts_with("\"engine\"") || table.starts_with("\"e\"");
+            of_engine && table.contains("\"access_type\": \"ALL\"")
+        }),
+    };
+    assert!(!scans, "{plan}");
+    assert_eq!(store.snapshot().await.unwrap().engines.len(), 2);
 }

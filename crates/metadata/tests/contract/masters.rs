@@ -198,3 +198,19 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), Kind::Conflict);
     assert!(store.snapshot().await.unwrap().slots.is_empty());
 }
+
+pub async fn a_complete_report_may_keep_more_rows_than_a_report_may_write(bench: Bench) {
+    let bench = bench.founded(3).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let names = bench.present().await;
+    let engines = names.iter().map(|name| super::engines::seen(name, model::engine_state::Phase::Running)).collect();
+    store.observed(epoch, &Report { engines, ..Report::default() }).await.unwrap();
+    let other = |at: usize| model::EngineName::new(format!("other-{at}")).unwrap();
+    let kept = |count: usize| names.iter().take(2).cloned().chain((0..count).map(other)).collect::<Vec<_>>();
+    let shown = || async { store.overview(None).await.unwrap().observed.len() };
+    for (count, left) in [(metadata::MAX_KEPT, 3), (metadata::MAX_REPORT, 2)] {
+        let report = Report { kept: kept(count), complete: true, ..Report::default() };
+        store.observed(epoch, &report).await.unwrap();
+        assert_eq!(shown().await, left, "{count} are kept");
+    }
+}

@@ -8,7 +8,7 @@
 mod alterations;
 pub mod bench;
 mod concurrency;
-mod engines;
+pub mod engines;
 mod examining;
 mod masters;
 mod pools;
@@ -23,7 +23,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 63;
+pub const COUNT: usize = 73;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -55,6 +55,9 @@ cases! {
         long_and_foreign_texts_come_back_as_they_were,
         names_are_compared_byte_by_byte,
         a_column_that_came_later_is_added_to_rows_that_are_there,
+        one_run_deletes_all_old_rows_however_many_there_are,
+        secret_properties_of_older_rows_are_recorded_when_the_store_is_opened,
+        a_store_that_is_open_writes_nothing_once_a_newer_program_has_migrated,
     }
     examining::{
         a_database_is_examined_with_its_clock_and_its_time_outs,
@@ -78,6 +81,8 @@ cases! {
         a_link_that_goes_condemns_all_engines_of_its_slots,
         an_incarnation_is_never_used_twice,
         secrets_are_masked_for_proxies,
+        an_abort_that_is_refused_for_its_content_is_made_without_it,
+        an_abort_stores_a_null_character_as_a_replacement,
     }
     requests::{
         start_takes_the_lowest_free_ordinal,
@@ -93,12 +98,14 @@ cases! {
         users_of_other_tenants_learn_nothing,
         a_request_after_its_deadline_changes_nothing,
         a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did,
+        no_statement_brings_all_engines_above_their_limit,
     }
     masters::{
         raising_again_by_the_same_holder_is_a_success,
         every_write_of_a_deposed_master_is_refused,
         a_report_that_comes_late_within_its_epoch_is_refused,
         a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late,
+        a_complete_report_may_keep_more_rows_than_a_report_may_write,
         an_alteration_is_finished_only_by_a_plan_that_saw_it,
         a_deadline_is_counted_by_the_database,
         a_newer_alteration_supersedes_a_stalled_one,
@@ -109,6 +116,9 @@ cases! {
         a_report_replaces_what_was_seen,
         an_ended_engine_stays_only_while_it_is_present,
         a_namespace_is_remembered_until_a_day_after_its_last_pod,
+        a_null_character_in_one_engines_words_holds_up_no_report,
+        a_batch_records_each_engine_as_a_report_of_its_own_would,
+        present_engines_are_found_by_index_among_those_that_ended,
     }
     pools::{
         an_emptied_pool_keeps_what_runs_and_starts_nothing,

@@ -229,3 +229,30 @@ pub async fn a_repeat_after_the_slot_is_gone_answers_what_the_first_one_did(benc
     bench.alter("a-1", change_unit("uc_1", patch)).await;
     assert_eq!(bench.present().await.len(), 2);
 }
+
+pub async fn no_statement_brings_all_engines_above_their_limit(bench: Bench) {
+    let settings = bench.settings.clone();
+    let clock = bench.clock.clone();
+    bench.store.close().await;
+    drop(bench);
+    let rules = model::change::Rules { max_engines: 3, ..Default::default() };
+    let store = metadata::Store::open(&settings, rules, clock.clone()).await.unwrap();
+    let bench = Bench { settings, store, clock }.founded(2).await;
+    let refused = |error: Error| {
+        let error = error.user_error();
+        assert_eq!(error.sqlstate(), "54000", "{}", error.text());
+        error.detail.unwrap()
+    };
+    let minimum =
+        |min| change_unit("uc_1", UnitPatch { min_engines: Some(min), max_engines: Some(9), ..UnitPatch::default() });
+    bench.alter("a-0", minimum(2)).await;
+    let detail = refused(bench.try_alter("a-1", minimum(4)).await.unwrap_err());
+    assert!(detail.contains("from 2 to 4") && detail.contains("metadata_agent.max_engines is 3"), "{detail}");
+    assert_eq!(bench.present().await.len(), 2, "nothing was changed");
+    bench.start("s-1").await.unwrap();
+    let detail = refused(bench.start("s-2").await.unwrap_err());
+    assert!(detail.contains("from 3 to 4"), "{detail}");
+    // What makes them fewer, or no more, is never refused.
+    bench.alter("a-2", minimum(1)).await;
+    bench.start("s-3").await.unwrap();
+}

@@ -1,11 +1,11 @@
 //! Cases of the schema itself: versions, texts, names, old rows.
 
-use metadata::{Deleted, Error, SCHEMA_VERSION, Store};
+use metadata::{Deleted, Error, MAX_DELETED, SCHEMA_VERSION, Store};
 use model::change::Rules;
 use model::clock::SystemClock;
 use model::observation::Surroundings;
 
-use super::bench::{Bench, abort_of, create_tenant, create_unit, id, properties};
+use super::bench::{Bench, abort_of, create_pool, create_tenant, create_unit, id, properties};
 
 pub async fn migrating_again_changes_nothing(bench: Bench) {
     let bench = bench.founded(1).await;
@@ -84,6 +84,45 @@ pub async fn old_rows_are_deleted_and_young_ones_stay(bench: Bench) {
     assert_eq!(bench.store.housekeep().await.unwrap(), Deleted::default());
 }
 
+pub async fn one_run_deletes_all_old_rows_however_many_there_are(bench: Bench) {
+    let many = 2 * MAX_DELETED + 200;
+    let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 40)");
+    bench
+        .raw(&format!(
+            "INSERT INTO request (id, statement, engine, requested_by, answer, done_at_ms) WITH RECURSIVE {}, {} \
+             SELECT CONCAT('r-', a.i * 100 + b.i), '', '', '', '', 1 FROM a CROSS JOIN b WHERE a.i <= {}",
+            digits("a"),
+            digits("b"),
+            many / 40
+        ))
+        .await;
+    let deleted = bench.store.housekeep().await.unwrap();
+    assert_eq!(deleted, Deleted { requests: many, ..Deleted::default() });
+    assert_eq!(bench.store.housekeep().await.unwrap(), Deleted::default());
+}
+
+/// In a rolling upgrade: it would write specs back without what it does not know of them.
+pub async fn a_store_that_is_open_writes_nothing_once_a_newer_program_has_migrated(bench: Bench) {
+    let bench = bench.founded(1).await;
+    let base = bench.base(&create_pool("rp_1", &["uc_1"])).await;
+    let engine = bench.present().await[0].clone();
+    bench.raw(&format!("UPDATE schema_version SET version = {}", SCHEMA_VERSION + 1)).await;
+    let spec = r#"{"units":["uc_1"],"namespace":null,"nodes":null,"image":null,"comment":null,"later":1}"#;
+    bench.raw(&format!("UPDATE resource_pool SET spec = '{spec}'")).await;
+    let comment = model::change::Setting::Set("x".to_owned());
+    let patch = model::change::PoolPatch { comment, ..Default::default() };
+    let object = model::change::ObjectPatch::ResourcePool(model::PoolName::new("rp_1").unwrap(), patch);
+    let alter = model::change::Change::Alter { if_exists: false, object };
+    let request = super::bench::commit("a-late", alter, Some(base), bench.soon());
+    let newer = |error: &Error| matches!(error, Error::NewerSchema { .. });
+    let error = bench.store.commit(&request).await.unwrap_err();
+    assert!(newer(&error), "{error}");
+    assert_eq!(bench.stop("s-late", &engine).await.map_err(|error| newer(&error)), Err(true));
+    assert_eq!(super::bench::asked(&bench.settings, "SELECT spec FROM resource_pool").await, spec);
+    // Its id can still be aborted, so that its node goes.
+    bench.store.abort(&abort_of("a-late")).await.unwrap();
+}
+
 pub async fn long_and_foreign_texts_come_back_as_they_were(bench: Bench) {
     bench.alter("a-1", create_unit("uc_1", 0, 1)).await;
     // Longer than MariaDB's TEXT, with characters of four bytes, quotes and placeholders.
@@ -133,4 +172,38 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
     assert!(seen.engine.registered && seen.engine.details.is_empty() && seen.engine.answered, "{seen:?}");
     assert_eq!(store.master().await.unwrap().surroundings, Surroundings::default());
+}
+
+/// As the version before had it: the spec says nothing of secrets. Only units that have some change.
+pub async fn secret_properties_of_older_rows_are_recorded_when_the_store_is_opened(bench: Bench) {
+    let bench = bench.founded(1).await;
+    bench.alter("a-1", properties("uc_1", "db.password", "hunter2")).await;
+    bench.alter("a-2", create_unit("uc_2", 0, 1)).await;
+    bench.alter("a-3", properties("uc_2", "open", "1")).await;
+    let before = bench.store.snapshot().await.unwrap();
+    let old = before.catalog.units.clone();
+    for (name, unit) in &old {
+        let spec = model::catalog::UnitSpec { secrets: None, ..unit.spec.clone() };
+        let json = serde_json::to_string(&spec).unwrap();
+        bench.raw(&format!("UPDATE resource_unit SET spec = '{json}' WHERE name = '{name}'")).await;
+    }
+    bench.raw("UPDATE schema_version SET version = 5").await;
+    let settings = bench.settings.clone();
+    bench.store.close().await;
+    drop(bench);
+    assert_eq!(Store::migrate(&settings).await.unwrap(), SCHEMA_VERSION);
+    let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
+    let after = store.snapshot().await.unwrap();
+    for (name, unit) in &after.catalog.units {
+        let was = &old[name];
+        assert_eq!(unit.spec, was.spec, "{name}: the same fingerprint, because the key is");
+        let is_secret = name.as_str() == "uc_1";
+        assert_eq!(unit.spec.secrets.is_some(), is_secret, "{name}");
+        assert_eq!(unit.generation > was.generation, is_secret, "{name}");
+    }
+    assert_eq!((after.slots, after.engines), (before.slots, before.engines), "no engine is replaced");
+    store.close().await;
+    drop(store);
+    let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
+    assert_eq!(store.catalog().await.unwrap().generation, after.catalog.generation, "once");
 }

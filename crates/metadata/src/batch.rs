@@ -1,0 +1,173 @@
+//! Statements about many rows: one round trip for hundreds of them, so that a change of 10,000 engines fits into the
+//! deadline of one call whatever the distance to the database.
+//!
+//! Each statement is a head from `sql.rs` and a list that is appended here. A list is split into parts, each a statement
+//! of its own within [`MAX_PLACEHOLDERS`] and [`MAX_PART_BYTES`]; all parts belong to the caller's transaction. A part is
+//! prepared for one use: its text depends on its length and would push other statements out of the connection's cache.
+
+use std::fmt::Write as _;
+
+use sqlx::any::AnyRow;
+
+use crate::backend::Backend;
+use crate::error::Error;
+use crate::transaction::{Arg, Transaction};
+
+/// The most placeholders of one part. `SQLite` takes 32,766, the others 65,535.
+pub(crate) const MAX_PLACEHOLDERS: usize = 8_192;
+/// The most bytes of text in one part; `MariaDB` takes 16 MiB unless it is configured otherwise. A single row may have more.
+pub(crate) const MAX_PART_BYTES: usize = 1 << 20;
+/// The most rows of one UPDATE that sets each to values of its own: the database looks each row up in the whole list.
+const MAX_EACH_ROWS: usize = 256;
+
+/// An UPDATE of many rows that sets columns of each to values of its own.
+pub(crate) struct UpdateEach {
+    /// `UPDATE engine SET a = ?`: what all rows have in common.
+    pub(crate) head: &'static str,
+    /// The key's column.
+    pub(crate) key: &'static str,
+    /// The columns that differ.
+    pub(crate) columns: &'static [&'static str],
+    /// ` AND uid IS NULL`: a condition on each row.
+    pub(crate) condition: &'static str,
+}
+
+impl Transaction {
+    /// Inserts rows: `head` is `INSERT INTO table (columns)`, each row has a value for each column.
+    pub(crate) async fn insert_all(&mut self, head: &'static str, rows: Vec<Vec<Arg>>) -> Result<(), Error> {
+        for part in parts(rows, usize::MAX) {
+            let mut text = format!("{head} VALUES ");
+            tuples(&mut text, &part);
+            self.execute_once(text, part.into_iter().flatten().collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement for all keys: `head` ends with the column and `IN`, `values` are those of its own placeholders.
+    /// Answers how many rows it matched.
+    pub(crate) async fn execute_in(
+        &mut self,
+        head: &'static str,
+        values: &[Arg],
+        keys: Vec<Arg>,
+    ) -> Result<u64, Error> {
+        let mut matched = 0;
+        for part in parts(single(keys), usize::MAX) {
+            let args = values.iter().cloned().chain(part.iter().flatten().cloned()).collect();
+            matched += self.execute_once(format!("{head} {}", list(part.len())), args).await?;
+        }
+        Ok(matched)
+    }
+
+    /// Runs a statement for all keys of several columns: `head` ends with the columns in parentheses and `IN`.
+    pub(crate) async fn execute_in_tuples(&mut self, head: &'static str, keys: Vec<Vec<Arg>>) -> Result<u64, Error> {
+        let mut matched = 0;
+        for part in parts(keys, usize::MAX) {
+            // SQLite compares rows only with a query, and PostgreSQL hashes it; MariaDB uses the index only for a list.
+            let mut text = format!("{head} ({}", if self.backend() == Backend::Mariadb { "" } else { "VALUES " });
+            tuples(&mut text, &part);
+            text.push(')');
+            matched += self.execute_once(text, part.into_iter().flatten().collect()).await?;
+        }
+        Ok(matched)
+    }
+
+    /// Reads the rows of all keys: `head` ends with the column and `IN`.
+    pub(crate) async fn rows_in(&mut self, head: &'static str, keys: Vec<Arg>) -> Result<Vec<AnyRow>, Error> {
+        let mut rows = Vec::new();
+        for part in parts(single(keys), usize::MAX) {
+            let text = format!("{head} {}", list(part.len()));
+            rows.extend(self.rows_once(text, part.into_iter().flatten().collect()).await?);
+        }
+        Ok(rows)
+    }
+
+    /// Sets columns of many rows. Each row is its key and a value for each column.
+    pub(crate) async fn update_each(
+        &mut self,
+        update: &UpdateEach,
+        values: &[Arg],
+        rows: Vec<Vec<Arg>>,
+    ) -> Result<u64, Error> {
+        let UpdateEach { head, key, columns, condition } = update;
+        let mut matched = 0;
+        for part in parts(rows, MAX_EACH_ROWS) {
+            let (mut text, mut args) = ((*head).to_owned(), values.to_vec());
+            for (at, column) in columns.iter().enumerate() {
+                let _ = write!(text, ", {column} = CASE {key}{} END", " WHEN ? THEN ?".repeat(part.len()));
+                for row in &part {
+                    args.extend([row.first(), row.get(at + 1)].into_iter().flatten().cloned());
+                }
+            }
+            let _ = write!(text, " WHERE {key} IN {}{condition}", list(part.len()));
+            args.extend(part.iter().filter_map(|row| row.first()).cloned());
+            matched += self.execute_once(text, args).await?;
+        }
+        Ok(matched)
+    }
+}
+
+/// Keys for a list.
+pub(crate) fn keys<K: Into<Arg>>(keys: impl IntoIterator<Item = K>) -> Vec<Arg> {
+    keys.into_iter().map(Into::into).collect()
+}
+
+fn single(keys: Vec<Arg>) -> Vec<Vec<Arg>> {
+    keys.into_iter().map(|key| vec![key]).collect()
+}
+
+/// `(?, ?, ?)`
+fn list(count: usize) -> String {
+    format!("({})", vec!["?"; count].join(", "))
+}
+
+/// `(?, ?), (?, ?)`
+fn tuples(text: &mut String, rows: &[Vec<Arg>]) {
+    for (at, row) in rows.iter().enumerate() {
+        text.push_str(if at == 0 { "" } else { ", " });
+        text.push_str(&list(row.len()));
+    }
+}
+
+/// Splits rows into parts that one statement can hold, in their order; no part is empty.
+fn parts(rows: Vec<Vec<Arg>>, max_rows: usize) -> Vec<Vec<Vec<Arg>>> {
+    let mut parts: Vec<Vec<Vec<Arg>>> = Vec::new();
+    let (mut placeholders, mut bytes) = (0, 0);
+    for row in rows {
+        let of_row: usize = row.iter().map(Arg::bytes).sum();
+        match parts.last_mut() {
+            Some(part)
+                if part.len() < max_rows
+                    && placeholders + row.len() <= MAX_PLACEHOLDERS
+                    && bytes + of_row <= MAX_PART_BYTES =>
+            {
+                (placeholders, bytes) = (placeholders + row.len(), bytes + of_row);
+                part.push(row);
+            }
+            _ => {
+                (placeholders, bytes) = (row.len(), of_row);
+                parts.push(vec![row]);
+            }
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transaction::args;
+
+    #[test]
+    fn parts_are_bounded_in_placeholders_rows_and_bytes_and_lose_no_row() {
+        let lengths = |parts: Vec<Vec<Vec<Arg>>>| parts.iter().map(Vec::len).collect::<Vec<_>>();
+        let rows = |count: usize| (0..count).map(|at| args![at as i64, "x"]).collect::<Vec<_>>();
+        assert_eq!(lengths(parts(Vec::new(), usize::MAX)), Vec::<usize>::new());
+        assert_eq!(lengths(parts(rows(MAX_PLACEHOLDERS / 2 + 1), usize::MAX)), [MAX_PLACEHOLDERS / 2, 1]);
+        assert_eq!(lengths(parts(rows(5), 2)), [2, 2, 1]);
+        let long = || args!["x".repeat(MAX_PART_BYTES / 2)];
+        assert_eq!(lengths(parts(vec![long(), long(), long()], usize::MAX)), [2, 1]);
+        let huge = args!["x".repeat(2 * MAX_PART_BYTES)];
+        assert_eq!(lengths(parts(vec![huge.clone(), huge], usize::MAX)), [1, 1], "one row is never split");
+    }
+}

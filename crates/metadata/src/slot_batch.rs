@@ -1,0 +1,114 @@
+//! The slots of one alteration: taken away, renewed and added in batches, with the names issued for them.
+//!
+//! Called under the catalog's lock, with rows that were read behind it: nothing else changes them, so a renewed row is
+//! deleted and inserted again. A single slot is written by `wish.rs`, which checks the incarnation that was observed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use model::catalog::Link;
+use model::configuration::Configuration;
+use model::desired::SlotChanges;
+use model::number::{Generation, Incarnation};
+use model::slot::{Origin, SlotKey};
+
+use crate::batch::keys;
+use crate::error::Error;
+use crate::read;
+use crate::rows::{self, SlotRow};
+use crate::sql;
+use crate::transaction::{Arg, Transaction, args};
+use crate::wish::{Issue, grace_ms, key_args};
+
+/// Writes what an alteration does to the slots. Incarnations are the numbers after `first`: renewed slots come before
+/// added ones, each in the order of `changes`.
+pub(crate) async fn write(
+    tx: &mut Transaction,
+    issue: &Issue<'_>,
+    slots: &[SlotRow],
+    changes: &SlotChanges,
+    first: Generation,
+    grace: Duration,
+) -> Result<(), Error> {
+    let SlotChanges { delete, add, renew } = changes;
+    if !(delete.is_empty() && renew.is_empty()) {
+        end_engines(tx, changes, grace).await?;
+        let gone = delete.iter().map(|(key, _)| key).chain(renew).map(|key| key_args(key).into()).collect();
+        tx.execute_in_tuples(sql::SLOTS_DELETE, gone).await?;
+    }
+    let known: HashMap<&SlotKey, &SlotRow> = slots.iter().map(|row| (&row.slot.key, row)).collect();
+    let mut incarnation = Incarnation(first.get());
+    let (mut of_slots, mut issued) = (Vec::new(), Vec::new());
+    for key in renew {
+        let row = known.get(key).ok_or_else(|| Error::Broken(format!("slot {key} moved under the catalog's lock")))?;
+        incarnation = Incarnation(incarnation.get() + 1);
+        of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin));
+        issued.push((key, incarnation));
+    }
+    for key in add {
+        incarnation = Incarnation(incarnation.get() + 1);
+        of_slots.push(slot_args(key, incarnation, incarnation, Origin::Minimum));
+        issued.push((key, incarnation));
+    }
+    tx.insert_all(sql::SLOTS_INSERT, of_slots).await?;
+    issue_names(tx, issue, &issued).await
+}
+
+fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin: Origin) -> Vec<Arg> {
+    let mut args: Vec<Arg> = key_args(key).into();
+    args.extend(args![incarnation, born, origin.as_str(), 0_u32, false]);
+    args
+}
+
+/// Condemns the engines of slots that go, each with its reason, and gives the engines of renewed slots their grace as
+/// stand-ins. Engines that were told before keep what they were told.
+async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duration) -> Result<(), Error> {
+    let mut living: HashMap<SlotKey, Vec<String>> = HashMap::new();
+    for row in tx.rows(sql::ENGINES_NOT_TOLD, args![]).await? {
+        living.entry(rows::slot_key(&row)?).or_default().push(rows::text(&row, "name")?);
+    }
+    let mut condemned: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (key, reason) in &changes.delete {
+        condemned.entry(reason).or_default().extend(living.remove(key).unwrap_or_default());
+    }
+    for (reason, names) in condemned {
+        tx.execute_in(sql::ENGINES_CONDEMN_ALL, &args![grace_ms(grace), reason], keys(names)).await?;
+    }
+    let stand_ins = keys(changes.renew.iter().filter_map(|key| living.remove(key)).flatten());
+    tx.execute_in(sql::ENGINES_GRACE_ALL, &args![grace_ms(grace)], stand_ins).await?;
+    Ok(())
+}
+
+/// Issues the names of engines, and remembers the namespaces that they will be in.
+async fn issue_names(tx: &mut Transaction, issue: &Issue<'_>, issued: &[(&SlotKey, Incarnation)]) -> Result<(), Error> {
+    let mut namespaces: HashMap<Link, String> = HashMap::new();
+    for (key, _) in issued {
+        if let std::collections::hash_map::Entry::Vacant(vacant) = namespaces.entry(key.link()) {
+            let configuration = Configuration::of_slot(issue.catalog, key, issue.defaults);
+            let configuration =
+                configuration.ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
+            vacant.insert(configuration.namespace);
+        }
+    }
+    remember_namespaces(tx, namespaces.values().map(String::as_str).collect()).await?;
+    let mut of_engines = Vec::new();
+    for (key, incarnation) in issued {
+        let mut args = args![key.engine(*incarnation).as_str()];
+        args.extend(key_args(key));
+        let namespace = namespaces.get(&key.link()).map(String::as_str).unwrap_or_default();
+        args.extend(args![*incarnation, namespace, "", issue.now_ms]);
+        of_engines.push(args);
+    }
+    tx.insert_all(sql::ENGINES_INSERT, of_engines).await
+}
+
+/// Before a pod can be made there, so that no list of pods ever leaves a namespace out.
+pub(crate) async fn remember_namespaces(tx: &mut Transaction, namespaces: BTreeSet<&str>) -> Result<(), Error> {
+    if namespaces.is_empty() {
+        return Ok(());
+    }
+    tx.execute_in(sql::NAMESPACES_REVIVE, &[], keys(namespaces.iter().copied())).await?;
+    let known: BTreeSet<String> = read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect();
+    let missing = namespaces.into_iter().filter(|name| !known.contains(*name)).map(|name| args![name]).collect();
+    tx.insert_all(sql::NAMESPACES_INSERT, missing).await
+}
