@@ -13,6 +13,7 @@ mod alter;
 mod answer;
 mod api;
 mod context;
+mod database;
 pub mod failpoints;
 mod looks;
 mod operation;
@@ -41,6 +42,7 @@ use tracing::{info, warn};
 pub use settings::{STALE_AFTER_TICKS, Settings, StartError};
 
 use context::Agent;
+use database::Database;
 use looks::Looks;
 use registration::Registration;
 use service::ControlService;
@@ -59,6 +61,7 @@ pub struct MetadataAgent {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     housekeeping: JoinHandle<()>,
+    watching: JoinHandle<()>,
 }
 
 /// A metadata agent's port, taken before its database is asked: a port in use is told at once. Nobody is served and
@@ -94,13 +97,19 @@ impl MetadataAgent {
         let registration = Arc::new(Registration { id: id.clone(), address: advertised.to_string() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);
         let looks = Looks::new(store.clone(), clock.clone());
-        let agent = Arc::new(Agent { id, settings, store, looks, clock, supervisor });
+        let database = Database::default();
+        let agent = Arc::new(Agent { id, settings, store, looks, clock, supervisor, database });
         let stop = CancellationToken::new();
         let service = Arc::new(ControlService::new(Arc::clone(&agent)));
         let serving = tokio::spawn(server.serve(service, stop.clone()));
         let housekeeping = tokio::spawn(keep_house(agent.store.clone(), stop.clone()));
+        let watched = (Arc::clone(&agent), stop.clone());
+        let watching = tokio::spawn(async move {
+            let (agent, stop) = watched;
+            agent.database.watch(agent.store.clone(), agent.clock.clone(), stop).await;
+        });
         info!(%address, id = agent.id, "metadata agent serves");
-        Ok(Self { address, agent, stop, serving, housekeeping })
+        Ok(Self { address, agent, stop, serving, housekeeping, watching })
     }
 
     /// Where it listens.
@@ -112,7 +121,7 @@ impl MetadataAgent {
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.housekeeping] {
+            for task in [self.serving, self.housekeeping, self.watching] {
                 if let Err(error) = task.await {
                     warn!(%error, "a task of the metadata agent ended badly");
                 }

@@ -11,14 +11,25 @@ use model::observation::{Recorded, Report};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
-/// The store, as masters and proxies see it.
-pub(super) struct Api(pub(super) Store);
+/// The store, as masters and proxies see it. Masters' calls have connections of their own, which no statement takes.
+pub(super) struct Api {
+    of_masters: Store,
+    of_proxies: Store,
+}
+
+impl Api {
+    pub(super) fn new(store: &Store) -> Self {
+        Self { of_masters: store.for_masters(), of_proxies: store.clone() }
+    }
+}
 
 fn told(error: Error) -> ApiError {
     match error {
         Error::Deposed(record) => ApiError::Deposed(record),
         Error::Conflict(reason) => ApiError::Conflict(reason),
         Error::Unavailable(reason) => ApiError::Unavailable(reason),
+        // Of this agent only: another one is of the database's version.
+        error @ (Error::NewerSchema { .. } | Error::OlderSchema { .. }) => ApiError::Unavailable(error.to_string()),
         Error::OutcomeUnknown(reason) => ApiError::OutcomeUnknown(reason),
         other => ApiError::Refused(other.user_error()),
     }
@@ -27,46 +38,46 @@ fn told(error: Error) -> ApiError {
 #[async_trait]
 impl AgentApi for Api {
     async fn master(&self) -> Result<MasterRecord, ApiError> {
-        self.0.master().await.map_err(told)
+        self.of_masters.master().await.map_err(told)
     }
 
     async fn raise_epoch(&self, read: Epoch, holder: &str) -> Result<MasterRecord, ApiError> {
-        self.0.raise_epoch(read, holder).await.map_err(told)
+        self.of_masters.raise_epoch(read, holder).await.map_err(told)
     }
 
     async fn snapshot(&self) -> Result<Snapshot, ApiError> {
-        self.0.snapshot().await.map_err(told)
+        self.of_masters.snapshot().await.map_err(told)
     }
 
     async fn proxy_snapshot(&self) -> Result<ProxySnapshot, ApiError> {
-        self.0.proxy_snapshot().await.map_err(told)
+        self.of_proxies.proxy_snapshot().await.map_err(told)
     }
 
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, ApiError> {
-        self.0.outcome(id).await.map_err(told)
+        self.of_masters.outcome(id).await.map_err(told)
     }
 
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError> {
-        self.0.abort(abort).await.map_err(told)
+        self.of_masters.abort(abort).await.map_err(told)
     }
 
     async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError> {
-        self.0.finish(epoch, id, plan).await.map_err(told)
+        self.of_masters.finish(epoch, id, plan).await.map_err(told)
     }
 
     async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError> {
-        self.0.stalled(epoch, id, after, reason).await.map_err(told)
+        self.of_masters.stalled(epoch, id, after, reason).await.map_err(told)
     }
 
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError> {
-        self.0.superseded(epoch, id).await.map_err(told)
+        self.of_masters.superseded(epoch, id).await.map_err(told)
     }
 
     async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {
-        self.0.observed(epoch, report).await.map_err(told)
+        self.of_masters.observed(epoch, report).await.map_err(told)
     }
 
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
-        self.0.new_incarnation(epoch, renewal).await.map_err(told)
+        self.of_masters.new_incarnation(epoch, renewal).await.map_err(told)
     }
 }

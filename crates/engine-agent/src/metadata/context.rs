@@ -12,6 +12,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 use tokio_util::sync::CancellationToken;
 
+use super::database::Database;
 use super::looks::Looks;
 use super::operation::Log;
 use super::settings::Settings;
@@ -25,6 +26,7 @@ pub(super) struct Agent {
     pub(super) looks: Looks,
     pub(super) clock: SharedClock,
     pub(super) supervisor: Supervisor,
+    pub(super) database: Database,
 }
 
 impl Agent {

@@ -54,7 +54,7 @@ pub(super) struct ControlService {
 impl ControlService {
     pub(super) fn new(agent: Arc<Agent>) -> Self {
         let running = Arc::new(Semaphore::new(MAX_RUNNING));
-        Self { api: Api(agent.store.clone()), agent, sessions: Sessions::default(), running }
+        Self { api: Api::new(&agent.store), agent, sessions: Sessions::default(), running }
     }
 
     fn operation(&self, cx: &CallContext, handle: &TOperationHandle) -> Result<Arc<Operation>, UserError> {
@@ -92,10 +92,12 @@ impl Service for ControlService {
         agent_api::authenticate(&self.agent.settings.secret, credentials)
     }
 
-    /// Nobody finds an agent that is not registered.
+    /// No proxy finds an agent that is not registered, and one without its database refuses every statement.
     fn unready(&self) -> Option<String> {
-        let registered = self.agent.supervisor.session();
-        registered.err().map(|_| "it is not registered in ZooKeeper".to_owned())
+        if self.agent.supervisor.session().is_err() {
+            return Some("it is not registered in ZooKeeper".to_owned());
+        }
+        self.agent.database.lost().map(|reason| format!("the metadata database does not answer: {reason}"))
     }
 
     async fn connection_closed(&self, cx: &CallContext) {

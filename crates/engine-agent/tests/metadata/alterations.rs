@@ -247,3 +247,18 @@ async fn what_others_depend_on_is_not_dropped() {
         assert!(error.text().contains(by), "{}", error.text());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_statement_with_a_null_character_leaves_nothing_behind() {
+    let _among = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let before = must(&mut admin, "SHOW ALTERATIONS").await.rows.len();
+    let error = say(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023");
+    assert!(error.message.contains("null character"), "{}", error.text());
+    assert_eq!(must(&mut admin, "SHOW ALTERATIONS").await.rows.len(), before);
+    assert!(alter_node::read(bench.hand.lock.session()).await.unwrap().is_none());
+    let _settling = bench.hand.keep_settling();
+    must(&mut admin, "ALTER RESOURCE UNIT uc_1 COMMENT 'ab'").await;
+}

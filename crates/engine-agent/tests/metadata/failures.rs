@@ -5,6 +5,7 @@ use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::alteration::Outcome;
 use model::credential::Purpose;
 use sqlx::{Connection as _, Executor as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::agents::{id, say_as};
 use crate::bench::{Bench, Reached, alone, among_others};
@@ -80,4 +81,25 @@ async fn nobody_gets_in_without_the_agents_key() {
     let client = Client::connect(&ClientOptions::new(address, Auth::None)).await.unwrap();
     let refused = hs2::Session::open_as(client, Some(("admin", "")), &[]).await.err().unwrap();
     assert!(matches!(&refused, ClientError::Refused(error) if error.sqlstate() == "28000"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_without_its_database_is_not_ready() {
+    let _among = among_others().await;
+    let bench = Bench::new().await;
+    let readyz = async || {
+        let mut stream = tokio::net::TcpStream::connect(bench.agent.addr()).await.unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let answer = readyz().await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    bench.store.close().await;
+    let answer = eventually("a probe that fails", async || {
+        Some(readyz().await).filter(|answer| answer.starts_with("HTTP/1.1 503"))
+    })
+    .await;
+    assert!(answer.contains("metadata database"), "{answer}");
 }

@@ -158,7 +158,7 @@ impl World for ActingWorld {
         let lock = self.lock()?;
         let agents = coordination::agents::list(lock.session()).await.map_err(|error| coordination(&error))?;
         self.means.agents.registered(&agents);
-        self.means.agents.call(|agent| async move { agent.master().await }).await
+        self.means.agents.read(|agent| async move { agent.master().await }).await
     }
 
     async fn raise_epoch(&self, read: Epoch) -> Result<MasterRecord, Failure> {
@@ -205,7 +205,7 @@ impl World for ActingWorld {
     }
 
     async fn outcome(&self, id: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
-        self.means.agents.call(|agent| async move { agent.outcome(id).await }).await
+        self.means.agents.read(|agent| async move { agent.outcome(id).await }).await
     }
 
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Failure> {
@@ -218,7 +218,7 @@ impl World for ActingWorld {
     }
 
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
-        self.means.agents.call(|agent| async move { agent.snapshot().await }).await
+        self.means.agents.read(|agent| async move { agent.snapshot().await }).await
     }
 
     async fn apply(&self, decision: &Decision, ground: &Ground<'_>) -> Result<Effect, Failure> {

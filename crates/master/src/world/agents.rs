@@ -26,7 +26,7 @@ pub(super) struct Agents {
 
 #[derive(Default)]
 struct Known {
-    /// Addresses, the one that answered last in front.
+    /// Addresses, the one that answered last in front, those that could not answer at the end.
     addresses: Vec<String>,
     clients: BTreeMap<String, Arc<AgentClient>>,
 }
@@ -49,8 +49,31 @@ impl Agents {
         known.clients.retain(|address, _| there(address));
     }
 
-    /// Makes a call, at another agent if one can't answer.
+    /// Makes a call, at another agent if one can't answer. An agent that could not answer is asked last from then on, so
+    /// that the next call reaches those that this one did not.
     pub(super) async fn call<T, F>(&self, call: impl Fn(Arc<AgentClient>) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        self.call_at(call, |kind| matches!(kind, ApiErrorKind::Unavailable | ApiErrorKind::OutcomeUnknown)).await
+    }
+
+    /// Makes a call that only reads. A refusal may be a defect of the one agent, such as a row that it is too old to read:
+    /// another agent is asked too.
+    pub(super) async fn read<T, F>(&self, call: impl Fn(Arc<AgentClient>) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        let elsewhere =
+            |kind| matches!(kind, ApiErrorKind::Unavailable | ApiErrorKind::OutcomeUnknown | ApiErrorKind::Refused);
+        self.call_at(call, elsewhere).await
+    }
+
+    async fn call_at<T, F>(
+        &self,
+        call: impl Fn(Arc<AgentClient>) -> F,
+        elsewhere: impl Fn(ApiErrorKind) -> bool,
+    ) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, ApiError>>,
     {
@@ -63,11 +86,12 @@ impl Agents {
                     return Ok(answer);
                 }
                 Err(error) => {
-                    let elsewhere = matches!(error.kind(), ApiErrorKind::Unavailable | ApiErrorKind::OutcomeUnknown);
+                    let goes_on = elsewhere(error.kind());
                     last = failure(error);
-                    if !elsewhere {
+                    if !goes_on {
                         return Err(last);
                     }
+                    self.failed(&address);
                 }
             }
         }
@@ -95,9 +119,23 @@ impl Agents {
     /// Puts the agent that answered in front, so that the next call begins with it.
     fn answered(&self, address: &str) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = known.addresses.iter().position(|it| it == address) {
+        if let Some(at) = known.position(address) {
             known.addresses[..=at].rotate_right(1);
         }
+    }
+
+    /// Puts the agent that could not answer at the end.
+    fn failed(&self, address: &str) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = known.position(address) {
+            known.addresses[at..].rotate_left(1);
+        }
+    }
+}
+
+impl Known {
+    fn position(&self, address: &str) -> Option<usize> {
+        self.addresses.iter().position(|it| it == address)
     }
 }
 
@@ -109,5 +147,59 @@ fn failure(error: ApiError) -> Failure {
         ApiError::Unavailable(what) => Failure::Unavailable(format!("a metadata agent: {what}")),
         ApiError::OutcomeUnknown(what) => Failure::Unknown(what),
         ApiError::Refused(error) => Failure::Refused(error.text()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use model::error::{ErrorKind, UserError};
+
+    use super::*;
+
+    fn agents(count: usize) -> Agents {
+        let agents = Agents::new("key".to_owned(), Duration::from_secs(1));
+        let all: Vec<Agent> = (0..count)
+            .map(|at| Agent { id: format!("agent-{at}"), address: format!("host-{at}:1"), session: at as i64 })
+            .collect();
+        agents.registered(&all);
+        agents
+    }
+
+    async fn asked(agents: &Agents, well: &str) -> (Vec<String>, Result<(), Failure>) {
+        let asked = Mutex::new(Vec::new());
+        let answer = agents
+            .call(|agent| {
+                let address = agent.address().to_owned();
+                let is_well = address == well;
+                asked.lock().unwrap().push(address);
+                async move { if is_well { Ok(()) } else { Err(ApiError::Unavailable("no database".to_owned())) } }
+            })
+            .await;
+        (asked.into_inner().unwrap(), answer)
+    }
+
+    #[tokio::test]
+    async fn the_fourth_agent_is_reached_by_the_second_call() {
+        let agents = agents(5);
+        let (first, answer) = asked(&agents, "host-3:1").await;
+        assert_eq!(first, ["host-0:1", "host-1:1", "host-2:1"]);
+        assert!(answer.is_err());
+        let (second, answer) = asked(&agents, "host-3:1").await;
+        assert_eq!((second, answer), (vec!["host-3:1".to_owned()], Ok(())));
+        let (third, _) = asked(&agents, "host-3:1").await;
+        assert_eq!(third, ["host-3:1"], "who answered stays in front");
+    }
+
+    #[tokio::test]
+    async fn a_refusal_sends_a_reading_elsewhere_and_ends_a_write() {
+        let refusing = |agent: Arc<AgentClient>| {
+            let is_first = agent.address() == "host-0:1";
+            async move {
+                if is_first { Err(ApiError::Refused(UserError::new(ErrorKind::Internal, "a row"))) } else { Ok(()) }
+            }
+        };
+        assert!(matches!(agents(2).call(refusing).await, Err(Failure::Refused(_))));
+        assert_eq!(agents(2).read(refusing).await, Ok(()));
     }
 }
