@@ -168,6 +168,15 @@ fn plan_error(text: &str) -> UserError {
         return UserError::new(ErrorKind::UndefinedObject, format!("table function \"{name}\" does not exist"))
             .with_sqlstate("42883");
     }
+    if first.starts_with("Column in SELECT must be in GROUP BY")
+        && let Some(column) = first.split('"').nth(1)
+    {
+        return UserError::new(
+            ErrorKind::Syntax,
+            format!("column \"{column}\" must appear in the GROUP BY clause or be used in an aggregate function"),
+        )
+        .with_sqlstate("42803");
+    }
     if first.starts_with("column '") && first.ends_with("not found") {
         return UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", quoted(first)));
     }
@@ -309,7 +318,6 @@ fn told(kind: ErrorKind, text: &str) -> UserError {
 /// The text up to where DataFusion prints a value of its own in Rust's debug form, or asks to report a bug.
 fn without_debug(text: &str) -> &str {
     let text = text.split("\nThis issue was likely caused by a bug in DataFusion").next().unwrap_or(text);
-    let text = text.strip_prefix("While expanding wildcard, ").unwrap_or(text);
     // Such a form has a type's name before its fields: `Identifier(Ident { value: …`, `Some(HiveFormat {`.
     let Some(brace) = text.find(" { ").filter(|_| text.contains(": ")) else { return text };
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '(' | '[' | '_' | ':');

@@ -17,8 +17,10 @@ use std::any::TypeId;
 use datafusion::config::{ConfigOptions, Dialect as Foreign};
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
-use datafusion::sql::sqlparser::parser::ParserError;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 use model::error::{ErrorKind, UserError};
 
@@ -62,6 +64,15 @@ impl Dialect for EngineDialect {
 
     fn supports_string_literal_backslash_escape(&self) -> bool {
         true
+    }
+
+    // The generic dialect knows the precedence of DIV and not what it is.
+    fn parse_infix(&self, parser: &mut Parser, left: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
+        parser.parse_keyword(Keyword::DIV).then(|| {
+            let right = parser.parse_subexpr(precedence)?;
+            let op = BinaryOperator::MyIntegerDivide;
+            Ok(Expr::BinaryOp { left: Box::new(left.clone()), op, right: Box::new(right) })
+        })
     }
 
     // `'a' 'b'` is one string, as in Spark.

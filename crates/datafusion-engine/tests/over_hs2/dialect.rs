@@ -68,6 +68,7 @@ async fn strings_are_read_as_spark_reads_them() {
         ("SELECT /*! 1 + */ 2", "2"),
         ("FROM (SELECT 7 AS x)", "7"),
         ("SELECT 1 MINUS SELECT 2", "1"),
+        ("SELECT 7 DIV 2 + 10 * 9 DIV 4", "25"),
     ] {
         assert_eq!(one(&mut session, sql).await, expected, "{sql}");
     }
@@ -77,6 +78,8 @@ async fn strings_are_read_as_spark_reads_them() {
     assert!(!rows(&mut session, "EXPLAIN EXTENDED SELECT 1").await.is_empty());
     assert!(!rows(&mut session, "EXPLAIN FORMATTED SELECT 1").await.is_empty());
     assert_eq!(state(&mut session, r"SELECT 'open\'").await, "42601");
+    let (ungrouped, text) = refusal(&mut session, "SELECT a, count(*) FROM (SELECT 1 AS a) t").await;
+    assert_eq!((ungrouped.as_str(), text.contains("While expanding")), ("42803", false), "{text}");
     assert_eq!(state(&mut session, "SELECT 1; SELECT 2").await, "0A000");
     // Another dialect can still be chosen, and is then every reader's.
     run(&mut session, "SET datafusion.sql_parser.dialect = postgresql").await;

@@ -164,7 +164,7 @@ pub fn select(select: &Select) -> Checked {
     refuse(exclude.is_some(), "EXCLUDE after the columns").map_err(|error| error.hint("SELECT * EXCLUDE (…)"))?;
     refuse(into.is_some(), "SELECT INTO").map_err(|error| error.hint("CREATE TEMPORARY TABLE … AS SELECT …"))?;
     refuse(!lateral_views.is_empty(), "LATERAL VIEW")
-        .map_err(|error| error.hint("Write unnest(…) in the SELECT list, or CROSS JOIN LATERAL (SELECT unnest(…))."))?;
+        .map_err(|error| error.hint("Write explode(…) in the SELECT list."))?;
     refuse(prewhere.is_some(), "PREWHERE").map_err(|error| error.hint("WHERE"))?;
     refuse(!connect_by.is_empty(), "CONNECT BY").map_err(|error| error.hint("WITH RECURSIVE"))?;
     refuse(!cluster_by.is_empty(), "CLUSTER BY").map_err(|error| error.hint("ORDER BY"))?;
