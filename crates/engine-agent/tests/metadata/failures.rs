@@ -89,7 +89,7 @@ async fn an_agent_without_its_database_is_not_ready() {
     let bench = Bench::new().await;
     let readyz = async || {
         let mut stream = tokio::net::TcpStream::connect(bench.agent.addr()).await.unwrap();
-        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n").await.unwrap();
+        stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
