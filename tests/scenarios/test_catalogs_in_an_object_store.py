@@ -1,6 +1,7 @@
 """Catalogs of DataFusion engines in an object store: every engine of a tenant has the tables, and they outlive engines."""
 
 import concurrent.futures
+import time
 
 import pytest
 
@@ -9,8 +10,11 @@ from harness.control import Control
 from harness.lending import started
 from harness.object_store import ObjectStore
 from harness.pods import PodCluster, Pods
+from harness.tier import only_long
 
 ROUNDS = 5
+# A statement asks the store a few times, each time for 10 s at most.
+REFUSED_WITHIN_S = 45
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +86,27 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
         rows(one, 'DROP SCHEMA "Other one" CASCADE')
         assert refused(two, 'SELECT n FROM "Other one"."ünï %20"').sqlstate == "42P01"
     assert not any("ther" in it for it in store.keys())
+
+
+@only_long
+def test_while_the_object_store_is_away_statements_say_so_and_others_go_on(own_cluster, folder):
+    store = ObjectStore(folder / "store").start()
+    try:
+        cluster = own_cluster(engines=store.settings())
+        cluster.logs.allow("the catalog's object store failed")
+        two_engines(Control(cluster.addresses["proxy-b"]))
+        with at(cluster, "alice", "one") as session:
+            rows(session, "CREATE VIEW answers AS SELECT 42 AS answer")
+            store.pause()
+            began = time.monotonic()
+            assert refused(session, "SELECT answer FROM answers").sqlstate == "58030"
+            print(f"a statement that names a table is refused after {time.monotonic() - began:.1f} s")
+            assert time.monotonic() - began < REFUSED_WITHIN_S
+            assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+            store.resume()
+            assert rows(session, "SELECT answer FROM answers") == [{"answer": 42}]
+    finally:
+        store.close()
 
 
 def test_pods_share_the_tables_of_an_object_store(folder, store, workspace):

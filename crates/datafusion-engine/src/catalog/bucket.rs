@@ -36,7 +36,7 @@ use super::folder::{
 use crate::error::{EngineError, no_schema};
 
 /// How long one call of the catalog waits for the store; a listing counts as one.
-pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
+pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 /// How long one request may take before it is repeated.
 const REQUEST_TIMEOUT: &str = "5 seconds";
 const CONNECT_TIMEOUT: &str = "3 seconds";
@@ -125,9 +125,13 @@ impl Bucket {
         Ok(names)
     }
 
-    /// Whether the schema exists.
+    /// Whether the schema exists; `false` also while the store is away.
     pub fn has_schema(&self, schema: &str) -> bool {
-        schema == DEFAULT_SCHEMA || self.marker(schema).is_ok_and(|marker| self.is_there(marker).unwrap_or(false))
+        self.is_schema(schema).unwrap_or(false)
+    }
+
+    fn is_schema(&self, schema: &str) -> Result<bool, EngineError> {
+        Ok(schema == DEFAULT_SCHEMA || self.is_there(self.marker(schema)?)?)
     }
 
     fn is_there(&self, path: Path) -> Result<bool, EngineError> {
@@ -232,7 +236,7 @@ impl Bucket {
         let (schema, name) = (&definition.schema, &definition.name);
         let path = self.path(schema, name)?;
         let bytes = to_bytes(definition)?;
-        if !self.has_schema(schema) {
+        if !self.is_schema(schema)? {
             return Err(no_schema(schema).into());
         }
         if self.table_names(schema)?.len() >= DEFINITIONS_MAX && !self.is_there(path.clone())? {
@@ -254,7 +258,8 @@ impl Bucket {
             }
             Err(error) => return Err(store_error(&what, &error)),
         }
-        if !self.has_schema(schema) {
+        // If the store does not answer here, the definition stands and its creator is told of the failure.
+        if !self.is_schema(schema)? {
             // Its schema was dropped meanwhile, and whoever drops it may have listed its tables already.
             self.delete(&what, path)?;
             return Err(no_schema(schema).into());
