@@ -36,8 +36,13 @@ fn patch_of(object: Object) -> ObjectPatch {
 }
 
 fn tenant(spec: TenantSpec) -> TenantPatch {
-    let TenantSpec { pools, users, comment } = spec;
-    TenantPatch { pools: Some(pools), users: Some(users), comment: setting(comment) }
+    let TenantSpec { pools, users, default_unit, comment } = spec;
+    TenantPatch {
+        pools: Some(pools),
+        users: Some(users),
+        default_unit: setting(default_unit),
+        comment: setting(comment),
+    }
 }
 
 fn pool(spec: PoolSpec) -> PoolPatch {

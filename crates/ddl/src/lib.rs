@@ -14,11 +14,11 @@
 //! - Options are separated by commas; `=` between name and value, and SET before the first, may be left out.
 //! - A string stands in single quotes and doubles them inside (`'it''s'`); a backslash is an ordinary character.
 //! - A name is bare, and then folded to lower case, or stands in `"…"` or `` `…` `` and is taken as it is. In
-//!   `UNIT_LIST` and `RESOURCE_POOL_LIST` it may also be a string. A bare name with `--` right behind it is refused.
+//!   `UNIT_LIST`, `RESOURCE_POOL_LIST` and `DEFAULT_UNIT` it may also be a string. A bare name with `--` right behind it is refused.
 //! - The name of an engine is always a string.
 //! - Numbers, sizes and lengths of time may be quoted or not: `1G`, `'1G'`, `WAIT 5m`.
-//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`
-//!   and `COMMENT`. `NODE_LIST ()` is no node; `NODE_SELECTOR` needs a label.
+//! - DEFAULT, or NULL, takes back `NAMESPACE`, `NODE_LIST`, `NODE_SELECTOR`, `CPU_OVERCOMMIT`, `QUEUE_PREFIX`, `IMAGE`,
+//!   `DEFAULT_UNIT` and `COMMENT`. `NODE_LIST ()` is no node; `NODE_SELECTOR` needs a label.
 //! - `PROPERTIES RESET` drops all properties; `PROPERTIES RESET ('k'='v')` drops all and then sets.
 //! - A bare WAIT waits for [`DEFAULT_WAIT`].
 //! - `EXPLAIN` takes no WAIT, and `ALTER` needs at least one option.

@@ -1,7 +1,7 @@
 //! Writing names and strings so that they are read back as they are.
 
 /// Words that mean something in the language; a name that is one of them is printed in quotes.
-const KEYWORDS: [&str; 46] = [
+const KEYWORDS: [&str; 47] = [
     "all",
     "alter",
     "alterations",
@@ -42,6 +42,7 @@ const KEYWORDS: [&str; 46] = [
     "wait",
     "within",
     "cpu_overcommit",
+    "default_unit",
     "node_list",
     "node_selector",
     "queue_prefix",

@@ -196,6 +196,19 @@ fn write_wait(f: &mut fmt::Formatter<'_>, wait: Option<Duration>) -> fmt::Result
     }
 }
 
+impl Statement {
+    /// How long the statement is to wait for its effect; `None` where it does not wait.
+    pub const fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::StartEngine { wait, .. }
+            | Self::RestartEngine { wait, .. }
+            | Self::StopEngine { wait, .. }
+            | Self::Change { wait, .. } => *wait,
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Statement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

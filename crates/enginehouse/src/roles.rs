@@ -19,7 +19,7 @@ use model::fingerprint::FingerprintKey;
 use orchestrator::Orchestrator;
 use proxy::Proxy;
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ProxySection};
 use crate::{open_files, place};
 
 /// The longest secret file that is read, in bytes.
@@ -193,7 +193,15 @@ pub async fn proxy(
         snapshot_poll: section.snapshot_poll.0,
         bind_deadline: section.bind_deadline.0,
         load_cache: std::time::Duration::from_millis(section.load_cache_ms),
-        limits: proxy::Limits { wire, sessions_per_user: section.max_sessions_per_user, ..proxy::Limits::default() },
+        product: product(section),
+        limits: proxy::Limits {
+            wire,
+            sessions_per_user: section.max_sessions_per_user,
+            session_settings_bytes: section.max_session_setting_bytes,
+            session_statement_bytes: section.max_session_statement_bytes,
+            held_bytes: section.max_held_bytes,
+            ..proxy::Limits::default()
+        },
     };
     if configuration.access.insecure && !section.listens_on_loopback() {
         tracing::warn!(listen = %section.listen, "authentication \"none\" on an address that is not loopback: anybody there can say that he is an admin");
@@ -204,6 +212,13 @@ pub async fn proxy(
             "\nHint: proxy.listen names another address (standalone: --listen HOST:PORT); port 0 takes a free one";
         anyhow::anyhow!("{error}{}", if in_use { hint } else { "" })
     })
+}
+
+/// What clients are told that they are connected to.
+fn product(section: &ProxySection) -> proxy::Product {
+    let own = proxy::Product::default();
+    let version = if section.product_version.is_empty() { own.version } else { section.product_version.clone() };
+    proxy::Product { name: section.product_name.clone(), version }
 }
 
 /// Starts the candidate for master that belongs to a proxy.

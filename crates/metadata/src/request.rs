@@ -158,7 +158,7 @@ impl Store {
         }
         let catalog = read::catalog(tx).await?;
         refusal::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
-        let unit = linked(&catalog, &start.link)?;
+        let unit = linked(&catalog, &start.link, &start.request.caller)?;
         self.unless_nodes(&catalog, &start.link.pool)?;
         let rows = read::slots_of(tx, &start.link).await?;
         if rows.len() >= unit.max_engines as usize {
@@ -287,10 +287,21 @@ async fn finish_request(
     Ok(Done::Write(answer))
 }
 
-/// The unit, if tenant, pool and unit belong together; else which link is missing.
-fn linked<'a>(catalog: &'a Catalog, link: &Link) -> Result<&'a UnitSpec, UserError> {
+/// The unit, if tenant, pool and unit belong together; else which link is missing. Users who are no admins see the pools
+/// of their tenants and the units of those pools, so that for them a missing link reads the same whether the other
+/// object exists or not.
+fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
     let Link { tenant, pool, unit } = link;
     let of_tenant = catalog.tenant(tenant).ok_or_else(|| refusal::no_tenant(tenant))?;
+    if !caller.admin {
+        if !of_tenant.pools.contains(pool) {
+            return Err(refusal::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+        }
+        let offered = catalog.pool(pool).map_or(&[][..], |it| &it.units);
+        if !offered.contains(unit) {
+            return Err(refusal::pool_lacks_unit(pool, unit, offered));
+        }
+    }
     let of_pool = catalog.pool(pool).ok_or_else(|| refusal::no_pool(pool))?;
     let spec = catalog.unit(unit).ok_or_else(|| refusal::no_unit(unit))?;
     if !of_tenant.pools.contains(pool) {

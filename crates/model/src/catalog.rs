@@ -95,6 +95,9 @@ pub struct TenantSpec {
     pub pools: Vec<PoolName>,
     /// The users of the tenant.
     pub users: Vec<String>,
+    /// The unit whose engines sessions get that name none; `None`: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_unit: Option<UnitName>,
     /// A remark.
     pub comment: Option<String>,
 }
@@ -205,6 +208,13 @@ impl Catalog {
     pub fn pool_of_queue(&self, queue: &str) -> Option<&PoolName> {
         let fitting = self.pools.iter().filter(|(_, it)| it.spec.has_queue(queue));
         fitting.max_by_key(|(_, it)| it.spec.queue_prefix.as_ref().map_or(0, String::len)).map(|(name, _)| name)
+    }
+
+    /// The unit of sessions of the tenant that name none. In a pool that does not offer it there is none.
+    pub fn default_unit(&self, tenant: &TenantName, pool: Option<&PoolName>) -> Option<&UnitName> {
+        let unit = self.tenant(tenant)?.default_unit.as_ref()?;
+        let offered = pool.is_none_or(|pool| self.pool(pool).is_some_and(|spec| spec.units.contains(unit)));
+        offered.then_some(unit)
     }
 
     /// The tenants that use the pool.

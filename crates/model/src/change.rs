@@ -17,7 +17,7 @@ pub use tenant::TenantPatch;
 pub use unit::{PropertiesPatch, UnitPatch};
 
 use crate::alteration::{ObjectKind, ObjectRef};
-use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST, UnitSpec};
+use crate::catalog::{Catalog, MAX_COMMENT_BYTES, MAX_LIST, TenantSpec, UnitSpec};
 use crate::configuration::Defaults;
 use crate::error::{ErrorKind, UserError};
 use crate::fingerprint::{FingerprintKey, SecretProperties};
@@ -233,11 +233,23 @@ fn refuse_while_listed(catalog: &Catalog, reference: &ObjectRef) -> Result<(), U
         }
     };
     if names.is_empty() {
-        return Ok(());
+        return refuse_while_default(catalog, reference);
     }
     Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
         .detail(format!("{owner} {} lists it", list_names(&names)))
         .hint(format!("take it out of the list of each {owner} first")))
+}
+
+/// A unit stays as long as a tenant names it as its `DEFAULT_UNIT`.
+fn refuse_while_default(catalog: &Catalog, reference: &ObjectRef) -> Result<(), UserError> {
+    let is_default = |spec: &TenantSpec| spec.default_unit.as_ref().is_some_and(|unit| unit.as_str() == reference.name);
+    let mut tenants = catalog.tenants.iter().filter(|(_, it)| is_default(&it.spec)).map(|(name, _)| name);
+    match tenants.next().filter(|_| reference.kind == ObjectKind::ResourceUnit) {
+        None => Ok(()),
+        Some(tenant) => Err(UserError::new(ErrorKind::DependentObjects, format!("{reference} is in use"))
+            .detail(format!("It is the DEFAULT_UNIT of tenant \"{tenant}\"."))
+            .hint(format!("ALTER TENANT {tenant} DEFAULT_UNIT DEFAULT takes it back."))),
+    }
 }
 
 /// The most names that a message lists.

@@ -20,6 +20,7 @@ use crate::name::{PoolName, TenantName};
 use crate::quantity::{Cpu, Memory};
 use crate::secret::SecretKeys;
 use crate::slot::SlotKey;
+use crate::statement_timeout;
 
 /// The namespace of engines whose pool names none.
 pub const DEFAULT_NAMESPACE: &str = "{pool}--{tenant}";
@@ -97,7 +98,7 @@ impl Configuration {
             max_executors: unit.max_executors,
             min_executors: unit.min_executors,
             namespace: namespace(of_pool.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE), tenant, pool),
-            properties: unit.properties.clone(),
+            properties: engine_properties(unit),
             secrets: unit.secrets.clone(),
         }
     }
@@ -146,6 +147,12 @@ impl Configuration {
         let json = serde_json::to_string(&self.masked_properties()).unwrap_or_default();
         hex(&Md5::digest(json.as_bytes()))
     }
+}
+
+/// The properties that the engine is given: all but Enginehouse's own, whose change replaces no engine.
+fn engine_properties(unit: &UnitSpec) -> BTreeMap<String, String> {
+    let given = unit.properties.iter().filter(|(key, _)| !statement_timeout::is_ours(key));
+    given.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Fills a namespace template: `{pool}` and `{tenant}` become the names; mapped and cut like engine names.

@@ -213,6 +213,18 @@ impl UserError {
         text
     }
 
+    /// The same with message, detail and hint cut to at most `max` bytes each: for errors that are kept and whose text
+    /// an engine chose.
+    #[must_use]
+    pub fn cut(mut self, max: usize) -> Self {
+        for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
+            let end = crate::observation::cut(text, max).len();
+            text.truncate(end);
+            text.shrink_to_fit();
+        }
+        self
+    }
+
     /// Reads back what [`UserError::text`] wrote.
     pub fn from_text(kind: ErrorKind, text: &str) -> Self {
         let mut error = Self::new(kind, "");

@@ -10,10 +10,13 @@
 //! | `session::statement` | `ExecuteStatement`: ours, answered here, or the engine's |
 //! | `session::queue` | the queue that a session names, and the pool that it means |
 //! | `session::unbound` | `GetInfo`, USE and SET while no engine is bound |
+//! | `session::timeout` | how long a statement may take |
 //! | `session::binding` | choose an engine, open its session, replay, hand over when it drains |
 //! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |
 //! | `session::absence` | why there is no engine: what is waited for, or what to say |
 //! | `session::operation`, `session::relayed`, `session::cancel` | everything that names an operation |
+//! | `budget` | how many bytes sessions may make the proxy keep |
+//! | `activity` | the summary of a minute in the log |
 //! | `drain` | a proxy that is told to end: it lets sessions end by themselves for a while |
 //!
 //! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
@@ -21,7 +24,9 @@
 //! [`routes`]) and says so (`missing`): a route that is no longer true leads to an engine that refuses before it
 //! executes anything.
 
+mod activity;
 mod agents;
+mod budget;
 pub mod catalog;
 mod drain;
 pub mod failpoints;
@@ -44,9 +49,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use settings::{Limits, Settings, StartError};
+pub use settings::{Limits, Product, Settings, StartError};
 
+use crate::activity::Activity;
 use crate::agents::Agents;
+use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::drain::Discovery;
 use crate::missing::Missing;
@@ -67,6 +74,10 @@ pub(crate) struct Gateway {
     pub(crate) routes: Routes,
     pub(crate) missing: Missing,
     pub(crate) sessions: Sessions,
+    /// What sessions make the proxy keep.
+    pub(crate) budget: Arc<Budget>,
+    /// What happened since the last summary in the log.
+    pub(crate) activity: Activity,
     /// Cancelled when the proxy begins to leave: from then on no session is opened.
     pub(crate) leaving: CancellationToken,
 }
@@ -80,6 +91,7 @@ pub struct Proxy {
     serving: JoinHandle<()>,
     polling: JoinHandle<()>,
     idling: JoinHandle<()>,
+    summing: JoinHandle<()>,
     supervisor: Supervisor,
 }
 
@@ -105,14 +117,28 @@ impl Proxy {
         let missing = Missing::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
         let routes = Routes::new(view, &settings, clock.clone());
         let sessions = Sessions::new(&settings.limits);
-        let gateway = Arc::new(Gateway { settings, clock, agents, catalog, routes, missing, sessions, leaving });
+        let budget = Budget::new(settings.limits.held_bytes);
+        let activity = Activity::default();
+        let gateway = Arc::new(Gateway {
+            settings,
+            clock,
+            agents,
+            catalog,
+            routes,
+            missing,
+            sessions,
+            budget,
+            activity,
+            leaving,
+        });
+        let summing = tokio::spawn(activity::summarize(Arc::clone(&gateway), stop.clone()));
         let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let (gateway, stop) = (Arc::clone(&gateway), stop.clone());
             async move { server.serve_connections(gateway, stop).await }
         });
         info!(%address, "proxy serves");
-        Ok(Self { address, gateway, discovery, stop, serving, polling, idling, supervisor })
+        Ok(Self { address, gateway, discovery, stop, serving, polling, idling, summing, supervisor })
     }
 
     /// Where it listens.
@@ -124,7 +150,7 @@ impl Proxy {
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.polling, self.idling] {
+            for task in [self.serving, self.polling, self.idling, self.summing] {
                 if let Err(error) = task.await {
                     warn!(%error, "a task of the proxy ended badly");
                 }

@@ -45,6 +45,8 @@ pub struct Wanted {
 pub struct Route {
     /// Its name.
     pub engine: EngineName,
+    /// The unit that it was made from.
+    pub unit: UnitName,
     /// Which one of that name: a mark never hits another.
     pub uid: String,
     /// `host:port` of its agent.
@@ -145,6 +147,11 @@ impl Routes {
         Some((route, place))
     }
 
+    /// Whether an engine that fits is ready.
+    pub(crate) fn has_ready(&self, wanted: &Wanted) -> bool {
+        !self.candidates(wanted).is_empty()
+    }
+
     fn candidates(&self, wanted: &Wanted) -> Vec<Route> {
         let registered = self.view.snapshot();
         let now = self.clock.boottime();
@@ -162,6 +169,7 @@ impl Routes {
         engines
             .map(|(name, it)| Route {
                 engine: name.clone(),
+                unit: it.permit.unit.clone(),
                 uid: it.live.uid.clone(),
                 address: it.live.address.clone(),
                 catalog: it.live.catalog.unwrap_or(TableCatalog::Own),

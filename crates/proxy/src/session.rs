@@ -10,12 +10,15 @@ pub(crate) mod close;
 pub(crate) mod control;
 pub(crate) mod keys;
 pub(crate) mod liveness;
+mod one_engine_type;
 mod open;
 pub(crate) mod operation;
 mod queue;
 mod relayed;
 pub(crate) mod statement;
+mod timeout;
 pub(crate) mod unbound;
+mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -32,6 +35,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::Gateway;
+use crate::budget::Held;
 use crate::routes::Route;
 use crate::settings::Limits;
 use binding::Bound;
@@ -159,8 +163,6 @@ pub(crate) struct Session {
     pub(crate) next_binding: u64,
     /// Set when state of the session's own was lost with its engine: every later statement is told so.
     pub(crate) lost: Option<UserError>,
-    /// The proxy has said what the client is connected to, and goes on saying so.
-    pub(crate) introduced: bool,
     pub(crate) operations: HashMap<Handle, Operation>,
 }
 
@@ -174,10 +176,21 @@ impl Session {
             present: None,
             next_binding: 1,
             lost: None,
-            introduced: false,
             operations: HashMap::new(),
         }
     }
+}
+
+/// Reserves bytes that an operation of the session is about to keep.
+pub(crate) fn hold(gateway: &Gateway, session: &Session, bytes: usize) -> Result<Held, UserError> {
+    let limit = gateway.settings.limits.session_statement_bytes;
+    let held: usize = session.operations.values().map(Operation::held_bytes).sum();
+    if held.saturating_add(bytes) > limit {
+        return Err(UserError::new(ErrorKind::ProgramLimit, "the session's open statements are too long")
+            .detail(format!("They take {held} bytes of at most {limit}, and {bytes} more do not fit."))
+            .hint("Close statements that are not used."));
+    }
+    gateway.budget.hold(bytes)
 }
 
 impl Sessions {

@@ -28,8 +28,26 @@ pub struct Settings {
     pub bind_deadline: Duration,
     /// How long the load that an engine agent told is believed.
     pub load_cache: Duration,
+    /// What `GetInfo` reports as name and version of the server.
+    pub product: Product,
     /// Named limits.
     pub limits: Limits,
+}
+
+/// What clients are told that they are connected to. It does not depend on the session's engine, because drivers ask
+/// for it before and after one is bound and choose a dialect by it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Product {
+    /// `CLI_DBMS_NAME` and `CLI_SERVER_NAME`.
+    pub name: String,
+    /// `CLI_DBMS_VER`.
+    pub version: String,
+}
+
+impl Default for Product {
+    fn default() -> Self {
+        Self { name: "Enginehouse".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+    }
 }
 
 /// Named limits of a proxy.
@@ -47,6 +65,14 @@ pub struct Limits {
     pub without_session: Duration,
     /// How long an engine agent has to say how much it has to do; after that only the proxy's own count is known.
     pub status_deadline: Duration,
+    /// The longest key, value or statement of a session's settings, in bytes.
+    pub setting_bytes: usize,
+    /// The settings and the replay log of one session, in bytes.
+    pub session_settings_bytes: usize,
+    /// The statements of one session that wait or run, and the small results that the proxy keeps for it, in bytes.
+    pub session_statement_bytes: usize,
+    /// What all sessions together make the proxy keep, in bytes.
+    pub held_bytes: usize,
 }
 
 impl Default for Limits {
@@ -63,6 +89,10 @@ impl Default for Limits {
             http_sessions_per_peer: 10_000,
             without_session: Duration::from_mins(1),
             status_deadline: Duration::from_millis(300),
+            setting_bytes: 64 << 10,
+            session_settings_bytes: 1 << 20,
+            session_statement_bytes: 32 << 20,
+            held_bytes: 1 << 30,
         }
     }
 }
@@ -75,6 +105,12 @@ pub const MAX_REMEMBERED: usize = 1_000;
 pub const MAX_SESSION_KEYS: usize = 1_000;
 /// Lines of an operation's log that the proxy itself writes.
 pub const MAX_LOG_LINES: usize = 100;
+/// Rows of a result of its own, or lines of a log, that the proxy sends in one fetch.
+pub const MAX_FETCH_ROWS: usize = 100_000;
+/// The longest error text that is kept for an operation, in bytes: message, detail and hint each.
+pub const MAX_ERROR_BYTES: usize = 16 << 10;
+/// How much longer than its timeout an engine may take to end a statement before its connection is given up.
+pub const TIMEOUT_GRACE: Duration = Duration::from_secs(10);
 /// How often one statement may move on because the engine that it met drains or can't be reached.
 pub const MAX_HANDOVERS: usize = 5;
 /// Connecting to an agent and opening a session there.

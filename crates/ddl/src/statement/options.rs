@@ -134,10 +134,15 @@ pub(super) fn printed_list<T: AsRef<str>>(option: &str, items: &[T]) -> String {
 
 /// `NAME 'text'` or `NAME DEFAULT`; nothing for what is not named.
 pub(super) fn printed_text(option: &str, setting: &Setting<String>) -> Option<String> {
+    printed_setting(option, setting)
+}
+
+/// The same for a value that is printed as a string.
+pub(super) fn printed_setting<T: AsRef<str>>(option: &str, setting: &Setting<T>) -> Option<String> {
     match setting {
         Setting::Keep => None,
         Setting::Reset => Some(format!("{option} DEFAULT")),
-        Setting::Set(text) => Some(format!("{option} {}", quoted_string(text))),
+        Setting::Set(value) => Some(format!("{option} {}", quoted_string(value.as_ref()))),
     }
 }
 

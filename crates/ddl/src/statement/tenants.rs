@@ -2,15 +2,15 @@
 
 use model::alteration::ObjectKind;
 use model::change::TenantPatch;
-use model::name::PoolName;
+use model::name::{PoolName, UnitName};
 
-use super::options::{Options, printed_list, printed_text, read_list, read_text};
+use super::options::{Options, printed_list, printed_setting, printed_text, read_list, read_setting, read_text};
 use crate::cursor::Cursor;
 use crate::error::ParseError;
 
 impl Options for TenantPatch {
     const KIND: ObjectKind = ObjectKind::Tenant;
-    const NAMES: &'static [&'static str] = &["RESOURCE_POOL_LIST", "USER_LIST", "COMMENT"];
+    const NAMES: &'static [&'static str] = &["RESOURCE_POOL_LIST", "USER_LIST", "DEFAULT_UNIT", "COMMENT"];
 
     fn read(&mut self, option: &'static str, cursor: &mut Cursor<'_>) -> Result<(), ParseError> {
         match option {
@@ -21,6 +21,10 @@ impl Options for TenantPatch {
             "USER_LIST" => {
                 self.users = Some(read_list(cursor, option, |cursor| cursor.string("the quoted name of a user"))?);
             }
+            "DEFAULT_UNIT" => {
+                let unit = |cursor: &mut Cursor<'_>| cursor.list_name("the name of a resource unit", UnitName::new);
+                self.default_unit = read_setting(cursor, unit)?;
+            }
             _ => self.comment = read_text(cursor)?,
         }
         Ok(())
@@ -30,6 +34,7 @@ impl Options for TenantPatch {
         let mut options = Vec::new();
         options.extend(self.pools.as_ref().map(|pools| printed_list("RESOURCE_POOL_LIST", pools)));
         options.extend(self.users.as_ref().map(|users| printed_list("USER_LIST", users)));
+        options.extend(printed_setting("DEFAULT_UNIT", &self.default_unit));
         options.extend(printed_text("COMMENT", &self.comment));
         options
     }

@@ -132,8 +132,8 @@ fn pool_patch() -> BoxedStrategy<PoolPatch> {
 }
 
 fn tenant_patch() -> impl Strategy<Value = TenantPatch> {
-    (option::of(vec(pool(), 0..4)), option::of(vec(text(), 0..4)), setting(text()))
-        .prop_map(|(pools, users, comment)| TenantPatch { pools, users, comment })
+    (option::of(vec(pool(), 0..4)), option::of(vec(text(), 0..4)), setting(unit()), setting(text()))
+        .prop_map(|(pools, users, default_unit, comment)| TenantPatch { pools, users, default_unit, comment })
 }
 
 fn patch() -> impl Strategy<Value = ObjectPatch> {
@@ -300,9 +300,11 @@ fn pool_spec() -> impl Strategy<Value = PoolSpec> {
 
 fn tenant_spec() -> impl Strategy<Value = TenantSpec> {
     let users = proptest::sample::subsequence(vec!["alice", "Bob", "o'neil", "größe"], 0..=4);
-    (known(), users, option::of(text())).prop_map(|(pools, users, comment)| TenantSpec {
+    let default_unit = option::of(select(vec!["known-0", "known-3"]));
+    (known(), users, default_unit, option::of(text())).prop_map(|(pools, users, default_unit, comment)| TenantSpec {
         pools: pools.into_iter().map(|it| PoolName::new(it).unwrap()).collect(),
         users: users.into_iter().map(str::to_owned).collect(),
+        default_unit: default_unit.map(|it| UnitName::new(it).unwrap()),
         comment,
     })
 }

@@ -63,6 +63,9 @@ pub(super) struct Context {
     pub(super) id: RequestId,
     /// The moment by which its transaction must have begun, on the clock that counts suspension.
     pub(super) deadline: Duration,
+    /// The moment at which its client or session wants it to have ended, on the same clock. Ends waits; never a
+    /// transaction.
+    pub(super) timeout: Option<Duration>,
     /// What the proxy that sent it can't reach, in words.
     pub(super) proxy_lacks: Option<String>,
     pub(super) log: Log,

@@ -1,19 +1,20 @@
 //! The readings that statements which WAIT share: however many wait at this agent, the database is read once each
-//! [`WAIT_POLL`] for all of them, and no more than [`MAX_WAITERS`] wait.
+//! [`WAIT_POLL`] for all of them, and no more than [`MAX_WAITERS`] wait, [`MAX_WAITERS_PER_USER`] of one user.
 //!
 //! Who waits asks for a reading that began after it asked, so that it sees what it did before; who asks while one is
 //! being made, or between two, takes the next one. A waiter that is cancelled leaves the reading to the others.
 
+use std::collections::HashMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use metadata::{Overview, Store};
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
-use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
+use tokio::sync::Mutex;
 
-use super::settings::{MAX_WAITERS, WAIT_POLL};
+use super::settings::{MAX_WAITERS, MAX_WAITERS_PER_USER, WAIT_POLL};
 
 /// What a reading saw, or why it saw nothing.
 type Seen<T> = Result<Arc<T>, String>;
@@ -22,17 +23,63 @@ type Seen<T> = Result<Arc<T>, String>;
 pub(super) struct Looks {
     store: Store,
     turns: Turns<Overview>,
-    places: Semaphore,
+    waiters: Arc<Waiters>,
+}
+
+/// How many statements wait, by user.
+#[derive(Default)]
+struct Waiters(std::sync::Mutex<HashMap<String, usize>>);
+
+/// One statement that waits, until it is dropped.
+pub(super) struct Waiter {
+    user: String,
+    of: Arc<Waiters>,
+}
+
+impl Waiters {
+    fn counts(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(self: &Arc<Self>, user: &str) -> Result<Waiter, UserError> {
+        let mut counts = self.counts();
+        let of_user = counts.get(user).copied().unwrap_or(0);
+        let full = if of_user >= MAX_WAITERS_PER_USER {
+            Some(format!("{of_user} statements of user \"{user}\" wait at this metadata agent."))
+        } else if counts.values().sum::<usize>() >= MAX_WAITERS {
+            Some(format!("{MAX_WAITERS} statements wait at this metadata agent."))
+        } else {
+            None
+        };
+        if let Some(detail) = full {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many statements wait already")
+                .detail(detail)
+                .hint("The statement stands and is carried on without the wait; SHOW ENGINES reports its progress."));
+        }
+        counts.insert(user.to_owned(), of_user + 1);
+        Ok(Waiter { user: user.to_owned(), of: Arc::clone(self) })
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let mut counts = self.of.counts();
+        match counts.get_mut(&self.user) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(counts.remove(&self.user)),
+        }
+    }
 }
 
 impl Looks {
     pub(super) fn new(store: Store, clock: SharedClock) -> Self {
-        Self { store, turns: Turns::new(clock, WAIT_POLL), places: Semaphore::new(MAX_WAITERS) }
+        Self { store, turns: Turns::new(clock, WAIT_POLL), waiters: Arc::default() }
     }
 
-    /// A place among those who wait, until it is dropped. What was said before stands whether there is one or not.
-    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, UserError> {
-        place_in(&self.places)
+    /// Counts a statement of the user as one that waits, until the result is dropped. The statement itself stands
+    /// whether it may wait or not.
+    pub(super) fn waiter(&self, user: &str) -> Result<Waiter, UserError> {
+        self.waiters.add(user)
     }
 
     /// The next reading that begins now or later.
@@ -44,14 +91,6 @@ impl Looks {
             })
             .await
     }
-}
-
-fn place_in(places: &Semaphore) -> Result<SemaphorePermit<'_>, UserError> {
-    places.try_acquire().map_err(|_| {
-        UserError::new(ErrorKind::ProgramLimit, "too many statements wait already")
-            .detail(format!("{MAX_WAITERS} wait at this metadata agent"))
-            .hint("the statement stands and is carried on without the waiting; SHOW ENGINES tells how far it is")
-    })
 }
 
 /// One reading at a time, and so long between the beginnings of two.
@@ -135,14 +174,25 @@ mod tests {
     }
 
     #[test]
-    fn one_waiter_too_many_is_told_that_its_statement_stands() {
-        let places = Semaphore::new(1);
-        let place = place_in(&places).unwrap();
-        let error = place_in(&places).map(drop).unwrap_err();
+    fn a_user_at_the_limit_of_waits_takes_none_from_others() {
+        let waiters = Arc::new(Waiters::default());
+        let mut of_ann: Vec<Waiter> = (0..MAX_WAITERS_PER_USER).map(|_| waiters.add("ann").unwrap()).collect();
+        let error = waiters.add("ann").map(drop).unwrap_err();
         assert_eq!(error.sqlstate(), "54000");
-        assert!(error.text().contains("the statement stands"), "{}", error.text());
-        drop(place);
-        assert!(place_in(&places).is_ok());
+        assert!(error.text().contains("The statement stands"), "{}", error.text());
+        drop(waiters.add("bob").unwrap());
+        of_ann.pop();
+        drop(waiters.add("ann").unwrap());
+        drop(of_ann);
+        assert!(waiters.counts().is_empty());
+    }
+
+    #[test]
+    fn all_waits_together_are_limited() {
+        let waiters = Arc::new(Waiters::default());
+        let all: Vec<Waiter> = (0..MAX_WAITERS).map(|at| waiters.add(&format!("user-{}", at / 10)).unwrap()).collect();
+        assert_eq!(waiters.add("one more").map(drop).unwrap_err().sqlstate(), "54000");
+        drop(all);
     }
 
     #[tokio::test]

@@ -128,12 +128,12 @@ impl Operation {
         })
     }
 
-    /// Lines of the log that were not read yet.
-    pub(super) fn unread_log(&self) -> TRowSet {
+    /// The next lines of the log, at most `max`; from the first one on if `from_start`.
+    pub(super) fn log_lines(&self, max: usize, from_start: bool) -> TRowSet {
         let lines = lock(&self.log.0);
         let mut read = lock(&self.read);
-        let start = read.log_lines;
-        read.log_lines = lines.len();
-        rowset::lines(start as i64, lines[start..].iter().cloned())
+        let start = if from_start { 0 } else { read.log_lines };
+        read.log_lines = start.saturating_add(max).min(lines.len());
+        rowset::lines(start as i64, lines[start..read.log_lines].iter().cloned())
     }
 }

@@ -148,11 +148,15 @@ impl Service for ControlService {
         })?;
         let operation = Operation::new(cx.principal.user.clone());
         let handle = self.sessions.begin(&session, &operation)?;
+        let now = self.agent.clock.boottime();
+        let seconds = request.query_timeout.and_then(|it| u64::try_from(it).ok()).filter(|it| *it > 0);
+        let timeout = seconds.map(|it| Duration::from_secs(it).min(MAX_DEADLINE));
         let context = Context {
             agent: Arc::clone(&self.agent),
             user: cx.principal.user.clone(),
             id,
-            deadline: self.agent.clock.boottime() + left,
+            deadline: now + timeout.map_or(left, |timeout| timeout.min(left)),
+            timeout: timeout.map(|timeout| now + timeout),
             proxy_lacks,
             log: operation.log.clone(),
             cancelled: operation.cancelled.clone(),
@@ -224,11 +228,12 @@ impl Service for ControlService {
 
     async fn fetch_results(&self, cx: &CallContext, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
         let operation = self.operation(cx, &request.operation_handle)?;
+        let from_start = request.orientation == TFetchOrientation::FETCH_FIRST;
+        let max_rows = request.max_rows.clamp(1, MAX_FETCH_ROWS) as usize;
         let results = if request.fetch_type == Some(FETCH_LOG) {
-            operation.unread_log()
+            operation.log_lines(max_rows, from_start)
         } else {
-            let from_start = request.orientation == TFetchOrientation::FETCH_FIRST;
-            operation.rows(request.max_rows.clamp(1, MAX_FETCH_ROWS) as usize, from_start).await?
+            operation.rows(max_rows, from_start).await?
         };
         Ok(TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results: Some(results) })
     }

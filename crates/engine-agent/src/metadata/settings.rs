@@ -57,6 +57,10 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_mins(1);
 pub const WAIT_POLL: Duration = Duration::from_millis(250);
 /// Statements that wait at the same time at most.
 pub const MAX_WAITERS: usize = 1_000;
+/// Statements of one user that wait at the same time at most.
+pub const MAX_WAITERS_PER_USER: usize = 20;
+/// The longest WAIT.
+pub const MAX_WAIT: Duration = Duration::from_hours(24);
 /// How often an agent that does not know what became of its transaction asks, and for how long.
 pub const SETTLE_POLL: Duration = Duration::from_millis(500);
 /// See [`SETTLE_POLL`].

@@ -5,9 +5,10 @@ use model::error::UserError;
 
 use super::answer::Answer;
 use super::context::Context;
-use super::{alter, request, show};
+use super::{alter, request, show, wait};
 
 pub(super) async fn execute(context: &Context, statement: &Statement) -> Result<Answer, UserError> {
+    wait::check(statement.wait())?;
     match statement {
         Statement::ShowEngines(scope) => show::engines::show(context, scope).await,
         Statement::DescribeEngine { pool, engine } => show::engine::describe(context, pool, engine).await,

@@ -14,6 +14,7 @@ use model::slot::{Slot, SlotKey};
 
 use super::context::{Context, canceled};
 use super::request::not_in_time;
+use super::settings::MAX_WAIT;
 
 /// What one look says.
 enum Look<T> {
@@ -87,7 +88,7 @@ async fn until<T>(
     let clock = &context.agent.clock;
     let end = clock.boottime() + patience;
     let looks = &context.agent.looks;
-    let _place = looks.place()?;
+    let _waiter = looks.waiter(&context.user)?;
     loop {
         let seen = tokio::select! {
             seen = looks.next() => seen,
@@ -103,11 +104,34 @@ async fn until<T>(
             },
             Err(error) => format!("the metadata database does not answer: {error}"),
         };
-        if clock.boottime() >= end {
+        let now = clock.boottime();
+        if now >= end {
             return Err(not_in_time(patience, what, &reason));
+        }
+        if context.timeout.is_some_and(|timeout| now >= timeout) {
+            return Err(timed_out(&reason));
         }
         context.log.line(reason);
     }
+}
+
+/// Rejects a WAIT that is longer than any may be, before the statement has taken effect.
+pub(super) fn check(wait: Option<Duration>) -> Result<(), UserError> {
+    match wait.filter(|wait| *wait > MAX_WAIT) {
+        None => Ok(()),
+        Some(wait) => Err(UserError::new(ErrorKind::InvalidValue, "the time after WAIT is too long").detail(format!(
+            "It is {} and may be {}.",
+            model::span::print(wait),
+            model::span::print(MAX_WAIT)
+        ))),
+    }
+}
+
+/// The error of a wait that its client's or session's statement timeout ended.
+fn timed_out(reason: &str) -> UserError {
+    UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout")
+        .detail(reason.to_owned())
+        .hint("Only the wait has ended: the statement stands and is carried on. SHOW ENGINES reports its progress.")
 }
 
 /// The pool of a slot whose engine is not there has no nodes: nothing to wait for before somebody gives it some.

@@ -41,6 +41,29 @@ async fn a_stranger_learns_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn start_reveals_no_more_to_a_user_of_the_tenant_than_show() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    {
+        let _settling = bench.hand.keep_settling();
+        must(&mut admin, "CREATE RESOURCE UNIT uc_2").await;
+        must(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
+    }
+    let mut ann = bench.session("ann").await;
+    for (there, not_there) in [
+        ("START ENGINE t_1 rp_2 uc_2", "START ENGINE t_1 rp_9 uc_2"),
+        ("START ENGINE t_1 rp_2 uc_2", "START ENGINE t_1 rp_2 uc_9"),
+        ("START ENGINE t_1 rp_1 uc_2", "START ENGINE t_1 rp_1 uc_9"),
+    ] {
+        let words = |text: String| text.replace("rp_9", "rp_2").replace("uc_9", "uc_2");
+        let (one, other) = (say(&mut ann, there).await.unwrap_err(), say(&mut ann, not_there).await.unwrap_err());
+        assert_eq!(words(one.text()), words(other.text()), "{not_there}");
+        assert_eq!((one.sqlstate(), other.sqlstate()), ("55000", "55000"), "{not_there}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_user_of_the_tenant_may_manage_its_engines_and_nothing_else() {
     let _gate = among_others().await;
     let bench = Bench::new().await;

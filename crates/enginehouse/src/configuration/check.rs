@@ -98,12 +98,15 @@ impl Configuration {
     }
 
     fn check_numbers(&self) -> anyhow::Result<()> {
-        let positive: [(&str, usize); 9] = [
+        let positive: [(&str, usize); 12] = [
             ("metadata_agent.max_engines", self.metadata_agent.max_engines),
             ("proxy.max_connections", self.proxy.max_connections),
             ("proxy.max_connections_per_user", self.proxy.max_connections_per_user),
             ("proxy.max_connections_per_address", self.proxy.max_connections_per_address),
             ("proxy.max_sessions_per_user", self.proxy.max_sessions_per_user),
+            ("proxy.max_session_setting_bytes", self.proxy.max_session_setting_bytes),
+            ("proxy.max_session_statement_bytes", self.proxy.max_session_statement_bytes),
+            ("proxy.max_held_bytes", self.proxy.max_held_bytes),
             ("orchestrator.max_engines", self.orchestrator.max_engines),
             ("master.surge", self.master.surge as usize),
             ("kubernetes.max_engines", self.kubernetes.max_engines),

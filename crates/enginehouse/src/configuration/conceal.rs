@@ -10,23 +10,31 @@ pub fn without_password(url: &str) -> String {
     if scheme == "sqlite" {
         return url.to_owned();
     }
-    let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
-    // The last @, because a password may hold a / or an @ that somebody forgot to write as %2F or %40.
+    // The last @, because a password may hold a /, a ? or an @ that somebody forgot to write as %2F, %3F or %40.
     let shown = match rest.rsplit_once('@') {
         Some((login, host)) => match login.split_once(':') {
-            Some((user, _)) => format!("{user}:{MASK}@{host}"),
-            None => rest.to_owned(),
+            Some((user, _)) => format!("{user}:{MASK}@{}", without_password_parameters(host)),
+            None => without_password_parameters(rest),
         },
-        None => rest.to_owned(),
+        None => without_password_parameters(rest),
     };
-    let query = query.map(|query| {
-        let pairs = query.split('&').map(|pair| match pair.split_once('=') {
-            Some((key, _)) if key.to_ascii_lowercase().contains("pass") => format!("{key}={MASK}"),
-            _ => pair.to_owned(),
-        });
-        format!("?{}", pairs.collect::<Vec<_>>().join("&"))
-    });
-    format!("{scheme}://{shown}{}", query.unwrap_or_default())
+    format!("{scheme}://{shown}")
+}
+
+/// What stands behind a login, with the values of parameters such as `password=` replaced.
+fn without_password_parameters(text: &str) -> String {
+    let is_end = |c: char| matches!(c, '?' | '&');
+    let mut shown = String::with_capacity(text.len());
+    for piece in text.split_inclusive(is_end) {
+        let end = piece.trim_end_matches(is_end);
+        match end.split_once('=') {
+            Some((key, _)) if key.to_ascii_lowercase().contains("pass") => {
+                shown.extend([key, "=", MASK, &piece[end.len()..]]);
+            }
+            _ => shown.push_str(piece),
+        }
+    }
+    shown
 }
 
 /// A message in which a URL may stand, between quotes or blanks, with the passwords of all of them replaced.
@@ -51,6 +59,9 @@ mod tests {
             ("postgres://u:p@h:1/db", "postgres://u:******@h:1/db"),
             ("postgres://u:p@x@h/db", "postgres://u:******@h/db"),
             ("postgres://u:p/w@h/db", "postgres://u:******@h/db"),
+            ("postgres://u:p?w@h/db", "postgres://u:******@h/db"),
+            ("postgres://u:p?a=b&c@h/db?password=q&a=b", "postgres://u:******@h/db?password=******&a=b"),
+            ("postgres://h/db?user=u@x&password=p", "postgres://h/db?user=u@x&password=******"),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("postgres://h/db?user=u&password=p&a=b", "postgres://h/db?user=u&password=******&a=b"),
             ("sqlite:///tmp/a:b@c?mode=rwc", "sqlite:///tmp/a:b@c?mode=rwc"),

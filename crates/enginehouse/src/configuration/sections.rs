@@ -118,6 +118,16 @@ pub struct ProxySection {
     pub max_connections_per_address: usize,
     /// Sessions of one user at most.
     pub max_sessions_per_user: usize,
+    /// The settings and the replay log of one session at most, in bytes.
+    pub max_session_setting_bytes: usize,
+    /// The statements of one session that wait or run, and results that the proxy keeps for it, at most, in bytes.
+    pub max_session_statement_bytes: usize,
+    /// What all sessions together make the proxy keep at most, in bytes.
+    pub max_held_bytes: usize,
+    /// The product name that clients are given.
+    pub product_name: String,
+    /// The product version that clients are given; Enginehouse's own when empty.
+    pub product_version: String,
     /// How long a proxy that is told to end lets its sessions end by themselves.
     pub drain_grace: Span,
 }
@@ -137,6 +147,11 @@ impl Default for ProxySection {
             max_connections_per_user: 1_000,
             max_connections_per_address: 4_000,
             max_sessions_per_user: 500,
+            max_session_setting_bytes: 1 << 20,
+            max_session_statement_bytes: 32 << 20,
+            max_held_bytes: 1 << 30,
+            product_name: "Enginehouse".to_owned(),
+            product_version: String::new(),
             drain_grace: Span::seconds(0),
         }
     }

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use hs2::{Column, SqlType, Value};
 
+use crate::say::printable;
+
 /// How results are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -26,9 +28,9 @@ pub fn table(columns: &[Column], rows: &[Vec<Value>]) -> String {
         table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(width);
     }
-    table.set_header(columns.iter().map(|column| column.name.clone()));
+    table.set_header(columns.iter().map(|column| printable(&column.name)));
     for row in rows {
-        table.add_row(row.iter().map(|value| visible(&text(value))));
+        table.add_row(row.iter().map(|value| printable(&text(value))));
     }
     for (at, column) in columns.iter().enumerate() {
         if is_number(&column.sql_type)
@@ -131,11 +133,6 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Control characters would break the table's frame or the terminal.
-fn visible(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
-}
-
 const fn is_number(of: &SqlType) -> bool {
     matches!(
         of,
@@ -177,6 +174,13 @@ mod tests {
             [vec![Value::Text("a".to_owned()), Value::I64(1)], vec![Value::Text("b".to_owned()), Value::I64(100)]];
         let shown = table(&columns, &rows);
         assert!(shown.contains("│ a    ┆   1 │") && shown.ends_with("2 rows"), "{shown}");
+    }
+
+    #[test]
+    fn a_table_shows_no_control_characters_of_names_and_values() {
+        let columns = [Column::new("a\u{1b}]0;x\u{7}", SqlType::String)];
+        let shown = table(&columns, &[vec![Value::Text("\u{1b}[2J".to_owned())]]);
+        assert!(shown.contains("a ]0;x") && !shown.contains(['\u{1b}', '\u{7}']), "{shown:?}");
     }
 
     #[test]

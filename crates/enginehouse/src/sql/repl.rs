@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use model::secret::SecretKeys;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 
@@ -59,7 +60,9 @@ pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Resul
         pending.push('\n');
         let (statements, rest) = script::split(&pending);
         for statement in &statements {
-            let _ = editor.add_history_entry(format!("{};", statement.text));
+            if let Some(entry) = history_entry(&statement.text) {
+                let _ = editor.add_history_entry(format!("{entry};"));
+            }
             if !run(connection, &statement.text, talk).await? {
                 break;
             }
@@ -95,9 +98,62 @@ async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow
     }
 }
 
+/// A statement as the history keeps it: without the values of secret properties. `None` if it may hold a secret that
+/// can't be taken out of it.
+fn history_entry(text: &str) -> Option<String> {
+    let keys = SecretKeys::default();
+    match ddl::parse(text) {
+        Ok(statement) => {
+            let masked = ddl::masked_text(&statement, &keys);
+            // As it was written, where there was nothing to mask.
+            Some(if masked == statement.to_string() { text.to_owned() } else { masked })
+        }
+        Err(_) if gives_secret(text, &keys) => None,
+        Err(_) => Some(text.to_owned()),
+    }
+}
+
+/// Whether a secret key is given a value: `password=…`, `'password' = '…'`, `'password' '…'`.
+fn gives_secret(text: &str, keys: &SecretKeys) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-' | ':');
+    let mut rest = text;
+    while let Some(start) = rest.find(is_part) {
+        let word = &rest[start..];
+        let end = word.find(|c| !is_part(c)).unwrap_or(word.len());
+        let behind = word[end..].trim_start_matches(['\'', '"', '`']).trim_start();
+        if keys.is_secret(&word[..end]) && behind.starts_with(['=', '\'', '"']) {
+            return true;
+        }
+        rest = &word[end..];
+    }
+    false
+}
+
 /// `ENGINEHOUSE_HISTORY`, or a file in the home directory.
 fn history_file() -> Option<PathBuf> {
     std::env::var_os("ENGINEHOUSE_HISTORY")
         .map(PathBuf::from)
         .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".enginehouse_history")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_history_keeps_no_secret_value() {
+        let unit = "CREATE RESOURCE UNIT u PROPERTIES ('my.password'='hunter2', 'a'='b')";
+        let kept = history_entry(unit).unwrap_or_default();
+        assert!(kept.contains("'a'='b'") && !kept.contains("hunter2"), "{kept}");
+        for text in [
+            "SET fs.s3a.secret.key=hunter2",
+            "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION 's3://b' OPTIONS ('aws.secret_access_key' 'hunter2')",
+            "CREATE RESOURCE UNIT u PROPERTIES ('my.password'='hunter2'",
+        ] {
+            assert_eq!(history_entry(text), None, "{text}");
+        }
+        for text in ["SELECT password FROM users", "show  engines", "SET a.b=c"] {
+            assert_eq!(history_entry(text).as_deref(), Some(text));
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! Results are printed as they come: CSV and JSON row by row, tables of one part after another, so that no result
 //! is too large. Ctrl-C cancels the statement that runs, also while its result is printed, and ends a script.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::interrupt::{self, Interrupts};
 use super::print::{self, Format};
 use super::script::ScriptStatement;
-use crate::say::complain;
+use crate::say::{complain, printable};
 
 /// Rows that one fetch asks for, and that one part of a table has at most.
 const PART_ROWS: i64 = 1_000;
@@ -64,11 +64,16 @@ fn quoted(text: &str) -> String {
 
 /// An error as a person reads it.
 pub fn shown(error: &UserError) -> String {
-    let text = error.text();
+    let text = printable(without_stack_trace(&error.text()));
     let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
         (message, rest.lines().flat_map(|line| ["\n  ", line]).collect::<String>())
     });
     format!("error {}: {message}{rest}", error.sqlstate())
+}
+
+/// The text of a Java exception without its stack trace, which a server keeps in its log.
+fn without_stack_trace(text: &str) -> &str {
+    text.split_once("\n\tat ").map_or(text, |(message, _)| message.trim_end())
 }
 
 /// What a narrator remembers of a result.
@@ -161,7 +166,7 @@ async fn watch(
             bar.tick();
             // A server without operation logs is no reason to fail.
             for line in statement.logs().await.unwrap_or_default() {
-                bar.suspend(|| complain(&format!("  {line}")));
+                bar.suspend(|| complain(&printable(&format!("  {line}"))));
             }
         }
         match progress? {
@@ -188,8 +193,8 @@ async fn watch(
 async fn warn(statement: &mut Statement<'_>, followed: Option<&ProgressBar>) {
     for line in statement.logs().await.unwrap_or_default() {
         match followed {
-            Some(bar) => bar.suspend(|| complain(&format!("  {line}"))),
-            None if line.starts_with(WARNING) => complain(&line),
+            Some(bar) => bar.suspend(|| complain(&printable(&format!("  {line}")))),
+            None if line.starts_with(WARNING) => complain(&printable(&line)),
             None => {}
         }
     }
@@ -227,8 +232,10 @@ async fn result(
         Err(error) => return Ok(Err(error.user_error())),
     };
     let mut out = std::io::stdout().lock();
+    let on_terminal = out.is_terminal();
+    let line = |line: String| if on_terminal { printable(&line) } else { line };
     if format == Format::Csv {
-        writeln!(out, "{}", print::csv_line(columns.iter().map(|column| column.name.as_str())))?;
+        writeln!(out, "{}", line(print::csv_line(columns.iter().map(|column| column.name.as_str()))))?;
     }
     let keys = print::json_keys(&columns);
     let (mut parts, mut count) = (0_usize, 0_usize);
@@ -244,12 +251,12 @@ async fn result(
             Format::Table => {}
             Format::Csv => {
                 for row in &rows {
-                    writeln!(out, "{}", print::csv_row(row))?;
+                    writeln!(out, "{}", line(print::csv_row(row)))?;
                 }
             }
             Format::Json => {
                 for row in &rows {
-                    writeln!(out, "{}", print::json_row(&keys, row))?;
+                    writeln!(out, "{}", line(print::json_row(&keys, row)))?;
                 }
             }
         }
@@ -266,4 +273,17 @@ async fn result(
     }
     out.flush()?;
     Ok(Ok(captured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_shown_without_stack_trace_and_control_characters() {
+        let text =
+            "[UNRESOLVED_ROUTINE] cannot resolve `cont`\u{1b}[2J; line 1 pos 7\n\tat org.apache.A.b(A.scala:1)\n\tat x";
+        let error = UserError::from_text(ErrorKind::Internal, text).with_sqlstate("42883");
+        assert_eq!(shown(&error), "error 42883: [UNRESOLVED_ROUTINE] cannot resolve `cont` [2J; line 1 pos 7");
+    }
 }

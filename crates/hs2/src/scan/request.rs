@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
-use super::cursor::{Cursor, expect_struct};
+use super::cursor::{Cursor, expect_struct, wire};
 use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole_handle};
 use crate::limits::MAX_DEPTH;
 use crate::method::{Method, Scope};
+
+/// The id of `TExecuteStatementReq.queryTimeout`.
+const QUERY_TIMEOUT_FIELD: i16 = 5;
 
 /// A request, read in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +25,10 @@ pub struct Request {
     pub run_async: bool,
     /// `ExecuteStatement`: seconds, 0 for none.
     pub query_timeout: i64,
+    /// `ExecuteStatement`: where the seconds are, if the request has the field.
+    pub query_timeout_at: Option<usize>,
+    /// Where the fields of the method's one argument begin.
+    pub fields_at: usize,
     /// FetchResults: `TFetchOrientation`.
     pub orientation: i32,
     /// FetchResults: the most rows that are wanted.
@@ -45,6 +52,8 @@ pub fn request(bytes: &[u8]) -> Result<Request, ScanError> {
         statement: None,
         run_async: false,
         query_timeout: 0,
+        query_timeout_at: None,
+        fields_at: 0,
         orientation: 0,
         max_rows: 0,
         fetch_type: 0,
@@ -72,6 +81,7 @@ impl Request {
     /// The one struct that every method takes.
     fn arguments(&mut self, cursor: &mut Cursor<'_>, method: Method) -> Result<(), ScanError> {
         const DEPTH: usize = MAX_DEPTH - 2;
+        self.fields_at = cursor.at();
         let mut seen = Seen::default();
         while let Some((wire, id)) = cursor.field()? {
             seen.once(id)?;
@@ -82,7 +92,10 @@ impl Request {
                 }
                 (Method::ExecuteStatement, 2) => self.statement = Some(cursor.binary_as(wire, id)?),
                 (Method::ExecuteStatement, 4) => self.run_async = cursor.bool_as(wire, id)?,
-                (Method::ExecuteStatement, 5) => self.query_timeout = cursor.i64_as(wire, id)?,
+                (Method::ExecuteStatement, 5) => {
+                    self.query_timeout_at = Some(cursor.at());
+                    self.query_timeout = cursor.i64_as(wire, id)?;
+                }
                 (Method::FetchResults, 2) => self.orientation = cursor.i32_as(wire, id)?,
                 (Method::FetchResults, 3) => self.max_rows = cursor.i64_as(wire, id)?,
                 (Method::FetchResults, 4) => self.fetch_type = cursor.i16_as(wire, id)?,
@@ -106,5 +119,48 @@ impl Request {
     /// The statement's bytes in the bytes that were scanned.
     pub fn statement_in<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         bytes.get(self.statement.clone()?)
+    }
+
+    /// Sets `queryTimeout` in the bytes of an `ExecuteStatement` that were scanned. A field that is missing is inserted,
+    /// so that every position behind [`fields_at`](Self::fields_at) moves: scan again before using one.
+    pub fn set_query_timeout(&self, bytes: &mut Vec<u8>, seconds: i64) {
+        let value = seconds.to_be_bytes();
+        let [high, low] = QUERY_TIMEOUT_FIELD.to_be_bytes();
+        match self.query_timeout_at.and_then(|at| bytes.get_mut(at..at + value.len())) {
+            Some(place) => place.copy_from_slice(&value),
+            None => {
+                let field = [wire::I64, high, low].into_iter().chain(value);
+                let at = self.fields_at.min(bytes.len());
+                bytes.splice(at..at, field);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::handle::Handle;
+    use crate::message::{decode_call, encode_call};
+    use crate::tcli::TExecuteStatementReq;
+
+    #[test]
+    fn a_query_timeout_is_set_or_added_and_the_rest_stays() {
+        for given in [None, Some(0), Some(7)] {
+            let call = TExecuteStatementReq {
+                session_handle: Handle::random().session(),
+                statement: "SELECT 'it''s'".to_owned(),
+                conf_overlay: Some([("a".to_owned(), "b".to_owned())].into()),
+                run_async: Some(true),
+                query_timeout: given,
+            };
+            let mut bytes = encode_call("ExecuteStatement", 3, &call).unwrap();
+            request(&bytes).unwrap().set_query_timeout(&mut bytes, 30);
+            let decoded: TExecuteStatementReq = decode_call(&bytes).unwrap();
+            assert_eq!(decoded, TExecuteStatementReq { query_timeout: Some(30), ..call });
+            let scanned = request(&bytes).unwrap();
+            assert_eq!((scanned.query_timeout, scanned.statement_in(&bytes).unwrap()), (30, &b"SELECT 'it''s'"[..]));
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Setting, check_comment, check_foreign_names, check_list, list_names};
 use crate::catalog::{Catalog, TenantSpec};
 use crate::error::{ErrorKind, UserError};
-use crate::name::{PoolName, TenantName};
+use crate::name::{PoolName, TenantName, UnitName};
 
 /// The longest name of a user, in bytes.
 pub const MAX_USER_BYTES: usize = 255;
@@ -17,6 +17,9 @@ pub struct TenantPatch {
     pub pools: Option<Vec<PoolName>>,
     /// `USER_LIST`
     pub users: Option<Vec<String>>,
+    /// `DEFAULT_UNIT`
+    #[serde(default)]
+    pub default_unit: Setting<UnitName>,
     /// `COMMENT`
     pub comment: Setting<String>,
 }
@@ -30,6 +33,7 @@ impl TenantPatch {
         if let Some(users) = &self.users {
             spec.users.clone_from(users);
         }
+        self.default_unit.onto(&mut spec.default_unit);
         self.comment.onto(&mut spec.comment);
         spec
     }
@@ -50,6 +54,11 @@ pub(super) fn validate(name: &TenantName, spec: &TenantSpec, catalog: &Catalog) 
         )
         .detail(format!("RESOURCE_POOL_LIST of tenant \"{name}\" names it"))
         .hint(format!("CREATE RESOURCE POOL {} first", unknown[0])));
+    }
+    if let Some(unit) = spec.default_unit.as_ref().filter(|unit| !catalog.units.contains_key(unit)) {
+        return Err(UserError::new(ErrorKind::UndefinedObject, format!("resource unit \"{unit}\" does not exist"))
+            .detail(format!("DEFAULT_UNIT of tenant \"{name}\" names it."))
+            .hint(format!("CREATE RESOURCE UNIT {unit} first.")));
     }
     Ok(())
 }

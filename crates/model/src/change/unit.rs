@@ -12,6 +12,7 @@ use crate::error::{ErrorKind, UserError};
 use crate::name::UnitName;
 use crate::quantity::{Cpu, Memory};
 use crate::secret::{MASK, SecretKeys};
+use crate::statement_timeout;
 
 /// The options of a unit that a statement names.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -154,7 +155,7 @@ pub(super) fn validate(name: &UnitName, spec: &UnitSpec) -> Result<(), UserError
         .detail("the key of a property has at least one character")
         .hint("write PROPERTIES ('key'='value')"));
     }
-    Ok(())
+    statement_timeout::check(&spec.properties)
 }
 
 fn check_range(name: &UnitName, what: &str, min: u32, max: u32, limit: u32) -> Result<(), UserError> {

@@ -33,7 +33,8 @@ fn wait(gateway: &Gateway, reason: String) -> NotBound {
     })
 }
 
-fn fits(link: &Link, wanted: &Wanted) -> bool {
+/// Whether an engine of the link is one that the session could get.
+pub(super) fn fits(link: &Link, wanted: &Wanted) -> bool {
     link.tenant == wanted.tenant
         && wanted.pool.as_ref().is_none_or(|pool| link.pool == *pool)
         && wanted.unit.as_ref().is_none_or(|unit| link.unit == *unit)

@@ -5,6 +5,7 @@
 //! is never sent again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use hs2::scan::{self, HandleAt};
@@ -12,6 +13,7 @@ use hs2::tcli::{TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TOpe
 use hs2::{Client, ClientError, Handle, protocol};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
+use model::statement_timeout::shorter;
 use model::table_catalog::TableCatalog;
 use tracing::{debug, info, warn};
 
@@ -20,9 +22,9 @@ use super::liveness;
 use super::operation::Place;
 use super::queue::Asks;
 use super::statement::{EngineCall, note_accepted};
-use super::{Session, close};
+use super::{Session, close, one_engine_type, timeout};
 use crate::routes::{Place as RoutePlace, Route, Wanted};
-use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS};
+use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS, TIMEOUT_GRACE};
 use crate::{Gateway, failpoints, rights};
 
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
@@ -70,9 +72,16 @@ pub(super) enum Sent {
     Draining(UserError),
     /// The connection broke: what became of the call is not known.
     Lost(UserError),
+    /// The time that the statement had was over, before it was sent or while the engine ran it.
+    TimedOut(UserError),
 }
 
 impl Session {
+    /// Whether new statements have no engine yet, and may be given any.
+    pub(super) fn is_unbound(&self) -> bool {
+        self.present.is_none() && self.lost.is_none()
+    }
+
     /// The present engine keeps answering for its open operations; new statements choose again.
     pub(super) fn unbind(&mut self) {
         if let Some(binding) = self.present.take() {
@@ -150,6 +159,22 @@ impl Session {
     }
 }
 
+/// Binds an engine if one is ready and the session may use it, and never waits for one. An error is the engine's: it
+/// refuses what the session asks for, and would refuse it of the next statement.
+pub(super) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), UserError> {
+    if gateway.catalog.age().is_none() {
+        return Ok(());
+    }
+    let wanted = wanted_in(gateway, session, &gateway.catalog.reading().snapshot);
+    if !wanted.is_ok_and(|wanted| gateway.routes.has_ready(&wanted)) {
+        return Ok(());
+    }
+    match bind(gateway, session).await {
+        Ok(()) | Err(NotBound::Wait(_)) => Ok(()),
+        Err(NotBound::Refused(error)) => Err(error),
+    }
+}
+
 /// Takes care that the session has an engine.
 pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), NotBound> {
     if let Some(binding) = session.present {
@@ -180,7 +205,8 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
         model::failpoint!(failpoints::ENGINE_CHOSEN);
         match open(gateway, session, route.clone(), place).await {
             Ok(bound) => {
-                info!(engine = %route.engine, user = session.user, "session bound");
+                gateway.activity.bound.add();
+                debug!(engine = %route.engine, user = session.user, binding = session.next_binding, "session bound");
                 let binding = session.next_binding;
                 session.next_binding += 1;
                 session.engines.insert(binding, bound);
@@ -207,26 +233,31 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
     Err(why_none(gateway, &wanted).await)
 }
 
-async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, UserError> {
+/// What the session asks for, by this reading of the catalog.
+fn wanted_in(gateway: &Gateway, session: &Session, snapshot: &ProxySnapshot) -> Result<Wanted, UserError> {
     let keys = &session.keys;
-    let wanted = |snapshot: &ProxySnapshot| {
-        let catalog = &snapshot.catalog;
-        let tenant = rights::tenant_of(catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())?;
-        let pool = Asks::of(gateway, &session.user, keys).pool_in(catalog)?;
-        Ok(Wanted { tenant, pool, unit: keys.unit.clone() })
-    };
+    let catalog = &snapshot.catalog;
+    let tenant = rights::tenant_of(catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())?;
+    let pool = Asks::of(gateway, &session.user, keys).pool_in(catalog)?;
+    let unit = keys.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
+    let wanted = Wanted { tenant, pool, unit };
+    one_engine_type::check(snapshot, &wanted)?;
+    Ok(wanted)
+}
+
+async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, UserError> {
     // A proxy that has just started serves before it has read the catalog: it looks for agents as a control statement does.
     if !gateway.catalog.first(AGENT_DEADLINE).await {
         return Err(gateway.agents.none_reachable());
     }
-    match wanted(&gateway.catalog.reading().snapshot) {
+    match wanted_in(gateway, session, &gateway.catalog.reading().snapshot) {
         Ok(wanted) => Ok(wanted),
         // Before somebody is refused the newest catalog is asked.
         Err(error) => {
             if !gateway.catalog.refresh().await {
                 return Err(error);
             }
-            wanted(&gateway.catalog.reading().snapshot)
+            wanted_in(gateway, session, &gateway.catalog.reading().snapshot)
         }
     }
 }
@@ -324,12 +355,18 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
     let Some(binding) = session.present else {
         return Sent::Lost(UserError::internal("no engine is bound"));
     };
+    let now = gateway.clock.boottime();
+    let left = match (call.timeout, time_of_unit(gateway, session, binding).filter(|_| call.is_statement())) {
+        (Some(timeout), _) if timeout.left(now).is_zero() => return Sent::TimedOut(timeout.error()),
+        (Some(timeout), of_unit) => shorter(Some(timeout.left(now)), of_unit),
+        (None, of_unit) => of_unit,
+    };
     let answered = match session.engines.get_mut(&binding) {
         Some(bound) => {
             let route = bound.route.clone();
             tokio::select! {
                 biased;
-                answered = exchange(bound, call) => answered,
+                answered = exchange(bound, call, left) => answered,
                 reason = liveness::lost(gateway, &route) => Err(reason),
             }
         }
@@ -338,6 +375,11 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
     let message = match answered {
         Ok(message) => message,
         Err(reason) => {
+            let taken = gateway.clock.boottime().saturating_sub(now);
+            if let Some(left) = left.filter(|left| taken >= *left) {
+                session.lost_engine(binding, "it did not end a statement at its timeout");
+                return Sent::TimedOut(timeout::timed_out(left));
+            }
             let reason = because(gateway, session, binding, &reason);
             if let Some(bound) = session.engines.get(&binding) {
                 gateway.routes.mark_unreachable(&bound.route);
@@ -364,7 +406,7 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
         return Sent::Answered(message.into_bytes());
     }
     let accepted = reply.handle.and_then(|at| at.read(message.bytes()).ok().map(|handle| (at, handle)));
-    match &call.text {
+    match call.text() {
         Some(text) => {
             let pending = accepted.filter(|_| call.run_async).map(|(_, handle)| handle);
             note_accepted(session, text, pending);
@@ -379,14 +421,31 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
     }
 }
 
-async fn exchange(bound: &mut Bound, call: &EngineCall) -> Result<hs2::Message, String> {
-    let mut bytes = call.message.bytes().to_vec();
-    let request = scan::request(&bytes).map_err(|error| error.to_string())?;
-    if let Some(at) = request.handle {
-        at.patch(&mut bytes, &bound.session).map_err(|error| error.to_string())?;
-    }
+async fn exchange(bound: &mut Bound, call: &EngineCall, left: Option<Duration>) -> Result<hs2::Message, String> {
+    let bytes = addressed(bound, call, left).map_err(|error| error.to_string())?;
+    let deadline = left.map_or(call.deadline(), |left| (left + TIMEOUT_GRACE).min(call.deadline()));
     let request = hs2::Message::new(bytes).map_err(|error| error.to_string())?;
-    bound.client.exchange(&request, call.deadline()).await.map_err(|error| error.to_string())
+    bound.client.exchange(&request, deadline).await.map_err(|error| error.to_string())
+}
+
+/// The call's bytes as the engine is sent them: with its session's handle, and the time that is left.
+fn addressed(bound: &Bound, call: &EngineCall, left: Option<Duration>) -> Result<Vec<u8>, scan::ScanError> {
+    let mut bytes = call.message.bytes().to_vec();
+    let request = scan::request(&bytes)?;
+    if let Some(at) = &request.handle {
+        at.patch(&mut bytes, &bound.session)?;
+    }
+    if let Some(left) = left {
+        request.set_query_timeout(&mut bytes, timeout::seconds(left));
+    }
+    Ok(bytes)
+}
+
+/// The statement timeout of the unit that an engine was made from.
+fn time_of_unit(gateway: &Gateway, session: &Session, binding: u64) -> Option<Duration> {
+    let unit = &session.engines.get(&binding)?.route.unit;
+    let reading = gateway.catalog.reading();
+    model::statement_timeout::of_unit(&reading.snapshot.catalog.unit(unit)?.properties)
 }
 
 /// The engine no longer has this one session, and nothing of the statement was executed. Other sessions of the engine

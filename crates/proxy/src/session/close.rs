@@ -6,7 +6,7 @@ use std::time::Duration;
 use hs2::tcli::{TCloseSessionReq, TCloseSessionResp};
 use hs2::{Connection, Method, status};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, info};
+use tracing::debug;
 
 use super::binding::Bound;
 use super::operation::Place;
@@ -49,12 +49,13 @@ pub(crate) async fn end_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
 
 fn end(gateway: &Arc<Gateway>, handle: &hs2::Handle) {
     if let Some(entry) = gateway.sessions.remove(handle) {
-        end_entry(entry);
+        end_entry(gateway, entry);
     }
 }
 
 /// Ends a session that was taken from the table.
-pub(super) fn end_entry(entry: Arc<Entry>) {
+pub(super) fn end_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
+    let gateway = Arc::clone(gateway);
     entry.closed.cancel();
     tokio::spawn(async move {
         let mut session = entry.state.lock().await;
@@ -66,7 +67,8 @@ pub(super) fn end_entry(entry: Arc<Entry>) {
         if let Some(control) = session.control.take() {
             control.close(CONTROL_CLOSE_DEADLINE).await;
         }
-        info!(user = session.user, "session closed");
+        gateway.activity.closed.add();
+        debug!(user = session.user, session = %entry.handle, connection = entry.connection, "session closed");
     });
 }
 

@@ -19,7 +19,9 @@ use tracing::{debug, info};
 
 use super::operation::{Operation, Place};
 use super::statement::{accepted, keep};
+use super::timeout::{self, Timeout};
 use super::{Entry, Gone, Session, refuse};
+use crate::budget::Held;
 use crate::settings::{CONTROL_DEADLINE, MAX_HANDOVERS, SYNCHRONOUS_DEADLINE};
 use crate::{Gateway, failpoints};
 
@@ -48,6 +50,25 @@ pub(crate) struct ControlOperation {
     pub(crate) fetched: bool,
     id: RequestId,
     text: String,
+    timeout: Option<Timeout>,
+    /// The bytes of its text, of the byte budget.
+    pub(super) held: Held,
+}
+
+/// A control statement as it arrived.
+pub(super) struct ControlStatement<'a> {
+    pub(super) text: &'a str,
+    /// The client polls for the end.
+    pub(super) run_async: bool,
+    pub(super) timeout: Option<Timeout>,
+    pub(super) held: Held,
+}
+
+/// What an agent is sent, the same with every retry.
+struct Sending<'a> {
+    id: &'a RequestId,
+    text: &'a str,
+    timeout: Option<Timeout>,
 }
 
 impl ControlBackend {
@@ -67,10 +88,12 @@ pub(super) async fn execute(
     connection: &mut Connection,
     entry: &Arc<Entry>,
     session: &mut Session,
-    text: &str,
-    run_async: bool,
+    statement: ControlStatement<'_>,
     seqid: i32,
 ) -> Result<(), Gone> {
+    let ControlStatement { text, run_async, timeout, mut held } = statement;
+    // It was the whole message until now: less always fits.
+    let _ = held.resize(text.len().min(held.bytes()));
     if let Err(error) = ddl::parse(text) {
         return refuse(connection, Method::ExecuteStatement, seqid, &UserError::from(error)).await;
     }
@@ -80,11 +103,13 @@ pub(super) async fn execute(
     };
     model::failpoint!(failpoints::CONTROL_ID_MADE);
     let begun = tokio::select! {
-        begun = begin(gateway, session, id, text, false) => begun,
+        begun = begin(gateway, session, Sending { id: &id, text, timeout }, false) => begun,
         () = connection.closed() => return Err(Gone::Client("hung up while its statement ran".to_owned())),
     };
     let mut operation = match begun {
-        Ok(operation) => operation,
+        Ok((handle, backend)) => {
+            ControlOperation { handle, backend, fetched: false, id, text: text.to_owned(), timeout, held }
+        }
         Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
     };
     if !run_async {
@@ -105,14 +130,14 @@ pub(super) async fn execute(
     accepted(connection, seqid, handle, true).await
 }
 
-/// Sends the statement to a metadata agent; to another, under the same id, as long as none has answered.
+/// Sends the statement to a metadata agent; to another, under the same id, as long as none has answered. The agent's
+/// handle, and which backend it belongs to.
 async fn begin(
     gateway: &Arc<Gateway>,
     session: &mut Session,
-    id: RequestId,
-    text: &str,
+    Sending { id, text, timeout }: Sending<'_>,
     may_have_begun: bool,
-) -> Result<ControlOperation, UserError> {
+) -> Result<(Handle, u64), UserError> {
     let since = gateway.clock.boottime();
     let mut sent = may_have_begun;
     for _ in 0..MAX_HANDOVERS {
@@ -120,7 +145,7 @@ async fn begin(
             Some(backend) if !backend.client.is_broken() => backend,
             _ => match open(gateway, session).await {
                 Ok(backend) => backend,
-                Err(error) if sent => return Err(not_known(&id, &error.message)),
+                Err(error) if sent => return Err(not_known(id, &error.message)),
                 Err(error) => return Err(with_age(gateway, error)),
             },
         };
@@ -140,7 +165,7 @@ async fn begin(
             statement: text.to_owned(),
             conf_overlay: Some(overlay),
             run_async: Some(true),
-            query_timeout: None,
+            query_timeout: timeout.map(|it| timeout::seconds(it.left(gateway.clock.boottime()))),
         };
         match send(&mut backend.client, &request).await {
             Ok(answer) => {
@@ -148,8 +173,7 @@ async fn begin(
                 let Some(Ok(handle)) = handle else {
                     return Err(UserError::internal("the metadata agent answered without an operation"));
                 };
-                let backend = backend.number;
-                return Ok(ControlOperation { handle, backend, fetched: false, id, text: text.to_owned() });
+                return Ok((handle, backend.number));
             }
             Err(ClientError::Refused(error)) => return Err(error),
             Err(error) => {
@@ -161,7 +185,7 @@ async fn begin(
         }
     }
     if sent {
-        Err(not_known(&id, "no metadata agent answered"))
+        Err(not_known(id, "no metadata agent answered"))
     } else {
         Err(with_age(gateway, gateway.agents.none_reachable()))
     }
@@ -232,8 +256,8 @@ pub(super) async fn again(
     if session.control.as_ref().is_some_and(|backend| backend.client.is_broken()) {
         session.control = None;
     }
-    let (id, text) = (operation.id.clone(), operation.text.clone());
-    *operation = begin(gateway, session, id, &text, true).await?;
+    let sending = Sending { id: &operation.id, text: &operation.text, timeout: operation.timeout };
+    (operation.handle, operation.backend) = begin(gateway, session, sending, true).await?;
     Ok(())
 }
 

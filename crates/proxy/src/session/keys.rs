@@ -6,27 +6,40 @@
 //! unit, never from what a client says.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
+use model::observation::cut;
+use model::statement_timeout;
 
-use crate::settings::{MAX_REMEMBERED, MAX_SESSION_KEYS};
+use crate::budget::{Budget, Held};
+use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};
 
 /// What a session was opened with and what it was told since.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SessionKeys {
     pub(crate) tenant: Option<TenantName>,
     pub(crate) pool: Option<PoolName>,
     pub(crate) unit: Option<UnitName>,
     /// The queue: another way to name a pool.
     pub(crate) queue: Option<String>,
+    /// How long a statement of the session may take; `None`: as long as its unit lets it.
+    pub(crate) statement_timeout: Option<Duration>,
     /// Goes on to the engine when its session is opened.
     pub(crate) forwarded: BTreeMap<String, String>,
     /// USE and SET, in order, to be replayed.
     pub(crate) remembered: Vec<Remembered>,
     /// What SET shows while no engine is bound.
     pub(crate) settings: BTreeMap<String, String>,
+    /// The longest key, value or statement that is kept, in bytes.
+    max_value_bytes: usize,
+    /// All that is kept here at most, in bytes.
+    max_bytes: usize,
+    /// What is kept here, of the proxy's budget.
+    held: Held,
 }
 
 /// A statement to replay.
@@ -44,11 +57,19 @@ pub(crate) struct Remembered {
 pub(crate) const USE: &str = "use";
 /// The entry that names the database of a new session.
 const USE_DATABASE: &str = "use:database";
+/// The database of a session that names none.
+pub(crate) const DEFAULT_DATABASE: &str = "default";
+/// Settings of this family are HiveServer2's and its clients': fetch sizes, result formats.
+const OF_CLIENT: &str = "hive.server2.";
 /// What may stand before a setting's name, as often as a client likes.
 const PREFIXES: [&str; 6] = ["set:", "hiveconf:", "hivevar:", "system:", "metaconf:", "sparkconf:"];
 const OURS: &str = "enginehouse.";
 /// Our key for the queue, without its prefix.
 pub(crate) const QUEUE: &str = "queue";
+/// Our key for the longest time of a statement, without its prefix.
+const STATEMENT_TIMEOUT: &str = "statement_timeout";
+/// The most of a key that an error repeats, in bytes.
+const MAX_SHOWN_BYTES: usize = 128;
 /// How sessions of a YARN cluster call it. It means nothing to our engines and never goes on.
 const YARN_QUEUE: &str = "spark.yarn.queue";
 
@@ -67,13 +88,34 @@ const LAUNCH_KEYS: [&str; 10] = [
 ];
 
 impl SessionKeys {
+    /// Without any setting.
+    fn new(limits: &Limits, budget: &Arc<Budget>) -> Result<Self, UserError> {
+        Ok(Self {
+            tenant: None,
+            pool: None,
+            unit: None,
+            queue: None,
+            statement_timeout: None,
+            forwarded: BTreeMap::new(),
+            remembered: Vec::new(),
+            settings: BTreeMap::new(),
+            max_value_bytes: limits.setting_bytes,
+            max_bytes: limits.session_settings_bytes,
+            held: budget.hold(0)?,
+        })
+    }
+
     /// Reads the configuration of an `OpenSession`.
-    pub(crate) fn read(configuration: &BTreeMap<String, String>) -> Result<Self, UserError> {
+    pub(crate) fn read(
+        configuration: &BTreeMap<String, String>,
+        limits: &Limits,
+        budget: &Arc<Budget>,
+    ) -> Result<Self, UserError> {
         if configuration.len() > MAX_SESSION_KEYS {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("it has {} and may have {MAX_SESSION_KEYS}", configuration.len())));
         }
-        let mut keys = Self::default();
+        let mut keys = Self::new(limits, budget)?;
         let mut yarn_queue = None;
         for (spelled, value) in configuration {
             let lower = spelled.trim().to_ascii_lowercase();
@@ -96,6 +138,9 @@ impl SessionKeys {
                 continue;
             }
             refuse_launch_key(bare)?;
+            keys.check_length(spelled)?;
+            keys.check_length(value)?;
+            keys.reserve(spelled.len() + value.len(), 0)?;
             keys.forwarded.insert(spelled.clone(), value.clone());
         }
         // What names us is meant for us.
@@ -108,33 +153,104 @@ impl SessionKeys {
     /// Sets one of our own keys, named without its prefix.
     pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
         let given = given(value);
+        self.check_length(value)?;
         match key {
             "tenant" => self.tenant = given.map(TenantName::new).transpose()?,
             "pool" => self.pool = given.map(PoolName::new).transpose()?,
             "unit" => self.unit = given.map(UnitName::new).transpose()?,
             QUEUE => self.queue = given.map(str::to_owned),
+            STATEMENT_TIMEOUT => self.statement_timeout = given.map(statement_timeout::parse).transpose()?.flatten(),
             _ => {
-                return Err(UserError::new(ErrorKind::InvalidValue, format!("unknown setting \"{OURS}{key}\"")).hint(
-                    "the settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit and enginehouse.queue",
+                return Err(UserError::new(
+                    ErrorKind::InvalidValue,
+                    format!("unknown setting \"{OURS}{}\"", cut(key, MAX_SHOWN_BYTES)),
+                )
+                .hint(
+                    "The settings are enginehouse.tenant, enginehouse.pool, enginehouse.unit, enginehouse.queue and \
+                     enginehouse.statement_timeout.",
                 ));
             }
         }
         self.settings.insert(format!("{OURS}{key}"), given.unwrap_or_default().to_owned());
+        self.recount();
         Ok(())
+    }
+
+    /// Whether a key, value or statement is short enough to be kept.
+    fn check_length(&self, text: &str) -> Result<(), UserError> {
+        if text.len() <= self.max_value_bytes {
+            return Ok(());
+        }
+        Err(UserError::new(ErrorKind::ProgramLimit, "session setting too long").detail(format!(
+            "It has {} bytes and may have {}.",
+            text.len(),
+            self.max_value_bytes
+        )))
+    }
+
+    /// Reserves `added` bytes, which take the place of `replaced` ones.
+    fn reserve(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
+        let bytes = (self.bytes() + added).saturating_sub(replaced);
+        if bytes > self.max_bytes {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
+                .detail(format!("They would take {bytes} bytes of at most {}.", self.max_bytes)));
+        }
+        self.held.resize(bytes)
+    }
+
+    /// What is kept, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let pairs = self.forwarded.iter().chain(&self.settings).map(|(key, value)| key.len() + value.len());
+        let remembered = self.remembered.iter().map(Remembered::bytes);
+        pairs.chain(remembered).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
+    }
+
+    /// After a change that needed no reservation: it made less of it, or changed a few short names.
+    fn recount(&mut self) {
+        let bytes = self.bytes();
+        if self.held.resize(bytes).is_err() {
+            tracing::debug!(bytes, "the byte budget is exhausted, a short setting is not counted");
+        }
+    }
+
+    /// Keeps a value for SET to show, which an engine has accepted. One that does not fit is left out: once an engine
+    /// is bound, the engine shows its settings.
+    pub(crate) fn show(&mut self, key: &str, value: &str) {
+        let shown = self.settings.get(key).map_or(0, |old| key.len() + old.len());
+        let is_new = !self.settings.contains_key(key);
+        let fits = self.check_length(value).is_ok() && !(is_new && self.settings.len() >= MAX_SESSION_KEYS);
+        if fits && self.reserve(key.len() + value.len(), shown).is_ok() {
+            self.settings.insert(key.to_owned(), value.to_owned());
+        }
     }
 
     /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved. One
     /// that an engine still works on (`pending`) does not replace what it would change before it has succeeded.
     pub(crate) fn remember(&mut self, subject: String, text: String, pending: Option<Handle>) -> Result<(), UserError> {
-        if pending.is_none() {
-            self.replaced(&subject);
-        }
-        if self.remembered.len() >= MAX_REMEMBERED {
+        self.check_length(&text)?;
+        let is_replaced = |it: &&Remembered| pending.is_none() && it.subject == subject && it.pending.is_none();
+        let replaced: Vec<usize> = self.remembered.iter().filter(is_replaced).map(Remembered::bytes).collect();
+        if self.remembered.len() - replaced.len() >= MAX_REMEMBERED {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("{MAX_REMEMBERED} are remembered already")));
         }
+        self.reserve(subject.len() + text.len(), replaced.iter().sum())?;
+        if pending.is_none() {
+            self.replaced(&subject);
+        }
         self.remembered.push(Remembered { subject, text, pending });
+        self.recount();
         Ok(())
+    }
+
+    /// Whether the session was opened with something that an engine could refuse: a database other than the default one,
+    /// or a setting.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        let is_default = |key: &str, value: &str| {
+            key.eq_ignore_ascii_case(USE_DATABASE)
+                && given(value).is_none_or(|name| name.eq_ignore_ascii_case(DEFAULT_DATABASE))
+        };
+        self.forwarded.iter().any(|(key, value)| !is_default(key, value) && !is_of_client(key))
     }
 
     /// What SET shows of a key; our own are found in every spelling.
@@ -157,12 +273,14 @@ impl SessionKeys {
         let at = self.remembered.iter().position(|it| it.pending.as_ref() == Some(handle))?;
         let mut told = self.remembered.remove(at);
         if !succeeded {
+            self.recount();
             return None;
         }
         self.replaced(&told.subject);
         told.pending = None;
         let text = told.text.clone();
         self.remembered.push(told);
+        self.recount();
         Some(text)
     }
 
@@ -171,7 +289,14 @@ impl SessionKeys {
     pub(crate) fn forget_refused(&mut self, refused: &Remembered) {
         if refused.subject != USE {
             self.remembered.retain(|it| it != refused);
+            self.recount();
         }
+    }
+}
+
+impl Remembered {
+    fn bytes(&self) -> usize {
+        self.subject.len() + self.text.len()
     }
 }
 
@@ -179,6 +304,12 @@ impl SessionKeys {
 pub(crate) fn given(value: &str) -> Option<&str> {
     let value = value.trim().trim_matches(['\'', '"', '`']);
     (!value.is_empty()).then_some(value)
+}
+
+/// Whether a key is for the client's own use: drivers send some with every session, which no engine refuses.
+fn is_of_client(key: &str) -> bool {
+    let lower = key.trim().to_ascii_lowercase();
+    lower.starts_with("set:hivevar:") || without_prefixes(&lower).starts_with(OF_CLIENT)
 }
 
 fn without_prefixes(spelled: &str) -> &str {
@@ -222,7 +353,29 @@ mod tests {
     use super::*;
 
     fn read(entries: &[(&str, &str)]) -> Result<SessionKeys, UserError> {
-        SessionKeys::read(&entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
+        let limits = Limits { session_settings_bytes: 100, setting_bytes: 60, ..Limits::default() };
+        let configuration = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        SessionKeys::read(&configuration, &limits, &Budget::new(1_000))
+    }
+
+    #[test]
+    fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
+        let mut keys = read(&[("a", &"x".repeat(59))]).unwrap();
+        for too_long in [&[("a", &*"x".repeat(61))][..], &[("a", &"x".repeat(59)), ("b", &"x".repeat(59))]] {
+            assert_eq!(read(too_long).unwrap_err().sqlstate(), "54000");
+        }
+        let set = |keys: &mut SessionKeys, bytes: usize| keys.remember("k".to_owned(), "x".repeat(bytes), None);
+        set(&mut keys, 39).unwrap();
+        assert_eq!(keys.bytes(), 100);
+        assert_eq!(set(&mut keys, 40).unwrap_err().sqlstate(), "54000");
+        assert_eq!(keys.bytes(), 100, "a refused SET replaces nothing");
+        set(&mut keys, 38).unwrap();
+        assert_eq!((keys.bytes(), keys.held.bytes()), (99, 99));
+        keys.show("k", "v");
+        assert_eq!(keys.setting("k"), None, "what does not fit is not shown");
+        keys.forget_refused(&keys.remembered[0].clone());
+        keys.show("k", "v");
+        assert_eq!((keys.setting("k"), keys.held.bytes()), (Some("v"), 62));
     }
 
     #[test]
@@ -273,7 +426,7 @@ mod tests {
 
     #[test]
     fn the_last_of_each_subject_is_remembered_in_order() {
-        let mut keys = SessionKeys::default();
+        let mut keys = read(&[]).unwrap();
         for (subject, text) in [("use", "USE a"), ("k", "SET k=1"), ("use", "USE b")] {
             keys.remember(subject.to_owned(), text.to_owned(), None).unwrap();
         }
@@ -301,7 +454,7 @@ mod tests {
 
     #[test]
     fn a_set_that_is_refused_is_forgotten_and_a_use_is_not() {
-        let mut keys = SessionKeys::default();
+        let mut keys = read(&[]).unwrap();
         keys.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
         keys.remember(USE.to_owned(), "USE b".to_owned(), None).unwrap();
         for refused in keys.remembered.clone() {

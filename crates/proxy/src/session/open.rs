@@ -7,10 +7,10 @@ use std::sync::Arc;
 use hs2::tcli::{TOpenSessionReq, TOpenSessionResp};
 use hs2::{Connection, Credentials, Mechanism, Message, Method, protocol, status};
 use model::error::{ErrorKind, UserError};
-use tracing::info;
+use tracing::debug;
 
 use super::keys::SessionKeys;
-use super::{Gone, Session, answer, close, connection_of, queue, refuse};
+use super::{Gone, Session, answer, binding, close, connection_of, queue, refuse};
 use crate::Gateway;
 use crate::failpoints;
 
@@ -58,18 +58,30 @@ async fn opened(
     };
     gateway.admits()?;
     let user = principal.user.clone();
-    let keys = SessionKeys::read(&request.configuration.unwrap_or_default())?;
+    let configuration = request.configuration.unwrap_or_default();
+    let keys = SessionKeys::read(&configuration, &gateway.settings.limits, &gateway.budget)?;
+    drop(configuration);
     queue::check(gateway, &user, &keys).await?;
+    let mut session = Session::new(user.clone(), keys);
+    if session.keys.may_be_refused() {
+        tokio::select! {
+            checked = binding::bind_if_ready(gateway, &mut session) => drop(checked?),
+            () = connection.closed() => {
+                return Err(UserError::new(ErrorKind::ConnectionLost, "the client closed its connection"));
+            }
+        }
+    }
     let (handle, evicted) = gateway.sessions.insert(
-        Session::new(user.clone(), keys),
+        session,
         connection_of(connection),
         connection.peer().ip().to_canonical(),
         gateway.clock.boottime(),
     )?;
     if let Some(evicted) = evicted {
-        close::end_entry(evicted);
+        close::end_entry(gateway, evicted);
     }
-    info!(user, "session opened");
+    gateway.activity.opened.add();
+    debug!(user, session = %handle, "session opened");
     Ok(TOpenSessionResp {
         status: status::success(),
         server_protocol_version: version,

@@ -2,23 +2,22 @@
 //! relayed.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hs2::scan::Request;
 use hs2::tcli::{
-    TCloseOperationResp, TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp, TOperationState,
+    TCloseOperationResp, TFetchOrientation, TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp,
+    TOperationState,
 };
 use hs2::{Column, Connection, Handle, Message, Method, Value, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
 
-use super::absence;
-use super::binding::{self, NotBound, Sent};
 use super::control::ControlOperation;
 use super::relayed::{relay_control, relay_engine};
-use super::statement::EngineCall;
-use super::{Entry, Gone, Session, answer, close, refuse};
+use super::waiting::{self, Waiting};
+use super::{Entry, Gone, answer, close, refuse};
 use crate::Gateway;
-use crate::settings::{MAX_LOG_LINES, POLL_STEP};
+use crate::budget::Held;
+use crate::settings::{MAX_FETCH_ROWS, MAX_LOG_LINES};
 
 /// `fetchType` of a fetch that asks for the operation's log.
 pub(super) const FETCH_LOG: i16 = 1;
@@ -50,17 +49,14 @@ pub(crate) enum Place {
     Failed(UserError),
 }
 
-/// A small result of the proxy's own.
+/// A small result of the proxy's own. It stays until its operation is closed, so that it can be read again.
 pub(crate) struct Local {
     columns: Vec<Column>,
     rows: Vec<Vec<Value>>,
-}
-
-/// A statement that waits for an engine: each poll of the client looks again.
-pub(crate) struct Waiting {
-    pub(super) call: EngineCall,
-    /// Since when, by the clock that counts suspension.
-    pub(super) since: Duration,
+    /// Rows that have been fetched.
+    read: usize,
+    /// Its bytes, of the byte budget.
+    held: Option<Held>,
 }
 
 impl Operation {
@@ -75,22 +71,47 @@ impl Operation {
         }
     }
 
-    fn unread_log(&mut self) -> Vec<String> {
-        let lines = self.log[self.log_read..].to_vec();
-        self.log_read = self.log.len();
-        lines
+    /// The next lines of the log, at most `max`; from the first one on if `from_start`. With them their number in the
+    /// log.
+    fn read_log(&mut self, max: usize, from_start: bool) -> (usize, Vec<String>) {
+        let start = if from_start { 0 } else { self.log_read };
+        let end = start.saturating_add(max).min(self.log.len());
+        self.log_read = end;
+        (start, self.log[start..end].to_vec())
+    }
+
+    /// The bytes that it makes the proxy keep.
+    pub(super) fn held_bytes(&self) -> usize {
+        match &self.place {
+            Place::Local(local) => local.held.as_ref().map_or(0, Held::bytes),
+            Place::Waiting(waiting) => waiting.call.held.bytes(),
+            Place::Control(control) => control.held.bytes(),
+            Place::Engine { .. } | Place::Failed(_) => 0,
+        }
     }
 }
 
 impl Local {
     /// A statement without a result.
     pub(crate) fn nothing() -> Self {
-        Self { columns: Vec::new(), rows: Vec::new() }
+        Self::table(Vec::new(), Vec::new())
     }
 
     /// A statement with a result.
     pub(crate) fn table(columns: Vec<Column>, rows: Vec<Vec<Value>>) -> Self {
-        Self { columns, rows }
+        Self { columns, rows, read: 0, held: None }
+    }
+
+    /// The same, its bytes reserved until it is dropped.
+    pub(crate) fn holding(self, held: Held) -> Self {
+        Self { held: Some(held), ..self }
+    }
+
+    /// The next rows, at most `max`; from the first one on if `from_start`. With them the number of the first.
+    fn next_rows(&mut self, max: usize, from_start: bool) -> (usize, &[Vec<Value>]) {
+        let start = if from_start { 0 } else { self.read };
+        self.read = start.saturating_add(max).min(self.rows.len());
+        (start, &self.rows[start..self.read])
     }
 
     /// Whether there is a result.
@@ -115,11 +136,11 @@ pub(super) async fn serve(
         return refuse(connection, method, seqid, &error).await;
     };
     if method == Method::FetchResults && request.fetch_type == FETCH_LOG {
-        let lines = operation.unread_log();
+        let (start, lines) = operation.read_log(wanted_rows(request), from_start(request));
         let elsewhere = matches!(operation.place, Place::Engine { .. } | Place::Control(_));
         if !lines.is_empty() || !elsewhere {
             session.operations.insert(named, operation);
-            let results = Some(rowset::lines(0, lines));
+            let results = Some(rowset::lines(start as i64, lines));
             let response = TFetchResultsResp { status: status::success(), has_more_rows: Some(false), results };
             return answer(connection, method, seqid, &response).await;
         }
@@ -127,10 +148,10 @@ pub(super) async fn serve(
     if let Place::Waiting(_) = operation.place
         && method == Method::GetOperationStatus
     {
-        step(gateway, connection, entry, (&mut session, named), &mut operation).await;
+        waiting::step(gateway, connection, entry, (&mut session, named), &mut operation).await;
     }
     let served = match &mut operation.place {
-        Place::Local(local) => answer_local(connection, method, seqid, local).await,
+        Place::Local(local) => answer_local(connection, method, seqid, local, request).await,
         Place::Waiting(_) => answer_waiting(connection, method, seqid).await,
         Place::Failed(error) => answer_failed(connection, method, seqid, error).await,
         Place::Engine { binding, handle } => {
@@ -153,57 +174,23 @@ pub(super) async fn serve(
     served
 }
 
-/// One look whether the engine that a statement waits for is there.
-async fn step(
-    gateway: &Arc<Gateway>,
-    connection: &Connection,
-    entry: &Entry,
-    (session, named): (&mut Session, Handle),
-    operation: &mut Operation,
-) {
-    let Place::Waiting(waiting) = &mut operation.place else { return };
-    let mut changes = gateway.routes.changes();
-    changes.mark_unchanged();
-    let failed = match binding::bind(gateway, session).await {
-        Ok(()) => match binding::send(gateway, session, &waiting.call).await {
-            Sent::Accepted { binding, handle, .. } => {
-                operation.place = Place::Engine { binding, handle };
-                entry.note_at_engine(named, session.route_of(binding), handle);
-                return;
-            }
-            Sent::Answered(reply) => refused_by_engine(&reply),
-            // The next poll chooses another.
-            Sent::Draining(_) => return,
-            Sent::Lost(error) => error,
-        },
-        Err(NotBound::Refused(error)) => error,
-        Err(NotBound::Wait(reason)) => {
-            let waited = gateway.clock.boottime().saturating_sub(waiting.since);
-            if waited < gateway.settings.bind_deadline {
-                operation.log(reason);
-                tokio::select! {
-                    _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
-                    () = connection.closed() => {}
-                }
-                return;
-            }
-            absence::waited_too_long(waited, &reason)
-        }
-    };
-    operation.place = Place::Failed(failed);
+/// The most rows that a fetch wants.
+fn wanted_rows(request: &Request) -> usize {
+    usize::try_from(request.max_rows).unwrap_or(0).clamp(1, MAX_FETCH_ROWS)
 }
 
-fn refused_by_engine(reply: &[u8]) -> UserError {
-    let decoded: Result<hs2::tcli::TExecuteStatementResp, _> = hs2::message::decode_reply(reply);
-    match decoded {
-        Ok(answer) => status::check(&answer.status)
-            .err()
-            .unwrap_or_else(|| UserError::internal("the engine answered without an operation")),
-        Err(error) => error.user_error("the engine"),
-    }
+/// Whether a fetch starts at the first row again.
+fn from_start(request: &Request) -> bool {
+    request.orientation == TFetchOrientation::FETCH_FIRST.0
 }
 
-async fn answer_local(connection: &mut Connection, method: Method, seqid: i32, local: &mut Local) -> Result<(), Gone> {
+async fn answer_local(
+    connection: &mut Connection,
+    method: Method,
+    seqid: i32,
+    local: &mut Local,
+    request: &Request,
+) -> Result<(), Gone> {
     match method {
         Method::GetOperationStatus => {
             let has_result_set = Some(local.has_result());
@@ -215,9 +202,11 @@ async fn answer_local(connection: &mut Connection, method: Method, seqid: i32, l
             answer(connection, method, seqid, &TGetResultSetMetadataResp { status: status::success(), schema }).await
         }
         Method::FetchResults => {
-            let mut rows = rowset::RowSetBuilder::new(&local.columns, 0);
-            for row in std::mem::take(&mut local.rows) {
-                if let Err(error) = rows.push_row(row) {
+            let columns = local.columns.clone();
+            let (start, next) = local.next_rows(wanted_rows(request), from_start(request));
+            let mut rows = rowset::RowSetBuilder::new(&columns, start as i64);
+            for row in next {
+                if let Err(error) = rows.push_row(row.clone()) {
                     let error = UserError::internal(format!("a row can't be sent: {error}"));
                     return refuse(connection, method, seqid, &error).await;
                 }

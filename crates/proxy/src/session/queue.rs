@@ -148,7 +148,7 @@ mod tests {
             let spec = TenantSpec {
                 pools: pools.iter().map(|it| PoolName::new(*it).unwrap()).collect(),
                 users: vec![user.to_owned()],
-                comment: None,
+                ..TenantSpec::default()
             };
             catalog.tenants.insert(TenantName::new(name).unwrap(), Versioned { spec, generation });
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hs2::relay::{self, Decision, RelayError};
+use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::{Reply, Request};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
 use hs2::{Client, Connection, Handle, Message, Method};
@@ -21,7 +21,7 @@ use super::control::{self, ControlOperation};
 use super::liveness;
 use super::operation::{FETCH_LOG, Operation, Place, answer_failed, closed, state};
 use super::statement::note_ended;
-use super::{Gone, Session, answer, refuse};
+use super::{Gone, Session, answer, refuse, send};
 use crate::Gateway;
 use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
 
@@ -68,7 +68,8 @@ async fn forward(
     let decide = |reply: &Reply, _: &[u8]| {
         begun.store(true, Ordering::Relaxed);
         told = method.and_then(|method| ended(method, reply));
-        Decision::Forward
+        let timed_out = reply.operation_state == Some(TOperationState::TIMEDOUT_STATE.0);
+        if timed_out && method == Some(Method::GetOperationStatus) { Decision::Hold } else { Decision::Forward }
     };
     let lost_before_reply = async {
         let reason = lost.await;
@@ -81,13 +82,31 @@ async fn forward(
         reason = lost_before_reply => return Err(Failed::Backend(reason)),
     };
     match relayed {
-        Ok(_) => Ok(told),
+        Ok(Outcome::Forwarded { .. }) => Ok(told),
+        Ok(Outcome::Held(reply)) => {
+            let reply = with_sqlstate(message, reply);
+            send(connection, &reply).await.map(|()| told).map_err(Failed::Client)
+        }
         Err(error @ RelayError::Broken) => Err(Failed::Broken(error.to_string())),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),
         Err(error @ (RelayError::Client(_) | RelayError::ClientGone | RelayError::Backend { .. })) => {
             Err(Failed::Client(Gone::Client(error.to_string())))
         }
         Err(error) => Err(Failed::Backend(error.to_string())),
+    }
+}
+
+/// The status of a statement that its engine ended at its timeout, with the SQLSTATE that Spark leaves out.
+fn with_sqlstate(call: &Message, reply: Vec<u8>) -> Vec<u8> {
+    let decoded: Result<TGetOperationStatusResp, _> = hs2::message::decode_reply(&reply);
+    match decoded {
+        Ok(mut response) if response.sql_state.is_none() => {
+            let error = UserError::new(ErrorKind::Timeout, "canceling statement due to statement timeout");
+            response.sql_state = Some(error.sqlstate().to_owned());
+            response.error_message.get_or_insert(error.message);
+            hs2::message::encode_reply(Method::GetOperationStatus.name(), call.seqid(), &response)
+        }
+        Ok(_) | Err(_) => reply,
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! What is not ours goes on byte for byte: only the session's handle is patched in its place.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use ddl::SessionStatement;
@@ -12,18 +13,25 @@ use model::error::{ErrorKind, UserError};
 
 use super::absence;
 use super::binding::{self, NotBound, Sent};
-use super::operation::{Operation, Place, Waiting};
-use super::{Entry, Gone, Session, answer, close, control, queue, refuse, send, unbound};
+use super::operation::{Operation, Place};
+use super::timeout::Timeout;
+use super::waiting::Waiting;
+use super::{Entry, Gone, Session, answer, close, control, hold, queue, refuse, send, unbound};
 use crate::Gateway;
+use crate::budget::Held;
 use crate::settings::{CALL_DEADLINE, MAX_HANDOVERS, MAX_OPERATIONS, POLL_STEP, SYNCHRONOUS_DEADLINE};
 
 /// A call that an engine answers with an operation.
 pub(super) struct EngineCall {
     pub(super) message: Message,
-    /// The statement, if the call is one and is UTF-8.
-    pub(super) text: Option<String>,
+    /// Where the statement is in it, if the call is one and is UTF-8.
+    statement: Option<Range<usize>>,
     /// The client polls for the end.
     pub(super) run_async: bool,
+    /// When the client and its session want it to have ended.
+    pub(super) timeout: Option<Timeout>,
+    /// The message's bytes, of the byte budget.
+    pub(super) held: Held,
 }
 
 impl EngineCall {
@@ -34,6 +42,12 @@ impl EngineCall {
     /// Whether it is a statement, and not a metadata call.
     pub(super) fn is_statement(&self) -> bool {
         self.method() == Method::ExecuteStatement
+    }
+
+    /// The statement, if the call is one and is UTF-8.
+    pub(super) fn text(&self) -> Option<&str> {
+        let bytes = self.message.bytes().get(self.statement.clone()?)?;
+        std::str::from_utf8(bytes).ok()
     }
 
     /// How long the engine has to answer the call itself.
@@ -51,15 +65,19 @@ pub(super) async fn execute(
 ) -> Result<(), Gone> {
     let seqid = message.seqid();
     let mut session = entry.state.lock().await;
-    if let Err(error) = room_for_operation(&session) {
-        return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
-    }
+    gateway.activity.statements.add();
+    let room = room_for_operation(&session).and_then(|()| hold(gateway, &session, message.bytes().len()));
+    let mut held = match room {
+        Ok(held) => held,
+        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+    };
+    let timeout = Timeout::of(request, session.keys.statement_timeout, gateway.clock.boottime());
     let bytes = request.statement_in(message.bytes()).unwrap_or_default();
-    let text = std::str::from_utf8(bytes).ok().map(str::to_owned);
-    if let Some(text) = &text {
+    let text = std::str::from_utf8(bytes).ok();
+    if let Some(text) = text {
         if ddl::sniff(text).is_some() {
-            let run_async = request.run_async;
-            let served = control::execute(gateway, connection, entry, &mut session, text, run_async, seqid).await;
+            let statement = control::ControlStatement { text, run_async: request.run_async, timeout, held };
+            let served = control::execute(gateway, connection, entry, &mut session, statement, seqid).await;
             // One that was refused left no operation whose close would do it.
             close::release_control(&mut session);
             return served;
@@ -68,8 +86,18 @@ pub(super) async fn execute(
             if let Err(error) = queue::check_set(gateway, &session, &said).await {
                 return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
             }
-            match unbound::answer_here(&mut session, text, &said) {
+            if session.is_unbound() && unbound::is_for_ready_engine(&said) {
+                let bound = tokio::select! {
+                    bound = binding::bind_if_ready(gateway, &mut session) => bound,
+                    () = connection.closed() => return Err(Gone::Client("hung up while a session was bound".to_owned())),
+                };
+                if let Err(error) = bound {
+                    return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+                }
+            }
+            match unbound::answer_here(&mut session, text, &said, &mut held) {
                 Ok(Some(local)) => {
+                    let local = local.holding(held);
                     let has_result = local.has_result();
                     let handle = keep(gateway, entry, &mut session, Operation::new(Place::Local(local)));
                     return accepted(connection, seqid, handle, has_result).await;
@@ -79,7 +107,8 @@ pub(super) async fn execute(
             }
         }
     }
-    let call = EngineCall { message, text, run_async: request.run_async };
+    let statement = text.and_then(|_| request.statement.clone());
+    let call = EngineCall { message, statement, run_async: request.run_async, timeout, held };
     run(gateway, connection, entry, &mut session, call).await
 }
 
@@ -100,10 +129,14 @@ pub(super) async fn metadata_call(
     message: Message,
 ) -> Result<(), Gone> {
     let mut session = entry.state.lock().await;
-    if let (Err(error), Some(method)) = (room_for_operation(&session), message.method()) {
-        return refuse(connection, method, message.seqid(), &error).await;
-    }
-    run(gateway, connection, entry, &mut session, EngineCall { message, text: None, run_async: false }).await
+    let Some(method) = message.method() else { return Ok(()) };
+    let room = room_for_operation(&session).and_then(|()| hold(gateway, &session, message.bytes().len()));
+    let held = match room {
+        Ok(held) => held,
+        Err(error) => return refuse(connection, method, message.seqid(), &error).await,
+    };
+    let call = EngineCall { message, statement: None, run_async: false, timeout: None, held };
+    run(gateway, connection, entry, &mut session, call).await
 }
 
 /// Binds an engine if none is bound, and sends the call. An engine that drains refuses before anything was executed:
@@ -120,17 +153,19 @@ async fn run(
     let mut handovers = 0;
     let mut changes = gateway.routes.changes();
     loop {
-        match binding::bind(gateway, session).await {
+        let bound = tokio::select! {
+            bound = binding::bind(gateway, session) => bound,
+            // An engine's session that was being opened is cut with its connection.
+            () = connection.closed() => return Err(Gone::Client("hung up while its session was bound".to_owned())),
+        };
+        match bound {
             Ok(()) => {}
             Err(NotBound::Refused(error)) => {
-                let error = with_near_miss(error, call.text.as_deref());
+                let error = with_near_miss(error, call.text());
                 return refuse(connection, method, seqid, &error).await;
             }
             Err(NotBound::Wait(reason)) if call.run_async => {
-                let waiting = Waiting { call, since };
-                let mut operation = Operation::new(Place::Waiting(Box::new(waiting)));
-                operation.log(reason);
-                let handle = keep(gateway, entry, session, operation);
+                let handle = Waiting::begin(gateway, entry, session, call, since, reason);
                 return accepted(connection, seqid, handle, true).await;
             }
             Err(NotBound::Wait(reason)) => {
@@ -138,8 +173,16 @@ async fn run(
                 if waited >= gateway.settings.bind_deadline {
                     return refuse(connection, method, seqid, &absence::waited_too_long(waited, &reason)).await;
                 }
+                let now = gateway.clock.boottime();
+                let step = match call.timeout {
+                    Some(timeout) if timeout.left(now).is_zero() => {
+                        return refuse(connection, method, seqid, &timeout.error_waiting_for(&reason)).await;
+                    }
+                    Some(timeout) => timeout.left(now).min(POLL_STEP),
+                    None => POLL_STEP,
+                };
                 tokio::select! {
-                    _ = tokio::time::timeout(POLL_STEP, changes.changed()) => {}
+                    _ = tokio::time::timeout(step, changes.changed()) => {}
                     () = connection.closed() => return Err(Gone::Client("hung up while it waited for an engine".to_owned())),
                 }
                 continue;
@@ -164,7 +207,9 @@ async fn run(
             }
             Sent::Answered(reply) => return send(connection, &reply).await,
             Sent::Draining(_) if handovers < MAX_HANDOVERS => handovers += 1,
-            Sent::Draining(error) | Sent::Lost(error) => return refuse(connection, method, seqid, &error).await,
+            Sent::Draining(error) | Sent::Lost(error) | Sent::TimedOut(error) => {
+                return refuse(connection, method, seqid, &error).await;
+            }
         }
     }
 }
@@ -231,6 +276,6 @@ pub(super) fn note_ended(session: &mut Session, handle: &Handle, succeeded: bool
 
 fn show_setting(session: &mut Session, said: &SessionStatement<'_>) {
     if let SessionStatement::Set { key, value } = said {
-        session.keys.settings.insert((*key).to_owned(), (*value).to_owned());
+        session.keys.show(key, value);
     }
 }

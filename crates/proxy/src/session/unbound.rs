@@ -1,7 +1,7 @@
 //! What the proxy answers itself: `GetInfo`, USE and SET while no engine is bound.
 //!
-//! What a client was told that it is connected to stays true for its session: a driver asks for name and version one by
-//! one, keeps some answers, and would make one product of two.
+//! Name and version of the server are those of the configuration ([`Product`](crate::Product)), whether an engine is
+//! bound or not: drivers ask for them one by one, at any time, and keep some of the answers.
 //!
 //! `PyHive` and impyla send USE while they connect. What was said is remembered and replayed when an engine is bound; a
 //! name that the engine then refuses is the error of the statement that bound.
@@ -16,9 +16,10 @@ use model::error::{ErrorKind, UserError};
 use super::operation::Local;
 use super::{Entry, Gone, Session, answer, keys, refuse, statement};
 use crate::Gateway;
+use crate::budget::Held;
 
-/// What clients are told that they are connected to.
-const PRODUCT: &str = "Enginehouse";
+/// What SET reports of a key that only an engine knows.
+const UNKNOWN: &str = "<unknown until the session has an engine>";
 /// The longest identifier, as `CLI_MAX_*_LEN` tells it.
 const MAX_IDENTIFIER: i64 = 128;
 
@@ -37,18 +38,14 @@ pub(super) async fn get_info(
         request.info_type,
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER
     );
-    {
-        let mut session = entry.state.lock().await;
-        if session.present.is_some() && !(is_identity && session.introduced) {
-            drop(session);
-            return statement::metadata_call(gateway, connection, entry, message).await;
-        }
-        session.introduced |= is_identity;
+    if !is_identity && entry.state.lock().await.present.is_some() {
+        return statement::metadata_call(gateway, connection, entry, message).await;
     }
+    let product = &gateway.settings.product;
     let text = |text: &str| Some(TGetInfoValue::StringValue(text.to_owned()));
     let value = match request.info_type {
-        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => text(PRODUCT),
-        TGetInfoType::CLI_DBMS_VER => text(env!("CARGO_PKG_VERSION")),
+        TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME => text(&product.name),
+        TGetInfoType::CLI_DBMS_VER => text(&product.version),
         TGetInfoType::CLI_ODBC_KEYWORDS => text(""),
         TGetInfoType::CLI_MAX_COLUMN_NAME_LEN
         | TGetInfoType::CLI_MAX_SCHEMA_NAME_LEN
@@ -69,12 +66,25 @@ pub(super) async fn set_client_info(connection: &mut Connection, seqid: i32) -> 
     answer(connection, Method::SetClientInfo, seqid, &TSetClientInfoResp { status: status::success() }).await
 }
 
+/// Whether an engine that is ready should answer a USE or SET, and not the proxy: it alone knows its settings, and what it
+/// refuses is then refused at once. `USE default`, with which clients connect, is none.
+pub(super) fn is_for_ready_engine(said: &SessionStatement<'_>) -> bool {
+    match said {
+        SessionStatement::Use { database } => {
+            keys::given(database).is_some_and(|name| !name.eq_ignore_ascii_case(keys::DEFAULT_DATABASE))
+        }
+        SessionStatement::Set { key, .. } | SessionStatement::ShowSetting { key } => keys::own_key(key).is_none(),
+        SessionStatement::ListSettings { .. } => true,
+    }
+}
+
 /// Answers a USE or SET here, if it is ours to answer: our own settings always, everything else while no engine is
 /// bound.
 pub(super) fn answer_here(
     session: &mut Session,
     text: &str,
     said: &SessionStatement<'_>,
+    held: &mut Held,
 ) -> Result<Option<Local>, UserError> {
     if let SessionStatement::Set { key, value } = said
         && let Some(own) = keys::own_key(key)
@@ -100,14 +110,16 @@ pub(super) fn answer_here(
         }
         SessionStatement::Set { key, value } => {
             remember(session, text, said, None)?;
-            session.keys.settings.insert((*key).to_owned(), (*value).to_owned());
+            session.keys.show(key, value);
             setting(key, value)
         }
         SessionStatement::ShowSetting { key } => {
-            let value = session.keys.setting(key).unwrap_or("<undefined>");
+            held.resize(held.bytes() + session.keys.setting(key).map_or(0, str::len))?;
+            let value = session.keys.setting(key).unwrap_or(if own { "<undefined>" } else { UNKNOWN });
             setting(key, value)
         }
         SessionStatement::ListSettings { .. } => {
+            held.resize(held.bytes() + session.keys.bytes())?;
             let rows = session.keys.settings.iter();
             Local::table(pair_columns(), rows.map(|(key, value)| pair(key, value)).collect())
         }

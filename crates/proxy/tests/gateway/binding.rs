@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hs2::message::encode_call;
-use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TGetInfoReq, TGetInfoType, TGetInfoValue};
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
 use hs2::{Client, Session};
 
 use crate::agents::{must, say};
@@ -22,62 +22,45 @@ async fn with_nothing_to_wait_for_the_hint_is_the_exact_start_engine() {
     assert!(error.hint.as_deref().is_some_and(|it| it.contains("SHOW ENGINES")), "{}", error.text());
 }
 
-fn product(text: &str) -> TGetInfoValue {
-    TGetInfoValue::StringValue(text.to_owned())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() {
-    let (house, _admin, engine) = House::furnished().await;
-    let mut ann = house.session("ann").await;
+    let house = House::new().await;
+    let mut admin = house.objects().await;
+    let (mut ann, mut refused) = (house.session("ann").await, house.session("ann").await);
     must(&mut ann, "USE default").await;
     must(&mut ann, "SET datafusion.execution.batch_size=16").await;
     must(&mut ann, "SET datafusion.execution.batch_size = 17").await;
     let shown = must(&mut ann, "SET datafusion.execution.batch_size").await;
     assert_eq!(shown.rows[0][1].to_string(), "17");
-    let request = TGetInfoReq { session_handle: ann.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
-    let name = ann.client().get_info(&request).await.unwrap().info_value;
-    assert_eq!(name, product("Enginehouse"));
-    assert_eq!(engine.datafusion.load().0, 0, "no engine was needed so far");
-    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
-    assert_eq!(shown.rows[0][1].to_string(), "17");
-    assert_eq!(engine.datafusion.load().0, 1);
-    // Name and version are of one product, whichever is asked first and whatever happens in between.
-    for (info_type, told) in
-        [(TGetInfoType::CLI_DBMS_NAME, "Enginehouse"), (TGetInfoType::CLI_DBMS_VER, env!("CARGO_PKG_VERSION"))]
-    {
-        let request = TGetInfoReq { session_handle: ann.handle().clone(), info_type };
-        assert_eq!(ann.client().get_info(&request).await.unwrap().info_value, product(told));
-    }
-    let mut bound = house.session("ann").await;
-    must(&mut bound, "SELECT 1").await;
-    let request = TGetInfoReq { session_handle: bound.handle().clone(), info_type: TGetInfoType::CLI_DBMS_NAME };
-    let name = bound.client().get_info(&request).await.unwrap().info_value;
-    assert_eq!(name, product("Apache DataFusion"), "whoever asks only when it is bound is told of the engine");
-
-    // A name that the engine refuses is the error of the statement that bound; another USE mends it.
+    must(&mut refused, "SET datafusion.execution.batch_size=18").await;
+    must(&mut refused, "SET datafusion.no_such_thing=1").await;
     let mut bob = house.try_session("bob", &[("use:database", "nowhere")]).await.unwrap();
+    let mut bound = house.session("bob").await;
+    must(&mut bound, "USE neither_here").await;
+
+    let _engine = house.engine(&mut admin).await;
+    let shown =
+        eventually("the engine", async || say(&mut ann, "SHOW datafusion.execution.batch_size").await.ok()).await;
+    assert_eq!(shown.rows[0][1].to_string(), "17");
+    // A setting that the engine refuses is the error of one statement and not of all.
+    let error = say(&mut refused, "SELECT 1").await.unwrap_err();
+    assert_eq!(error.sqlstate(), "22023");
+    assert!(error.text().contains("said before: SET datafusion.no_such_thing=1"), "{}", error.text());
+    let shown = must(&mut refused, "SHOW datafusion.execution.batch_size").await;
+    assert_eq!(shown.rows[0][1].to_string(), "18", "what it did not refuse holds");
+    // A name that the engine refuses is the error of the statement that bound; another USE mends it.
     assert!(say(&mut bob, "SELECT 1").await.is_err());
-    must(&mut bob, "USE neither_here").await;
-    let error = say(&mut bob, "SELECT 1").await.unwrap_err();
+    let error = say(&mut bound, "SELECT 1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "3F000");
     assert!(error.text().contains("USE neither_here"), "{}", error.text());
-    must(&mut bob, "USE default").await;
-    must(&mut bob, "SELECT 1").await;
+    must(&mut bound, "USE default").await;
+    must(&mut bound, "SELECT 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_setting_that_the_engine_refuses_is_the_error_of_one_statement_and_not_of_all() {
+async fn our_own_settings_are_told_by_us_bound_or_not_in_every_spelling() {
     let (house, _admin, _engine) = House::furnished().await;
     let mut ann = house.session("ann").await;
-    must(&mut ann, "SET datafusion.execution.batch_size=17").await;
-    must(&mut ann, "SET datafusion.no_such_thing=1").await;
-    let error = say(&mut ann, "SELECT 1").await.unwrap_err();
-    assert_eq!(error.sqlstate(), "22023");
-    assert!(error.text().contains("said before: SET datafusion.no_such_thing=1"), "{}", error.text());
-    let shown = must(&mut ann, "SHOW datafusion.execution.batch_size").await;
-    assert_eq!(shown.rows[0][1].to_string(), "17", "what it did not refuse holds");
-    // Our own settings are told by us, bound or not, in every spelling.
     must(&mut ann, "SET enginehouse.tenant=t_1").await;
     for bound in [false, true] {
         for key in ["enginehouse.tenant", "hiveconf:Enginehouse.Tenant"] {

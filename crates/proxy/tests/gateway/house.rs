@@ -7,7 +7,7 @@ use engine_agent::metadata::MetadataAgent;
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use metadata::Store;
 use model::slot::SlotKey;
-use proxy::{Limits, Proxy, Settings};
+use proxy::{Limits, Product, Proxy, Settings};
 
 use crate::agents::{self, Hand, column, must, ready};
 use crate::engines::Running;
@@ -45,6 +45,7 @@ impl House {
             snapshot_poll: Duration::from_millis(200),
             bind_deadline: Duration::from_secs(30),
             load_cache: Duration::from_millis(200),
+            product: Product::default(),
             // Which engine is taken must not depend on how busy the machine is.
             limits: Limits { status_deadline: WAIT, ..Limits::default() },
         };

@@ -11,6 +11,7 @@ mod engines;
 mod rig;
 
 mod binding;
+mod budgets;
 mod control;
 mod drains;
 mod handles;
@@ -19,4 +20,6 @@ mod http;
 mod leaving;
 mod limits;
 mod queues;
+mod timeouts;
 mod trouble;
+mod types;

@@ -67,6 +67,7 @@ fn tenant(spec: &TenantSpec) -> Rows {
     vec![
         ("resource pools", names(&spec.pools)),
         ("users", spec.users.join(", ")),
+        ("default unit", spec.default_unit.as_ref().map(ToString::to_string).unwrap_or_default()),
         ("comment", spec.comment.clone().unwrap_or_default()),
     ]
 }

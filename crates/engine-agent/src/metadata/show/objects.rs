@@ -57,11 +57,18 @@ fn tenants<'a>(catalog: &Catalog, listed: impl Iterator<Item = &'a TenantName>) 
         ("tenant", SqlType::String),
         ("resource_pools", SqlType::String),
         ("users", SqlType::String),
+        ("default_unit", SqlType::String),
         ("comment", SqlType::String),
     ]);
     for (name, spec) in listed.filter_map(|name| Some((name, catalog.tenant(name)?))) {
-        let users = spec.users.join(", ");
-        answer.row(vec![text(name.as_str()), text(names(&spec.pools)), text(users), maybe(spec.comment.clone())]);
+        let default_unit = spec.default_unit.as_ref().map(ToString::to_string);
+        answer.row(vec![
+            text(name.as_str()),
+            text(names(&spec.pools)),
+            text(spec.users.join(", ")),
+            maybe(default_unit),
+            maybe(spec.comment.clone()),
+        ]);
     }
     answer
 }
