@@ -23,6 +23,7 @@ mod service;
 mod sessions;
 mod settings;
 mod show;
+mod starting;
 mod statement;
 mod wait;
 
@@ -110,6 +111,12 @@ impl MetadataAgent {
         });
         info!(%address, id = agent.id, "metadata agent serves");
         Ok(Self { address, agent, stop, serving, housekeeping, watching })
+    }
+
+    /// Waits until it has registered in ZooKeeper, so that proxies and masters find it.
+    pub async fn ready(&self) {
+        // The sender lives as long as the supervisor.
+        let _ = self.agent.supervisor.sessions().wait_for(Option::is_some).await;
     }
 
     /// Where it listens.

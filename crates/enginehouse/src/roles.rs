@@ -151,6 +151,7 @@ pub fn metadata_agent(
         alter_grace: configuration.master.alter_grace.0,
         drain_grace: section.drain_grace.0,
         drain_grace_max: section.drain_grace_max.0,
+        start_deadline: configuration.engines.start_deadline.0,
         tick_interval: configuration.master.tick_interval.0,
         limits: hs2::Limits::default(),
     };

@@ -7,6 +7,7 @@ use std::time::Duration;
 use coordination::{Election, Kind};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
+use model::trouble::Trouble;
 use orchestrator::Orchestrator;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -90,8 +91,10 @@ impl Drop for Master {
 
 async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, stop: CancellationToken) {
     let election = Election::new(parts.coordination.clone(), Arc::clone(&parts.clock), parts.holder.clone());
+    let clock = Arc::clone(&parts.clock);
     let means = Arc::new(Means::new(&settings, &parts));
-    let mut failed = None;
+    // What repeats every second until an operator changes the configuration is logged once a minute.
+    let mut not_standing = Trouble::default();
     while !stop.is_cancelled() {
         let _ = state.send(State::Candidate);
         let won = tokio::select! {
@@ -100,7 +103,9 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
         };
         match won {
             Ok(lock) => {
-                failed = None;
+                if let Some(times) = not_standing.over() {
+                    tracing::info!(times, "stood for election again");
+                }
                 let world = Arc::new(ActingWorld::new(Arc::clone(&means), lock));
                 let acting: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
                 let reason = term::serve(acting, &settings, &state, &stop).await;
@@ -108,13 +113,11 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
                 world.give_up().await;
             }
             Err(error) => {
-                let text = error.to_string();
                 if error.kind() == Kind::Lost {
                     // Nothing is wrong with that: it takes another place.
                     tracing::info!(%error, "the place in the queue for the lock is lost");
-                } else if failed.as_ref() != Some(&text) {
-                    tracing::warn!(%error, "can't stand for election");
-                    failed = Some(text);
+                } else if let Some(times) = not_standing.again(clock.boottime()) {
+                    tracing::warn!(%error, times, "can't stand for election");
                 }
                 tokio::select! {
                     () = sleep(ELECTION_PAUSE) => {}

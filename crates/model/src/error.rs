@@ -17,6 +17,9 @@ pub const ENGINE_DRAINING: i32 = 45_001;
 /// nothing of the statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
 
+/// How a frame of a Java stack trace begins.
+const STACK_FRAME: &str = "\n\tat ";
+
 /// What kind of thing went wrong: fixes the SQLSTATE, whose fault it is, and whether another try makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -213,6 +216,18 @@ impl UserError {
         text
     }
 
+    /// The same without the stack trace of a Java exception, from the first frame on. The full text belongs in a log.
+    #[must_use]
+    pub fn without_stack_trace(mut self) -> Self {
+        for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
+            if let Some(frames) = text.find(STACK_FRAME) {
+                let end = text[..frames].trim_end().len();
+                text.truncate(end);
+            }
+        }
+        self
+    }
+
     /// The same with message, detail and hint cut to at most `max` bytes each: for errors that are kept and whose text
     /// an engine chose.
     #[must_use]
@@ -262,6 +277,15 @@ mod tests {
             .hint("SHOW TENANTS");
         assert_eq!(error.text(), "tenant \"t_1\" does not exist\nDetail: there are 2 tenants\nHint: SHOW TENANTS");
         assert_eq!(UserError::from_text(error.kind, &error.text()), error);
+    }
+
+    #[test]
+    fn a_stack_trace_is_cut_and_the_message_stays() {
+        let java = "[TABLE_NOT_FOUND] no table t; line 1\nselect * from t\n              ^\n\n\tat org.a.B.c(B.java:1)\n\tat d";
+        let error = UserError::new(ErrorKind::Internal, java).detail("plain").without_stack_trace();
+        assert_eq!(error.message, "[TABLE_NOT_FOUND] no table t; line 1\nselect * from t\n              ^");
+        assert_eq!(error.detail.as_deref(), Some("plain"));
+        assert_eq!(error.clone().cut(10).message, "[TABLE_NOT");
     }
 
     #[test]

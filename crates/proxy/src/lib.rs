@@ -146,6 +146,13 @@ impl Proxy {
         self.address
     }
 
+    /// Waits until ZooKeeper has accepted its session and it is registered for discovery, if it is to be. It serves
+    /// clients before that.
+    pub async fn ready(&self) {
+        // The sender lives as long as the supervisor.
+        let _ = self.supervisor.sessions().wait_for(Option::is_some).await;
+    }
+
     /// Accepts nothing more, lets running calls end for a short time, closes everything.
     pub async fn shutdown(self) {
         self.stop.cancel();

@@ -15,6 +15,7 @@ use model::slot::{Slot, SlotKey};
 use super::context::{Context, canceled};
 use super::request::not_in_time;
 use super::settings::MAX_WAIT;
+use super::starting;
 
 /// What one look says.
 enum Look<T> {
@@ -27,7 +28,7 @@ enum Look<T> {
 pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not ready", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
-        Some(slot) => match not_ready(overview, slot) {
+        Some(slot) => match not_ready(context, overview, slot) {
             Some(reason) => nowhere(context, overview, slot).map_or(Look::NotYet(reason), Look::Never),
             None => Look::Over(slot.engine()),
         },
@@ -39,7 +40,7 @@ pub(super) async fn ready(context: &Context, key: &SlotKey, patience: Duration) 
 pub(super) async fn replaced(context: &Context, key: &SlotKey, patience: Duration) -> Result<EngineName, UserError> {
     until(context, patience, "the engine is not replaced", |overview| match slot_of(overview, key) {
         None => Look::Never(no_longer_wanted(key)),
-        Some(slot) => match not_ready(overview, slot) {
+        Some(slot) => match not_ready(context, overview, slot) {
             Some(reason) => nowhere(context, overview, slot).map_or(Look::NotYet(reason), Look::Never),
             None => left_over(overview, |it| it == key).map_or_else(|| Look::Over(slot.engine()), Look::NotYet),
         },
@@ -69,7 +70,7 @@ pub(super) async fn object(context: &Context, object: &ObjectRef, patience: Dura
     };
     until(context, patience, "not all engines are ready", |overview| {
         let slots = overview.snapshot.slots.iter().filter(|slot| reaches(&slot.key));
-        let mut waiting = slots.filter_map(|slot| Some((slot, not_ready(overview, slot)?))).peekable();
+        let mut waiting = slots.filter_map(|slot| Some((slot, not_ready(context, overview, slot)?))).peekable();
         let waits = waiting.peek().map(|(_, reason)| reason.clone());
         if let Some(never) = waiting.find_map(|(slot, _)| nowhere(context, overview, slot)) {
             return Look::Never(never);
@@ -163,10 +164,16 @@ fn seen_reason(overview: &Overview, name: &EngineName) -> String {
 }
 
 /// Why the slot's present engine is not ready; `None` when it is.
-fn not_ready(overview: &Overview, slot: &Slot) -> Option<String> {
+fn not_ready(context: &Context, overview: &Overview, slot: &Slot) -> Option<String> {
     let name = slot.engine();
-    let is_ready = seen(overview, &name).is_some_and(|it| it.engine.registered && !it.engine.draining);
-    (!is_ready).then(|| format!("engine \"{name}\": {}", seen_reason(overview, &name)))
+    let seen = seen(overview, &name);
+    if seen.is_some_and(|it| it.engine.registered && !it.engine.draining) {
+        return None;
+    }
+    let reason = format!("engine \"{name}\": {}", seen_reason(overview, &name));
+    let (now_ms, limit) = (overview.snapshot.now_ms, context.agent.settings.start_deadline);
+    let start = seen.and_then(|it| starting::progress(&it.engine, now_ms, limit, starting::LOG_STEP));
+    Some(start.map_or_else(|| reason.clone(), |start| format!("{reason}; {start}")))
 }
 
 /// An engine there that is no slot's present one and has not ended; `None` when there is none.

@@ -45,6 +45,7 @@ pub fn settings(ground: &Ground) -> Settings {
         alter_grace: Duration::from_secs(30),
         drain_grace: Duration::from_mins(30),
         drain_grace_max: Duration::from_hours(24),
+        start_deadline: Duration::from_mins(5),
         tick_interval: Duration::from_hours(1),
         limits: hs2::Limits::default(),
     }

@@ -28,8 +28,13 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     let agent = roles::metadata_agent(listener, &configuration, &secret, store, &clock)?;
-    say(&format!("ready: {}", agent.addr()));
-    stop.cancelled().await;
+    tokio::select! {
+        () = agent.ready() => {
+            say(&format!("ready: {}", agent.addr()));
+            stop.cancelled().await;
+        }
+        () = stop.cancelled() => {}
+    }
     info!("told to end");
     agent.shutdown().await;
     Ok(ExitCode::SUCCESS)

@@ -22,8 +22,13 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     } else {
         None
     };
-    say(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
-    stop.cancelled().await;
+    tokio::select! {
+        () = proxy.ready() => {
+            say(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
+            stop.cancelled().await;
+        }
+        () = stop.cancelled() => {}
+    }
     info!("told to end");
     // The lock first: another master takes over while this one closes its sessions.
     if let Some(master) = master {

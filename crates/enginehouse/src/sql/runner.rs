@@ -64,16 +64,11 @@ fn quoted(text: &str) -> String {
 
 /// An error as a person reads it.
 pub fn shown(error: &UserError) -> String {
-    let text = printable(without_stack_trace(&error.text()));
+    let text = printable(&error.clone().without_stack_trace().text());
     let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
         (message, rest.lines().flat_map(|line| ["\n  ", line]).collect::<String>())
     });
     format!("error {}: {message}{rest}", error.sqlstate())
-}
-
-/// The text of a Java exception without its stack trace, which a server keeps in its log.
-fn without_stack_trace(text: &str) -> &str {
-    text.split_once("\n\tat ").map_or(text, |(message, _)| message.trim_end())
 }
 
 /// What a narrator remembers of a result.

@@ -21,7 +21,7 @@ async fn execute(url: &str, sql: String) {
 }
 
 /// A configuration in the folder for a database of this name.
-fn configure(folder: &tempfile::TempDir, database: &str) -> String {
+fn configure(folder: &tempfile::TempDir, database: &str, zookeeper: &str) -> String {
     let secret = folder.path().join("cluster.secret");
     std::fs::write(&secret, "ab".repeat(32)).unwrap();
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -29,7 +29,7 @@ fn configure(folder: &tempfile::TempDir, database: &str) -> String {
     let url = format!("{server}/{database}");
     let content = format!(
         "[cluster]\nsecret_file = \"{}\"\n[metadata_agent]\nlisten = \"127.0.0.1:0\"\n\
-         [zookeeper]\nconnect = \"127.0.0.1:1\"\n[database]\nurl = \"{url}\"\n",
+         [zookeeper]\nconnect = \"{zookeeper}\"\n[database]\nurl = \"{url}\"\n",
         secret.display()
     );
     std::fs::write(folder.path().join("enginehouse.toml"), content).unwrap();
@@ -48,7 +48,7 @@ async fn a_database_that_is_newer_than_the_program_is_refused_by_both_who_open_i
     let folder = tempfile::tempdir().unwrap();
     let name = format!("eh_newer_{}", std::process::id());
     execute(&server(), format!("CREATE DATABASE {name}")).await;
-    let url = configure(&folder, &name);
+    let url = configure(&folder, &name, "127.0.0.1:1");
     // Before it is migrated the agent says what to do.
     let output = role(&folder, "metadata-agent").output().unwrap();
     assert!(text(&output.stderr).contains("run enginehouse migrate"), "{}", text(&output.stderr));
@@ -70,7 +70,8 @@ async fn a_database_that_is_newer_than_the_program_is_refused_by_both_who_open_i
 async fn a_database_that_comes_while_it_is_waited_for_is_opened() {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("eh_late_{}", std::process::id());
-    configure(&folder, &name);
+    let zookeeper = embedded_zookeeper::Server::start(embedded_zookeeper::Config::default()).await.unwrap();
+    configure(&folder, &name, &zookeeper.addr().to_string());
     let mut child = role(&folder, "migrate").stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
     let told = lines.find(|line| line.contains("takes no connection yet")).unwrap();

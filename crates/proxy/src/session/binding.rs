@@ -293,8 +293,9 @@ async fn open(
                 continue;
             }
             ClientError::Refused(error) if is_about_statement(&error) => {
+                debug!(%error, "the engine refuses what the session said before");
                 session.keys.forget_refused(&said);
-                ClientError::Refused(said_before(error, &said.text))
+                ClientError::Refused(said_before(error.without_stack_trace(), &said.text))
             }
             other => other,
         };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use hs2::{Connection, Handle, status};
 use model::error::UserError;
 use tokio::task::AbortHandle;
+use tracing::debug;
 
 use super::absence;
 use super::binding::{self, NotBound, Sent};
@@ -150,7 +151,8 @@ pub(super) async fn step(
             waiting.over(now)
         }
     };
-    operation.place = Place::Failed(failed.cut(MAX_ERROR_BYTES));
+    debug!(error = %failed, "a statement that waited has failed");
+    operation.place = Place::Failed(failed.without_stack_trace().cut(MAX_ERROR_BYTES));
 }
 
 fn refused_by_engine(reply: &[u8]) -> UserError {

@@ -87,9 +87,11 @@ async fn an_engine_that_dies_after_it_was_chosen_is_replaced_by_another_unseen()
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_engine_that_dies_while_it_is_told_what_was_said_before_is_replaced_unseen() {
     let _alone = alone().await;
-    let (house, mut admin, mut dies) = House::furnished().await;
+    let house = House::new().await;
+    let mut admin = house.objects().await;
     let mut ann = house.session("ann").await;
     must(&mut ann, "SET datafusion.execution.batch_size=17").await;
+    let mut dies = house.engine(&mut admin).await;
     let held = Held::at(failpoints::ENGINE_SESSION_OPENED);
     let saying = tokio::spawn(async move { (say(&mut ann, "SHOW datafusion.execution.batch_size").await, ann) });
     held.reached().await;

@@ -1,6 +1,8 @@
 //! SHOW ENGINES: desired and observed state together. An engine that is wished for and has no pod yet is *pending*
 //! with the reason why; one that is on its way out is listed as long as it lives.
 
+use std::time::Duration;
+
 use ddl::EngineScope;
 use hs2::{SqlType, Value};
 use metadata::{Overview, Seen};
@@ -17,6 +19,7 @@ use super::foreign;
 use super::freshness::{Freshness, tell};
 use crate::metadata::answer::{Answer, maybe, number, text};
 use crate::metadata::context::Context;
+use crate::metadata::starting;
 
 const COLUMNS: [(&str, SqlType); 12] = [
     ("tenant", SqlType::String),
@@ -129,7 +132,13 @@ pub(in crate::metadata) fn rows(
             rows.push(row(&engine.slot, engine.name.clone(), false, seen(&engine.name), None));
         }
     }
+    let start_deadline = context.agent.settings.start_deadline;
     for row in &mut rows {
+        let start = seen(&row.name)
+            .and_then(|it| starting::progress(&it.engine, snapshot.now_ms, start_deadline, Duration::from_secs(1)));
+        if let Some(start) = start {
+            row.reason = Some(row.reason.take().map_or(start.clone(), |reason| format!("{reason}; {start}")));
+        }
         row.reason = freshness.added_to(row.reason.take(), lacks);
     }
     rows.sort_by(|a, b| (&a.slot, !a.current, &a.name).cmp(&(&b.slot, !b.current, &b.name)));
