@@ -15,6 +15,7 @@ mod open;
 pub(crate) mod operation;
 mod queue;
 mod relayed;
+mod replay;
 pub(crate) mod statement;
 mod timeout;
 pub(crate) mod unbound;

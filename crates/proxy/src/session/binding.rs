@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use hs2::scan::{self, HandleAt};
-use hs2::tcli::{TCloseOperationReq, TCloseSessionReq, TExecuteStatementReq, TOpenSessionReq};
+use hs2::tcli::{TCloseSessionReq, TOpenSessionReq};
 use hs2::{Client, ClientError, Handle, protocol};
 use model::error::{ErrorKind, UserError};
 use model::snapshot::ProxySnapshot;
@@ -21,6 +21,7 @@ use super::absence::why_none;
 use super::liveness;
 use super::operation::Place;
 use super::queue::Asks;
+use super::replay::{is_about_statement, replay, said_before};
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close, one_engine_type, timeout};
 use crate::routes::{Place as RoutePlace, Route, Wanted};
@@ -29,9 +30,6 @@ use crate::{Gateway, failpoints, rights};
 
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
 const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
-
-/// How much of an earlier statement an error shows.
-const MAX_SHOWN_CHARS: usize = 200;
 
 /// An engine's session that belongs to one client session.
 pub(crate) struct Bound {
@@ -306,49 +304,6 @@ async fn open(
         ClientError::Refused(UserError::internal(format!("the engine's session handle can't be one: {error}")))
     })?;
     Ok(Bound { route, client, session, own_state: false, _place: place })
-}
-
-/// Whether the engine refuses the statement itself, and would again.
-fn is_about_statement(error: &UserError) -> bool {
-    use ErrorKind as Kind;
-    let of_the_moment = matches!(
-        error.kind,
-        Kind::EngineDraining
-            | Kind::EngineSessionLost
-            | Kind::ConnectionLost
-            | Kind::Unavailable
-            | Kind::Timeout
-            | Kind::OutcomeUnknown
-            | Kind::ProgramLimit
-            | Kind::OutOfMemory
-            | Kind::DiskFull
-            | Kind::Io
-    );
-    !of_the_moment
-}
-
-/// The error of what was said before, told by the statement that bound.
-fn said_before(error: UserError, text: &str) -> UserError {
-    let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
-    let more = if shown.len() < text.len() { "…" } else { "" };
-    let said = format!("the session said before: {shown}{more}");
-    let detail = error.detail.clone().map_or_else(|| said.clone(), |detail| format!("{detail}; {said}"));
-    error.detail(detail)
-}
-
-async fn replay(client: &mut Client, session: &hs2::tcli::TSessionHandle, text: &str) -> Result<(), ClientError> {
-    let request = TExecuteStatementReq {
-        session_handle: session.clone(),
-        statement: text.to_owned(),
-        conf_overlay: None,
-        run_async: Some(false),
-        query_timeout: None,
-    };
-    let answer = client.execute_statement(&request).await?;
-    if let Some(operation_handle) = answer.operation_handle {
-        client.close_operation(&TCloseOperationReq { operation_handle }).await?;
-    }
-    Ok(())
 }
 
 /// Sends a call to the present engine and reads its (small) answer.

@@ -1,0 +1,56 @@
+//! The statements of the replay log, run again when a session is bound: USE and SET.
+
+use hs2::tcli::{TCloseOperationReq, TExecuteStatementReq};
+use hs2::{Client, ClientError};
+use model::error::{ErrorKind, UserError};
+
+/// How much of an earlier statement an error shows.
+const MAX_SHOWN_CHARS: usize = 200;
+
+/// Whether the engine refuses the statement itself, and would again.
+pub(super) fn is_about_statement(error: &UserError) -> bool {
+    use ErrorKind as Kind;
+    let of_the_moment = matches!(
+        error.kind,
+        Kind::EngineDraining
+            | Kind::EngineSessionLost
+            | Kind::ConnectionLost
+            | Kind::Unavailable
+            | Kind::Timeout
+            | Kind::OutcomeUnknown
+            | Kind::ProgramLimit
+            | Kind::OutOfMemory
+            | Kind::DiskFull
+            | Kind::Io
+    );
+    !of_the_moment
+}
+
+/// The error of what was said before, told by the statement that bound.
+pub(super) fn said_before(error: UserError, text: &str) -> UserError {
+    let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
+    let more = if shown.len() < text.len() { "…" } else { "" };
+    let said = format!("the session said before: {shown}{more}");
+    let detail = error.detail.clone().map_or_else(|| said.clone(), |detail| format!("{detail}; {said}"));
+    error.detail(detail)
+}
+
+/// Runs a statement of the replay log at an engine.
+pub(super) async fn replay(
+    client: &mut Client,
+    session: &hs2::tcli::TSessionHandle,
+    text: &str,
+) -> Result<(), ClientError> {
+    let request = TExecuteStatementReq {
+        session_handle: session.clone(),
+        statement: text.to_owned(),
+        conf_overlay: None,
+        run_async: Some(false),
+        query_timeout: None,
+    };
+    let answer = client.execute_statement(&request).await?;
+    if let Some(operation_handle) = answer.operation_handle {
+        client.close_operation(&TCloseOperationReq { operation_handle }).await?;
+    }
+    Ok(())
+}
