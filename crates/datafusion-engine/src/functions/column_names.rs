@@ -102,6 +102,20 @@ fn name_of(expr: &Expr) -> String {
             _ => format!("(- {})", name_of(expr)),
         },
         Expr::UnaryOp { op: UnaryOperator::Not, expr } => format!("(NOT {})", name_of(expr)),
+        Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => format!("~{}", name_of(expr)),
+        Expr::ILike { negated: false, expr, pattern, .. } => format!("ilike({}, {})", name_of(expr), name_of(pattern)),
+        Expr::RLike { negated, expr, pattern, .. } => {
+            let test = format!("RLIKE({}, {})", name_of(expr), name_of(pattern));
+            if *negated { format!("(NOT {test})") } else { test }
+        }
+        Expr::Substring { expr, substring_from: Some(from), substring_for, shorthand, .. } => {
+            let name = if *shorthand { "substr" } else { "substring" };
+            let length = substring_for.as_deref().map_or("2147483647".to_owned(), name_of);
+            format!("{name}({}, {}, {length})", name_of(expr), name_of(from))
+        }
+        Expr::Trim { trim_where: None, trim_what: None, expr, .. } => format!("trim({})", name_of(expr)),
+        Expr::Ceil { expr, .. } => format!("CEIL({})", name_of(expr)),
+        Expr::Floor { expr, .. } => format!("FLOOR({})", name_of(expr)),
         Expr::IsNull(inner) => format!("({} IS NULL)", name_of(inner)),
         Expr::IsNotNull(inner) => format!("({} IS NOT NULL)", name_of(inner)),
         Expr::InList { expr, list: items, negated } => {

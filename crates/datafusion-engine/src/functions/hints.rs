@@ -7,7 +7,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("bround", "round"),
     ("date_trunc_month", "date_trunc"),
     ("dateadd", "date_add"),
-    ("element_at", "value[key]"),
     ("explode_outer", "explode"),
     ("from_json", "get_json_object"),
     ("getdate", "now"),

@@ -8,6 +8,7 @@
 //! | [`casts`] | a cast that fails gives NULL |
 //! | [`spelling`] | Spark's functions that DataFusion has under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
+//! | [`dispatch`], [`lenient`], [`together`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
 //! | [`rows`], [`computed`] | functions that neither DataFusion nor `datafusion-spark` has |
 //! | [`hints`] | which function to use instead of one that does not exist |
 //!
@@ -20,6 +21,7 @@ pub mod bounded;
 pub mod casts;
 pub mod column_names;
 pub mod computed;
+pub mod dispatch;
 pub mod hints;
 pub mod java_pattern;
 pub mod json_path;
@@ -42,6 +44,10 @@ use datafusion::logical_expr::planner::ExprPlanner;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 use bounded::Bounded;
+use datafusion::functions::core;
+use datafusion::functions_nested::{concat as list_concat, extract};
+use datafusion_spark::function::string::concat as spark_concat;
+use dispatch::dispatch;
 use measure::measure_of;
 
 /// Functions of `datafusion-spark` that do not replace DataFusion's of the same name: DataFusion's take more types.
@@ -65,6 +71,8 @@ impl Functions {
         let scalar: Vec<_> = known
             .chain(computed::functions())
             .chain([Arc::new(together::all_or_null())])
+            .chain([Arc::new(dispatch("concat", list_concat::array_concat_udf(), spark_concat()))])
+            .chain([Arc::new(dispatch("element_at", extract::array_element_udf(), core::get_field()))])
             .map(|function| match measure_of(function.name()) {
                 Some(measure) => Arc::new(ScalarUDF::new_from_impl(Bounded::new(function, measure, bytes_max))),
                 None => function,

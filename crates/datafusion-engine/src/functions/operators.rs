@@ -112,6 +112,28 @@ fn doubled(expression: Expr, data_type: &DataType) -> Expr {
     }
 }
 
+/// Whether an operand is a text. Only operands without operands of their own are looked at: deriving the types of long
+/// chains again at each of their links would take too long.
+fn is_text(operand: &Expr, schema: &DFSchema) -> bool {
+    matches!(operand, Expr::Literal(..) | Expr::Column(_) | Expr::Cast(_))
+        && operand.get_type(schema).is_ok_and(|data_type| data_type.is_string())
+}
+
+/// Arithmetic with a text is arithmetic of doubles.
+fn of_texts(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let (left, right) = (expr.left.get_type(schema).ok()?, expr.right.get_type(schema).ok()?);
+    let is_number = |data_type: &DataType| data_type.is_numeric() || data_type.is_string();
+    if !is_number(&left) || !is_number(&right) {
+        return None;
+    }
+    let operator = match expr.op {
+        BinaryOperator::Plus => Operator::Plus,
+        BinaryOperator::Minus => Operator::Minus,
+        _ => Operator::Multiply,
+    };
+    Some(binary(doubled(expr.left.clone(), &left), operator, doubled(expr.right.clone(), &right)))
+}
+
 const fn is_list(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -131,6 +153,11 @@ impl ExprPlanner for Operators {
             | BinaryOperator::DuckIntegerDivide
             | BinaryOperator::MyIntegerDivide => {
                 self.division(&expr.op, expr.left.clone(), expr.right.clone(), schema)?
+            }
+            BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply
+                if is_text(&expr.left, schema) || is_text(&expr.right, schema) =>
+            {
+                of_texts(&expr, schema)
             }
             BinaryOperator::StringConcat => self.joined(expr.left.clone(), expr.right.clone(), schema)?,
             _ => None,

@@ -75,6 +75,8 @@ const SPELLINGS: &[(&str, usize, &str)] = &[
     ("sha", 1, "sha1($1)"),
     ("space", 1, "space(CAST($1 AS INT))"),
     // Numbers.
+    ("factorial", 1, "factorial(CAST($1 AS INT))"),
+    ("bitwise_not_of", 1, "bitwise_not($1)"),
     ("log", 1, "ln($1)"),
     ("mod", 2, "($1 % $2)"),
     ("positive", 1, "$1"),
@@ -102,6 +104,10 @@ const SPELLINGS: &[(&str, usize, &str)] = &[
     ("array_join", 2, "array_to_string($1, $2)"),
     ("array_join", 3, "array_to_string($1, $2, $3)"),
     ("sort_array", 1, "array_sort($1, 'ASC', 'NULLS FIRST')"),
+    ("sort_array_down", 1, "array_sort($1, 'DESC', 'NULLS LAST')"),
+    ("transform", 2, "array_transform($1, $2)"),
+    ("filter", 2, "array_filter($1, $2)"),
+    ("exists", 2, "array_any_match($1, $2)"),
     ("array_position", 2, "CAST(coalesce(array_position($1, $2), 0) AS BIGINT)"),
     ("array_remove", 2, "array_remove_all($1, $2)"),
     ("arrays_overlap", 2, "array_has_any($1, $2)"),
@@ -123,6 +129,7 @@ const SPELLINGS: &[(&str, usize, &str)] = &[
     ("count_if", 1, "count(CASE WHEN $1 THEN 1 END)"),
     ("every", 1, "bool_and($1)"),
     ("std", 1, "stddev($1)"),
+    ("variance", 1, "var_samp($1)"),
     ("max_by", 2, "first_value($1 ORDER BY $2 DESC NULLS LAST)"),
     ("min_by", 2, "first_value($1 ORDER BY $2 ASC NULLS LAST)"),
     // Window functions that count from 1.
@@ -168,6 +175,11 @@ impl VisitorMut for Speller {
             }
             Expr::Cast { data_type, .. } => spark_type(data_type),
             Expr::TypedString(typed) => spark_type(&mut typed.data_type),
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr: value } => {
+                if let Some(inverted) = filled("bitwise_not_of", vec![std::mem::replace(value.as_mut(), null())]) {
+                    *expr = inverted;
+                }
+            }
             Expr::RLike { negated, expr: text, pattern, .. } => {
                 let args = [text, pattern].map(|part| std::mem::replace(part.as_mut(), null()));
                 let matched = filled("rlike", args.into());
@@ -219,7 +231,15 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     if name == "map" {
         return keys_and_values(&mut list.args);
     }
-    let (key, template) = PARSED.get_key_value(&(name.as_str(), list.args.len()))?;
+    // The order of a list is said by a constant.
+    let name = match (name.as_str(), list.args.get(1).map(is_true)) {
+        ("sort_array", Some(Some(ascending))) => {
+            list.args.truncate(1);
+            if ascending { "sort_array" } else { "sort_array_down" }
+        }
+        _ => name.as_str(),
+    };
+    let (key, template) = PARSED.get_key_value(&(name, list.args.len()))?;
     // What stands around the call would be dropped with it. The planner refuses it under its own name.
     let is_surrounded = list.duplicate_treatment.is_some()
         || function.filter.is_some()
@@ -277,6 +297,16 @@ fn text_of(arg: &FunctionArg) -> Option<&str> {
     match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
             Value::SingleQuotedString(text) | Value::DoubleQuotedString(text) => Some(text),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn is_true(arg: &FunctionArg) -> Option<bool> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Value(value))) => match &value.value {
+            Value::Boolean(value) => Some(*value),
             _ => None,
         },
         _ => None,
@@ -350,7 +380,11 @@ impl VisitorMut for Filler {
         {
             // Parentheses keep the argument together.
             *expr = match std::mem::replace(arg, null()) {
-                leaf @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_) | Expr::Function(_)) => leaf,
+                leaf @ (Expr::Identifier(_)
+                | Expr::CompoundIdentifier(_)
+                | Expr::Value(_)
+                | Expr::Function(_)
+                | Expr::Lambda(_)) => leaf,
                 other => Expr::Nested(Box::new(other)),
             };
         }

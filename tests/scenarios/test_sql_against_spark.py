@@ -1,0 +1,238 @@
+"""SQL of a DataFusion engine beside Spark 3.5's: the same statements through the same clients, the same results.
+
+Each statement of `differential/statements.sql`, and each with parameters below, is executed by both. Rows are compared as a
+client has them, types by their family, and names of columns where the statement says `-- names`. Where the results differ, the
+statement stands in `differential/differences.txt` behind the name of the difference, which `docs/sql-differences.md` explains. A
+difference that no longer exists fails too.
+
+The default tier compares with Spark's recorded answers (`differential/spark.json`), because Spark needs more than a minute for
+them. The long tier compares these with a real Spark, and runs impyla and JDBC against it. With `EH_GOLDEN=update` it records.
+"""
+
+import contextlib
+import decimal
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from harness import spark
+from harness.clients import impyla_session, open_pyhive
+from harness.java import Jdbc, JdbcError
+from harness.ports import free_port
+from harness.processes import REPOSITORY
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.alone
+
+DATA = pathlib.Path(__file__).with_name("differential")
+PAGE = REPOSITORY / "docs/sql-differences.md"
+WITHIN_S = 120
+# Statements and their parameters, as PyHive and impyla take them.
+PARAMETERS = [
+    ("SELECT %s", "O'Brien"),
+    ("SELECT %s", "' or 1=1 -- "),
+    ("SELECT %s", "back\\slash"),
+    ("SELECT %s", "trailing\\"),
+    ("SELECT %s", "new\nline\ttab"),
+    ("SELECT %s", 'double"quote'),
+    ("SELECT %s", "grüße €"),
+    ("SELECT %s", 42),
+    ("SELECT %s", None),
+    ("SELECT count(*) FROM (VALUES ('a'), ('b')) t(x) WHERE x = %s", "' or 'a'='a"),
+    ("SELECT count(*) FROM (VALUES ('it''s')) t(x) WHERE x = %s", "it's"),
+    ("SELECT %s LIKE 'a%%'", "abc"),
+]
+NUMBERS = {"TINYINT_TYPE", "SMALLINT_TYPE", "INT_TYPE", "BIGINT_TYPE"}
+FRACTIONS = {"FLOAT_TYPE", "DOUBLE_TYPE", "DECIMAL_TYPE"}
+
+
+def statements():
+    lines = (DATA / "statements.sql").read_text().splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("--")]
+
+
+def is_named(statement):
+    """Whether the names of its columns are compared."""
+    return statement.endswith("-- names")
+
+
+def listed():
+    """The differences: statement to name."""
+    lines = [line.split(": ", 1) for line in (DATA / "differences.txt").read_text().splitlines() if line and line[0] != "#"]
+    return {statement: name for name, statement in lines}
+
+
+@pytest.fixture(scope="module")
+def reference(workspace):
+    """A Thrift server of Spark's, without anything of ours."""
+    folder = workspace / "reference-spark"
+    folder.mkdir(parents=True)
+    port = free_port()
+    conf = {
+        "spark.master": "local[1]", "spark.ui.enabled": "false", "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1", "spark.hadoop.hive.server2.thrift.port": str(port),
+        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1", **spark.PROPERTIES,
+    }
+    command = [str(spark.home() / "bin/spark-submit")]
+    for key, value in conf.items():
+        command += ["--conf", f"{key}={value}"]
+    command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
+    with open(folder / "log", "wb") as log:
+        process = subprocess.Popen(
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env={"PATH": str(pathlib.Path(shutil.which("java")).parent) + ":/usr/bin:/bin", "JAVA_HOME": str(spark.java_home()),
+                 "HOME": str(folder), "TZ": "UTC"},
+        )
+    try:
+        def answers():
+            assert process.poll() is None, (folder / "log").read_text()[-4000:]
+            with contextlib.suppress(Exception):
+                open_pyhive(f"127.0.0.1:{port}", "alice").close()
+                return True
+            return False
+
+        wait_until(answers, WITHIN_S, "Spark answers", 0.5)
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def family(name):
+    """Types that mean the same to a client are one family."""
+    name = (name or "").upper()
+    name = name if name.endswith("_TYPE") else f"{name}_TYPE"
+    if name in NUMBERS:
+        return "whole"
+    return "fraction" if name in FRACTIONS else name
+
+
+def plain(value):
+    """A value as it is compared: numbers by value, to twelve digits, texts without blanks of JSON."""
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, (int, float, decimal.Decimal)):
+        number = float(value)
+        return "NaN" if math.isnan(number) else float(f"{number:.12g}")
+    return str(value) if not isinstance(value, bytes) else value.decode("latin-1")
+
+
+def by_cursor(cursor, statement, parameters=None):
+    """What a cursor gives: columns, families, rows; or that it was refused."""
+    try:
+        cursor.execute(statement, parameters)
+        description = cursor.description or []
+        rows = cursor.fetchall() if description else []
+    except Exception as error:  # The clients' errors have no common class.
+        return ["refused", str(error)]
+    names = [column[0] for column in description]
+    return [names, [family(column[1]) for column in description], [list(map(plain, row)) for row in rows]]
+
+
+def differs(name, ours, theirs):
+    if "refused" in (ours[0], theirs[0]):
+        return ours[0] != theirs[0]
+    return ours[1:] != theirs[1:] or (is_named(name) and ours[0] != theirs[0])
+
+
+def compare(run, cases):
+    """The cases whose results differ, with both."""
+    found = {}
+    for name, statement, parameters in cases:
+        ours, theirs = run("ours", statement, parameters), run("theirs", statement, parameters)
+        if differs(name, ours, theirs):
+            found[name] = (ours, theirs)
+    return found
+
+
+def check(found, expected):
+    unlisted = {name: both for name, both in found.items() if name not in expected}
+    gone = [name for name in expected if name not in found]
+    text = "\n".join(f"{name}\n    here:  {ours}\n    Spark: {theirs}" for name, (ours, theirs) in unlisted.items())
+    assert not unlisted, f"{len(unlisted)} differences that are not listed:\n{text}"
+    assert not gone, f"listed, and no differences any more: {gone}"
+
+
+def cases():
+    plainly = [(statement, statement, None) for statement in statements()]
+    return plainly + [(f"{statement} with {value!r}", statement, (value,)) for statement, value in PARAMETERS]
+
+
+def test_the_page_of_differences_lists_what_the_data_lists():
+    names = set(re.findall(r"^\| `([a-z-]+)` \|", PAGE.read_text(), re.MULTILINE))
+    assert names == set(listed().values())
+    assert set(listed()) <= {name for name, _, _ in cases()}
+
+
+def by_pyhive(session):
+    def run(statement, parameters):
+        with contextlib.closing(session.cursor()) as cursor:
+            return by_cursor(cursor, statement, parameters)
+
+    return run
+
+
+def test_pyhive_gets_from_this_engine_what_spark_gave(standalone, tenant):
+    recorded = json.loads((DATA / "spark.json").read_text())
+    assert set(recorded) == {name for name, _, _ in cases()}, "record Spark's answers again"
+    with contextlib.closing(open_pyhive(standalone.address, "alice")) as session:
+        ours = by_pyhive(session)
+        found = {}
+        for name, statement, parameters in cases():
+            given = ours(statement, parameters)
+            if differs(name, given, recorded[name]):
+                found[name] = (given, recorded[name])
+    check(found, listed())
+
+
+@pytest.mark.long
+def test_the_recorded_answers_are_sparks(reference):
+    with contextlib.closing(open_pyhive(reference, "alice")) as session:
+        theirs = by_pyhive(session)
+        answers = {name: theirs(statement, parameters) for name, statement, parameters in cases()}
+    # The text of a refusal holds ids.
+    answers = {name: ["refused"] if answer[0] == "refused" else answer for name, answer in answers.items()}
+    file = DATA / "spark.json"
+    if os.environ.get("EH_GOLDEN") == "update":
+        lines = (f"{json.dumps(name)}: {json.dumps(answer)}" for name, answer in answers.items())
+        file.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    assert json.loads(file.read_text()) == json.loads(json.dumps(answers))
+
+
+@pytest.mark.long
+def test_impyla_gets_from_this_engine_what_spark_gives(standalone, tenant, reference):
+    with impyla_session(standalone.address, "alice") as ours, impyla_session(reference, "alice") as theirs:
+        cursors = {"ours": ours, "theirs": theirs}
+        check(compare(lambda whose, *rest: by_cursor(cursors[whose], *rest), cases()), listed())
+
+
+@pytest.mark.long
+def test_jdbc_gets_from_this_engine_what_spark_gives(standalone, tenant, reference):
+    with Jdbc(standalone.address, "alice") as ours, Jdbc(reference, "alice") as theirs:
+        sessions = {"ours": ours, "theirs": theirs}
+
+        def run(whose, statement, _):
+            try:
+                rows = sessions[whose].rows(statement)
+            except JdbcError as error:
+                return ["refused", str(error)]
+            return [list(rows[0]) if rows else [], [], [list(map(number_or_text, row.values())) for row in rows]]
+
+        plainly = [case for case in cases() if case[2] is None]
+        expected = {name: why for name, why in listed().items() if name in {case[0] for case in plainly}}
+        check(compare(run, plainly), expected)
+
+
+def number_or_text(text):
+    """JDBC's texts of numbers differ in trailing zeros only."""
+    try:
+        return float(f"{float(text):.12g}")
+    except (TypeError, ValueError):
+        return text
