@@ -6,7 +6,7 @@
 //! | [`wide`] | the same limit for large constants, which an operator repeats for each row of a batch |
 //! | [`operators`] | `/`, `%`, `||` and `[…]` as Spark evaluates them |
 //! | [`casts`] | a cast that fails gives NULL |
-//! | [`spelling`] | Spark's functions that DataFusion has under another name or with other arguments |
+//! | [`spelling`], [`filling`] | Spark's functions that DataFusion has under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
 //! | [`dispatch`], [`lenient`], [`together`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
 //! | [`rows`], [`computed`] | functions that neither DataFusion nor `datafusion-spark` has |
@@ -22,6 +22,7 @@ pub mod casts;
 pub mod column_names;
 pub mod computed;
 pub mod dispatch;
+pub mod filling;
 pub mod hints;
 pub mod java_pattern;
 pub mod json_path;

@@ -11,11 +11,12 @@ use std::sync::LazyLock;
 use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
 use datafusion::sql::sqlparser::ast::{
     DataType, DuplicateTreatment, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
-    Ident, NullTreatment, ObjectName, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, WindowType,
-    visit_expressions,
+    Ident, ObjectName, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+
+use super::filling::{Filler, Surroundings};
 
 /// The replacements: name, number of arguments, expression.
 const SPELLINGS: &[(&str, usize, &str)] = &[
@@ -212,7 +213,8 @@ fn spark_type(data_type: &mut DataType) {
     }
 }
 
-fn null() -> Expr {
+/// A NULL, which stands for what is taken out.
+pub fn null() -> Expr {
     Expr::Value(Value::Null.into())
 }
 
@@ -362,62 +364,6 @@ fn keys_and_values(args: &mut Vec<FunctionArg>) -> Option<Expr> {
         }
     }
     Some(made)
-}
-
-/// Puts the arguments into a replacement.
-struct Filler {
-    args: Vec<Expr>,
-}
-
-impl VisitorMut for Filler {
-    type Break = ();
-
-    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Value(value) = &*expr
-            && let Value::Placeholder(place) = &value.value
-            && let Some(index) = place.strip_prefix('$').and_then(|place| place.parse::<usize>().ok())
-            && let Some(arg) = index.checked_sub(1).and_then(|index| self.args.get_mut(index))
-        {
-            // Parentheses keep the argument together.
-            *expr = match std::mem::replace(arg, null()) {
-                leaf @ (Expr::Identifier(_)
-                | Expr::CompoundIdentifier(_)
-                | Expr::Value(_)
-                | Expr::Function(_)
-                | Expr::Lambda(_)) => leaf,
-                other => Expr::Nested(Box::new(other)),
-            };
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// What stands around a call. It moves to the first call of the replacement.
-struct Surroundings {
-    distinct: Option<DuplicateTreatment>,
-    filter: Option<Box<Expr>>,
-    over: Option<WindowType>,
-    nulls: Option<NullTreatment>,
-    is_moved: bool,
-}
-
-impl VisitorMut for Surroundings {
-    type Break = ();
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::Function(function) = expr
-            && !self.is_moved
-        {
-            self.is_moved = true;
-            (function.filter, function.over) = (self.filter.take(), self.over.take());
-            function.null_treatment = self.nulls;
-            if let FunctionArguments::List(list) = &mut function.args {
-                list.duplicate_treatment = self.distinct;
-            }
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
-    }
 }
 
 #[cfg(test)]

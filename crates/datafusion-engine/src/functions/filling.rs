@@ -1,0 +1,70 @@
+//! Puts arguments, and what stands around a call, into the replacement of the call.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, FunctionArguments, NullTreatment, Value, VisitorMut, WindowType,
+};
+
+use super::spelling::null;
+
+/// Puts the arguments into a replacement.
+pub struct Filler {
+    /// The arguments, in their order; each is taken once.
+    pub args: Vec<Expr>,
+}
+
+impl VisitorMut for Filler {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Value(value) = &*expr
+            && let Value::Placeholder(place) = &value.value
+            && let Some(index) = place.strip_prefix('$').and_then(|place| place.parse::<usize>().ok())
+            && let Some(arg) = index.checked_sub(1).and_then(|index| self.args.get_mut(index))
+        {
+            // Parentheses keep the argument together.
+            *expr = match std::mem::replace(arg, null()) {
+                leaf @ (Expr::Identifier(_)
+                | Expr::CompoundIdentifier(_)
+                | Expr::Value(_)
+                | Expr::Function(_)
+                | Expr::Lambda(_)) => leaf,
+                other => Expr::Nested(Box::new(other)),
+            };
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// What stands around a call. It moves to the first call of the replacement.
+pub struct Surroundings {
+    /// DISTINCT.
+    pub distinct: Option<DuplicateTreatment>,
+    /// FILTER.
+    pub filter: Option<Box<Expr>>,
+    /// OVER.
+    pub over: Option<WindowType>,
+    nulls: Option<NullTreatment>,
+    /// Whether it has moved.
+    pub is_moved: bool,
+}
+
+impl VisitorMut for Surroundings {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if let Expr::Function(function) = expr
+            && !self.is_moved
+        {
+            self.is_moved = true;
+            (function.filter, function.over) = (self.filter.take(), self.over.take());
+            function.null_treatment = self.nulls;
+            if let FunctionArguments::List(list) = &mut function.args {
+                list.duplicate_treatment = self.distinct;
+            }
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    }
+}
