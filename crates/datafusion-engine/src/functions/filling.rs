@@ -45,7 +45,8 @@ pub struct Surroundings {
     pub filter: Option<Box<Expr>>,
     /// OVER.
     pub over: Option<WindowType>,
-    nulls: Option<NullTreatment>,
+    /// IGNORE NULLS or RESPECT NULLS.
+    pub nulls: Option<NullTreatment>,
     /// Whether it has moved.
     pub is_moved: bool,
 }
