@@ -29,6 +29,8 @@ use usage::Usage;
 
 /// Engines that one ALTER asks for.
 const CREATES: usize = 1_000;
+/// The share of the bare client's rate that the master is to reach, counted from the committed ALTER on.
+const TARGET_PERCENT: f64 = 90.;
 /// The installation, and the namespace of its engines.
 const CLUSTER: &str = "creates";
 /// The longest that 1,000 creates may take.
@@ -40,7 +42,7 @@ const REST: Duration = Duration::from_secs(4);
 struct Turn {
     /// Pods in a second, from when the first create began to when the last one was answered.
     rate: f64,
-    /// The same from the committed ALTER on; for the bare client what `rate` is.
+    /// The same from the committed ALTER on, which is what counts; for the bare client the same as `rate`.
     whole: f64,
     cost: Usage,
 }
@@ -61,11 +63,11 @@ pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
             (master_makes(kubeconfig, &client, at_once).await.0, theirs)
         };
         println!(
-            "  round {round}: master {:.1} (with plan and ALTER {:.1}), bare client {:.1}, {:.1} %",
-            ours.rate,
+            "  round {round}: master {:.1} from the committed ALTER on ({:.1} from its first create on), bare client {:.1}, {:.1} %",
             ours.whole,
+            ours.rate,
             theirs.rate,
-            100. * ours.rate / theirs.rate
+            100. * ours.whole / theirs.rate
         );
         for (who, turn) in [("master", &ours), ("bare client", &theirs)] {
             let Usage { machine, ours, server, requests } = &turn.cost;
@@ -79,11 +81,14 @@ pub async fn measure(kubeconfig: &Path, at_once: usize, rounds: usize) {
         let (least, middle, most) = spread(turns.iter().map(of));
         println!("{what}: {least:.2} {middle:.2} {most:.2}");
     };
-    print("the master", &|it| it.0.rate);
     print("the master, from the committed ALTER on", &|it| it.0.whole);
+    print("the master, from its first create on", &|it| it.0.rate);
     print("the bare client", &|it| it.1.rate);
-    print("the master in percent of the bare client", &|it| 100. * it.0.rate / it.1.rate);
-    print("the same from the committed ALTER on", &|it| 100. * it.0.whole / it.1.rate);
+    let ratio = |it: &(Turn, Turn)| 100. * it.0.whole / it.1.rate;
+    print("the master from the ALTER on, in percent of the bare client", &ratio);
+    print("the same from its first create on", &|it| 100. * it.0.rate / it.1.rate);
+    let reached = turns.iter().filter(|it| ratio(it) >= TARGET_PERCENT).count();
+    println!("rounds that reach the target of {TARGET_PERCENT} %: {reached} of {}", turns.len());
     for (whose, of) in [("the master's", ours as fn(&(Turn, Turn)) -> &Usage), ("the bare client's", theirs)] {
         print(&format!("seconds of processors in {whose} turn"), &|it| of(it).machine);
         print(&format!("of them in {whose} process"), &|it| of(it).ours);
