@@ -145,6 +145,8 @@ def toured(workspace, seed):
 def shared_standalone(workspace, toured):
     """One standalone for all tests that leave it as they found it, with the tour's sample data."""
     installation = Standalone(workspace / "shared", env={"ENGINEHOUSE_LOG": DEBUG_LOG})
+    # A data directory that others can read is refused once there are files in it.
+    installation.data.mkdir(mode=0o700)
     rides = installation.data / "samples" / "rides"
     rides.mkdir(parents=True)
     shutil.copy(toured.rides, rides)
