@@ -176,6 +176,7 @@ impl Agent {
             advertise_host: None,
             key: Key(key.clone()),
             config: "0123456789abcdef".to_owned(),
+            catalog: model::table_catalog::TableCatalog::Shared,
             zookeeper: ground.coordination(Identity::Engine(EngineCredential::derive(&ground.secret, &name))),
             start_deadline: WAIT,
             limits: hs2::Limits::default(),

@@ -1,3 +1,5 @@
+//! Every clause that is refused, and ordinary statements of all families, which are not.
+
 use datafusion::prelude::SessionContext;
 
 use super::check;
