@@ -65,12 +65,11 @@ fn is_endpoint(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let port_is_valid =
         port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
-    let host_is_valid = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        Some(ip) => ip.parse::<std::net::Ipv6Addr>().is_ok(),
-        None => {
-            let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
-            !host.is_empty() && host.len() <= MAX_HOST_BYTES && host.bytes().all(letter)
-        }
+    let host_is_valid = if let Some(ip) = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        ip.parse::<std::net::Ipv6Addr>().is_ok()
+    } else {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        !host.is_empty() && host.len() <= MAX_HOST_BYTES && host.bytes().all(letter)
     };
     port_is_valid && host_is_valid
 }

@@ -3,5 +3,5 @@
 /// Bytes of memory of this machine.
 pub fn memory_bytes() -> u64 {
     let machine = rustix::system::sysinfo();
-    u64::from(machine.totalram).saturating_mul(u64::from(machine.mem_unit))
+    machine.totalram.saturating_mul(u64::from(machine.mem_unit))
 }

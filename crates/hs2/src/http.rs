@@ -48,6 +48,7 @@ pub(crate) struct Exchange {
     last: bool,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Head {
     probe: Option<Probe>,

@@ -71,7 +71,7 @@ impl Default for Limits {
             held_reply_bytes: 64 << 20,
             auth_deadline: Duration::from_secs(10),
             connections: 2_000,
-            unauthenticated_connections: 256,
+            unauthenticated_connections: 1_024,
             connections_per_user: usize::MAX,
             connections_per_peer: usize::MAX,
             stall: Duration::from_mins(1),

@@ -102,7 +102,9 @@ mod tests {
     #[test]
     fn other_stages_keep_their_order() {
         let mut stage = vec![chain("a", "p", 0), chain("a", "p", 1), chain("b", "p", 0)];
-        stage.iter_mut().for_each(|chain| chain.stage = Stage::Drain);
+        for chain in &mut stage {
+            chain.stage = Stage::Drain;
+        }
         assert_eq!(in_turns(&stage, &|_| None), stage.iter().collect::<Vec<_>>());
     }
 }

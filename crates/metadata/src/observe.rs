@@ -155,7 +155,7 @@ async fn record_uids(tx: &mut Transaction, made: &[MadeEngine], now_ms: i64, to:
             }
         }
     }
-    tx.update_each(&sql::ENGINES_MADE, &args![now_ms], first).await.map(drop)
+    tx.update_each(&sql::ENGINES_MADE, &[Arg::from(now_ms)], first).await.map(drop)
 }
 
 /// The recorded uid of each name that was ever issued.
@@ -176,7 +176,7 @@ async fn record_ends(tx: &mut Transaction, ended: &[EndedEngine], now_ms: i64, t
         let row = args![ended.name.as_str(), cut(&ended.reason, MAX_REASON_BYTES), log];
         first.entry(ended.name.as_str()).or_insert(row);
     }
-    tx.update_each(&sql::ENGINES_ENDED, &args![now_ms], first.into_values().collect()).await.map(drop)
+    tx.update_each(&sql::ENGINES_ENDED, &[Arg::from(now_ms)], first.into_values().collect()).await.map(drop)
 }
 
 /// Replaces the rows of the engines that were seen; of two rows of one name the last counts.
@@ -262,8 +262,10 @@ async fn namespace_changes(tx: &mut Transaction, in_use: &[String], now_ms: i64)
 
 async fn write_namespaces(tx: &mut Transaction, changes: &NamespaceChanges, now_ms: i64) -> Result<(), Error> {
     slot_batch::remember_namespaces(tx, changes.remember.iter().map(String::as_str).collect()).await?;
-    tx.execute_in(sql::NAMESPACES_RETIRE, &args![now_ms], keys(changes.retire.iter().map(String::as_str))).await?;
+    tx.execute_in(sql::NAMESPACES_RETIRE, &[Arg::from(now_ms)], keys(changes.retire.iter().map(String::as_str)))
+        .await?;
     let before_ms = now_ms.saturating_sub(NAMESPACE_KEEP_MS);
-    tx.execute_in(sql::NAMESPACES_FORGET, &args![before_ms], keys(changes.forget.iter().map(String::as_str))).await?;
+    tx.execute_in(sql::NAMESPACES_FORGET, &[Arg::from(before_ms)], keys(changes.forget.iter().map(String::as_str)))
+        .await?;
     Ok(())
 }

@@ -72,10 +72,10 @@ async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duratio
         condemned.entry(reason).or_default().extend(living.remove(key).unwrap_or_default());
     }
     for (reason, names) in condemned {
-        tx.execute_in(sql::ENGINES_CONDEMN_ALL, &args![grace_ms(grace), reason], keys(names)).await?;
+        tx.execute_in(sql::ENGINES_CONDEMN_ALL, &[Arg::from(grace_ms(grace)), Arg::from(reason)], keys(names)).await?;
     }
     let stand_ins = keys(changes.renew.iter().filter_map(|key| living.remove(key)).flatten());
-    tx.execute_in(sql::ENGINES_GRACE_ALL, &args![grace_ms(grace)], stand_ins).await?;
+    tx.execute_in(sql::ENGINES_GRACE_ALL, &[Arg::from(grace_ms(grace))], stand_ins).await?;
     Ok(())
 }
 

@@ -197,7 +197,7 @@ fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot,
     }
     draft.push(Stage::Keep, chain);
     if !engine.is_ready() {
-        let (state, until_ms) = unregistered.map_or((None, None), |it| (it.state, it.until_ms));
+        let (state, until_ms) = unregistered.map_or((None, None), |it| (it.shown, it.until_ms));
         let reason = match (&pod.reason, pod.phase, state) {
             (Some(reason), _, Some(state)) => format!("{state}: {reason}"),
             (None, _, Some(state)) => state,

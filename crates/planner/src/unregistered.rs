@@ -20,7 +20,7 @@ use crate::standing;
 /// What is known of an engine that runs and is not registered.
 pub(crate) struct State {
     /// What SHOW says of it; `None` where nothing is known but that it is not registered yet.
-    pub state: Option<String>,
+    pub shown: Option<String>,
     /// When its slot gets another engine if nothing changes, by the database's clock.
     pub until_ms: Option<i64>,
     /// Why its slot gets another engine now.
@@ -57,7 +57,7 @@ pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod)
     let left_ms = patience_ms.saturating_sub(seen.for_ms);
     let until_ms = seen.silent_ms.map(|_| now_ms.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX)));
     Some(State {
-        state: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),
+        shown: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),
         until_ms,
         replace_because,
         failures: failures_before.saturating_add(1),
@@ -68,7 +68,7 @@ pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod)
 /// often, and not with each tick.
 fn rounded(seconds: u64) -> u64 {
     let step = (seconds.max(1).ilog2()).saturating_sub(3);
-    seconds >> step << step
+    (seconds >> step) << step
 }
 
 #[cfg(test)]

@@ -141,10 +141,10 @@ fn name_of(expr: &Expr) -> String {
                     Some(operand) => format!("({} = {})", name_of(operand), name_of(&when.condition)),
                     None => name_of(&when.condition),
                 };
-                text += &format!(" WHEN {condition} THEN {}", name_of(&when.result));
+                text.extend([" WHEN ", &condition, " THEN ", &name_of(&when.result)]);
             }
             if let Some(otherwise) = else_result {
-                text += &format!(" ELSE {}", name_of(otherwise));
+                text.extend([" ELSE ", &name_of(otherwise)]);
             }
             text + " END"
         }
@@ -157,9 +157,9 @@ fn access(root: &Expr, chain: &[AccessExpr]) -> String {
     let mut text = name_of(root);
     for step in chain {
         match step {
-            AccessExpr::Subscript(Subscript::Index { index }) => text += &format!("[{}]", name_of(index)),
-            AccessExpr::Dot(field) => text += &format!(".{}", name_of(field)),
-            AccessExpr::Subscript(slice) => text += &format!("[{slice}]"),
+            AccessExpr::Subscript(Subscript::Index { index }) => text.extend(["[", &name_of(index), "]"]),
+            AccessExpr::Dot(field) => text.extend([".", &name_of(field)]),
+            AccessExpr::Subscript(slice) => text.extend(["[", &slice.to_string(), "]"]),
         }
     }
     text

@@ -76,8 +76,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
             let Some(skipped) = usize::try_from(from).ok().and_then(|from| from.checked_sub(1)) else {
                 return Ok(Some(Cell::Int(0)));
             };
-            let Some((start, _)) = text.char_indices().map(|(at, c)| (at, c)).chain([(text.len(), ' ')]).nth(skipped)
-            else {
+            let Some((start, _)) = text.char_indices().chain([(text.len(), ' ')]).nth(skipped) else {
                 return Ok(Some(Cell::Int(0)));
             };
             let found = text[start..].find(part).map(|at| text[..start + at].chars().count() + 1);
@@ -204,7 +203,7 @@ fn format_number(value: f64, places: usize) -> String {
 
 fn conv(text: &str, from: i64, to: i64) -> Option<String> {
     let base = u32::try_from(from).ok().filter(|base| (2..=36).contains(base))?;
-    let target = u64::try_from(to.unsigned_abs()).ok().filter(|base| (2..=36).contains(base))?;
+    let target = Some(to.unsigned_abs()).filter(|base| (2..=36).contains(base))?;
     let text = text.trim();
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
     let mut number = 0_u64;

@@ -82,14 +82,14 @@ struct RowFunction {
 /// One row of the arguments.
 pub struct Row<'a> {
     arrays: &'a [(ArrayRef, bool)],
-    row: usize,
+    at: usize,
     regex: &'a mut Option<(String, Regex)>,
 }
 
 impl Row<'_> {
     pub(super) fn at(&self, index: usize) -> (&ArrayRef, usize) {
         let (array, is_scalar) = &self.arrays[index];
-        (array, if *is_scalar { 0 } else { self.row })
+        (array, if *is_scalar { 0 } else { self.at })
     }
 
     pub(super) fn is_given(&self, index: usize) -> bool {
@@ -200,7 +200,7 @@ impl ScalarUDFImpl for RowFunction {
         let mut regex = None;
         let mut cells = Vec::with_capacity(rows);
         for row in 0..rows {
-            let mut row = Row { arrays: &arrays, row, regex: &mut regex };
+            let mut row = Row { arrays: &arrays, at: row, regex: &mut regex };
             let is_null = (0..arrays.len()).any(|index| {
                 let (array, row) = row.at(index);
                 array.is_null(row)

@@ -242,7 +242,7 @@ impl Nested {
     fn write(&self, row: usize, text: &mut String) -> Result<(), ArrowError> {
         match self {
             Self::Boolean(values) if values.is_valid(row) => {
-                text.push_str(if values.value(row) { "true" } else { "false" })
+                text.push_str(if values.value(row) { "true" } else { "false" });
             }
             Self::Number(values) if values.is_valid(row) => {
                 let number = match values.data_type() {

@@ -32,7 +32,7 @@ pub fn first_settings(config: &Config) -> Result<SessionConfig, EngineError> {
         .with_sort_spill_reservation_bytes(Resources::sort_reservation(config, partitions));
     settings.set_extension(Arc::new(Functions::new(config.limits.function_bytes)));
     // NULL is less than every value, as in Spark.
-    settings.options_mut().sql_parser.default_null_ordering = "nulls_min".to_owned();
+    "nulls_min".clone_into(&mut settings.options_mut().sql_parser.default_null_ordering);
     // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
     settings.options_mut().execution.listing_table_ignore_subdirectory = true;
     // Spark and Hive write timestamps as INT96. As nanoseconds, which is DataFusion's default, those after 2262 would be

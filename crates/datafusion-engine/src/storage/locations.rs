@@ -49,6 +49,7 @@ impl Locations {
     }
 
     /// Subtracts files and folders, with everything below them.
+    #[must_use]
     pub fn without(mut self, own: &[PathBuf]) -> Self {
         self.own = own.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
         self

@@ -225,8 +225,8 @@ async fn on_session(
             return Decision::Forward;
         };
         let result_waits = reply.has_result_set.unwrap_or(true);
-        let operation_type = reply.operation_type.map_or(TOperationType::EXECUTE_STATEMENT, TOperationType);
-        let ours = entry.keep(Operation { backend, operation_type, running: runs_on, result_waits });
+        let kind = reply.operation_type.map_or(TOperationType::EXECUTE_STATEMENT, TOperationType);
+        let ours = entry.keep(Operation { backend, kind, running: runs_on, result_waits });
         relay.sessions.name_operation(ours, entry.handle);
         model::failpoint!(failpoints::STATEMENT_ACCEPTED);
         Decision::ForwardAs(ours)

@@ -69,7 +69,7 @@ pub(super) struct Operation {
     /// The engine's handle.
     pub(super) backend: Handle,
     /// The type in the engine's handle: Spark finds an operation only under handle and type.
-    pub(super) operation_type: TOperationType,
+    pub(super) kind: TOperationType,
     /// The engine still works on it.
     pub(super) running: bool,
     /// Its result has not been fetched to its end.
@@ -79,7 +79,7 @@ pub(super) struct Operation {
 impl Operation {
     /// The engine's handle as the engine itself wrote it.
     pub(super) fn at_engine(&self) -> TOperationHandle {
-        self.backend.operation(self.operation_type, true)
+        self.backend.operation(self.kind, true)
     }
 
     /// Notes what the engine said of it.

@@ -132,7 +132,7 @@ async fn errors_of_the_engine_come_through_as_they_are() {
         panic!("there is no such table")
     };
     assert_eq!(error.sqlstate(), "42P01");
-    let mut statement = session.execute("SELECT 1/0").await.unwrap();
+    let mut statement = session.execute("SELECT arrow_cast('x', 'Int64')").await.unwrap();
     let state = within("the error", async {
         loop {
             let request =
@@ -146,5 +146,5 @@ async fn errors_of_the_engine_come_through_as_they_are() {
     .await;
     let answer = session.client().get_operation_status(&state).await.unwrap();
     assert_eq!(answer.operation_state, Some(TOperationState::ERROR_STATE));
-    assert_eq!(answer.sql_state.as_deref(), Some("22012"));
+    assert_eq!(answer.sql_state.as_deref(), Some("22018"));
 }

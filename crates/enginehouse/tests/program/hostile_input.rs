@@ -88,7 +88,11 @@ fn attacks() -> Vec<Attack> {
         ends("zeros", "this port speaks HiveServer2", vec![0; 5_000]),
         ends("TLS", "\x15\x03\x01", [b"\x16\x03\x01".to_vec(), noise()].concat()),
         ends("a page, please", "405", text("GET / HTTP/1.1\r\nHost: x\r\n\r\n")),
-        ends("a huge POST", "401", text("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n")),
+        ends(
+            "a huge POST",
+            "401",
+            text("POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999\r\n\r\n"),
+        ),
         ends("endless header", "431", [&b"POST / HTTP/1.1\r\nX: "[..], &b"x".repeat(1 << 20)].concat()),
         ends("2 GB mechanism", "the limit of 65536", b"\x01\x7f\xff\xff\xffPLAIN".to_vec()),
         ends("2 GB proof", "the limit of 65536", b"\x01\0\0\0\x05PLAIN\x05\x7f\xff\xff\xff".to_vec()),

@@ -99,7 +99,7 @@ fn a_url_of_the_driver_is_understood() {
     }
     for (url, more, expected) in [
         (format!("jdbc:hive2://{here}/?enginehouse.tenant=nope"), &select, "error 42704: tenant \"nope\""),
-        (format!("jdbc:hive2://{here}/nowhere"), &select, "error 3F000: "),
+        (format!("jdbc:hive2://{here}/nowhere"), &select, "schema \"nowhere\" does not exist"),
         (format!("jdbc:hive2://{here}/;user=eve"), &select, "error 42501: user \"eve\" belongs to no tenant"),
         (format!("jdbc:hive2://{here}/;user=eve?enginehouse.tenant=t"), &select, "error 42501: "),
         (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "not supported by this client"),

@@ -126,13 +126,12 @@ impl Request {
     pub fn set_query_timeout(&self, bytes: &mut Vec<u8>, seconds: i64) {
         let value = seconds.to_be_bytes();
         let [high, low] = QUERY_TIMEOUT_FIELD.to_be_bytes();
-        match self.query_timeout_at.and_then(|at| bytes.get_mut(at..at + value.len())) {
-            Some(place) => place.copy_from_slice(&value),
-            None => {
-                let field = [wire::I64, high, low].into_iter().chain(value);
-                let at = self.fields_at.min(bytes.len());
-                bytes.splice(at..at, field);
-            }
+        if let Some(field) = self.query_timeout_at.and_then(|at| bytes.get_mut(at..at + value.len())) {
+            field.copy_from_slice(&value);
+        } else {
+            let field = [wire::I64, high, low].into_iter().chain(value);
+            let at = self.fields_at.min(bytes.len());
+            bytes.splice(at..at, field);
         }
     }
 }

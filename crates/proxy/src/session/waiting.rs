@@ -143,7 +143,7 @@ pub(super) async fn step(
             if now < ends {
                 operation.log(reason);
                 tokio::select! {
-                    _ = tokio::time::timeout(POLL_STEP.min(ends - now), changes.changed()) => {}
+                    _ = tokio::time::timeout(POLL_STEP.min(ends.saturating_sub(now)), changes.changed()) => {}
                     () = connection.closed() => {}
                 }
                 return;

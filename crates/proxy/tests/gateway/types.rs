@@ -1,4 +1,4 @@
-//! Tenants with engines of several types, and what SET and GetInfo report with and without an engine.
+//! Tenants with engines of several types, and what SET and `GetInfo` report with and without an engine.
 
 use hs2::tcli::{TGetInfoReq, TGetInfoType, TGetInfoValue};
 use hs2::{ClientError, Session};

@@ -97,7 +97,8 @@ fn pipe(operator: &PipeOperator) -> Checked {
     let what = match operator {
         PipeOperator::Limit { expr: _, offset: _ }
         | PipeOperator::Where { expr: _ }
-        | PipeOperator::As { alias: _ } => return Ok(()),
+        | PipeOperator::As { alias: _ }
+        | PipeOperator::Union { set_quantifier: _, queries: _ } => return Ok(()),
         PipeOperator::OrderBy { exprs } => return exprs.iter().try_for_each(order_key),
         PipeOperator::Select { exprs } | PipeOperator::Extend { exprs } => {
             return exprs.iter().try_for_each(select_item);
@@ -108,7 +109,6 @@ fn pipe(operator: &PipeOperator) -> Checked {
                 refuse(asc.is_some() || nulls_first.is_some(), "an order in |> AGGREGATE")
             });
         }
-        PipeOperator::Union { set_quantifier: _, queries: _ } => return Ok(()),
         PipeOperator::Intersect { set_quantifier, queries: _ }
         | PipeOperator::Except { set_quantifier, queries: _ } => {
             let by_name = matches!(

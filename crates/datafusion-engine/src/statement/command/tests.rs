@@ -1,3 +1,5 @@
+//! Statements that the engine answers itself: how they are read.
+
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -74,7 +74,7 @@ mod embedded {
     fn keep_private(folder: &Path) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let permissions = fs::metadata(folder)?.permissions();
-        if permissions.mode() & 0o077 == 0 {
+        if permissions.mode().trailing_zeros() >= 6 {
             return Ok(());
         }
         fs::set_permissions(folder, Permissions::from_mode(0o700))

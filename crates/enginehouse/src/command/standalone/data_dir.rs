@@ -163,7 +163,7 @@ impl DataDir {
 fn keep_private(root: &Path) -> anyhow::Result<()> {
     let cant = || format!("can't use the data directory {}", root.display());
     let mode = fs::metadata(root).with_context(cant)?.permissions().mode();
-    if mode & 0o077 == 0 {
+    if mode.trailing_zeros() >= 6 {
         return Ok(());
     }
     let is_ours = root.join(LOCK_FILE).exists() || fs::read_dir(root).with_context(cant)?.next().is_none();
