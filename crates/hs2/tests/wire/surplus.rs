@@ -33,11 +33,11 @@ fn results(bytes: usize) -> Vec<(Message, Vec<u8>)> {
         max_rows: 10,
         fetch_type: None,
     };
-    let lines = (0..bytes / 16 + 1).map(|line| format!("true answer {line:9}"));
+    let lines = (0..=bytes / 16).map(|line| format!("true answer {line:9}"));
     let rows =
         TFetchResultsResp { status: status::success(), has_more_rows: None, results: Some(rowset::lines(0, lines)) };
     let columns: Vec<Column> =
-        (0..bytes / 40 + 1).map(|n| Column::new(format!("a column {n:9}"), SqlType::String)).collect();
+        (0..=bytes / 40).map(|n| Column::new(format!("a column {n:9}"), SqlType::String)).collect();
     let metadata =
         TGetResultSetMetadataResp { status: status::success(), schema: Some(schema::table_schema(&columns)) };
     let text = "x".repeat(bytes);

@@ -285,7 +285,7 @@ pub async fn an_abort_that_is_refused_for_its_content_is_made_without_it(bench: 
 
 pub async fn an_abort_stores_a_null_character_as_a_replacement(bench: Bench) {
     let mut abort = abort_of("a-1");
-    abort.statement = "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'".to_owned();
+    "ALTER RESOURCE UNIT uc_1 COMMENT 'a\0b'".clone_into(&mut abort.statement);
     bench.store.abort(&abort).await.unwrap();
     let stored = bench.store.outcome(&id("a-1")).await.unwrap().unwrap().statement;
     assert_eq!(stored, "ALTER RESOURCE UNIT uc_1 COMMENT 'a\u{fffd}b'");
