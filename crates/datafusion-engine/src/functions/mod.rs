@@ -8,7 +8,7 @@
 //! | [`casts`] | a cast that fails gives NULL |
 //! | [`spelling`], [`filling`] | Spark's functions that DataFusion has under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
-//! | [`dispatch`], [`lenient`], [`together`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
+//! | [`mod@dispatch`], [`lenient`], [`together`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
 //! | [`rows`], [`computed`] | functions that neither DataFusion nor `datafusion-spark` has |
 //! | [`hints`] | which function to use instead of one that does not exist |
 //!

@@ -1,7 +1,7 @@
 //! Large constants, which an operator repeats for each row of a batch.
 //!
 //! `repeat('x', 200000)` is one constant after optimization, and a projection of it over 8,192 rows has 1.6 GB. A constant
-//! above [`WIDE_BYTES`] is therefore read through a function that refuses to be repeated beyond the limit.
+//! above `WIDE_BYTES` is therefore read through a function that refuses to be repeated beyond the limit.
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
@@ -18,7 +18,7 @@ use super::bounded::too_much;
 /// From this size on a constant is wide, in bytes.
 const WIDE_BYTES: usize = 4_096;
 
-/// The optimizer's last rule: it puts wide constants behind [`Wide`].
+/// The optimizer's last rule: it puts wide constants behind `Wide`.
 #[derive(Debug)]
 pub struct WideConstants {
     function: ScalarUDF,
