@@ -37,6 +37,12 @@ def duel(own_cluster, folder):
     duel.end()
 
 
+def late(decision, engine, following):
+    """What a master may have done and been refused that was stopped before a call: the call was given up, because the lock
+    may be lost, or it was the last one that took effect, and the one that follows it was refused."""
+    return ([], [(decision, engine)]), ([(decision, engine)], [(following, engine)])
+
+
 def test_a_create_that_comes_late_makes_no_second_process(duel):
     name = duel.start_stopping_at("master.before.create_engine")
     duel.wait_followed("master.before.create_engine")
@@ -53,18 +59,16 @@ def test_an_engine_that_is_made_late_never_registers_and_is_removed_by_the_next_
     )
     assert at_rest(duel.cluster) == {}
     done, rejected, said = duel.go_on()
-    # That one call took effect; before the next one it looked at the clock again and sent nothing more.
-    assert (done, rejected) == ([("create engine", name)], [("record uid", name)])
-    assert "too long without an answer of ZooKeeper" in said
+    # The call was given up, or it took effect and nothing more was sent.
+    assert (done, rejected) in late("create engine", name, "record uid")
     at_rest(duel.cluster)
     assert duel.processes() == {}
     assert "registered engine=" not in duel.cluster.logs.text(f"/{name}/")
     healing = duel.cluster.logs.text(f"/{duel.other}.log")
     assert "create engine" not in {it[0] for it in applied_in(healing) if it[1] == name}
-    (made,) = moments(said, "engine started")
-    (drained,) = moments(healing, 'decision="drain engine"')
-    print(f"the engine that was made late was told to go after {(drained - made).total_seconds() * 1000:.0f} ms")
-    assert (drained - made).total_seconds() <= TICK_S + BUSY_S, "the next tick"
+    for made, drained in zip(moments(said, "engine started"), moments(healing, 'decision="drain engine"'), strict=True):
+        print(f"the engine that was made late was drained after {(drained - made).total_seconds() * 1000:.0f} ms")
+        assert (drained - made).total_seconds() <= TICK_S + BUSY_S, "the next tick"
 
 
 def test_a_delete_that_comes_late_hits_nothing(duel):
@@ -96,14 +100,14 @@ def test_a_delete_that_goes_out_late_ends_only_what_was_to_end_and_the_next_tick
     duel.points.wait_claimed(RAISED)
     assert duel.masters.term().epoch == duel.term.epoch + 1 and condemned.is_alive()
     serving = duel.cluster.engines.one(new).process
-    # The late call, the only one: it takes effect, and hits nobody else.
+    # The late call, the only one: it is given up or takes effect, and hits no other engine.
     before = len(duel.stopped.said())
     duel.stopped.resume()
-    wait_until(lambda: not condemned.is_alive(), 20, f"{old} is deleted")
     wait_until(lambda: "term ended" in duel.stopped.said()[before:], 20, "the stopped master ends its term")
     said = duel.stopped.said()[before:]
-    assert [it[:2] for it in applied_in(said)] == [("delete engine", old)], said
+    assert [it[:2] for it in applied_in(said)] in ([], [("delete engine", old)]), said
     duel.let_successor_go()
+    wait_until(lambda: not condemned.is_alive(), 20, f"{old} is deleted")
     assert list(at_rest(duel.cluster)) == [new]
     assert duel.processes() == {new: serving}
     ((ended,),) = duel.cluster.database.rows(f"SELECT COUNT(*) FROM engine WHERE name = '{old}' AND ended_at_ms > 0")
@@ -122,8 +126,9 @@ def test_a_write_of_the_database_that_comes_late_is_refused_by_the_epoch(duel):
     (new,) = at_rest(duel.cluster)
     assert new != old
     done, rejected, said = duel.go_on_in_vain()
+    # It is refused by the epoch, or given up because the lock may be lost. The contract of the database has the former.
     assert done == [] and [it[1] for it in rejected] == [old], (done, rejected)
-    assert "deposed: epoch" in said
+    assert "term ended" in said
 
 
 def test_a_master_that_is_stopped_inside_the_directory_lock_holds_creates_up_until_it_is_killed_and_show_says_so(duel):

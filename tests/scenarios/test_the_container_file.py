@@ -67,15 +67,21 @@ def test_the_program_runs_there_as_its_user(root):
 def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
     objects = overlay(tmp_path / "base", ["base"])
     data = next(it["data"] for it in objects if it["kind"] == "ConfigMap")
-    place = root / "etc/enginehouse"
+    place, secrets = root / "etc/enginehouse", root / "run/secrets/enginehouse"
     place.mkdir()
+    secrets.mkdir(parents=True)
     try:
         (place / "enginehouse.toml").write_text(data["enginehouse.toml"])
+        secret = secrets / "cluster.secret"
+        secret.write_text("ab" * 32)
+        os.chown(secret, 0, user()[1])
+        secret.chmod(0o440)
         done = inside(root, "config", "check", "--config", "/etc/enginehouse/enginehouse.toml")
         assert done.returncode == 0, done.stderr
         assert "is good" in done.stdout
     finally:
         shutil.rmtree(place)
+        shutil.rmtree(secrets.parent)
 
 
 def test_a_secret_is_read_as_kubernetes_mounts_it_and_not_if_others_could(root):

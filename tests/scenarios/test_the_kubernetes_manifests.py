@@ -126,13 +126,21 @@ def variables(container, objects):
 def checked(container, objects, folder):
     """What `config check` says of the file and the variables of a container."""
     config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
-    (folder / "enginehouse.toml").write_text(config["data"]["enginehouse.toml"])
+    text = config["data"]["enginehouse.toml"]
+    (folder / "enginehouse.toml").write_text(text)
+    # The secret is read too: there is one, in another place than in the pod.
+    secret = folder / "cluster.secret"
+    secret.write_text("ab" * 32)
+    secret.chmod(0o600)
     done = subprocess.run(
-        [BINARY, "config", "check", "--config", folder / "enginehouse.toml"], env=environment(variables(container, objects)),
+        [BINARY, "config", "check", "--config", folder / "enginehouse.toml"],
+        env=environment(variables(container, objects)) | {"ENGINEHOUSE_CLUSTER_SECRET_FILE": str(secret)},
         capture_output=True, text=True, timeout=CHECKED_WITHIN_S, check=False,
     )
     assert done.returncode == 0, f"{container['name']}: {done.stderr}"
-    return tomllib.loads(done.stdout)
+    said = tomllib.loads(done.stdout)
+    said["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]
+    return said
 
 
 def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp_path):
