@@ -10,7 +10,7 @@ import pytest
 from pyhive.exc import OperationalError
 
 from harness import rides
-from harness.clients import impyla_session, open_pyhive, pyhive_session, refusal_of, refused, rows
+from harness.clients import impyla_session, open_pyhive, pyhive_session, refusal_of, rows
 from harness.java import Jdbc, beeline_ok
 from harness.processes import REPOSITORY
 from harness.waiting import wait_until
@@ -43,10 +43,11 @@ def test_use_and_set_said_before_an_engine_is_bound_are_replayed_at_binding(stan
         assert "before_binding" in str(cursor.fetchall())
 
 
-def test_a_schema_that_the_engine_refuses_is_the_error_of_the_statement_that_binds(standalone, tenant):
-    with pyhive_session(standalone.address, "alice", database="no_such_schema") as session:
-        refusal = refused(session, "SELECT 1")
-        assert refusal.sqlstate == "3F000" and "no_such_schema" in refusal.message, refusal
+def test_a_schema_that_a_ready_engine_refuses_is_refused_when_the_session_opens(standalone, tenant):
+    with pytest.raises(OperationalError) as error, pyhive_session(standalone.address, "alice", database="no_such_schema"):
+        pass
+    refusal = refusal_of(error.value)
+    assert refusal.sqlstate == "3F000" and "no_such_schema" in refusal.message, refusal
 
 
 def told_to_choose(address):

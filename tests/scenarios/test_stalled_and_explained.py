@@ -190,7 +190,7 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
     told = {tenant: " ".join(str(it["reason"]) for it in control.engines(tenant)) for tenant in made}
     assert "datafusion.execution.batch_size" in told["refuses"], told
     assert "spark" in told["no_such_type"], told
-    assert "is not registered yet" in told["hangs"], told
+    assert "its process is stopped" in told["hangs"], told
     assert hanging.is_alive()
     # Nobody waits for them: another tenant comes, changes and goes.
     other = tenant, pool, unit = control.make("other", users="'alice'", options=", MIN_ENGINES 1")

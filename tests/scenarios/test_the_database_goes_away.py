@@ -31,6 +31,7 @@ EXPECTED = (
     "no metadata agent answers, the proxy goes on with the catalog that it last read",
     "the outcome of an alteration can't be settled yet",
     "the master waits for long",
+    "metadata database does not answer",
 )
 SERVERS = some([PostgresServer, MariadbServer], PostgresServer)
 

@@ -126,6 +126,14 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         bystander.wait()
 
 
+def runs(pid):
+    """Whether a process runs. One that has ended and that its reaper has not seen yet does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
     stubborn = local.folder / "spark-submit"
     stubborn.write_text("#!/bin/sh\ntrap '' TERM INT HUP\nsleep 600 &\necho $$ $! > started\nwhile true; do sleep 1; done\n")
@@ -142,7 +150,7 @@ def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
     family = [int(it) for it in started.read_text().split()]
     assert all(psutil.pid_exists(pid) for pid in family)
     local.stop()
-    assert not [pid for pid in family if psutil.pid_exists(pid)]
+    assert not [pid for pid in family if runs(pid)]
     assert working_below(local.folder) == []
 
 
