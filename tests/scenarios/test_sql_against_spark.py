@@ -26,6 +26,7 @@ from harness.clients import impyla_session, open_pyhive
 from harness.java import Jdbc, JdbcError
 from harness.ports import free_port
 from harness.processes import REPOSITORY
+from harness.tier import only_long
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.alone
@@ -192,7 +193,7 @@ def test_pyhive_gets_from_this_engine_what_spark_gave(standalone, tenant):
     check(found, listed())
 
 
-@pytest.mark.long
+@only_long
 def test_the_recorded_answers_are_sparks(reference):
     with contextlib.closing(open_pyhive(reference, "alice")) as session:
         theirs = by_pyhive(session)
@@ -206,14 +207,14 @@ def test_the_recorded_answers_are_sparks(reference):
     assert json.loads(file.read_text()) == json.loads(json.dumps(answers))
 
 
-@pytest.mark.long
+@only_long
 def test_impyla_gets_from_this_engine_what_spark_gives(standalone, tenant, reference):
     with impyla_session(standalone.address, "alice") as ours, impyla_session(reference, "alice") as theirs:
         cursors = {"ours": ours, "theirs": theirs}
         check(compare(lambda whose, *rest: by_cursor(cursors[whose], *rest), cases()), listed())
 
 
-@pytest.mark.long
+@only_long
 def test_jdbc_gets_from_this_engine_what_spark_gives(standalone, tenant, reference):
     with Jdbc(standalone.address, "alice") as ours, Jdbc(reference, "alice") as theirs:
         sessions = {"ours": ours, "theirs": theirs}

@@ -78,6 +78,7 @@ async fn what_a_server_can_do_to_us() {
     a_caller_that_is_gone_after_commit_finds_its_answer(bench(&url, "gone").await).await;
     a_server_that_is_gone_is_unavailable().await;
     a_connection_that_falls_silent_gives_its_place_to_another(bench(&url, "silent").await).await;
+    contract::record_passed("a_connection_that_falls_silent_gives_its_place_to_another");
 }
 
 async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
