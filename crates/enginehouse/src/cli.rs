@@ -120,7 +120,7 @@ pub struct StandaloneArguments {
     /// Where clients connect; otherwise what proxy.listen says, or 127.0.0.1:10009.
     #[arg(long, value_name = "HOST:PORT", value_parser = loopback_or_address)]
     pub listen: Option<SocketAddr>,
-    /// A configuration file; variables such as ENGINEHOUSE_PROXY_LISTEN override its keys.
+    /// A configuration file; environment variables override its keys.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// A folder that external tables may read and write; may be given several times.
