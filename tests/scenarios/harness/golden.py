@@ -18,7 +18,10 @@ RANDOM = [
     re.compile(r"(?<=\b0x)[0-9a-f]{8,16}\b"),
     re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"),
 ]
-# A hash that follows from what was said is no random number.
+# The hash of a configuration with a secret property covers a fingerprint keyed with the installation's random secret.
+KEYED = re.compile(r"config hash|enginehouse\.io/config\b")
+HASH = re.compile(r"\b[0-9a-f]{16}\b")
+# A hash that follows from the statements alone is compared.
 STABLE = re.compile(r"unit_properties")
 
 
@@ -36,6 +39,8 @@ def masked_line(line, replacements):
     if not STABLE.search(line):
         for pattern in RANDOM:
             line = pattern.sub(lambda match: re.sub(r"[0-9a-f]", "#", match.group(0)), line)
+    if KEYED.search(line):
+        line = HASH.sub(lambda match: "#" * len(match.group(0)), line)
     for found, shown in replacements:
         line = re.sub(found + r" *", lambda match, shown=shown: shown.ljust(len(match.group(0))), line)
     return line
