@@ -44,7 +44,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Checks a registration that was read: the engine writes it, so it may hold anything. The error says what is wrong.
+    /// Checks a registration that was read: the engine writes it, so it may hold anything. The error names what is wrong.
     fn checked(self) -> Result<Self, String> {
         if !is_endpoint(&self.address) {
             return Err("its address is not HOST:PORT".to_owned());

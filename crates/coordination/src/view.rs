@@ -190,7 +190,7 @@ fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]
 /// The registry as it is.
 struct Reading {
     registered: Registered,
-    /// The engines that have been told to drain.
+    /// The engines with an order to drain.
     ordered: Vec<EngineName>,
     /// The engines whose permits were not read, because there are too many.
     unread: BTreeSet<EngineName>,
