@@ -258,9 +258,9 @@ impl Bucket {
             }
             Err(error) => return Err(store_error(&what, &error)),
         }
-        // If the store does not answer here, the definition stands and its creator is told of the failure.
+        // If the store does not answer here, the definition stands and its creator receives the error.
         if !self.is_schema(schema)? {
-            // Its schema was dropped meanwhile, and whoever drops it may have listed its tables already.
+            // Its schema was dropped meanwhile, and that DROP may have listed its tables already.
             self.delete(&what, path)?;
             return Err(no_schema(schema).into());
         }

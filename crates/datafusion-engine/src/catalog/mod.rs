@@ -3,7 +3,7 @@
 //! [`folder`] keeps definitions in files that the engines of one machine share, [`bucket`] in an object store that each
 //! engine of the tenant reaches; [`definitions`] is either. [`build`] turns one into something that can be scanned;
 //! [`provider`] is how DataFusion looks names up, and [`fetched`] holds what one statement names. The definitions are the
-//! truth: an engine that is restarted, or a second one beside it, sees the same.
+//! truth: an engine that is restarted, or a second engine of the tenant, reads the same.
 
 pub mod bucket;
 pub mod build;

@@ -2,7 +2,7 @@
 //!
 //! DataFusion accounts the memory of operators that keep rows, not that of expressions: `repeat('x', 1000000000)` is
 //! allocated outside every pool, and a failed allocation ends the process. A bounded function refuses the call with
-//! SQLSTATE 54000 when its arguments say that the result for one batch would exceed the limit. The limit also holds while
+//! SQLSTATE 54000 when the result for one batch would, by its arguments, exceed the limit. The limit also holds while
 //! a plan is optimized, because constants are evaluated through the same function.
 
 use std::sync::Arc;

@@ -15,7 +15,7 @@ use datafusion::logical_expr::ColumnarValue;
 use regex_automata::meta::Regex;
 
 const MICROS_OF_DAY: i64 = 86_400_000_000;
-/// What one element takes besides its bytes: an offset or a view.
+/// What one element takes in addition to its bytes: an offset or a view.
 const ELEMENT_BYTES: u128 = 8;
 /// The longest text of one number in a list.
 const NUMBER_BYTES: u128 = 24;
@@ -25,15 +25,15 @@ const NUMBER_BYTES: u128 = 24;
 pub enum Measure {
     /// All arguments, one after another.
     Sum,
-    /// Argument 0, as often as argument 1 says.
+    /// Argument 0, repeated argument 1 times.
     Repeat,
-    /// As many characters as that argument says, each as long as one of the last argument.
+    /// As many characters as that argument states, each as long as one of the last argument.
     Pad,
-    /// As many characters as argument 0 says.
+    /// As many characters as argument 0 states.
     Space,
     /// The entries from argument 0 to argument 1 in steps of argument 2.
     Series,
-    /// The list of argument 0, as long as argument 1 says.
+    /// The list of argument 0, with the length in argument 1.
     Resize,
     /// Argument 0 with each occurrence of argument 1 replaced by argument 2.
     Replace,

@@ -233,7 +233,7 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     if name == "map" {
         return keys_and_values(&mut list.args);
     }
-    // The order of a list is said by a constant.
+    // A constant states the order of the list.
     let name = match (name.as_str(), list.args.get(1).map(is_true)) {
         ("sort_array", Some(Some(ascending))) => {
             list.args.truncate(1);

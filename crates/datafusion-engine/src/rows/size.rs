@@ -14,7 +14,7 @@ use datafusion::arrow::record_batch::RecordBatch;
 
 /// The longest text of a number with its separator: a 256-bit decimal.
 const NUMBER_TEXT_BYTES: usize = 80;
-/// What a row takes in a column besides its value: a length or an offset.
+/// What a row takes in a column in addition to its value: a length or an offset.
 const ROW_BYTES: usize = 4;
 
 /// How many rows of a batch, from `offset` on and at most `wanted`, have at most `bytes` bytes, and how many they have.

@@ -91,7 +91,7 @@ async fn columns_match_in_any_case() {
     // What is declared has the case in which it is declared: it has to match the file's.
     run(&mut session, &format!("CREATE EXTERNAL TABLE d (customerId BIGINT, PRIMARY KEY (customerid)) STORED AS PARQUET LOCATION '{data}/m/'")).await;
     assert_eq!(one(&mut session, "SELECT customerid FROM d").await, "1");
-    // Two columns that differ in case alone are told apart by their exact names.
+    // Two columns that differ in case alone are distinguished by their exact names.
     run(&mut session, "CREATE TEMPORARY VIEW two AS SELECT * FROM (VALUES (1, 2)) t(`a`, `b`)").await;
     run(&mut session, &format!("COPY (SELECT 1 AS aB, 2 AS c) TO '{data}/a/' STORED AS JSON")).await;
     std::fs::write(format!("{data}/two.json"), "{\"aB\": 1, \"Ab\": 2}\n").unwrap();

@@ -4,7 +4,7 @@
 //! which would be a wrong result without an error. So each node of a statement's tree is checked before it is planned.
 //!
 //! Invariant: the structs of the tree are taken apart without `..`, so that a field which is new in the parser does not
-//! compile until it is decided here whether it is planned (`_`), refused, or without effect on a result (said in a comment).
+//! compile until it is decided here whether it is planned (`_`), refused, or without effect on a result (with a reason).
 
 pub mod definition;
 mod expression;
