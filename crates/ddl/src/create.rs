@@ -72,7 +72,7 @@ fn unit(spec: UnitSpec) -> UnitPatch {
         min_engines,
         max_engines,
         properties,
-        // Recorded by whoever carries the statement out.
+        // Recorded when the statement is carried out.
         secrets: _,
         comment,
     } = spec;
