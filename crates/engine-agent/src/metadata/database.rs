@@ -1,5 +1,5 @@
-//! Whether the database answers: asked at an interval, so that the agent's log and `/readyz` say so although no statement
-//! comes by.
+//! Checks at an interval whether the database answers, so that the agent's log and `/readyz` report it even while no
+//! statement is issued.
 //!
 //! An agent without its database stays registered: masters and proxies go elsewhere by themselves, and where all agents
 //! have lost it there is nowhere to go. The question is a reading with the connections of masters, so it fails for what

@@ -34,7 +34,7 @@ pub struct Settings {
     pub drain_grace: Duration,
     /// The longest grace that a statement may name.
     pub drain_grace_max: Duration,
-    /// How long an engine may take to start, as its own agent is told; reported with engines that are starting.
+    /// How long an engine may take to start, which its agent has too; reported with engines that are starting.
     pub start_deadline: Duration,
     /// How often the master ticks: what it observed is stale after three of these.
     pub tick_interval: Duration,

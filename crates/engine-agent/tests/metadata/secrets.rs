@@ -26,7 +26,7 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
     let configuration = Configuration::of_slot(&snapshot.catalog, &slot.key, &Defaults::default()).unwrap();
     assert_eq!(configuration.properties["my.password"], SECRET, "the engine is given it");
 
-    // What whoever guesses right could compute: the digests of the clear values.
+    // What a correct guess could compute: the digests of the clear values.
     let clear = Configuration { secrets: None, ..configuration.clone() };
     let dictionary = [SECRET.to_owned(), clear.properties_digest(), clear.hash()];
     let mut seen: Vec<(String, String)> = Vec::new();
