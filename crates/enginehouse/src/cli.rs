@@ -117,7 +117,7 @@ pub struct StandaloneArguments {
     /// Where metadata, engine state and logs are kept.
     #[arg(long, value_name = "DIR", default_value = "./enginehouse-data")]
     pub data_dir: PathBuf,
-    /// Where clients connect; otherwise what proxy.listen says, or 127.0.0.1:10009.
+    /// Where clients connect; by default proxy.listen, or 127.0.0.1:10009.
     #[arg(long, value_name = "HOST:PORT", value_parser = loopback_or_address)]
     pub listen: Option<SocketAddr>,
     /// A configuration file; environment variables override its keys.

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_told_in_the_words_of_a_configuration_with_its_key() {
+    fn a_type_error_names_its_key_in_the_words_of_the_configuration() {
         for (text, expected) in [
             (
                 "[engines]\nallowed_locations = \"/srv\"\n",

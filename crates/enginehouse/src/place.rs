@@ -109,7 +109,7 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
 /// Variables that object stores read their credentials from.
 const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
-/// What the environment says of an object store's credentials, as options: in a pod, those of its service account. A
+/// An object store's credentials from the environment, as options: in a pod, those of its service account. A
 /// local process inherits none.
 pub fn store_environment() -> BTreeMap<String, String> {
     let is_of_store = |name: &String| STORE_VARIABLES.iter().any(|prefix| name.starts_with(prefix));

@@ -215,7 +215,7 @@ pub async fn proxy(
     })
 }
 
-/// What clients are told that they are connected to.
+/// The product name and version that clients receive.
 fn product(section: &ProxySection) -> proxy::Product {
     let own = proxy::Product::default();
     let version = if section.product_version.is_empty() { own.version } else { section.product_version.clone() };

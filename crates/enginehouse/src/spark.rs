@@ -53,9 +53,9 @@ const METASTORES: [&str; 3] =
     ["spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL"];
 
 /// Whether the tables are in a metastore: each engine that names it has them, and they outlive this one.
-pub fn has_metastore(said: &BTreeMap<String, String>) -> bool {
-    said.get(CATALOG).is_some_and(|kind| kind == "hive")
-        && METASTORES.iter().any(|key| said.get(*key).is_some_and(|value| !value.is_empty()))
+pub fn has_metastore(properties: &BTreeMap<String, String>) -> bool {
+    properties.get(CATALOG).is_some_and(|kind| kind == "hive")
+        && METASTORES.iter().any(|key| properties.get(*key).is_some_and(|value| !value.is_empty()))
 }
 
 /// Properties with those above them that make Spark's server listen there, as its agent expects it.

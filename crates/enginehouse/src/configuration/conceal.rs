@@ -10,7 +10,7 @@ pub fn without_password(url: &str) -> String {
     if scheme == "sqlite" {
         return url.to_owned();
     }
-    // The last @, because a password may hold a /, a ? or an @ that somebody forgot to write as %2F, %3F or %40.
+    // The last @, because a password may hold a /, a ? or an @ that was not written as %2F, %3F or %40.
     let shown = match rest.rsplit_once('@') {
         Some((login, host)) => match login.split_once(':') {
             Some((user, _)) => format!("{user}:{MASK}@{}", without_password_parameters(host)),

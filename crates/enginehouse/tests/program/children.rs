@@ -70,7 +70,7 @@ fn a_child_of_an_agent_has_no_signal_blocked_and_ends_with_it() {
     // A shell blocks all of them for the moment in which it starts a program.
     eventually("it has no signal blocked", || field(child, "SigBlk:") == "0000000000000000");
     assert_ne!(field(agent, "SigBlk:"), "0000000000000000", "the agent waits for SIGTERM with it blocked");
-    // Nobody is left who could end them: neither the agent nor a master.
+    // Neither the agent nor a master is left to end them.
     installation.kill();
     signal(agent, Signal::KILL);
     all_end("the child ends with its agent", &[agent, child]);

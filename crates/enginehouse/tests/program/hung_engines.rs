@@ -1,4 +1,4 @@
-//! An engine that is stopped and not dead: what is shown of it, and what its clients are told.
+//! An engine that is stopped and not dead: what is shown of it, and the error that its clients receive.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::process::Stdio;
@@ -27,7 +27,7 @@ fn a_client_of_a_stopped_engine_receives_08s01_and_the_process_state_is_shown() 
     let status = ended(&mut client, LOST_WITHIN);
     let error = read_all(client.stderr.take());
     assert!(!status.success() && error.contains("08S01") && error.contains("has not replied for"), "{error}");
-    println!("the client was told after {:?}", began.elapsed());
+    println!("the client received its error after {:?}", began.elapsed());
     signal(engine, Signal::CONT);
     assert!(installation.stop().success());
 }

@@ -53,7 +53,7 @@ mod embedded {
                 engine: file.name.to_string(),
                 catalog_dir: file.catalog_dir.clone(),
                 catalog: file.catalog.as_ref().map(|it| {
-                    // What the configuration says stands above the environment.
+                    // The configuration takes precedence over the environment.
                     let mut options = crate::place::store_environment();
                     options.extend(it.options.clone());
                     BucketConfig { url: it.url.clone(), options }

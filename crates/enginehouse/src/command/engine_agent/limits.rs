@@ -1,7 +1,7 @@
 //! What an engine may take of a machine that it shares with other engines, proxies, masters and servers.
 //!
 //! The memory pool of an engine counts what plans ask for, and not every allocation. So an engine that is a local process
-//! also limits itself: the kernel's OOM killer is told to choose engines first, and a DataFusion engine has a limit of its
+//! also limits itself: the kernel's OOM killer chooses engines first, and a DataFusion engine has a limit of its
 //! address space, at which an allocation fails and the engine, and nothing else, ends. A Java virtual machine has no such
 //! limit: it reserves far more addresses than it uses, and has a heap of fixed size instead. In a pod the container's own
 //! limit does all of that.
@@ -39,7 +39,7 @@ pub fn apply(file: &EngineFile, place: &Place) {
         );
     }
     if let Err(error) = raise_oom_score() {
-        warn!(%error, "the OOM killer can't be told to choose this engine first");
+        warn!(%error, "could not raise the OOM score of this engine");
     }
     if file.engine_type == EngineType::Datafusion {
         let own = std::thread::available_parallelism().map_or(1, usize::from);
@@ -64,7 +64,7 @@ fn limit_address_space(bytes: u64) {
     limit.maximum = lower(limit.maximum);
     match setrlimit(Resource::As, limit) {
         Ok(()) => info!(mib = bytes >> 20, "address space limited"),
-        Err(error) => warn!(%error, "the address space of this engine can't be limited"),
+        Err(error) => warn!(%error, "could not limit the address space of this engine"),
     }
 }
 

@@ -1,6 +1,6 @@
-//! Why Spark ended, as its log says: an exit status names no cause.
+//! Why Spark ended, from its log: an exit status names no cause.
 //!
-//! The last exception counts, and of its chain the innermost: that is the one that says what is wrong with a property or
+//! The last exception counts, and of its chain the innermost: that one names what is wrong with a property or
 //! the memory. What is not understood is left to the exit status and the log.
 
 use std::fs::File;
