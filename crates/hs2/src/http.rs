@@ -40,7 +40,7 @@ pub(crate) struct Exchange {
     head: Option<Head>,
     /// Its body so far, when it comes in chunks.
     chunks: Vec<u8>,
-    /// Who sent the request that is on its way.
+    /// The sender of the request that is being read.
     principal: Option<Principal>,
     /// What is left of the body of a request that was refused.
     dropped: usize,
@@ -162,7 +162,7 @@ impl Exchange {
                 match judged {
                     Ok(principal) => {
                         if head.expects_continue {
-                            // Even if it is too long: there are clients that say so and then don't wait.
+                            // Even if it is too long: some clients announce that they wait and then do not.
                             wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
                         }
                         self.principal = Some(principal);
@@ -181,7 +181,7 @@ impl Exchange {
             }
             let body = match self.body(wire, &head, limit).await? {
                 Ok(body) => body,
-                // The beginning of the body tells how to answer it in Thrift.
+                // The beginning of the body is needed to answer it in Thrift.
                 Err(InWords { too_long: Some(bytes), .. }) => return Err(WireError::TooLong { bytes, limit }),
                 Err(refusal) => return self.refuse(wire, &refusal).await,
             };

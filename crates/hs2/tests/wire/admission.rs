@@ -1,4 +1,4 @@
-//! Who is let in and how much each may take: connection limits, and requests that are judged before they are read.
+//! Admission of clients: connection limits, and requests that are judged before they are read.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -214,7 +214,7 @@ async fn connections_of_one_user_and_of_one_address_are_limited() {
     let server = start(limits).await;
     let _alice = (server.client("alice").await, server.client("alice").await);
     let refused = |refused: Result<Client, ClientError>, text: &str| match refused.map(drop) {
-        Err(ClientError::Unauthenticated(told)) => assert!(told.starts_with(text), "{told}"),
+        Err(ClientError::Unauthenticated(error)) => assert!(error.starts_with(text), "{error}"),
         other => panic!("{other:?}"),
     };
     let third = Client::connect(&server.options(Auth::user("alice", "x"))).await;
