@@ -1,9 +1,9 @@
-//! Settling: seeing to it that every alteration on its way gets an outcome, and that a node stands no longer than one tick
+//! Settling: seeing to it that every alteration on its way has an outcome, and that a node stands no longer than one tick
 //! after it.
 //!
 //! The outcome is asked for and written, never inferred. That an agent is gone, or that time has passed, only chooses
-//! the moment to try: a commit that came first stands. A node is deleted here when the database says that its
-//! alteration is aborted, or committed and no longer converging, or when it never had one (debris); the node of one that
+//! the moment to try: a commit that came first stands. A node is deleted here when the database has its
+//! alteration as aborted, or committed and no longer converging, or when it never had one (debris); the node of one that
 //! converges is deleted by the tick that acted on it.
 
 use std::time::Duration;

@@ -217,9 +217,9 @@ pub(crate) async fn poll(
     let mut known: BTreeMap<EngineName, String> = BTreeMap::new();
     loop {
         let addresses = asked.borrow_and_update().clone();
-        let mut said = loads.said();
-        said.retain(|engine, _| addresses.contains_key(engine));
-        loads.say(said);
+        let mut statuses = loads.said();
+        statuses.retain(|engine, _| addresses.contains_key(engine));
+        loads.say(statuses);
         let is_new = |(engine, address): &(&EngineName, &String)| known.get(*engine) != Some(*address);
         let round: Vec<(&EngineName, &String)> = if Instant::now() >= next_round {
             next_round = Instant::now() + every;
@@ -259,13 +259,13 @@ async fn publish(answers: impl Stream<Item = (EngineName, Option<Status>)>, load
             }
         };
         over = timeout(COLLECTED, collecting).await.is_ok();
-        let mut said = loads.said();
+        let mut statuses = loads.said();
         for (engine, answer) in some {
             match answer {
-                Some(status) => drop(said.insert(engine, status)),
-                None => drop(said.remove(&engine)),
+                Some(status) => drop(statuses.insert(engine, status)),
+                None => drop(statuses.remove(&engine)),
             }
         }
-        loads.say(said);
+        loads.say(statuses);
     }
 }

@@ -99,7 +99,7 @@ pub struct Driver {
     halt: CancellationToken,
 }
 
-/// What can fail in each tick for as long as its reason lasts, and is told of once a minute at most.
+/// What can fail in each tick for as long as its reason lasts, and is logged once a minute at most.
 #[derive(Debug, Default)]
 struct Lasting {
     settling: Trouble,

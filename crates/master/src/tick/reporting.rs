@@ -47,7 +47,7 @@ impl Driver {
         self.send_part(world, report).await
     }
 
-    /// A report is an effect like any other: who may have been deposed meanwhile sends none.
+    /// A report is an effect like any other: a master that may have been deposed meanwhile sends none.
     async fn send_part(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
         if !world.may_act() {
             return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));

@@ -188,7 +188,7 @@ mod tests {
         let (second, answer) = asked(&agents, "host-3:1").await;
         assert_eq!((second, answer), (vec!["host-3:1".to_owned()], Ok(())));
         let (third, _) = asked(&agents, "host-3:1").await;
-        assert_eq!(third, ["host-3:1"], "who answered stays in front");
+        assert_eq!(third, ["host-3:1"], "the agent that answered stays in front");
     }
 
     #[tokio::test]

@@ -216,7 +216,7 @@ fn permit<'a>(ground: &Ground<'a>, engine: &EngineName) -> Option<&'a PermitNode
 }
 
 /// Deletes a permit of which only the name was known. The plan took it for unregistered; if an engine is registered below it,
-/// it stays, unless that engine was told to drain.
+/// it stays, unless that engine has an order to drain.
 async fn delete_unread(lock: &Lock, engine: &EngineName, ground: &Ground<'_>) -> Result<Effect, Failure> {
     let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
     let Some(seen) = seen else { return Ok(Effect::Done) };

@@ -118,7 +118,7 @@ impl World for Fake {
         }
         state.aborts.push(abort.clone());
         if state.takes_no_statement && !abort.statement.is_empty() {
-            return Err(Failure::Refused("the statement has a character that can't be stored".to_owned()));
+            return Err(Failure::Refused("the statement has a character that cannot be stored".to_owned()));
         }
         let aborted = record(abort.id.as_str(), ObjectRef { kind: ObjectKind::ResourceUnit, name: "uc_1".to_owned() });
         Ok(state.records.entry(abort.id.clone()).or_insert(aborted).clone())
@@ -134,7 +134,7 @@ impl World for Fake {
             let known = record.generation <= state.world.desired.snapshot.catalog.generation;
             assert!(
                 record.outcome == Outcome::Aborted || known,
-                "the node of an alteration that nobody acted on is deleted"
+                "the node of an alteration that no tick acted on is deleted"
             );
         }
         state.alter = None;
