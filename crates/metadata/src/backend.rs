@@ -163,8 +163,8 @@ impl Backend {
     }
 
     /// How a transaction begins. On `MariaDB` the writer's snapshot is made by its first SELECT of a table, which always
-    /// comes after its first lock. Where there are standbys it says whether the server is one: on `MariaDB` one that was
-    /// the primary keeps its connections, and lets who may administer it write.
+    /// comes after its first lock. Where there are standbys it also reads whether the server is one: on `MariaDB` a former
+    /// primary keeps its connections, and lets administrators write.
     pub(crate) const fn begin_sql(self, mode: Mode) -> &'static str {
         match (self, mode) {
             (Self::Sqlite, Mode::Write) => "BEGIN IMMEDIATE",

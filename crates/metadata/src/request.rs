@@ -287,7 +287,7 @@ async fn finish_request(
     Ok(Done::Write(answer))
 }
 
-/// The unit, if tenant, pool and unit belong together; else which link is missing. Users who are no admins see the pools
+/// The unit, if tenant, pool and unit belong together; else which link is missing. Users that are no admins see the pools
 /// of their tenants and the units of those pools, so that for them a missing link reads the same whether the other
 /// object exists or not.
 fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {

@@ -32,7 +32,7 @@ impl Store {
     /// [`Error::Unavailable`]: a commit is under way and has not ended in time; nothing is decided.
     ///
     /// An insert that the database refuses for its content is made again without statement, object and names: the id
-    /// must get its outcome whatever its alter node says, or the node would stand for ever.
+    /// must have an outcome whatever its alter node holds, or the node would stand for ever.
     pub async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, Error> {
         match self.abort_as(abort).await {
             Err(error @ (Error::Refused(_) | Error::Broken(_))) => {

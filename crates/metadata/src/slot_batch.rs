@@ -61,7 +61,7 @@ fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin:
 }
 
 /// Condemns the engines of slots that go, each with its reason, and gives the engines of renewed slots their grace as
-/// stand-ins. Engines that were told before keep what they were told.
+/// stand-ins. Engines that have an order already keep it.
 async fn end_engines(tx: &mut Transaction, changes: &SlotChanges, grace: Duration) -> Result<(), Error> {
     let mut living: HashMap<SlotKey, Vec<String>> = HashMap::new();
     for row in tx.rows(sql::ENGINES_NOT_TOLD, args![]).await? {

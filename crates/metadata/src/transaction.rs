@@ -90,16 +90,16 @@ pub(crate) struct Transaction {
     _held: Held,
 }
 
-/// What a transaction holds beside its connection, until it ends.
+/// What a transaction holds with its connection, until it ends.
 #[derive(Debug)]
 pub(crate) struct Held {
-    /// Of an `SQLite` file: that nobody else writes.
+    /// Of an `SQLite` file: the right to write it.
     pub(crate) _writer: Option<OwnedMutexGuard<()>>,
     /// A place among the transactions of statements.
     pub(crate) _place: Option<OwnedSemaphorePermit>,
 }
 
-/// What is said of a server that may not be written.
+/// The error of a server that may not be written.
 pub(crate) const STANDBY: &str = "this server is a standby: the primary is needed";
 
 impl Drop for Transaction {
@@ -120,8 +120,8 @@ impl Transaction {
     ) -> Result<Self, Error> {
         // Held from the first word on, so that a beginning that is dropped half way closes the connection.
         let mut tx = Self { connection: Some(connection), backend, deadline, _held: held };
-        let said = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
-        match said.first() {
+        let answer = timed(deadline, tx.connection()?.fetch_all(sqlx::raw_sql(begin))).await?.map_err(not_begun)?;
+        match answer.first() {
             Some(row) if crate::rows::int(row, "standby")? != 0 => Err(Error::Unavailable(STANDBY.to_owned())),
             _ => Ok(tx),
         }

@@ -178,7 +178,7 @@ pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Ben
         ..seen(&names[0], Phase::Running)
     };
     let ended =
-        EndedEngine { name: names[1].clone(), reason: "said \0".to_owned(), log_tail: Some("log\0".to_owned()) };
+        EndedEngine { name: names[1].clone(), reason: "drained \0".to_owned(), log_tail: Some("log\0".to_owned()) };
     let report = Report {
         engines: vec![odd],
         ended: vec![ended],
@@ -192,7 +192,7 @@ pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Ben
     assert_eq!(words, ["a\u{fffd}b", "n\u{fffd}", "\u{fffd}:1", "\u{fffd}\u{fffd}end"]);
     assert_eq!(seen.details.get("d\0").map(String::as_str), Some("v\0"), "JSON escapes it");
     let record = store.engine(&names[1]).await.unwrap().unwrap().record;
-    assert_eq!(record.ended_reason.as_deref(), Some("said \u{fffd}"));
+    assert_eq!(record.ended_reason.as_deref(), Some("drained \u{fffd}"));
     assert_eq!(record.log_tail.as_deref(), Some("log\u{fffd}"));
     assert_eq!(store.master().await.unwrap().waits_for.as_deref(), Some("engine \u{fffd}"));
 }

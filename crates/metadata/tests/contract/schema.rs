@@ -174,7 +174,7 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     assert_eq!(store.master().await.unwrap().surroundings, Surroundings::default());
 }
 
-/// As the version before had it: the spec says nothing of secrets. Only units that have some change.
+/// As the version before had it: the spec has no secrets. Only units that have some change.
 pub async fn secret_properties_of_older_rows_are_recorded_when_the_store_is_opened(bench: Bench) {
     let bench = bench.founded(1).await;
     bench.alter("a-1", properties("uc_1", "db.password", "hunter2")).await;
