@@ -57,7 +57,7 @@ pub struct UnitSpec {
 }
 
 impl UnitSpec {
-    /// The properties as they may be shown: masked where the words say so or the key was recorded as secret.
+    /// The properties as they may be shown: masked where the key names a secret or was recorded as one.
     pub fn masked_properties(&self, words: &SecretKeys) -> BTreeMap<String, String> {
         let recorded = self.secrets.as_ref().map(|secrets| &secrets.keys);
         words.mask_also(&self.properties, |key| recorded.is_some_and(|keys| keys.contains(key)))

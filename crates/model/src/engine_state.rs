@@ -64,7 +64,7 @@ pub enum EngineState {
     Starting,
     /// It is registered and takes statements.
     Ready,
-    /// It runs, was registered, and is not any more: the reason says for how long, and whether it answers.
+    /// It runs, was registered, and is not any more: the reason states for how long, and whether it answers.
     Lost,
     /// It takes no new sessions, finishes what runs, then exits.
     Draining,

@@ -1,10 +1,10 @@
 //! Secret properties of a unit as what others may see of them: the keys, and one keyed digest of all values.
 //!
-//! Labels are readable by everyone who may read pods, and rows by everyone who may read a backup. A plain digest of a
+//! Labels are readable by everyone with a right to read pods, and rows by everyone with a backup. A plain digest of a
 //! password can be guessed with a dictionary, so labels are computed from masked values, and that a secret has changed
 //! shows in a fingerprint that only holders of the cluster secret can compute.
 //!
-//! The metadata agent computes a fingerprint when a secret value changes and stores it in the unit's row; nobody else
+//! The metadata agent computes a fingerprint when a secret value changes and stores it in the unit's row; no other process
 //! needs the key. A new cluster secret therefore changes no fingerprint, and replaces no engine.
 
 use std::collections::{BTreeMap, BTreeSet};

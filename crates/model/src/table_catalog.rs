@@ -1,4 +1,4 @@
-//! Who else has the tables that an engine's users create.
+//! Which other engines have the tables that an engine's users create.
 
 use serde::{Deserialize, Serialize};
 
