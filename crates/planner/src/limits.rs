@@ -30,7 +30,7 @@ pub struct Limits {
     pub session_timeout_ms: u64,
     /// How long an engine may take from its start to its first registration.
     pub start_deadline_ms: u64,
-    /// How long an engine that runs may be without its registration and give no answer, before its slot gets another one.
+    /// How long an engine that runs may be without its registration and give no answer, before its slot is given another.
     pub replace_after_ms: u64,
 }
 

@@ -53,7 +53,7 @@ pub struct Pod {
     pub labels: Arc<LabelMap>,
     /// What the orchestrator sees.
     pub phase: Phase,
-    /// Whether its making was cut off: it does not start until the orchestrator is told to create it again.
+    /// Whether its making was cut off: it does not start until a create for it is sent again.
     pub incomplete: bool,
     /// The generation of the plan that created it, from its annotation.
     pub generation: Option<Generation>,

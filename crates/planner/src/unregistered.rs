@@ -1,4 +1,4 @@
-//! Engines that run and are not registered: what is said of them, and when their slot gets another engine.
+//! Engines that run and are not registered: what SHOW reports of them, and when their slot is given another engine.
 //!
 //! Two pieces of evidence are needed: the engine is not registered, and its agent gives no answer. An agent that only lost
 //! its session registers again within seconds, and one that answers is left alone. The replacement is made first: until it
@@ -19,11 +19,11 @@ use crate::standing;
 
 /// What is known of an engine that runs and is not registered.
 pub(crate) struct State {
-    /// What SHOW says of it; `None` where nothing is known but that it is not registered yet.
+    /// What SHOW reports of it; `None` where nothing is known but that it is not registered yet.
     pub shown: Option<String>,
-    /// When its slot gets another engine if nothing changes, by the database's clock.
+    /// When its slot is given another engine if nothing changes, by the database's clock.
     pub until_ms: Option<i64>,
-    /// Why its slot gets another engine now.
+    /// Why its slot is given another engine now.
     pub replace_because: Option<String>,
     /// The slot's failures from then on.
     pub failures: u32,
