@@ -211,7 +211,7 @@ impl Routes {
         }
     }
 
-    /// What the engine's agent says of its load, asked on a connection of its own. The connection has a deadline too.
+    /// The load that the engine's agent reports, requested on a connection of its own. The connection has a deadline too.
     pub(crate) async fn status(&self, route: &Route, deadline: Duration) -> Result<EngineStatus, agent_api::ApiError> {
         let options = self.options(route, "");
         let mut client =

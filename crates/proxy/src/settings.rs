@@ -34,7 +34,7 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-/// What clients are told that they are connected to. It does not depend on the session's engine, because drivers ask
+/// The product that clients see. It does not depend on the session's engine, because drivers ask
 /// for it before and after one is bound and choose a dialect by it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Product {

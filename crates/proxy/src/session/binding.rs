@@ -21,7 +21,7 @@ use super::absence::why_none;
 use super::liveness;
 use super::operation::Place;
 use super::queue::Asks;
-use super::replay::{is_about_statement, replay, said_before};
+use super::replay::{is_about_statement, issued_before, replay};
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close, one_engine_type, timeout};
 use crate::routes::{Place as RoutePlace, Route, Wanted};
@@ -282,18 +282,18 @@ async fn open(
     let Some(handle) = opened.session_handle else {
         return Err(ClientError::Refused(UserError::internal("the engine opened a session without a handle")));
     };
-    for said in session.keys.remembered.clone() {
-        let Err(error) = replay(&mut client, &handle, &said.text).await else { continue };
+    for earlier in session.keys.remembered.clone() {
+        let Err(error) = replay(&mut client, &handle, &earlier.text).await else { continue };
         let error = match error {
-            // Nobody was told that it succeeded, and it seems that it did not.
-            ClientError::Refused(error) if said.pending.is_some() && is_about_statement(&error) => {
-                debug!(%error, "what the session said last is refused again and not said any more");
+            // No client was notified that it succeeded, and it seems that it did not.
+            ClientError::Refused(error) if earlier.pending.is_some() && is_about_statement(&error) => {
+                debug!(%error, "the last statement is refused again and not replayed any more");
                 continue;
             }
             ClientError::Refused(error) if is_about_statement(&error) => {
-                debug!(%error, "the engine refuses what the session said before");
-                session.keys.forget_refused(&said);
-                ClientError::Refused(said_before(error.without_stack_trace(), &said.text))
+                debug!(%error, "the engine refuses an earlier statement of the session");
+                session.keys.forget_refused(&earlier);
+                ClientError::Refused(issued_before(error.without_stack_trace(), &earlier.text))
             }
             other => other,
         };

@@ -63,11 +63,11 @@ async fn forward(
     deadline: Duration,
     lost: impl Future<Output = String> + Send,
 ) -> Result<Option<bool>, Failed> {
-    let (method, mut told) = (message.method(), None);
+    let (method, mut succeeded) = (message.method(), None);
     let begun = AtomicBool::new(false);
     let decide = |reply: &Reply, _: &[u8]| {
         begun.store(true, Ordering::Relaxed);
-        told = method.and_then(|method| ended(method, reply));
+        succeeded = method.and_then(|method| ended(method, reply));
         let timed_out = reply.operation_state == Some(TOperationState::TIMEDOUT_STATE.0);
         if timed_out && method == Some(Method::GetOperationStatus) { Decision::Hold } else { Decision::Forward }
     };
@@ -82,10 +82,10 @@ async fn forward(
         reason = lost_before_reply => return Err(Failed::Backend(reason)),
     };
     match relayed {
-        Ok(Outcome::Forwarded { .. }) => Ok(told),
+        Ok(Outcome::Forwarded { .. }) => Ok(succeeded),
         Ok(Outcome::Held(reply)) => {
             let reply = with_sqlstate(message, reply);
-            send(connection, &reply).await.map(|()| told).map_err(Failed::Client)
+            send(connection, &reply).await.map(|()| succeeded).map_err(Failed::Client)
         }
         Err(error @ RelayError::Broken) => Err(Failed::Broken(error.to_string())),
         Err(error) if error.client_is_usable() => Err(Failed::Backend(error.to_string())),

@@ -10,7 +10,7 @@ const MAX_SHOWN_CHARS: usize = 200;
 /// Whether the engine refuses the statement itself, and would again.
 pub(super) fn is_about_statement(error: &UserError) -> bool {
     use ErrorKind as Kind;
-    let of_the_moment = matches!(
+    let transient = matches!(
         error.kind,
         Kind::EngineDraining
             | Kind::EngineSessionLost
@@ -23,15 +23,15 @@ pub(super) fn is_about_statement(error: &UserError) -> bool {
             | Kind::DiskFull
             | Kind::Io
     );
-    !of_the_moment
+    !transient
 }
 
-/// The error of what was said before, told by the statement that bound.
-pub(super) fn said_before(error: UserError, text: &str) -> UserError {
+/// The error of an earlier statement, returned by the statement that bound.
+pub(super) fn issued_before(error: UserError, text: &str) -> UserError {
     let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
-    let said = format!("the session said before: {shown}{more}");
-    let detail = error.detail.clone().map_or_else(|| said.clone(), |detail| format!("{detail}; {said}"));
+    let issued = format!("issued before in this session: {shown}{more}");
+    let detail = error.detail.clone().map_or_else(|| issued.clone(), |detail| format!("{detail}; {issued}"));
     error.detail(detail)
 }
 

@@ -82,11 +82,11 @@ pub(super) async fn execute(
             close::release_control(&mut session);
             return served;
         }
-        if let Some(said) = ddl::session_statement(text) {
-            if let Err(error) = queue::check_set(gateway, &session, &said).await {
+        if let Some(issued) = ddl::session_statement(text) {
+            if let Err(error) = queue::check_set(gateway, &session, &issued).await {
                 return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
             }
-            if session.is_unbound() && unbound::is_for_ready_engine(&said) {
+            if session.is_unbound() && unbound::is_for_ready_engine(&issued) {
                 let bound = tokio::select! {
                     bound = binding::bind_if_ready(gateway, &mut session) => bound,
                     () = connection.closed() => return Err(Gone::Client("hung up while a session was bound".to_owned())),
@@ -95,7 +95,7 @@ pub(super) async fn execute(
                     return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
                 }
             }
-            match unbound::answer_here(&mut session, text, &said, &mut held) {
+            match unbound::answer_here(&mut session, text, &issued, &mut held) {
                 Ok(Some(local)) => {
                     let local = local.holding(held);
                     let has_result = local.has_result();
@@ -248,15 +248,15 @@ pub(super) async fn accepted(
 /// What an engine's acceptance of a statement means for the session: state of its own begins, or there is something
 /// more to replay. `pending`: the engine still works on it, under this handle.
 pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<Handle>) {
-    if let Some(said) = ddl::session_statement(text) {
-        if unbound::remember(session, text, &said, pending).is_err() {
+    if let Some(issued) = ddl::session_statement(text) {
+        if unbound::remember(session, text, &issued, pending).is_err() {
             session.has_own_state();
         }
         if pending.is_none() {
-            show_setting(session, &said);
+            show_setting(session, &issued);
         }
     } else if ddl::sets_session(text) {
-        // SET TIME ZONE and its like, which only engines understand: said again as it was.
+        // SET TIME ZONE and its like, which only engines understand: replayed as it was issued.
         if session.keys.remember(text.to_owned(), text.to_owned(), pending).is_err() {
             session.has_own_state();
         }
@@ -265,17 +265,17 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
     }
 }
 
-/// The engine has told how a statement ended. Only one that succeeded is said again to another engine.
+/// The engine has reported how a statement ended. Only one that succeeded is replayed to another engine.
 pub(super) fn note_ended(session: &mut Session, handle: &Handle, succeeded: bool) {
     if let Some(text) = session.keys.settle(handle, succeeded)
-        && let Some(said) = ddl::session_statement(&text)
+        && let Some(issued) = ddl::session_statement(&text)
     {
-        show_setting(session, &said);
+        show_setting(session, &issued);
     }
 }
 
-fn show_setting(session: &mut Session, said: &SessionStatement<'_>) {
-    if let SessionStatement::Set { key, value } = said {
+fn show_setting(session: &mut Session, issued: &SessionStatement<'_>) {
+    if let SessionStatement::Set { key, value } = issued {
         session.keys.show(key, value);
     }
 }

@@ -68,8 +68,8 @@ pub(super) async fn set_client_info(connection: &mut Connection, seqid: i32) -> 
 
 /// Whether an engine that is ready should answer a USE or SET, and not the proxy: it alone knows its settings, and what it
 /// refuses is then refused at once. `USE default`, with which clients connect, is none.
-pub(super) fn is_for_ready_engine(said: &SessionStatement<'_>) -> bool {
-    match said {
+pub(super) fn is_for_ready_engine(issued: &SessionStatement<'_>) -> bool {
+    match issued {
         SessionStatement::Use { database } => {
             keys::given(database).is_some_and(|name| !name.eq_ignore_ascii_case(keys::DEFAULT_DATABASE))
         }

@@ -1,4 +1,4 @@
-//! Which engine a session gets and when; what is said before; what goes through.
+//! Which engine a session is given and when; what is replayed; what goes through.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() 
     // A setting that the engine refuses is the error of one statement and not of all.
     let error = say(&mut refused, "SELECT 1").await.unwrap_err();
     assert_eq!(error.sqlstate(), "22023");
-    assert!(error.text().contains("said before: SET datafusion.no_such_thing=1"), "{}", error.text());
+    assert!(error.text().contains("issued before in this session: SET datafusion.no_such_thing=1"), "{}", error.text());
     let shown = must(&mut refused, "SHOW datafusion.execution.batch_size").await;
     assert_eq!(shown.rows[0][1].to_string(), "18", "what it did not refuse holds");
     // A name that the engine refuses is the error of the statement that bound; another USE mends it.
@@ -58,7 +58,7 @@ async fn what_is_said_before_an_engine_is_bound_is_answered_here_and_replayed() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn our_own_settings_are_told_by_us_bound_or_not_in_every_spelling() {
+async fn own_settings_are_answered_by_the_proxy_bound_or_not_in_any_spelling() {
     let (house, _admin, _engine) = House::furnished().await;
     let mut ann = house.session("ann").await;
     must(&mut ann, "SET enginehouse.tenant=t_1").await;

@@ -88,7 +88,7 @@ async fn statements_that_wait_are_bounded_and_end_without_a_poll() {
     let refused = issue(&mut ann, &long, None).await.status;
     assert_eq!(refused.sql_state.as_deref(), Some("54000"));
     assert!(refused.error_message.unwrap().contains("open statements are too long"));
-    // Nobody polls: each ends at its deadline, and its message is dropped.
+    // No client polls: each ends at its deadline, and its message is dropped.
     let third = eventually("room for another", async || issue(&mut ann, &long, None).await.operation_handle).await;
     assert_eq!(sqlstate(&mut ann, &second).await.as_deref(), Some("HYT00"), "its own timeout was the first");
     assert_eq!(sqlstate(&mut ann, &first).await, None);

@@ -98,7 +98,7 @@ fn what_an_engine_refused_in_the_end_replaces_nothing() {
     assert_eq!(texts(&keys), ["SET k=1", "USE b"]);
     assert_eq!(keys.forwarded.len(), 1, "USE has not succeeded yet");
     assert_eq!(keys.settle(&good, true).as_deref(), Some("USE b"));
-    assert_eq!(keys.settle(&good, true), None, "told once");
+    assert_eq!(keys.settle(&good, true), None, "reported once");
     assert!(keys.forwarded.is_empty());
     assert_eq!(texts(&keys), ["SET k=1", "USE b"]);
 }
