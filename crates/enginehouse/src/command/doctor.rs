@@ -100,13 +100,13 @@ async fn examine(patient: &Patient) -> Report {
     report
 }
 
-/// What may be in motion: looked at until all is well, or until nothing moves any more.
+/// What may be in motion: looked at until no finding is left that a tick may settle, or until nothing moves any more.
 async fn what_stays(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
     let ticks = patient.configuration.master.tick_interval.0 * TICKS;
     let patience = (patient.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
     let until = Instant::now() + patience;
     let mut stays = moving(patient, session, agents, readable).await;
-    while stays.has_findings() && Instant::now() < until {
+    while stays.may_settle() && Instant::now() < until {
         sleep(LOOK_AGAIN_PAUSE).await;
         stays = stays.only_what_stays(moving(patient, session, agents, readable).await);
     }

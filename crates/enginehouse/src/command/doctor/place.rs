@@ -137,6 +137,7 @@ fn memory(desired: Option<&Desired>) -> Vec<Finding> {
                 ),
                 format!("ALTER RESOURCE UNIT {name} DRIVER_MEMORY '…', well below the memory of the machine"),
             )
+            .lasting()
         })
         .collect()
 }

@@ -49,6 +49,7 @@ fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mu
             "no other candidate waits: if this master ends, nothing converges until another is started",
             patient.start_a_master(),
         )
+        .lasting()
     });
     let foreign = (first.holder() != master.holder).then(|| {
         let known = match master.epoch.get() {

@@ -26,17 +26,25 @@ pub struct Finding {
     pub what: String,
     /// The statement or command that mends it.
     pub mend: String,
+    /// Whether it is about how the installation is set up: no tick settles it, so it is not looked at again.
+    pub lasting: bool,
 }
 
 impl Finding {
     /// Something is broken.
     pub fn problem(subject: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { severity: Severity::Problem, subject: subject.into(), what: what.into(), mend: mend.into() }
+        let (subject, what, mend) = (subject.into(), what.into(), mend.into());
+        Self { severity: Severity::Problem, subject, what, mend, lasting: false }
     }
 
     /// Something should be known.
     pub fn warning(subject: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::problem(subject, what, mend) }
+    }
+
+    /// The same finding, about how the installation is set up.
+    pub fn lasting(self) -> Self {
+        Self { lasting: true, ..self }
     }
 }
 
@@ -120,9 +128,9 @@ impl Report {
         self.left_out.extend(other.left_out);
     }
 
-    /// Whether anything is wrong.
-    pub fn has_findings(&self) -> bool {
-        self.outcomes.values().any(|it| !it.findings.is_empty())
+    /// Whether there is a finding that a later look may not have any more.
+    pub fn may_settle(&self) -> bool {
+        self.outcomes.values().flat_map(|it| &it.findings).any(|it| !it.lasting)
     }
 
     /// Drops findings that a later look does not have any more; the rest stays as the later look tells it. What is in
@@ -200,7 +208,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use super::super::checks::{DISK, ROOM, SERVERS};
+    use super::super::checks::{DISK, LOCK, ROOM, SERVERS};
     use super::*;
 
     #[test]
@@ -231,5 +239,14 @@ mod tests {
         let stays = look(&["a", "b"]).only_what_stays(look(&["b", "c"]));
         let subjects: Vec<String> = stays.outcomes[&ROOM].findings.iter().map(|it| it.subject.clone()).collect();
         assert_eq!(subjects, ["b"]);
+    }
+
+    #[test]
+    fn a_finding_that_no_tick_settles_is_not_looked_at_again() {
+        let mut report = Report::default();
+        report.tell(LOCK, "", vec![Finding::warning("candidates", "", "").lasting()]);
+        assert!(!report.may_settle());
+        report.tell(ROOM, "", vec![Finding::problem("a", "", "")]);
+        assert!(report.may_settle());
     }
 }
