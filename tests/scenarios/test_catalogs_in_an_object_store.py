@@ -70,7 +70,7 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
             def race(session, name, number=number, create=create):
                 try:
                     rows(session, create.format(number, name))
-                except Exception as error:  # noqa: BLE001: what it says is compared
+                except Exception as error:  # noqa: BLE001: its text is compared
                     return str(error)
                 return None
 
@@ -109,6 +109,7 @@ def test_while_the_object_store_is_away_statements_say_so_and_others_go_on(own_c
         store.close()
 
 
+@only_long
 def test_pods_share_the_tables_of_an_object_store(folder, store, workspace):
     pods = Pods(workspace / "pods-with-a-store")
     cluster = None

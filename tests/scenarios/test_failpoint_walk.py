@@ -72,11 +72,14 @@ PODS_BRIEFLY = [
     Walk("pods", "kill", 2, QUICK_WITH_PODS), Walk("pods", "stop", 1, QUICK_STOPS_WITH_PODS),
     Walk("pods", "cut", 1, QUICK_CUTS_WITH_PODS), Walk("pods", "cut-from-api", 1, QUICK_CUTS_FROM_API),
 ]
+# Where the database or a session of ZooKeeper is concerned: what the default tier walks on MariaDB and the ensemble.
+OF_SERVERS = ("metadata.", "agent.alter.", "coordination.session.", "coordination.election.")
 PODS = [Walk("pods", "kill", 3), Walk("pods", "stop", 2), Walk("pods", "cut", 3), Walk("pods", "cut-from-api", 3)]
 
 
 def parameters(action):
-    """Every row of every walk. Those that only `--long` runs have the marker; their walks are those over all points."""
+    """Every row of every walk. Those that only `--long` runs have the marker; their walks are those over all points, and on
+    MariaDB those that concern neither the database nor a session."""
     found = []
     for walk in [*CLUSTERS, STANDALONE, *LONGER, *PODS]:
         brief = next((it for it in PODS_BRIEFLY if (it.pair, it.action) == (walk.pair, walk.action)), None)
@@ -84,7 +87,7 @@ def parameters(action):
             marks, of = [pytest.mark.quick] if walk is STANDALONE else [], walk
             if not LONG and brief and row.point in brief.points:
                 of = brief
-            elif walk in LONGER or brief:
+            elif walk in LONGER or brief or (walk.pair == "mariadb" and not row.point.startswith(OF_SERVERS)):
                 marks = [only_long]
             found.append(parameter((of, row), marks, id=f"{walk.pair}-{row.name}"))
     return found
