@@ -5,6 +5,7 @@ import signal
 
 import psutil
 import pytest
+from pyhive.exc import OperationalError
 from TCLIService.ttypes import TOperationState
 
 from harness import spark
@@ -44,6 +45,33 @@ def spark_of(engine):
     return java
 
 
+def errors_have_no_stack_traces(session):
+    """Errors have their causes, and neither frames nor Java's own form of both."""
+    for statement, cause in [
+        ("SELECT cont(*) FROM range(1)", "UNRESOLVED_ROUTINE"),
+        ("SELECT raise_error(concat('boom ', id)) FROM range(2)", "boom "),
+    ]:
+        with pytest.raises(OperationalError) as error:
+            rows(session, statement)
+        status = error.value.args[0].status
+        assert cause in status.errorMessage and "\tat " not in status.errorMessage, status
+        assert status.infoMessages is None, status
+        message = error_of_operation(session, statement)
+        assert cause in message and "\tat " not in message, message
+
+
+def error_of_operation(session, statement):
+    """The error of a statement that is polled, as JDBC does it."""
+    cursor = session.cursor()
+    cursor.execute(statement, async_=True)
+
+    def failed():
+        status = cursor.poll()
+        return status.errorMessage if status.operationState == TOperationState.ERROR_STATE else None
+
+    return wait_until(failed, WITHIN_S, "the statement fails", 0.1)
+
+
 def ended_because(cluster, name):
     """The reason with which the engine's end is written down."""
     return wait_until(
@@ -72,6 +100,7 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
         (row,) = rows(session, "SET spark.master")
         assert row["value"] == "local[1]", row
         spark.done(session, "CREATE TABLE kept AS SELECT 42 AS answer")
+        errors_have_no_stack_traces(session)
     # A table is the engine's, not the session's, and DESCRIBE and EXPLAIN say what becomes of it.
     described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{name}'")}
     assert described["catalog"].startswith("own: "), described

@@ -3,7 +3,7 @@
 //! The request was scanned and its handle patched by the caller. Of the reply only the beginning is read, as far as
 //! the decision needs it; the rest is copied through the worker thread's one buffer as it comes. A reply with a handle
 //! to replace is held whole, within [`Limits::held_reply_bytes`](crate::Limits) and the process-wide budget; a result never
-//! is. Error texts are cut at [`MAX_ERROR_TEXT_BYTES`].
+//! is. The text of an error is cut at [`MAX_ERROR_TEXT_BYTES`], and the stack traces of Java are taken out of it.
 //!
 //! Every reply is walked over to its end before its last piece is written, and must end where its frame ends: a client
 //! would take what stands behind it for the reply to its next call.
@@ -185,9 +185,9 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
     }
 }
 
-/// Cuts the error texts of a reply, which an engine may make as long as it wants.
+/// Cuts the errors of a reply, which an engine may make as long as it wants.
 async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> Result<(Reply, usize), RelayError> {
-    if reply.longest_text() <= MAX_ERROR_TEXT_BYTES {
+    if !reply.has_surplus(&from.wire.pending, MAX_ERROR_TEXT_BYTES) {
         return Ok((reply, total));
     }
     let limit = from.limits().held_reply_bytes;
@@ -197,7 +197,7 @@ async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> 
     held.take(total, from.limits().stall).await.map_err(backend)?;
     from.wire.fill_to(total).await.map_err(backend)?;
     let reply = scan::reply(&from.wire.pending).map_err(backend)?;
-    reply.cut_texts(&mut from.wire.pending, MAX_ERROR_TEXT_BYTES);
+    reply.cut_errors(&mut from.wire.pending, MAX_ERROR_TEXT_BYTES);
     let reply = scan::reply(&from.wire.pending).map_err(backend)?;
     Ok((reply, from.wire.pending.len()))
 }

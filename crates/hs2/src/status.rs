@@ -40,9 +40,9 @@ pub fn operation_error(error: &UserError, answer: &mut TGetOperationStatusResp) 
     answer.error_message = Some(text_of(error));
 }
 
-/// The text of an error, at most [`MAX_ERROR_TEXT_BYTES`] of it.
+/// The text of an error without stack traces of Java, at most [`MAX_ERROR_TEXT_BYTES`] of it.
 fn text_of(error: &UserError) -> String {
-    let mut text = error.text();
+    let mut text = error.clone().without_stack_trace().text();
     if text.len() > MAX_ERROR_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_ERROR_TEXT_BYTES - CUT.len()));
         text.push_str(CUT);

@@ -5,9 +5,12 @@
 //! into it at the border where the statement is known. It has deliberately no `From<anyhow::Error>` or
 //! `From<io::Error>`: what a user is told is decided, not inherited.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::stack_trace;
 
 /// The `errorCode` of HiveServer2's `TStatus` that says: this engine drains, nothing of the statement was executed,
 /// send it to another engine.
@@ -16,9 +19,6 @@ pub const ENGINE_DRAINING: i32 = 45_001;
 /// The `errorCode` that an engine agent answers when this one session at its engine is gone, and the engine is not:
 /// nothing of the statement was executed, and a new session at any engine may run it.
 pub const ENGINE_SESSION_LOST: i32 = 45_002;
-
-/// How a frame of a Java stack trace begins.
-const STACK_FRAME: &str = "\n\tat ";
 
 /// What kind of thing went wrong: fixes the SQLSTATE, whose fault it is, and whether another try makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -216,13 +216,12 @@ impl UserError {
         text
     }
 
-    /// The same without the stack trace of a Java exception, from the first frame on. The full text belongs in a log.
+    /// The same without the stack traces of Java, as [`stack_trace::without_frames`] cuts them.
     #[must_use]
     pub fn without_stack_trace(mut self) -> Self {
         for text in [Some(&mut self.message), self.detail.as_mut(), self.hint.as_mut()].into_iter().flatten() {
-            if let Some(frames) = text.find(STACK_FRAME) {
-                let end = text[..frames].trim_end().len();
-                text.truncate(end);
+            if let Cow::Owned(short) = stack_trace::without_frames(text) {
+                *text = short;
             }
         }
         self

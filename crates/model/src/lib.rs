@@ -15,6 +15,7 @@
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`advertised`] | the address that others are told to connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors that reach users, values that must not and their digest, keys, time |
+//! | [`stack_trace`] | the stack traces of Java in the texts of errors |
 //! | [`statement_timeout`] | how long a statement may take |
 //! | [`trouble`] | how often a log tells of what lasts |
 //!
@@ -45,6 +46,7 @@ pub mod secret;
 pub mod slot;
 pub mod snapshot;
 pub mod span;
+pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;
 pub mod trouble;

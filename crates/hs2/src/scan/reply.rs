@@ -2,9 +2,11 @@
 //!
 //! A reply comes from an engine, whose users' code may have written it: it is as hostile as a request.
 
+use std::cmp::Reverse;
 use std::ops::Range;
 
 use model::error::ErrorKind;
+use model::stack_trace;
 
 use super::cursor::{Cursor, expect_struct};
 use super::{HandleAt, Header, Kind, ScanError, Seen, header, whole, whole_handle};
@@ -22,6 +24,8 @@ pub struct Reply {
     pub method: Option<Method>,
     /// `TStatus.statusCode`; nothing for an exception and for `GetQueryId`, which has none.
     pub status: Option<i32>,
+    /// The field `TStatus.infoMessages`, from its type byte on.
+    pub info_messages: Option<Range<usize>>,
     /// `TStatus.sqlState`.
     pub sql_state: Option<Range<usize>>,
     /// `TStatus.errorCode`.
@@ -66,40 +70,71 @@ impl Reply {
 }
 
 impl Reply {
-    /// Cuts error texts that are longer than `limit`, in the whole reply that was scanned. Whether any was: then all
-    /// positions of this value are stale.
-    pub fn cut_texts(&self, bytes: &mut Vec<u8>, limit: usize) -> bool {
-        let mut texts: Vec<_> = [&self.error_message, &self.operation_error_message].into_iter().flatten().collect();
-        // From the last one on, so that the positions before it stay.
-        texts.sort_by_key(|text| std::cmp::Reverse(text.start));
-        let mut any = false;
-        for text in texts.into_iter().filter(|text| text.len() > limit) {
-            let (Some(length_at), Some(long)) = (text.start.checked_sub(4), bytes.get((*text).clone())) else {
+    /// The texts of errors.
+    fn texts(&self) -> impl Iterator<Item = Range<usize>> {
+        [&self.error_message, &self.operation_error_message].into_iter().flatten().cloned()
+    }
+
+    /// The messages beside an error: its causes and their stack traces.
+    fn info_of_error(&self) -> Option<Range<usize>> {
+        self.info_messages.clone().filter(|_| !self.succeeded())
+    }
+
+    /// Whether there is something that [`Reply::cut_errors`] takes out.
+    pub fn has_surplus(&self, bytes: &[u8], limit: usize) -> bool {
+        let is_surplus =
+            |text: Range<usize>| text.len() > limit || bytes.get(text).is_some_and(stack_trace::has_frames);
+        self.info_of_error().is_some() || self.texts().any(is_surplus)
+    }
+
+    /// Takes out of the whole reply that was scanned what a user does not need of an error: the stack traces of Java and
+    /// what a text has beyond `limit` bytes. Whether there was any: then all positions of this value are stale.
+    pub fn cut_errors(&self, bytes: &mut Vec<u8>, limit: usize) -> bool {
+        let mut edits: Vec<(Range<usize>, Vec<u8>)> = Vec::new();
+        for text in self.texts() {
+            let (Some(length_at), Some(short)) =
+                (text.start.checked_sub(4), bytes.get(text.clone()).and_then(|long| shortened(long, limit)))
+            else {
                 continue;
             };
-            let mut end = limit.saturating_sub(CUT.len());
-            // Not within a character.
-            while end > 0 && long.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
-                end -= 1;
+            edits.push((length_at..text.end, [&(short.len() as u32).to_be_bytes()[..], &short].concat()));
+        }
+        edits.extend(self.info_of_error().map(|field| (field, Vec::new())));
+        // From the last one on, so that the positions before it stay.
+        edits.sort_by_key(|(part, _)| Reverse(part.start));
+        let mut any = false;
+        for (part, new) in edits {
+            if bytes.get(part.clone()).is_some() {
+                bytes.splice(part, new);
+                any = true;
             }
-            let short = [&long[..end], CUT.as_bytes()].concat();
-            let length = (short.len() as u32).to_be_bytes();
-            bytes.splice((*text).clone(), short);
-            bytes[length_at..length_at + 4].copy_from_slice(&length);
-            any = true;
         }
         any
     }
+}
 
-    /// The longest error text, in bytes.
-    pub fn longest_text(&self) -> usize {
-        [&self.error_message, &self.operation_error_message]
-            .into_iter()
-            .flatten()
-            .map(ExactSizeIterator::len)
-            .max()
-            .unwrap_or(0)
+/// The text of an error without stack traces, with at most `limit` bytes; nothing if it is like that already.
+fn shortened(long: &[u8], limit: usize) -> Option<Vec<u8>> {
+    // How far causes are looked for, in limits.
+    const SEARCHED: usize = 16;
+    let mut short = if stack_trace::has_frames(long) {
+        let text = String::from_utf8_lossy(&long[..long.len().min(SEARCHED * limit)]);
+        stack_trace::without_frames(&text).into_owned().into_bytes()
+    } else if long.len() > limit {
+        long[..=limit].to_vec()
+    } else {
+        return None;
+    };
+    if short.len() > limit {
+        let mut end = limit.saturating_sub(CUT.len());
+        // Not within a character.
+        while end > 0 && short.get(end).is_some_and(|byte| byte & 0xc0 == 0x80) {
+            end -= 1;
+        }
+        short.truncate(end);
+        short.extend_from_slice(CUT.as_bytes());
     }
+    Some(short)
 }
 
 /// Reads a whole reply to its last byte. Of results nothing is read but that their status stands before them.
@@ -122,6 +157,7 @@ fn read(bytes: &[u8], total: Option<usize>) -> Result<(Reply, bool), ScanError> 
         header,
         method,
         status: None,
+        info_messages: None,
         sql_state: None,
         error_code: None,
         error_message: None,
@@ -229,15 +265,21 @@ impl Reply {
 
     fn status(&mut self, cursor: &mut Cursor<'_>, depth: usize) -> Result<(), ScanError> {
         let mut seen = Seen::default();
+        let mut begin = cursor.at();
         while let Some((wire, id)) = cursor.field()? {
             seen.once(id)?;
             match id {
                 1 => self.status = Some(cursor.i32_as(wire, id)?),
+                2 => {
+                    cursor.skip(wire, depth)?;
+                    self.info_messages = Some(begin..cursor.at());
+                }
                 3 => self.sql_state = Some(cursor.binary_as(wire, id)?),
                 4 => self.error_code = Some(cursor.i32_as(wire, id)?),
                 5 => self.error_message = Some(cursor.binary_as(wire, id)?),
                 _ => cursor.skip(wire, depth)?,
             }
+            begin = cursor.at();
         }
         if self.status.is_none() { Err(ScanError::Missing(1)) } else { Ok(()) }
     }

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use hs2::answer::Answer;
 use hs2::limits::MAX_ERROR_TEXT_BYTES;
 use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
 use hs2::relay::Outcome;
-use hs2::tcli::TOperationType;
+use hs2::tcli::{TFetchResultsResp, TGetOperationStatusReq, TGetOperationStatusResp, TOperationType};
 use hs2::{Client, ClientError, Handle, Method, status};
 use model::error::UserError;
 
@@ -14,15 +15,18 @@ use crate::relays::{bad_backend, fetch_request, framed, relay_once};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
+fn operation_status() -> TGetOperationStatusReq {
+    TGetOperationStatusReq {
+        operation_handle: Handle::random().operation(TOperationType::EXECUTE_STATEMENT, true),
+        get_progress_update: None,
+    }
+}
+
 #[tokio::test]
 async fn error_texts_of_a_backend_are_cut() {
     let error = UserError::internal("ä".repeat(5_000_000));
-    let request = hs2::tcli::TGetOperationStatusReq {
-        operation_handle: Handle::random().operation(TOperationType::EXECUTE_STATEMENT, true),
-        get_progress_update: None,
-    };
-    let request = Message::new(encode_call("GetOperationStatus", 5, &request).unwrap()).unwrap();
-    let mut answer = <hs2::tcli::TGetOperationStatusResp as hs2::answer::Answer>::with_status(status::refusal(&error));
+    let request = Message::new(encode_call("GetOperationStatus", 5, &operation_status()).unwrap()).unwrap();
+    let mut answer = TGetOperationStatusResp::with_status(status::refusal(&error));
     let of_own = answer.status.error_message.as_ref().unwrap().len();
     assert!(of_own <= MAX_ERROR_TEXT_BYTES, "a server of ours cuts them itself: {of_own}");
     answer.status.error_message = Some(error.message.clone());
@@ -31,12 +35,42 @@ async fn error_texts_of_a_backend_are_cut() {
     let reply = encode_reply("GetOperationStatus", 5, &answer);
     let (outcome, _, received) = relay_once(bad_backend(framed(reply.len(), &reply), true).await, &request).await;
     assert!(matches!(outcome, Ok(Outcome::Forwarded { bytes }) if bytes == received.len() - 4), "{outcome:?}");
-    let cut: hs2::tcli::TGetOperationStatusResp = hs2::message::decode_reply(&received[4..]).unwrap();
+    let cut: TGetOperationStatusResp = hs2::message::decode_reply(&received[4..]).unwrap();
     for text in [cut.status.error_message.unwrap(), cut.error_message.unwrap()] {
         assert!(text.len() <= MAX_ERROR_TEXT_BYTES && text.len() > MAX_ERROR_TEXT_BYTES - 8, "{}", text.len());
         assert!(text.ends_with("ää…"));
     }
     assert_eq!(cut.task_status.as_deref(), Some("behind"));
+}
+
+/// What Spark answers: the error of a call with its causes in `infoMessages`, that of an operation with its stack trace.
+#[tokio::test]
+async fn stack_traces_of_a_backend_are_taken_out_of_its_errors() {
+    let trace = "cannot resolve cont\n  ^\n\tat a.B.c(D.java:1)\nCaused by: x.Y: boom\n\tat e\n\t... 7 more";
+    let short = "cannot resolve cont\n  ^\nCaused by: x.Y: boom";
+    let infos = || Some((0..1_000).map(|n| format!("*org.apache.X:frame {n}:1:2")).collect::<Vec<_>>());
+    let mut failed = status::refusal(&UserError::internal(trace));
+    assert_eq!(failed.error_message.as_deref(), Some(short), "a server of ours takes them out itself");
+    failed.error_message = Some(trace.to_owned());
+    failed.info_messages = infos();
+    let reply = encode_reply("FetchResults", 5, &TFetchResultsResp::with_status(failed));
+    let (outcome, broken, received) =
+        relay_once(bad_backend(framed(reply.len(), &reply), true).await, &fetch_request()).await;
+    assert!(matches!(outcome, Ok(Outcome::Forwarded { bytes }) if bytes == received.len() - 4), "{outcome:?}");
+    let cut: TFetchResultsResp = hs2::message::decode_reply(&received[4..]).unwrap();
+    assert_eq!(cut.status.error_message.as_deref(), Some(short));
+    assert_eq!((cut.status.info_messages, cut.status.sql_state.as_deref(), broken), (None, Some("XX000"), false));
+
+    let request = Message::new(encode_call("GetOperationStatus", 5, &operation_status()).unwrap()).unwrap();
+    let mut ended = TGetOperationStatusResp::with_status(status::success());
+    status::operation_error(&UserError::internal("x"), &mut ended);
+    ended.error_message = Some(trace.to_owned());
+    // Not those of a success.
+    ended.status.info_messages = infos();
+    let reply = encode_reply("GetOperationStatus", 5, &ended);
+    let (_, _, received) = relay_once(bad_backend(framed(reply.len(), &reply), true).await, &request).await;
+    ended.error_message = Some(short.to_owned());
+    assert_eq!(hs2::message::decode_reply::<TGetOperationStatusResp>(&received[4..]).unwrap(), ended);
 }
 
 /// The reply to a statement, which is not relayed but read: it must be the reply to that statement.

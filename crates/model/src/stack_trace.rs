@@ -1,0 +1,60 @@
+//! Stack traces of Java in the texts of errors: dozens of lines of which a user needs none.
+
+use std::borrow::Cow;
+
+/// How a frame begins.
+const FRAME: &str = "\n\tat ";
+/// What stands for the frames that a cause has in common with its effect.
+const FRAMES_IN_COMMON: &str = "\n\t... ";
+/// How the cause of an exception begins, behind the frames of its effect.
+const CAUSE: &str = "\nCaused by: ";
+/// How many causes of one exception are looked at.
+const CAUSES_MAX: usize = 16;
+
+/// Whether a text has frames of a stack trace.
+pub fn has_frames(text: &[u8]) -> bool {
+    text.windows(FRAME.len()).any(|window| window == FRAME.as_bytes())
+}
+
+/// The text without the frames of its stack traces. Of the causes those stay whose message is new: Spark repeats the same
+/// message in most of them.
+pub fn without_frames(text: &str) -> Cow<'_, str> {
+    let Some((head, rest)) = text.split_once(FRAME) else { return Cow::Borrowed(text) };
+    let mut kept = head.trim_end().to_owned();
+    for cause in rest.split(CAUSE).skip(1).take(CAUSES_MAX) {
+        let end = [FRAME, FRAMES_IN_COMMON].iter().filter_map(|frame| cause.find(frame)).min();
+        let cause = cause[..end.unwrap_or(cause.len())].trim_end();
+        let message = cause.split_once(": ").map_or(cause, |(_class, message)| message);
+        if !kept.contains(message) {
+            kept.extend([CAUSE, cause]);
+        }
+    }
+    Cow::Owned(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_taken_out_and_causes_stay_once() {
+        for (text, expected) in [
+            ("no table t; line 1\n\tselect * from t\nat least", "no table t; line 1\n\tselect * from t\nat least"),
+            ("no table t; line 1\n  ^\n\n\tat org.a.B.c(B.java:1)\n\tat d", "no table t; line 1\n  ^"),
+            (
+                "job aborted\n\tat a.b(C.java:1)\nCaused by: x.Y: boom: 1\n2\n\tat d.e(F.java:2)\n\t... 7 more\n\
+                 Caused by: x.Z: job aborted\n\t... 9 more\nCaused by: java.lang.NullPointerException\n\tat g",
+                "job aborted\nCaused by: x.Y: boom: 1\n2\nCaused by: java.lang.NullPointerException",
+            ),
+        ] {
+            assert_eq!(without_frames(text), expected);
+            assert_eq!(has_frames(text.as_bytes()), text != expected);
+        }
+    }
+
+    #[test]
+    fn a_trace_without_end_is_read_up_to_a_limit() {
+        let text = ["top\n\tat a".to_owned(), (0..10_000).map(|n| format!("{CAUSE}x: cause {n}.")).collect()].concat();
+        assert_eq!(without_frames(&text).matches(CAUSE).count(), CAUSES_MAX);
+    }
+}
