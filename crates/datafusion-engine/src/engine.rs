@@ -270,7 +270,7 @@ impl Engine {
         if !session.opened(operation.handle, limit) {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
                 .detail(format!("it may have {limit}"))
-                .hint("close what has been read"));
+                .hint("Close what has been read."));
         }
         self.operations().insert(operation.handle, Arc::clone(operation));
         // The session may have ended in between: nothing may stay behind.

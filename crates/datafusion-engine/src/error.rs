@@ -132,7 +132,7 @@ fn innermost(error: &DataFusionError) -> UserError {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::ResourcesExhausted(text) if text.contains(SPILL_FULL) => told(ErrorKind::DiskFull, text),
         DataFusionError::ResourcesExhausted(text) => {
-            told(ErrorKind::OutOfMemory, text).hint("narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY")
+            told(ErrorKind::OutOfMemory, text).hint("Narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY.")
         }
         DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
         DataFusionError::ParquetError(parquet) => {
@@ -221,7 +221,7 @@ fn no_table(full: &str) -> UserError {
 pub fn no_schema(name: &str) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("schema \"{name}\" does not exist"))
         .with_sqlstate("3F000")
-        .hint("SHOW DATABASES")
+        .hint("SHOW DATABASES lists the schemas.")
 }
 
 fn schema_error(error: &SchemaError) -> UserError {

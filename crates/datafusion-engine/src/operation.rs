@@ -232,7 +232,7 @@ impl Operation {
         if again && reader.position > 0 {
             if self.answer.get().is_none() {
                 return Err(UserError::new(ErrorKind::NotSupported, "the rows of a query can't be fetched again")
-                    .hint("execute the statement again"));
+                    .hint("Execute the statement again."));
             }
             reader.begun = false;
             reader.position = 0;

@@ -301,7 +301,7 @@ impl Service for EngineService {
         if bytes > limit && count == 1 {
             return Err(UserError::new(ErrorKind::ProgramLimit, "a row is too long")
                 .detail(format!("row {} has {bytes} bytes and may have {limit}", fetched.start + 1))
-                .hint("select a part of the long value, as with substr"));
+                .hint("Select a part of the long value, as with substr."));
         }
         self.0.operation(&operation.handle, cx.connection)?;
         Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))

@@ -82,10 +82,10 @@ impl Views {
         if scales.weight > room {
             let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too much to be planned")
                 .detail(format!(
-                    "its expressions, with those of the views on which it stands, weigh more than {WEIGHT_MAX}: each part \
-                     counts once for every part that it is in"
+                    "Its expressions, with those of the views on which it stands, weigh more than {WEIGHT_MAX}: each part \
+                     counts once for every part that it is in."
                 ))
-                .hint("shorten long chains of operators, or write what a view computes into a table with COPY")
+                .hint("Shorten long chains of operators, or write what a view computes into a table with COPY.")
                 .with_sqlstate("54001");
             return Err(DataFusionError::External(Box::new(error)));
         }
@@ -213,7 +213,7 @@ impl Catalog {
                 ErrorKind::Io,
                 format!("the location of table \"{}\" has no files to read the columns from", definition.name),
             )
-            .hint("write the columns in parentheses after the table's name")
+            .hint("Write the columns in parentheses after the table's name.")
             .with_sqlstate("58P01")
             .into());
         }

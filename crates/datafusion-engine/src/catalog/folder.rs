@@ -233,24 +233,24 @@ pub(super) fn schema_exists(schema: &str) -> UserError {
 }
 
 pub(super) fn schema_not_dropped() -> UserError {
-    UserError::new(ErrorKind::WrongState, "schema \"default\" can't be dropped")
+    UserError::new(ErrorKind::WrongState, "schema \"default\" cannot be dropped")
 }
 
 pub(super) fn schema_not_empty(schema: &str, count: usize) -> UserError {
     UserError::new(ErrorKind::DependentObjects, format!("schema \"{schema}\" is not empty"))
-        .detail(format!("it has {count} tables and views"))
-        .hint(format!("DROP SCHEMA {schema} CASCADE"))
+        .detail(format!("It has {count} tables and views."))
+        .hint("Use DROP SCHEMA … CASCADE to drop them too.")
 }
 
 pub(super) fn schema_is_full(schema: &str) -> UserError {
     UserError::new(ErrorKind::ProgramLimit, format!("schema \"{schema}\" is full"))
-        .detail(format!("it has {DEFINITIONS_MAX} tables and views"))
+        .detail(format!("It has {DEFINITIONS_MAX} tables and views."))
 }
 
 pub(super) fn too_many_schemas() -> UserError {
     UserError::new(ErrorKind::ProgramLimit, "there are too many schemas")
-        .detail(format!("there may be {SCHEMAS_MAX}"))
-        .hint("DROP SCHEMA takes away what is not used")
+        .detail(format!("There may be {SCHEMAS_MAX}."))
+        .hint("Drop a schema that is not used.")
 }
 
 /// The error for a name that is taken.

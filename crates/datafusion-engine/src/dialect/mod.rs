@@ -17,11 +17,11 @@ use std::any::TypeId;
 use datafusion::config::{ConfigOptions, Dialect as Foreign};
 use datafusion::error::DataFusionError;
 use datafusion::sql::parser::{DFParserBuilder, Statement};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName};
 use datafusion::sql::sqlparser::dialect::{Dialect, GenericDialect, dialect_from_str};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use model::error::{ErrorKind, UserError};
 
 /// The name under which a stored definition records [`Reading::Own`].
@@ -64,6 +64,20 @@ impl Dialect for EngineDialect {
 
     fn supports_string_literal_backslash_escape(&self) -> bool {
         true
+    }
+
+    // The generic dialect knows these functions without parentheses only.
+    fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
+        let [first, open, close] = parser.peek_tokens_ref();
+        let Token::Word(word @ Word { quote_style: None, keyword, .. }) = &first.token else { return None };
+        let is_fact =
+            matches!(keyword, Keyword::CURRENT_CATALOG | Keyword::CURRENT_USER | Keyword::SESSION_USER | Keyword::USER);
+        if !is_fact || open.token != Token::LParen || close.token != Token::RParen {
+            return None;
+        }
+        let name = ObjectName::from(vec![word.to_ident(first.span)]);
+        parser.advance_token();
+        Some(parser.parse_function(name))
     }
 
     // The generic dialect knows the precedence of DIV and not what it is.

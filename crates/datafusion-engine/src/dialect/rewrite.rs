@@ -3,7 +3,6 @@
 //! | written | planned as |
 //! | --- | --- |
 //! | `GROUP BY a WITH ROLLUP`, `WITH CUBE`, `GROUP BY a, b GROUPING SETS (…)` | `GROUP BY ROLLUP (a)` and its like |
-//! | `a RLIKE b`, `a REGEXP b` | `a ~ b` |
 //! | `MINUS` | `EXCEPT` |
 //! | `FROM t` without SELECT | `SELECT * FROM t` |
 
@@ -11,8 +10,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{CopyToSource, CopyToStatement, ExplainStatement, Statement};
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Query, Select, SelectFlavor, SelectItem, SetExpr,
-    SetOperator, SetQuantifier, Value, VisitMut, VisitorMut, WildcardAdditionalOptions,
+    Expr, GroupByExpr, GroupByWithModifier, Query, Select, SelectFlavor, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
 /// The statement in forms that the planner knows.
@@ -53,17 +52,6 @@ impl VisitorMut for Forms {
         }
         if let GroupByExpr::Expressions(keys, modifiers) = &mut select.group_by {
             grouping_sets(keys, modifiers);
-        }
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
-        if let Expr::RLike { negated, expr: text, pattern, regexp: _ } = expr {
-            let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
-            let nothing = || Box::new(Expr::Value(Value::Null.into()));
-            let left = std::mem::replace(text, nothing());
-            let right = std::mem::replace(pattern, nothing());
-            *expr = Expr::BinaryOp { left, op, right };
         }
         ControlFlow::Continue(())
     }

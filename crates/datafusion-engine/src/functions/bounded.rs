@@ -7,14 +7,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
-use datafusion::logical_expr::{
-    ColumnarValue, Documentation, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
-};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use model::error::{ErrorKind, UserError};
 
+use super::adapter::as_inner;
 use super::measure::{Arguments, Measure};
 
 /// A function with a limit on the bytes of its result.
@@ -40,35 +38,8 @@ pub fn too_much(name: &str, rows: usize, bytes: u128, bytes_max: usize) -> DataF
     DataFusionError::External(Box::new(error))
 }
 
-// `simplify` is not forwarded: some functions replace themselves by their unlimited form there.
 impl ScalarUDFImpl for Bounded {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.inner.schema_name(args)
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
-
-    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        self.inner.return_field_from_args(args)
-    }
+    as_inner!();
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let bytes = self.measure.bytes(&Arguments::new(&args.args, args.number_rows)?)?;
@@ -76,9 +47,5 @@ impl ScalarUDFImpl for Bounded {
             return Err(too_much(self.name(), args.number_rows, bytes, self.bytes_max));
         }
         self.inner.invoke_with_args(args)
-    }
-
-    fn documentation(&self) -> Option<&Documentation> {
-        self.inner.documentation()
     }
 }

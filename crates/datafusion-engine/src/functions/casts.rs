@@ -1,4 +1,5 @@
-//! Casts as Spark evaluates them with ANSI mode off: what can't be converted is NULL.
+//! Casts as Spark evaluates them with ANSI mode off: what can't be converted is NULL, and a whole number that is too large
+//! for its type keeps its lower bits. INSERT refuses such a number.
 //!
 //! The rule runs after DataFusion has inserted the casts of its own type coercion, so that `'abc' = 1` is NULL and no error
 //! too. Casts that can't fail stay as they are.
@@ -8,10 +9,10 @@ use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::functions::string::expr_fn::btrim;
-use datafusion::logical_expr::expr::{Cast, TryCast};
+use datafusion::logical_expr::expr::{BinaryExpr, Cast, TryCast};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, ScalarUDF, cast};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator, ScalarUDF, cast, lit};
 use datafusion::optimizer::AnalyzerRule;
 
 use super::computed;
@@ -30,7 +31,8 @@ impl Default for LenientCasts {
 }
 
 impl LenientCasts {
-    fn lenient(&self, from: &DataType, to: Cast) -> Transformed<Expr> {
+    /// The cast as Spark evaluates it. `is_stored`: its value is what an INSERT writes.
+    fn lenient(&self, from: &DataType, to: Cast, is_stored: bool) -> Transformed<Expr> {
         let target = to.field.data_type().clone();
         if from.is_string() && target.is_integer() {
             let whole = self.whole_number.call(vec![cast(*to.expr, DataType::Utf8)]);
@@ -39,6 +41,19 @@ impl LenientCasts {
         if target.is_string() && matches!(from, DataType::Timestamp(..)) {
             let text = self.timestamp_text.call(vec![*to.expr]);
             return Transformed::yes(if target == DataType::Utf8 { text } else { cast(text, target) });
+        }
+        if from.is_signed_integer()
+            && let Some(sign) = sign_bit(&target)
+            && bits(from) > bits(&target)
+        {
+            // A number that a column can't hold is an error.
+            if is_stored {
+                return Transformed::no(Expr::Cast(to));
+            }
+            // The lower bits are kept: what stands above the sign's bit is taken off, and the sign put back.
+            let low = binary(cast(*to.expr, DataType::Int64), Operator::BitwiseAnd, sign * 2 - 1);
+            let signed = binary(binary(low, Operator::BitwiseXor, sign), Operator::Minus, sign);
+            return Transformed::yes(tried(signed, target));
         }
         if from.is_integer() && matches!(target, DataType::Timestamp(..)) {
             // A number is seconds since 1970.
@@ -56,6 +71,24 @@ impl LenientCasts {
 
 fn tried(expression: Expr, target: DataType) -> Expr {
     Expr::TryCast(TryCast::new(Box::new(expression), target))
+}
+
+/// The value of the bit that is the sign of a whole number, where it is shorter than those of BIGINT.
+const fn sign_bit(data_type: &DataType) -> Option<i64> {
+    match data_type {
+        DataType::Int8 => Some(1 << 7),
+        DataType::Int16 => Some(1 << 15),
+        DataType::Int32 => Some(1 << 31),
+        _ => None,
+    }
+}
+
+fn bits(data_type: &DataType) -> usize {
+    data_type.primitive_width().unwrap_or_default()
+}
+
+fn binary(left: Expr, op: Operator, right: i64) -> Expr {
+    Expr::BinaryExpr(BinaryExpr::new(Box::new(left), op, Box::new(lit(right))))
 }
 
 fn can_fail(from: &DataType, to: &DataType) -> bool {
@@ -94,7 +127,19 @@ impl AnalyzerRule for LenientCasts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        let written = match &plan {
+            LogicalPlan::Dml(write) => match write.input.as_ref() {
+                LogicalPlan::Projection(columns) => Some(columns.expr.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
         plan.transform_up_with_subqueries(|plan| {
+            let is_stored = written.as_ref().is_some_and(|written| match &plan {
+                LogicalPlan::Projection(columns) => columns.expr == *written,
+                LogicalPlan::Values(_) => true,
+                _ => false,
+            });
             let mut schema = merge_schema(&plan.inputs());
             if let LogicalPlan::TableScan(scan) = &plan {
                 let source = datafusion::common::DFSchema::try_from_qualified_schema(
@@ -108,7 +153,7 @@ impl AnalyzerRule for LenientCasts {
                 let name = names.save(&expression);
                 let changed = expression.transform_up(|expression| match expression {
                     Expr::Cast(to) => match to.expr.get_type(&schema) {
-                        Ok(from) => Ok(self.lenient(&from, to)),
+                        Ok(from) => Ok(self.lenient(&from, to, is_stored)),
                         Err(_) => Ok(Transformed::no(Expr::Cast(to))),
                     },
                     other => Ok(Transformed::no(other)),

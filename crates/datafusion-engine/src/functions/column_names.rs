@@ -6,11 +6,13 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, BinaryOperator, CastKind, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr,
-    FunctionArguments, Ident, Select, SelectItem, Subscript, UnaryOperator, Value, VisitMut, VisitorMut,
+    FunctionArguments, Ident, Select, SelectItem, Subscript, UnaryOperator, Value, VisitorMut,
 };
+
+use crate::dialect::rewrite::visit;
 
 /// Functions whose column can be several: an alias would name only one.
 const MANY_COLUMNS: [&str; 5] = ["unnest", "explode", "explode_outer", "inline", "posexplode"];
@@ -18,19 +20,8 @@ const MANY_COLUMNS: [&str; 5] = ["unnest", "explode", "explode_outer", "inline",
 const NAME_MAX: usize = 1_000;
 
 /// Names the columns of every SELECT in a statement.
-pub fn name_columns(statement: &mut EngineStatement) {
-    match statement {
-        EngineStatement::Statement(statement) => {
-            let _ = VisitMut::visit(statement.as_mut(), &mut Namer);
-        }
-        EngineStatement::Explain(explain) => name_columns(&mut explain.statement),
-        EngineStatement::CopyTo(copy) => {
-            if let CopyToSource::Query(query) = &mut copy.source {
-                let _ = VisitMut::visit(query, &mut Namer);
-            }
-        }
-        _ => {}
-    }
+pub fn name_columns(statement: &mut Statement) {
+    let _ = visit(statement, &mut Namer);
 }
 
 struct Namer;

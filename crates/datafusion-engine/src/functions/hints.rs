@@ -21,7 +21,6 @@ const INSTEAD: &[(&str, &str)] = &[
     ("str_to_date", "to_date"),
     ("sysdate", "now"),
     ("to_varchar", "to_char"),
-    ("typeof", "arrow_typeof"),
     ("unhex_string", "unhex"),
 ];
 

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::new_empty_array;
 use datafusion::common::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature};
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl};
 use datafusion::scalar::ScalarValue;
+
+use super::adapter::as_inner;
 
 /// A function whose errors are NULL: a batch that fails is computed again row by row.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -21,29 +23,14 @@ impl Lenient {
 }
 
 impl ScalarUDFImpl for Lenient {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn aliases(&self) -> &[String] {
-        self.inner.aliases()
-    }
-
-    fn signature(&self) -> &Signature {
-        self.inner.signature()
-    }
-
-    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        self.inner.coerce_types(types)
-    }
-
-    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        self.inner.return_type(types)
-    }
+    as_inner!();
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         if let Ok(value) = self.inner.invoke_with_args(args.clone()) {
             return Ok(value);
+        }
+        if args.number_rows == 0 {
+            return Ok(ColumnarValue::Array(new_empty_array(args.return_type())));
         }
         let null = ScalarValue::try_new_null(args.return_type())?;
         let mut values = Vec::with_capacity(args.number_rows);

@@ -1,7 +1,8 @@
 //! Operators as Spark evaluates them.
 //!
-//! Division of integers is a division of doubles, division by zero is NULL, `array[0]` is the first element, and `||` is a
-//! function, so that its result is limited like that of `concat`.
+//! Division of integers is a division of doubles, division by zero is NULL, a DECIMAL is divided and rounded to as many
+//! digits as in Spark ([`super::quotients`]), a DOUBLE and a DECIMAL are compared as DOUBLE, `array[0]` is the first element,
+//! and `||` is a function, so that its result is limited like that of `concat`.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, GetFieldAccess, Operator, ca
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
 use super::Functions;
+use super::quotients::Quotient;
 
 /// Plans operators before DataFusion's own planners do.
 #[derive(Debug)]
@@ -48,27 +50,35 @@ impl Operators {
         if !is_plain(&left_type) || !is_plain(&right_type) {
             return Ok(None);
         }
-        let of_doubles = |data_type: &DataType| !matches!(data_type, _ if data_type.is_decimal());
+        let of_doubles = |op: Operator, left: Expr, right: Expr| -> Result<Expr> {
+            let right = self.nonzero(doubled(right, &right_type), &DataType::Float64)?;
+            Ok(binary(doubled(left, &left_type), op, right))
+        };
         let operator = match op {
             BinaryOperator::Divide => Operator::Divide,
             BinaryOperator::Modulo => Operator::Modulo,
-            _ => {
-                // DIV: whole numbers only.
+            // DIV of whole numbers.
+            _ if left_type.is_integer() && right_type.is_integer() => {
                 let (left, right) = (cast(left, DataType::Int64), cast(right, DataType::Int64));
                 let right = self.nonzero(right, &DataType::Int64)?;
                 return Ok(Some(binary(left, Operator::Divide, right)));
             }
+            // DIV of others: what stands before the decimal point of the quotient.
+            _ => return Ok(Some(cast(of_doubles(Operator::Divide, left, right)?, DataType::Int64))),
         };
         let any_text = left_type.is_string() || right_type.is_string();
         let any_decimal = left_type.is_decimal() || right_type.is_decimal();
-        if any_text
-            || (operator == Operator::Divide && !any_decimal && of_doubles(&left_type) && of_doubles(&right_type))
-        {
-            let right = self.nonzero(doubled(right, &right_type), &DataType::Float64)?;
-            return Ok(Some(binary(doubled(left, &left_type), operator, right)));
+        if any_text || (operator == Operator::Divide && !any_decimal) {
+            return of_doubles(operator, left, right).map(Some);
         }
         if right_type.is_null() {
             return Ok(None);
+        }
+        if operator == Operator::Divide
+            && let Some(quotient) = Quotient::of((&left, &left_type), (&right, &right_type))
+        {
+            let right = cast(self.nonzero(right, &right_type)?, quotient.divisor);
+            return Ok(Some(cast(binary(cast(left, quotient.dividend), operator, right), quotient.result)));
         }
         Ok(Some(binary(left, operator, self.nonzero(right, &right_type)?)))
     }
@@ -134,6 +144,30 @@ fn of_texts(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
     Some(binary(doubled(expr.left.clone(), &left), operator, doubled(expr.right.clone(), &right)))
 }
 
+/// A DOUBLE and a DECIMAL are compared as DOUBLE: DataFusion would take the DOUBLE for a DECIMAL, which few of its values
+/// are. A constant stays DECIMAL, so that files can be pruned by it.
+fn compared(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+    let operator = match expr.op {
+        BinaryOperator::Eq => Operator::Eq,
+        BinaryOperator::NotEq => Operator::NotEq,
+        BinaryOperator::Lt => Operator::Lt,
+        BinaryOperator::LtEq => Operator::LtEq,
+        BinaryOperator::Gt => Operator::Gt,
+        BinaryOperator::GtEq => Operator::GtEq,
+        BinaryOperator::Spaceship => Operator::IsNotDistinctFrom,
+        _ => return None,
+    };
+    let constant = |expr: &Expr| matches!(expr, Expr::Literal(..));
+    if constant(&expr.left) || constant(&expr.right) {
+        return None;
+    }
+    let (left, right) = (expr.left.get_type(schema).ok()?, expr.right.get_type(schema).ok()?);
+    if !((left.is_floating() && right.is_decimal()) || (left.is_decimal() && right.is_floating())) {
+        return None;
+    }
+    Some(binary(doubled(expr.left.clone(), &left), operator, doubled(expr.right.clone(), &right)))
+}
+
 const fn is_list(data_type: &DataType) -> bool {
     matches!(
         data_type,
@@ -160,7 +194,7 @@ impl ExprPlanner for Operators {
                 of_texts(&expr, schema)
             }
             BinaryOperator::StringConcat => self.joined(expr.left.clone(), expr.right.clone(), schema)?,
-            _ => None,
+            _ => compared(&expr, schema),
         };
         Ok(planned.map_or(PlannerResult::Original(expr), PlannerResult::Planned))
     }

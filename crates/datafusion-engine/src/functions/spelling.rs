@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
-use datafusion::sql::parser::{CopyToSource, Statement as EngineStatement};
+use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
     DataType, DuplicateTreatment, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments,
     Ident, ObjectName, TimezoneInfo, UnaryOperator, Value, VisitMut, VisitorMut, visit_expressions,
@@ -17,6 +17,7 @@ use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::filling::{Filler, Surroundings};
+use crate::dialect::rewrite::visit;
 
 /// The replacements: name, number of arguments, expression.
 const SPELLINGS: &[(&str, usize, &str)] = &[
@@ -147,19 +148,8 @@ static PARSED: LazyLock<HashMap<(&str, usize), Expr>> = LazyLock::new(|| {
 });
 
 /// Replaces Spark's spellings in a statement.
-pub fn respell(statement: &mut EngineStatement) {
-    match statement {
-        EngineStatement::Statement(statement) => {
-            let _ = VisitMut::visit(statement.as_mut(), &mut Speller);
-        }
-        EngineStatement::Explain(explain) => respell(&mut explain.statement),
-        EngineStatement::CopyTo(copy) => {
-            if let CopyToSource::Query(query) = &mut copy.source {
-                let _ = VisitMut::visit(query, &mut Speller);
-            }
-        }
-        _ => {}
-    }
+pub fn respell(statement: &mut Statement) {
+    let _ = visit(statement, &mut Speller);
 }
 
 struct Speller;

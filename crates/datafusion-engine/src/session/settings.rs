@@ -109,7 +109,7 @@ pub async fn set(
         Meaning::Kept => {
             if lowered == LONG_POLL && duration(value).is_none() {
                 return Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" can't be {value}"))
-                    .hint("write a time, such as 500ms or 5s")
+                    .hint("Write a time, such as 500ms or 5s.")
                     .into());
             }
             if variables.len() >= VARIABLES_MAX && !variables.contains_key(key) {
@@ -177,7 +177,8 @@ pub async fn reset(
         Meaning::Refused(why) => Err(refused(key, why).into()),
         Meaning::DataFusion | Meaning::Limited(_) => {
             let entry = first.iter().find(|entry| entry.key == lowered).ok_or_else(|| {
-                UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" does not exist")).hint("SET -v")
+                UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" does not exist"))
+                    .hint("SET -v lists the settings.")
             })?;
             give_back(context, entry).await
         }

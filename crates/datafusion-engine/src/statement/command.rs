@@ -365,7 +365,8 @@ impl Reader {
 }
 
 fn use_what() -> UserError {
-    UserError::new(ErrorKind::Syntax, "syntax error: USE takes the name of a schema").hint("SHOW DATABASES")
+    UserError::new(ErrorKind::Syntax, "syntax error: USE takes the name of a schema")
+        .hint("SHOW DATABASES lists the schemas.")
 }
 
 #[cfg(test)]

@@ -215,7 +215,7 @@ impl Place<'_> {
         if !all_exist && command.schema.fields().is_empty() {
             let locations = command.locations.join(", ");
             return Err(UserError::new(ErrorKind::Io, format!("location \"{locations}\" does not exist"))
-                .hint("write the columns in parentheses after the table's name to begin with an empty table")
+                .hint("Write the columns in parentheses after the table's name to begin with an empty table.")
                 .with_sqlstate("58P01")
                 .into());
         }

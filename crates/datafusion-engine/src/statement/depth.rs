@@ -55,7 +55,7 @@ pub fn check(statement: &str, reading: Reading) -> Result<(), UserError> {
         if depth > DEPTH_MAX {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is nested too deeply")
                 .detail(format!("more than {DEPTH_MAX} operators stand above one another"))
-                .hint("write a list (IN, VALUES), or put the values into a table")
+                .hint("Write a list (IN, VALUES), or put the values into a table.")
                 .with_sqlstate("54001"));
         }
     }

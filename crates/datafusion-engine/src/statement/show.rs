@@ -25,7 +25,7 @@ use crate::error::{EngineError, no_schema};
 use crate::rows::types::type_name;
 use crate::session::Session;
 
-/// The most rows of a SHOW PARTITIONS.
+/// The most rows of a SHOW PARTITIONS; a table with more is refused.
 const PARTITIONS_MAX: usize = 100_000;
 
 /// Answers a SHOW or DESCRIBE.
@@ -176,9 +176,18 @@ async fn partitions(engine: &Engine, session: &Session, name: &TableName) -> Res
     let plan = LogicalPlanBuilder::scan(name.name.as_str(), provider_as_source(provider), None)?
         .project(names.iter().map(|name| Expr::Column(name.clone())).collect::<Vec<_>>())?
         .distinct()?
-        .limit(0, Some(PARTITIONS_MAX))?
+        .limit(0, Some(PARTITIONS_MAX + 1))?
         .build()?;
     let batches = DataFrame::new(session.context.state(), plan).collect().await?;
+    if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > PARTITIONS_MAX {
+        return Err(UserError::new(
+            ErrorKind::ProgramLimit,
+            format!("table \"{}\" has too many partitions", name.name),
+        )
+        .detail(format!("SHOW PARTITIONS answers {PARTITIONS_MAX}."))
+        .hint("Select the distinct values of the partition's columns.")
+        .into());
+    }
     let mut rows = BTreeSet::new();
     for batch in &batches {
         for row in 0..batch.num_rows() {

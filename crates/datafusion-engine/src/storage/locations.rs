@@ -141,14 +141,14 @@ fn local_path(location: &str) -> Result<String, UserError> {
                 ErrorKind::NotSupported,
                 format!("location \"{location}\" has the scheme \"{scheme}\", which this engine does not read"),
             )
-            .hint("use a path, or file:///…"));
+            .hint("Use a path, or file:///…."));
         }
         _ => Some(location.to_owned()),
     };
     match path {
         Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(path),
         _ => Err(UserError::new(ErrorKind::InvalidValue, format!("location \"{location}\" is not an absolute path"))
-            .hint("write the whole path, such as '/data/rides/'")),
+            .hint("Write the whole path, such as '/data/rides/'.")),
     }
 }
 

@@ -156,6 +156,13 @@ async fn results_are_written_below_the_allowed_folders_and_read_back() {
     assert_eq!(written(&mut session, "INSERT INTO sink SELECT v, 'x' FROM back WHERE v <= 10").await, 10);
     assert_eq!(written(&mut session, "INSERT INTO sink VALUES (11, NULL)").await, 1);
     assert_eq!(one(&mut session, "SELECT sum(v) FROM sink").await, "66");
+    // What a column can't hold is not cut.
+    run(&mut session, &format!("CREATE EXTERNAL TABLE small (v TINYINT) STORED AS PARQUET LOCATION '{data}/small/'"))
+        .await;
+    assert_eq!(state(&mut session, "INSERT INTO small VALUES (300)").await, "22003");
+    assert_eq!(state(&mut session, "INSERT INTO small SELECT v FROM back WHERE v = 300").await, "22003");
+    assert_eq!(written(&mut session, "INSERT INTO small SELECT CAST(v AS TINYINT) FROM back WHERE v = 300").await, 1);
+    assert_eq!(one(&mut session, "SELECT sum(v) FROM small").await, "44");
     run(&mut session, "PREPARE p(BIGINT) AS SELECT count(*) FROM sink WHERE v > $1").await;
     assert_eq!(one(&mut session, "EXECUTE p(5)").await, "6");
     engine.stop().await;

@@ -104,6 +104,27 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
         ("1 / 0", "NULL"),
         ("1.5 / 0", "NULL"),
         ("7 % 0", "NULL"),
+        ("7 DIV 2", "3"),
+        ("7 DIV 0.5", "14"),
+        ("-7.9 DIV 2", "-3"),
+        ("7 DIV 0", "NULL"),
+        ("CAST(2 AS DECIMAL(10,2)) / 3", "0.666667"),
+        ("CAST(2 AS DECIMAL(10,2)) / CAST(3 AS INT)", "0.6666666666667"),
+        ("CAST(2 AS DECIMAL(18,2)) / CAST(3 AS DECIMAL(18,2))", "0.66666666666666666667"),
+        (
+            "CAST('9999999999999999.99' AS DECIMAL(18,2)) / CAST(0.5 AS DECIMAL(18,2))",
+            "19999999999999999.98000000000000000000",
+        ),
+        ("CAST(2 AS DECIMAL(10,2)) / 0", "NULL"),
+        ("CAST('1e20' AS DOUBLE) > CAST(1 AS DECIMAL(10,2))", "true"),
+        ("CAST(300 AS TINYINT)", "44"),
+        ("CAST(-129 AS TINYINT)", "127"),
+        ("CAST(-1 AS SMALLINT)", "-1"),
+        ("CAST(3000000000 AS INT)", "-1294967296"),
+        ("CAST(CAST('3e9' AS DOUBLE) AS INT)", "NULL"),
+        ("current_user()", "alice"),
+        ("user()", "alice"),
+        ("typeof(array(CAST(1 AS DECIMAL(5,2))))", "array<decimal(5,2)>"),
         ("7 % 4", "3"),
         ("CAST('abc' AS INT)", "NULL"),
         ("CAST(' 12 ' AS INT)", "12"),
@@ -162,6 +183,7 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
         ("regexp_extract('100-200', '([0-9]+)-([0-9]+)', 2)", "200"),
         ("regexp_extract('x', '([0-9]+)', 1)", ""),
         ("'abc' RLIKE 'b'", "true"),
+        ("'abc' NOT RLIKE 'b'", "false"),
         ("regexp_replace('a1b2', '[0-9]', '#')", "a#b#"),
         ("string(1)", "1"),
         ("int('7')", "7"),
@@ -227,9 +249,10 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let table = session.run("SELECT 1, 'x', upper('a') FROM (SELECT 1)", crate::ground::DEADLINE).await.unwrap();
+    let sql = "SELECT 1, 'x', upper('a'), 'a' RLIKE 'b', current_user() FROM (SELECT 1)";
+    let table = session.run(sql, crate::ground::DEADLINE).await.unwrap();
     let names: Vec<_> = table.columns.iter().map(|column| column.name.clone()).collect();
-    assert_eq!(names, ["1", "x", "upper(a)"]);
+    assert_eq!(names, ["1", "x", "upper(a)", "RLIKE(a, b)", "current_user()"]);
     let (state, text) = refusal(&mut session, "SELECT group_concat(1)").await;
     assert_eq!(state, "42883");
     assert!(text.contains("collect_list"), "{text}");

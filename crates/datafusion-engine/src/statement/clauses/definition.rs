@@ -19,7 +19,7 @@ pub fn statement(statement: &Statement) -> Checked {
             refuse(names.len() > 1, "DROP of several objects")?;
             refuse(*cascade, "CASCADE")?;
             refuse(*purge, "PURGE")?;
-            refuse(*temporary, "DROP TEMPORARY").map_err(|error| error.hint("DROP TABLE or DROP VIEW"))?;
+            refuse(*temporary, "DROP TEMPORARY").map_err(|error| error.hint("Use DROP TABLE or DROP VIEW."))?;
             refuse(table.is_some(), "DROP … ON a table")
         }
         Statement::CreateSchema { schema_name: _, if_not_exists: _, with, options, default_collate_spec, clone } => {

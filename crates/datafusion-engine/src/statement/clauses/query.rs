@@ -89,7 +89,7 @@ fn set_expr(body: &SetExpr) -> Checked {
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
             Err(refused("a statement that writes inside a query"))
         }
-        SetExpr::Table(_) => Err(refused("TABLE as a query").hint("SELECT * FROM …")),
+        SetExpr::Table(_) => Err(refused("TABLE as a query").hint("Write SELECT * FROM ….")),
     }
 }
 
@@ -160,15 +160,16 @@ pub fn select(select: &Select) -> Checked {
         flavor: _,
     } = select;
     refuse(select_modifiers.is_some(), "a modifier of SELECT such as SQL_CALC_FOUND_ROWS")?;
-    refuse(top.is_some(), "TOP").map_err(|error| error.hint("LIMIT"))?;
-    refuse(exclude.is_some(), "EXCLUDE after the columns").map_err(|error| error.hint("SELECT * EXCLUDE (…)"))?;
-    refuse(into.is_some(), "SELECT INTO").map_err(|error| error.hint("CREATE TEMPORARY TABLE … AS SELECT …"))?;
+    refuse(top.is_some(), "TOP").map_err(|error| error.hint("Use LIMIT."))?;
+    refuse(exclude.is_some(), "EXCLUDE after the columns")
+        .map_err(|error| error.hint("Write SELECT * EXCLUDE (…)."))?;
+    refuse(into.is_some(), "SELECT INTO").map_err(|error| error.hint("Write CREATE TEMPORARY TABLE … AS SELECT …."))?;
     refuse(!lateral_views.is_empty(), "LATERAL VIEW")
         .map_err(|error| error.hint("Write explode(…) in the SELECT list."))?;
-    refuse(prewhere.is_some(), "PREWHERE").map_err(|error| error.hint("WHERE"))?;
-    refuse(!connect_by.is_empty(), "CONNECT BY").map_err(|error| error.hint("WITH RECURSIVE"))?;
-    refuse(!cluster_by.is_empty(), "CLUSTER BY").map_err(|error| error.hint("ORDER BY"))?;
-    refuse(!sort_by.is_empty(), "SORT BY").map_err(|error| error.hint("ORDER BY"))?;
+    refuse(prewhere.is_some(), "PREWHERE").map_err(|error| error.hint("Use WHERE."))?;
+    refuse(!connect_by.is_empty(), "CONNECT BY").map_err(|error| error.hint("Use WITH RECURSIVE."))?;
+    refuse(!cluster_by.is_empty(), "CLUSTER BY").map_err(|error| error.hint("Use ORDER BY."))?;
+    refuse(!sort_by.is_empty(), "SORT BY").map_err(|error| error.hint("Use ORDER BY."))?;
     refuse(value_table_mode.is_some(), "SELECT AS STRUCT or AS VALUE")?;
     let modifiers = match group_by {
         GroupByExpr::All(modifiers) | GroupByExpr::Expressions(_, modifiers) => modifiers,
@@ -245,13 +246,13 @@ fn join(join: &Join) -> Checked {
         JoinOperator::CrossJoin(constraint) => {
             return refuse(!matches!(constraint, JoinConstraint::None), "ON or USING of a CROSS JOIN");
         }
-        JoinOperator::Semi(_) => return Err(refused("SEMI JOIN without a side").hint("LEFT SEMI JOIN")),
-        JoinOperator::Anti(_) => return Err(refused("ANTI JOIN without a side").hint("LEFT ANTI JOIN")),
+        JoinOperator::Semi(_) => return Err(refused("SEMI JOIN without a side").hint("Write LEFT SEMI JOIN.")),
+        JoinOperator::Anti(_) => return Err(refused("ANTI JOIN without a side").hint("Write LEFT ANTI JOIN.")),
         JoinOperator::CrossApply | JoinOperator::OuterApply => {
-            return Err(refused("APPLY").hint("CROSS JOIN LATERAL"));
+            return Err(refused("APPLY").hint("Use CROSS JOIN LATERAL."));
         }
         JoinOperator::AsOf { match_condition: _, constraint: _ } => return Err(refused("ASOF JOIN")),
-        JoinOperator::StraightJoin(_) => return Err(refused("STRAIGHT_JOIN").hint("JOIN")),
+        JoinOperator::StraightJoin(_) => return Err(refused("STRAIGHT_JOIN").hint("Use JOIN.")),
         JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
             return Err(refused("ARRAY JOIN").hint("Write unnest(…) in the SELECT list."));
         }
@@ -334,7 +335,7 @@ pub fn table_factor(table: &TableFactor) -> Checked {
             alias: _,
         } => return Err(refused("PIVOT").hint("Write one aggregate with FILTER (WHERE …) for each value.")),
         TableFactor::Unpivot { table: _, value: _, name: _, columns: _, null_inclusion: _, alias: _ } => {
-            return Err(refused("UNPIVOT").hint("UNION ALL"));
+            return Err(refused("UNPIVOT").hint("Use UNION ALL."));
         }
         TableFactor::MatchRecognize {
             table: _,

@@ -4,13 +4,16 @@ use datafusion::prelude::SessionContext;
 
 use super::check;
 use crate::dialect::{Reading, rewrite};
+use crate::functions::spelling;
 
 /// The SQLSTATE and text of the refusal.
 fn checked(sql: &str) -> Result<(), (String, String)> {
     let state = SessionContext::new().state();
     let statement = Reading::Own.statement(sql, state.config_options());
     let statement = statement.map_err(|error| ("unread".to_owned(), error.to_string()))?;
-    check(&rewrite::rewritten(statement), &state).map_err(|error| (error.sqlstate().to_owned(), error.text()))
+    let mut statement = rewrite::rewritten(statement);
+    spelling::respell(&mut statement);
+    check(&statement, &state).map_err(|error| (error.sqlstate().to_owned(), error.text()))
 }
 
 #[test]

@@ -1,0 +1,109 @@
+//! The quotient of exact numbers, with as many digits as Spark gives it.
+//!
+//! DataFusion gives a quotient four digits more than the dividend has, and cuts off what is behind them. Spark gives it six
+//! at least, as many as its operands need, and rounds. So the dividend is given digits until DataFusion's quotient has one
+//! digit more than Spark's, and the cast to Spark's type rounds.
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::logical_expr::Expr;
+
+/// How many digits DataFusion adds behind the decimal point of the dividend.
+const ADDED_SCALE: i16 = 4;
+/// Digits behind the decimal point that a quotient has at least.
+const SCALE_MIN: i16 = 6;
+/// Digits that a DECIMAL has at most, and those of the type in which a wide one is computed.
+const PRECISION_MAX: i16 = 38;
+const WIDE_PRECISION_MAX: i16 = 76;
+
+/// The types in which a division is computed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Quotient {
+    /// That of the dividend.
+    pub dividend: DataType,
+    /// That of the divisor.
+    pub divisor: DataType,
+    /// That of the result.
+    pub result: DataType,
+}
+
+impl Quotient {
+    /// The types for two operands; nothing unless both are exact and their quotient can be computed.
+    pub fn of(left: (&Expr, &DataType), right: (&Expr, &DataType)) -> Option<Self> {
+        let ((p1, s1), (p2, s2)) = (digits(left.0, left.1)?, digits(right.0, right.1)?);
+        // `DecimalType.adjustPrecisionScale` of Spark.
+        let (whole, scale) = (p1 - s1 + s2, SCALE_MIN.max(s1 + p2 + 1));
+        let (precision, scale) = if whole + scale <= PRECISION_MAX {
+            (whole + scale, scale)
+        } else {
+            (PRECISION_MAX, (PRECISION_MAX - whole).max(scale.min(SCALE_MIN)))
+        };
+        let dividend_scale = s1.max(scale + 1 - ADDED_SCALE);
+        // It is computed as a whole number of so many digits.
+        let computed = whole + dividend_scale + ADDED_SCALE;
+        if computed > WIDE_PRECISION_MAX {
+            return None;
+        }
+        let is_wide = computed > PRECISION_MAX;
+        Some(Self {
+            dividend: decimal((p1 - s1 + dividend_scale, dividend_scale), is_wide),
+            divisor: decimal((p2, s2), is_wide),
+            result: decimal((precision, scale), false),
+        })
+    }
+}
+
+fn decimal((precision, scale): (i16, i16), is_wide: bool) -> DataType {
+    // Both are positive and small.
+    if is_wide {
+        DataType::Decimal256(precision as u8, scale as i8)
+    } else {
+        DataType::Decimal128(precision as u8, scale as i8)
+    }
+}
+
+/// How many digits an exact number has, and how many of them behind the decimal point. A constant has those that it needs.
+fn digits(expr: &Expr, data_type: &DataType) -> Option<(i16, i16)> {
+    if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = expr {
+        return Some((value.unsigned_abs().checked_ilog10().unwrap_or(0) as i16 + 1, 0));
+    }
+    Some(match data_type {
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 | DataType::UInt64 => (20, 0),
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+            if *scale >= 0 =>
+        {
+            (i16::from(*precision), i16::from(*scale))
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, lit};
+
+    use super::*;
+
+    #[test]
+    fn quotients_have_the_digits_of_spark() {
+        let decimal = DataType::Decimal128;
+        for (left, right, expected) in [
+            (decimal(10, 2), DataType::Int32, decimal(21, 13)),
+            (decimal(18, 2), decimal(18, 2), decimal(38, 20)),
+            (decimal(38, 10), decimal(38, 10), decimal(38, 6)),
+            (decimal(3, 1), decimal(3, 1), decimal(9, 6)),
+            (DataType::Int64, decimal(10, 2), decimal(33, 11)),
+        ] {
+            let quotient = Quotient::of((&col("a"), &left), (&col("b"), &right));
+            assert_eq!(quotient.map(|quotient| quotient.result), Some(expected), "{left} / {right}");
+        }
+        let by_three = Quotient::of((&col("a"), &decimal(10, 2)), (&lit(3_i64), &DataType::Int64));
+        assert_eq!(by_three.map(|quotient| quotient.result), Some(decimal(14, 6)));
+        assert_eq!(Quotient::of((&col("a"), &decimal(10, 2)), (&col("b"), &DataType::Float64)), None);
+    }
+}
