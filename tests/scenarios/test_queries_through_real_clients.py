@@ -219,6 +219,19 @@ def test_parameters_of_pyhive_stay_values(standalone, tenant):
         assert cursor.fetchall() == [(0,)]
 
 
+def test_parameters_of_jdbc_stay_values(standalone, tenant):
+    values = ["' or 1=1 --", "\\' or 1=1 --", "it's", "x\ny\tz", 'say "x"', "100%", "?", "日本 😀", ""]
+    with Jdbc(standalone.address, "alice") as jdbc:
+        for value in values:
+            _, _, answer = jdbc.result("SELECT count(*) FROM rides WHERE city = ? OR passengers = ?", (value, -1))
+            assert answer == [["0"]], value
+            # The driver drops a backslash before a quote.
+            assert jdbc.result("SELECT ?", (value,))[2] == [[value.replace("\\'", "'")]], value
+        assert jdbc.result("SELECT ?, ?", (42, None))[2] == [["42", None]]
+        # It escapes no other backslash, so that the engine reads an escape, as Hive and Spark do.
+        assert jdbc.result("SELECT ?", ("a\\b",))[2] == [["a\b"]]
+
+
 def test_metadata_calls_of_the_drivers_are_answered_by_the_engine(standalone, tenant):
     with impyla_session(standalone.address, "alice") as cursor:
         cursor.get_tables(database_name="default")

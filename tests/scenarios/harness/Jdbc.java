@@ -3,15 +3,18 @@ import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.sql.Connection;
 import java.sql.DriverManager;
+import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.ResultSetMetaData;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.sql.Types;
 import java.util.Base64;
 
 /**
  * One connection of the Hive JDBC driver, driven by lines on standard input: a verb and base64 texts between tabs.
- * Answers are lines too: "ok" and fields, or "error", SQLSTATE, code and message as the driver's exception has them.
+ * Answers are lines too: "ok" and fields, or "error", SQLSTATE, code and message as the driver's exception has them. The
+ * fields of a result are the names of its columns, their types, and its rows.
  */
 public final class Jdbc {
     private static Connection connection;
@@ -34,6 +37,7 @@ public final class Jdbc {
             try {
                 switch (fields[0]) {
                     case "execute" -> execute(decoded(fields[1]));
+                    case "prepared" -> prepared(fields);
                     case "start" -> start(decoded(fields[1]));
                     case "cancel" -> {
                         begun.cancel();
@@ -55,7 +59,23 @@ public final class Jdbc {
 
     private static void execute(String text) throws SQLException {
         try (Statement statement = connection.createStatement()) {
-            say(statement.execute(text) ? rows(statement.getResultSet()) : "ok\t");
+            say(statement.execute(text) ? rows(statement.getResultSet()) : "ok");
+        }
+    }
+
+    /** The parameters follow the statement: "-" is NULL, "n" and a base64 text a whole number, "s" and one a string. */
+    private static void prepared(String[] fields) throws SQLException {
+        try (PreparedStatement statement = connection.prepareStatement(decoded(fields[1]))) {
+            for (int at = 2; at < fields.length; at++) {
+                String value = fields[at].substring(1);
+                switch (fields[at].charAt(0)) {
+                    case '-' -> statement.setNull(at - 1, Types.VARCHAR);
+                    case 'n' -> statement.setLong(at - 1, Long.parseLong(decoded(value)));
+                    case 's' -> statement.setString(at - 1, decoded(value));
+                    default -> throw new IllegalArgumentException(fields[at]);
+                }
+            }
+            say(statement.execute() ? rows(statement.getResultSet()) : "ok");
         }
     }
 
@@ -63,7 +83,7 @@ public final class Jdbc {
         begun = connection.createStatement();
         runner = new Thread(() -> {
             try {
-                ended = begun.execute(text) ? rows(begun.getResultSet()) : "ok\t";
+                ended = begun.execute(text) ? rows(begun.getResultSet()) : "ok";
             } catch (SQLException error) {
                 ended = shown(error);
             }
@@ -77,6 +97,10 @@ public final class Jdbc {
         StringBuilder out = new StringBuilder("ok\t");
         for (int at = 1; at <= columns.getColumnCount(); at++) {
             out.append(at == 1 ? "" : ",").append(encoded(columns.getColumnLabel(at)));
+        }
+        out.append('\t');
+        for (int at = 1; at <= columns.getColumnCount(); at++) {
+            out.append(at == 1 ? "" : ",").append(encoded(columns.getColumnTypeName(at)));
         }
         while (result.next()) {
             out.append('\t');

@@ -125,10 +125,19 @@ class Jdbc:
 
     def rows(self, statement, within_s=WITHIN_S):
         """Executes a statement; answers its rows as dictionaries of text, none if it has no result set."""
-        self._send("execute", encoded(statement))
-        columns, *data = self._answer(statement, within_s)
-        names = [decoded(name) for name in columns.split(",")] if columns else []
-        return [dict(zip(names, (decoded(cell) for cell in row.split(",")), strict=True)) for row in data]
+        names, _, data = self.result(statement, within_s=within_s)
+        return [dict(zip(names, row, strict=True)) for row in data]
+
+    def result(self, statement, parameters=(), within_s=WITHIN_S):
+        """Executes a statement, one with parameters as PreparedStatement; answers the names of the columns, their types
+        and the rows as lists of text, all of them empty if it has no result set."""
+        if parameters:
+            self._send("prepared", encoded(statement), *map(parameter, parameters))
+        else:
+            self._send("execute", encoded(statement))
+        fields = self._answer(statement, within_s)
+        names, types, *data = [[decoded(cell) for cell in field.split(",")] for field in fields] or [[], []]
+        return names, types, data
 
     def refused(self, statement):
         try:
@@ -165,6 +174,12 @@ class Jdbc:
 
     def __exit__(self, *_):
         self.close()
+
+
+def parameter(value):
+    if value is None:
+        return "-"
+    return ("n" if isinstance(value, int) else "s") + encoded(str(value))
 
 
 def encoded(text):
