@@ -97,6 +97,15 @@ def test_jdbc_cancels_a_long_statement_from_another_thread(standalone, busy):
         assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}]
 
 
+def test_jdbcs_query_timeout_raises_sql_timeout_exception(standalone, busy):
+    with Jdbc(standalone.address, "alice") as jdbc:
+        with pytest.raises(JdbcError) as error:
+            jdbc.limited(LONG, seconds=1, within_s=10)
+        busy.ended(time.monotonic())
+        assert error.value.kind == "SQLTimeoutException", error.value
+        assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}]
+
+
 def test_beelines_ctrl_c_cancels_a_long_statement(standalone, busy):
     process = start_beeline(standalone.address, LONG, "alice")
     try:

@@ -13,7 +13,7 @@ import java.util.Base64;
 
 /**
  * One connection of the Hive JDBC driver, driven by lines on standard input: a verb and base64 texts between tabs.
- * Answers are lines too: "ok" and fields, or "error", SQLSTATE, code and message as the driver's exception has them. The
+ * Answers are lines too: "ok" and fields, or "error", SQLSTATE, code, message and class as the driver's exception has them. The
  * fields of a result are the names of its columns, their types, and its rows.
  */
 public final class Jdbc {
@@ -38,6 +38,7 @@ public final class Jdbc {
                 switch (fields[0]) {
                     case "execute" -> execute(decoded(fields[1]));
                     case "prepared" -> prepared(fields);
+                    case "limited" -> limited(Integer.parseInt(fields[1]), decoded(fields[2]));
                     case "start" -> start(decoded(fields[1]));
                     case "cancel" -> {
                         begun.cancel();
@@ -59,6 +60,14 @@ public final class Jdbc {
 
     private static void execute(String text) throws SQLException {
         try (Statement statement = connection.createStatement()) {
+            say(statement.execute(text) ? rows(statement.getResultSet()) : "ok");
+        }
+    }
+
+    /** Executes a statement with Statement.setQueryTimeout. */
+    private static void limited(int seconds, String text) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            statement.setQueryTimeout(seconds);
             say(statement.execute(text) ? rows(statement.getResultSet()) : "ok");
         }
     }
@@ -112,7 +121,8 @@ public final class Jdbc {
     }
 
     private static String shown(SQLException error) {
-        return "error\t" + error.getSQLState() + "\t" + error.getErrorCode() + "\t" + encoded(error.getMessage());
+        return "error\t" + error.getSQLState() + "\t" + error.getErrorCode() + "\t" + encoded(error.getMessage())
+            + "\t" + error.getClass().getSimpleName();
     }
 
     private static void say(String line) {

@@ -87,9 +87,9 @@ def driver_classes():
 class JdbcError(Exception):
     """What the driver's SQLException says."""
 
-    def __init__(self, sqlstate, code, message):
-        super().__init__(f"{sqlstate} {code}: {message}")
-        self.sqlstate, self.code, self.message = sqlstate, code, message
+    def __init__(self, sqlstate, code, message, kind):
+        super().__init__(f"{kind}: {sqlstate} {code}: {message}")
+        self.sqlstate, self.code, self.message, self.kind = sqlstate, code, message, kind
 
 
 class Jdbc:
@@ -116,7 +116,7 @@ class Jdbc:
         except queue.Empty:
             raise AssertionError(f"the JDBC driver did not answer within {within_s} s: {what}") from None
         if fields[0] == "error":
-            raise JdbcError(fields[1], int(fields[2]), decoded(fields[3]))
+            raise JdbcError(fields[1], int(fields[2]), decoded(fields[3]), fields[4])
         assert fields[0] == "ok", f"{what}: {fields}"
         return fields[1:]
 
@@ -138,6 +138,11 @@ class Jdbc:
         fields = self._answer(statement, within_s)
         names, types, *data = [[decoded(cell) for cell in field.split(",")] for field in fields] or [[], []]
         return names, types, data
+
+    def limited(self, statement, seconds, within_s=WITHIN_S):
+        """Executes a statement with Statement.setQueryTimeout."""
+        self._send("limited", str(seconds), encoded(statement))
+        return self._answer(statement, within_s)
 
     def refused(self, statement):
         try:
