@@ -132,9 +132,16 @@ impl Installation {
 
     /// The same with a folder of this name.
     pub fn start_named(name: &str) -> Self {
+        let mut installation = Self::new(name);
+        installation.start_again();
+        installation
+    }
+
+    /// A new folder, with a data directory of this name, in which nothing runs yet.
+    fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().canonicalize().unwrap().join(name);
-        let mut installation = Self {
+        Self {
             folder,
             data,
             child: None,
@@ -142,26 +149,15 @@ impl Installation {
             environment: Vec::new(),
             arguments: Vec::new(),
             address: String::new(),
-        };
-        installation.start_again();
-        installation
+        }
     }
 
     /// Starts in a new folder; whatever it starts takes failpoints from files.
     pub fn with_failpoints() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
-        let (data, failpoints) = (root.join("data"), Some(root.join("failpoints")));
-        std::fs::create_dir(root.join("failpoints")).unwrap();
-        let mut installation = Self {
-            folder,
-            data,
-            child: None,
-            failpoints,
-            environment: Vec::new(),
-            arguments: Vec::new(),
-            address: String::new(),
-        };
+        let mut installation = Self::new("data");
+        let failpoints = installation.data.with_file_name("failpoints");
+        std::fs::create_dir(&failpoints).unwrap();
+        installation.failpoints = Some(failpoints);
         installation.start_again();
         installation
     }
@@ -202,34 +198,15 @@ impl Installation {
 
     /// Starts in a folder that is there.
     pub fn start_in(folder: &Path) -> Self {
-        let data = folder.canonicalize().unwrap().join("data");
-        let folder = tempfile::tempdir().unwrap();
-        let mut installation = Self {
-            folder,
-            data,
-            child: None,
-            failpoints: None,
-            environment: Vec::new(),
-            arguments: Vec::new(),
-            address: String::new(),
-        };
+        let mut installation = Self::new("data");
+        installation.data = folder.canonicalize().unwrap().join("data");
         installation.start_again();
         installation
     }
 
     /// A new folder in which nothing runs yet: [`Installation::start_again`] starts it.
     pub fn not_started() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().canonicalize().unwrap().join("data");
-        Self {
-            folder,
-            data,
-            child: None,
-            failpoints: None,
-            environment: Vec::new(),
-            arguments: Vec::new(),
-            address: String::new(),
-        }
+        Self::new("data")
     }
 
     /// Sets a variable of the environment in which it starts.
