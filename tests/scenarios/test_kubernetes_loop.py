@@ -86,7 +86,7 @@ def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(
 
 
 def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, control, pods):
-    """The catalog of a pod is its own: DESCRIBE and EXPLAIN say so, and a session that uses it stays."""
+    """The catalog of a pod is its own: DESCRIBE and EXPLAIN report it, and a session that uses it stays."""
     tenant, pool, unit = control.make("kept_here", users="'bob'", places=pods.nodes_of("kept_here"))
     old = control.start(tenant, pool, unit, wait="2m")
     described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{old}'")}

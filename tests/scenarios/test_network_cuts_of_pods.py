@@ -77,25 +77,25 @@ def test_a_master_that_is_cut_off_from_the_api_server_says_so_and_goes_on_when_i
         relay = relays[masters.program_of(term)]
         relay.cut(kind)
         began = time.monotonic()
-        # Without anybody asking for anything.
+        # No statement asks for it.
         row = wait_until(
             lambda: (it := master_row(control)) and BROKEN.search(it["waits_for"] or "") and it, WITHIN_S,
-            "SHOW MASTER says what the master waits for", 0.5,
+            "SHOW MASTER reports what the master waits for", 0.5,
         )
-        print(f"cut off ({kind}), SHOW MASTER says so after {time.monotonic() - began:.0f} s")
+        print(f"cut off ({kind}), SHOW MASTER reports it after {time.monotonic() - began:.0f} s")
         assert row["epoch"] == term.epoch, row
         (asked,) = control.say(f"START ENGINE {' '.join(names)}")
 
-        def told():
+        def reported():
             it = control.engine(names[0], asked["engine"])
             return it and it["state"] == "pending" and BROKEN.search(it["reason"] or "")
 
-        wait_until(told, WITHIN_S, "SHOW ENGINES says why it waits", 0.5)
+        wait_until(reported, WITHIN_S, "SHOW ENGINES reports why it waits", 0.5)
         witness.wait_round()
         relay.heal()
         began = time.monotonic()
         control.wait_ready(names[0], 2, WITHIN_S)
-        print(f"healed, what was said is done after {time.monotonic() - began:.1f} s")
+        print(f"healed, the statement is carried out after {time.monotonic() - began:.1f} s")
         wait_until(lambda: not master_row(control)["waits_for"], WITHIN_S, "the master waits for nothing", 0.2)
         witness.wait_round()
         print(f"the longest that a user waited: {witness.slowest_s:.2f} s")

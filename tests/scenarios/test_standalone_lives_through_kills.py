@@ -21,8 +21,8 @@ SESSIONS = 10
 
 @pytest.fixture
 def two_engines(own_standalone):
-    """A standalone with a tenant of two engines; (installation, control, tenant, pool, unit, engine names). Its log tells
-    which engine a session is bound to."""
+    """A standalone with a tenant of two engines; (installation, control, tenant, pool, unit, engine names). Its log
+    names the engine that a session is bound to."""
     own_standalone.env = {"ENGINEHOUSE_LOG": "warn,enginehouse=info,master=info,engine_agent=info,proxy=debug,sqlx=error,zookeeper_client=error"}
     own_standalone.start()
     control = Control(own_standalone.address)

@@ -38,8 +38,8 @@ def duel(own_cluster, folder):
 
 
 def late(decision, engine, following):
-    """What a master may have done and been refused that was stopped before a call: the call was given up, because the lock
-    may be lost, or it was the last one that took effect, and the one that follows it was refused."""
+    """The two outcomes (applied, rejected) of a master that was stopped before a call: the call was given up, because the lock
+    may be lost, or it took effect as the last one, and the call after it was refused."""
     return ([], [(decision, engine)]), ([(decision, engine)], [(following, engine)])
 
 

@@ -138,9 +138,9 @@ def checked(container, objects, folder):
         capture_output=True, text=True, timeout=CHECKED_WITHIN_S, check=False,
     )
     assert done.returncode == 0, f"{container['name']}: {done.stderr}"
-    said = tomllib.loads(done.stdout)
-    said["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]
-    return said
+    printed = tomllib.loads(done.stdout)
+    printed["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]
+    return printed
 
 
 def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp_path):

@@ -24,7 +24,7 @@ from harness.waiting import wait_until
 
 VERSIONS = ["0.1.0"]
 WITHIN_S = 60
-# Rows that say what is declared and which engine each slot has. An upgrade keeps all of them.
+# Rows of what is declared, and of the engine that each slot has. An upgrade keeps all of them.
 KEPT = ("tenant", "resource_pool", "resource_unit", "slot", "request", "alteration", "namespace")
 # Decisions that end or make an engine.
 REPLACING = {"create engine", "drain engine", "delete engine", "draw incarnation", "record end", "delete permit"}

@@ -1,4 +1,4 @@
-//! `docs/guarantees.md` names tests: each of them is in the sources, each guarantee names one, and the page says in which
+//! `docs/guarantees.md` names tests: each of them is in the sources, each guarantee names one, and the page states in which
 //! tier each runs. `UPDATE_PAGES=1 cargo test -p tests --test guarantees` writes that table.
 //!
 //! The tier is read from the sources here; `tests/scenarios/harness/guarantees.py` compares the table with what passed in a
@@ -152,7 +152,7 @@ fn every_test_that_the_page_of_guarantees_names_is_there() {
     let differs: Vec<&String> = rows.iter().filter(|row| !table.contains(&row.as_str())).collect();
     assert!(
         differs.is_empty() && table.len() == rows.len(),
-        "the table of tiers is not what the sources say (UPDATE_PAGES=1 writes it): {differs:#?}"
+        "the table of tiers differs from the sources (UPDATE_PAGES=1 writes it): {differs:#?}"
     );
 }
 

@@ -99,7 +99,7 @@ def finding(report, name, subject):
 
 
 def ill(report):
-    """The checks that found something. Servers of tests may be told not to wait for the disk, which has a test of its own, and
+    """The checks that found something. Servers of tests may be set not to wait for the disk, which has a test of its own, and
     one of the two proxies is no candidate for master."""
     found = {it["check"] for it in report["checks"] if any(of["subject"] != NO_SPARE for of in it["findings"])}
     return found - {"durability"}

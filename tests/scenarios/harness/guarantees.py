@@ -2,7 +2,7 @@
 
     python guarantees.py TIER FOLDER [rust] [python]
 
-The table "In which tier each test runs" of that page says which tier runs which test first. FOLDER is where `tests/run`
+The table "In which tier each test runs" of that page states which tier runs which test first. FOLDER is where `tests/run`
 keeps what the runners reported: `rust-*.log` of cargo, `cases-passed` of the contract suites, `pytest-*.xml`. Named are
 the kinds of tests that this run has in full. Prints what is missing and fails if anything is.
 """

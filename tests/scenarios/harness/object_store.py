@@ -41,7 +41,7 @@ class ObjectStore(ServerProcess):
     def answers(self):
         try:
             self.client().list_buckets()
-        except Exception:  # noqa: BLE001: it does not serve yet, whatever the client says to that
+        except Exception:  # noqa: BLE001: it does not serve yet, whatever the client raises
             return False
         return True
 
