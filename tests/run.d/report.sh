@@ -43,9 +43,9 @@ run_step() {
 }
 
 # Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
-# wait most of their time, for processes and for times that are promised. The tests of the roles take as long as all
-# others. What is said here is said to the test binaries.
-roles=(enginehouse proxy engine-agent metadata)
+# wait most of their time, for processes and for times that are promised. The tests of these roles take as long as all
+# others, the proxy's included. The arguments go to the test binaries.
+roles=(enginehouse engine-agent metadata)
 rust_tests() {
     local lane
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
