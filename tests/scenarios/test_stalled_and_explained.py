@@ -11,6 +11,7 @@ from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.failpoints import Failpoints
+from harness.tier import some
 from harness.waiting import stays, wait_until
 
 DEADLINE_S = 2
@@ -97,7 +98,7 @@ def wait_progress(control, alteration, progress, within_s):
     )
 
 
-@pytest.mark.parametrize("obstacle", [PlaceIsAFile, NameIsAFile, LimitIsReached])
+@pytest.mark.parametrize("obstacle", some([PlaceIsAFile, NameIsAFile, LimitIsReached], PlaceIsAFile, LimitIsReached))
 def test_an_alteration_whose_engine_can_not_be_made_is_stalled_with_the_reason_and_others_go_on(own_cluster, obstacle):
     cluster = own_cluster(metadata_agent={"alter_deadline": f"{DEADLINE_S}s"}, **obstacle.settings)
     cluster.logs.allow(*obstacle.allowed)
