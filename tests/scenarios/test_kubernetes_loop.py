@@ -89,7 +89,7 @@ def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, contro
     """The catalog of a pod is its own: DESCRIBE and EXPLAIN report it, and a session that uses it stays."""
     tenant, pool, unit = control.make("kept_here", users="'bob'", places=pods.nodes_of("kept_here"))
     old = control.start(tenant, pool, unit, wait="2m")
-    described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{old}'")}
+    described = control.described(pool, old)
     assert described["catalog"].startswith("own: "), described
     change = f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'"
     _, log = control.look(f"EXPLAIN {change}")
@@ -175,7 +175,7 @@ def test_an_image_that_can_not_be_pulled_is_told_and_mended(cluster, control, po
 
         row = wait_until(told, WITHIN_S, "SHOW ENGINES says why", 0.2)
         assert row["state"] in ("pending", "starting") and "manifest unknown" in row["reason"], row
-        described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{answer['engine']}'")}
+        described = control.described(pool, answer["engine"])
         assert "manifest unknown" in described["reason"] and described["pod"].endswith(answer["engine"]), described
     (row,) = control.wait_ready(tenant)
     assert row["engine"] == answer["engine"]

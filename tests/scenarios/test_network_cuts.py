@@ -98,7 +98,7 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         assert LOST.fullmatch(warning), warning
         # A driver that reads no logs finds it in the rows.
         assert all("this proxy" in it["reason"] and "ZooKeeper" in it["reason"] for it in engines), engines
-        described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {names[1]} '{started['engine']}'")}
+        described = control.described(names[1], started["engine"])
         assert "this proxy" in described["reason"], described
         _, log = Control(cluster.addresses["proxy-a"]).look(f"SHOW ENGINES {names[0]}")
         assert not [line for line in log if "ZooKeeper" in line], log

@@ -102,7 +102,7 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
         spark.done(session, "CREATE TABLE kept AS SELECT 42 AS answer")
         errors_have_no_stack_traces(session)
     # A table is the engine's, not the session's, and DESCRIBE and EXPLAIN report what becomes of it.
-    described = {it["property"]: it["value"] for it in control.say(f"DESCRIBE ENGINE {pool} '{name}'")}
+    described = control.described(pool, name)
     assert described["catalog"].startswith("own: "), described
     _, log = control.look(f"EXPLAIN ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '700M'")
     assert any("warning: " in it and f'"{name}"' in it for it in log), log

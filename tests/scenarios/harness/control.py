@@ -28,6 +28,10 @@ class Control:
         found = [it for it in self.engines(tenant) if it["engine"] == name]
         return found[0] if found else None
 
+    def described(self, pool, engine):
+        """DESCRIBE ENGINE: the values by property."""
+        return {it["property"]: it["value"] for it in self.say(f"DESCRIBE ENGINE {pool} '{engine}'")}
+
     def make(self, tenant, unit=None, pool=None, options="", users="", places=""):
         """A tenant with one pool and one unit of its own; answers (tenant, pool, unit). `places`: what its pool says of nodes."""
         unit, pool = unit or f"{tenant}_u", pool or f"{tenant}_p"
