@@ -62,6 +62,8 @@ def placeholders(cluster):
         str(cluster.state_dir): "{{STATE_DIR}}", str(cluster.samples): "{{SAMPLES}}", str(cluster.folder): "{{FOLDER}}",
         str(BINARY): "{{PROGRAM}}", cluster.root: "{{ROOT}}", cluster.root.lstrip("/"): "{{ROOT_NAME}}",
         cluster.discovery: "{{DISCOVERY}}", cluster.connect: "{{ZOOKEEPER}}", f'"{NODE}"': '"{{NODE}}"',
+        # In the text of a file that is JSON itself.
+        rf'\"{NODE}\"': r'\"{{NODE}}\"',
     } | ({kubeconfig: "{{KUBECONFIG}}"} if kubeconfig else {})
     return dict(sorted(found.items(), key=lambda it: -len(it[0])))
 
