@@ -39,10 +39,11 @@ fn doctor_reports_a_crash_loop_whatever_the_moment() {
     let mut installation = Installation::not_started();
     installation.set("ENGINEHOUSE_SPARK_UNCONFINED", "true");
     // The doctor looks again for one session timeout and three ticks.
+    installation.set("ENGINEHOUSE_ZOOKEEPER_SESSION_TIMEOUT", "2s");
     installation.set("ENGINEHOUSE_MASTER_TICK_INTERVAL", "500ms");
-    // It fails after a while, as Spark does: most looks fall into an attempt.
+    // It fails after a while, as Spark does.
     let program = installation.data().with_file_name("spark-submit");
-    std::fs::write(&program, "#!/bin/sh\nsleep 2\necho 'Error: no heap' >&2\nexit 1\n").unwrap();
+    std::fs::write(&program, "#!/bin/sh\nsleep 1\necho 'Error: no heap' >&2\nexit 1\n").unwrap();
     std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     installation.set("ENGINEHOUSE_SPARK_PROGRAM", program.to_str().unwrap());
     installation.start_again();
