@@ -6,6 +6,7 @@ as TCP would send it again. *Reset*: every connection is reset on both sides at 
 """
 
 import asyncio
+import errno
 import contextlib
 import socket
 import struct
@@ -16,6 +17,7 @@ from harness.ports import free_port
 CHUNK = 64 * 1024
 CALL_WITHIN_S = 10
 BACKLOG = 128
+PORTS_TRIED = 10
 # Closing a socket with this option sends a reset instead of an end.
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -23,11 +25,20 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 def listening():
     """A socket that listens on a free port and was bound to it by number: only such a one keeps it when it stops
     listening for a while."""
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listener.bind(("127.0.0.1", free_port()))
-    listener.listen(BACKLOG)
-    return listener
+    for _ in range(PORTS_TRIED):
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", free_port()))
+            listener.listen(BACKLOG)
+        except OSError as error:
+            # Another test, or another lane of this one, has just taken the port.
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return listener
+    raise AssertionError(f"{PORTS_TRIED} ports that were free were taken in between")
 
 
 class TcpRelay:
