@@ -125,11 +125,15 @@ impl Store {
 }
 
 async fn snapshot(tx: &mut Transaction) -> Result<Snapshot, Error> {
+    let (now_ms, catalog) = (tx.now_ms().await?, read::catalog(tx).await?);
+    let slots: Vec<Slot> = read::slots(tx).await?.into_iter().map(|row| row.slot).collect();
+    let mut engines = read::engines(tx).await?;
+    read::failures_before(tx, &slots, &mut engines).await?;
     Ok(Snapshot {
-        now_ms: tx.now_ms().await?,
-        catalog: read::catalog(tx).await?,
-        slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
-        engines: read::engines(tx).await?,
+        now_ms,
+        catalog,
+        slots,
+        engines,
         alterations: read::open_alterations(tx).await?,
         master: read::master(tx).await?,
         namespaces: read::namespaces(tx).await?.into_iter().map(|(name, _)| name).collect(),

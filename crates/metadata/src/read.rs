@@ -1,11 +1,14 @@
 //! Readings inside a transaction: each sees what the transaction sees.
 
+use std::collections::HashMap;
+
 use model::alteration::{AlterationRecord, RequestId};
 use model::catalog::{Catalog, Link};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
-use model::number::Generation;
+use model::number::{Generation, Incarnation};
 use model::observation::ObservedNode;
+use model::slot::{Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
@@ -13,6 +16,9 @@ use crate::migration;
 use crate::rows::{self, Seen, SlotRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
+
+/// Slots of which one snapshot reads how the engine before the present one ended.
+const MAX_FAILURES_BEFORE: u32 = 1_000;
 
 /// The counter.
 pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
@@ -73,6 +79,29 @@ pub(crate) async fn engine(tx: &mut Transaction, name: &EngineName) -> Result<Op
 /// Every engine that has not ended, and the ended ones that are the present engine of a slot; all without their logs.
 pub(crate) async fn engines(tx: &mut Transaction) -> Result<Vec<EngineRecord>, Error> {
     tx.rows(sql::ENGINES, args![]).await?.iter().map(rows::engine).collect()
+}
+
+/// Adds to the present engines of slots how the engine before each ended, where engines of the slot have failed one after
+/// another: of at most [`MAX_FAILURES_BEFORE`] slots.
+pub(crate) async fn failures_before(
+    tx: &mut Transaction,
+    slots: &[Slot],
+    engines: &mut [EngineRecord],
+) -> Result<(), Error> {
+    if slots.iter().all(|slot| slot.failures == 0) {
+        return Ok(());
+    }
+    let mut reasons = HashMap::new();
+    for row in tx.rows(sql::FAILURES_BEFORE, args![MAX_FAILURES_BEFORE]).await? {
+        reasons.insert(rows::slot_key(&row)?, rows::text(&row, "ended_reason")?);
+    }
+    let present: HashMap<&SlotKey, Incarnation> = slots.iter().map(|slot| (&slot.key, slot.incarnation)).collect();
+    for engine in engines {
+        if present.get(&engine.slot) == Some(&engine.incarnation) {
+            engine.failure_before = reasons.remove(&engine.slot);
+        }
+    }
+    Ok(())
 }
 
 /// The alteration's row; `None` while it is undecided.

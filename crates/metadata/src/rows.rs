@@ -126,6 +126,7 @@ pub(crate) fn engine(row: &AnyRow) -> Result<EngineRecord, Error> {
         ended_at_ms: int_or_none(row, "ended_at_ms")?,
         ended_reason: text_or_none(row, "ended_reason")?,
         log_tail: None,
+        failure_before: None,
     })
 }
 

@@ -77,9 +77,13 @@ const SURROUNDINGS: &[&str] = &["ALTER TABLE master ADD COLUMN IF NOT EXISTS sur
 const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR(255) NOT NULL PRIMARY KEY, \
      facts TEXT NOT NULL, observed_at_ms BIGINT NOT NULL, epoch BIGINT NOT NULL)"];
 
-/// To find the present engine of a slot among all that ended: an incarnation belongs to one engine. From this version on
+/// To find the present engine of a slot, and the one before it, among all that ended: an incarnation belongs to one
+/// engine. From this version on
 /// a unit's spec may name its secret properties and their fingerprint, and each write checks the version.
-const INCARNATIONS: &[&str] = &["CREATE INDEX IF NOT EXISTS engine_by_incarnation ON engine (incarnation)"];
+const INCARNATIONS: &[&str] = &[
+    "CREATE INDEX IF NOT EXISTS engine_by_incarnation ON engine (incarnation)",
+    "CREATE INDEX IF NOT EXISTS engine_of_slot ON engine (tenant, pool, unit, ordinal, incarnation)",
+];
 
 // The version.
 pub(crate) const VERSION_CREATE: &str =
@@ -199,6 +203,11 @@ pub(crate) const ENGINES: &str = "SELECT name, tenant, pool, unit, ordinal, inca
      e.started_at_ms, e.end_grace_ms, e.end_reason, e.ended_at_ms, e.ended_reason FROM slot s \
      CROSS JOIN engine e WHERE e.incarnation = s.incarnation AND e.ended_at_ms IS NOT NULL AND e.tenant = s.tenant \
      AND e.pool = s.pool AND e.unit = s.unit AND e.ordinal = s.ordinal ORDER BY incarnation";
+/// How the engine before the present one ended, for each slot whose engines have failed one after another.
+pub(crate) const FAILURES_BEFORE: &str = "SELECT s.tenant, s.pool, s.unit, s.ordinal, e.ended_reason FROM slot s \
+     CROSS JOIN engine e WHERE s.failures > 0 AND e.ended_reason IS NOT NULL AND e.incarnation = \
+     (SELECT MAX(b.incarnation) FROM engine b WHERE b.tenant = s.tenant AND b.pool = s.pool AND b.unit = s.unit \
+     AND b.ordinal = s.ordinal AND b.incarnation < s.incarnation) LIMIT ?";
 pub(crate) const ENGINE_INSERT: &str = "INSERT INTO engine (name, tenant, pool, unit, ordinal, incarnation, \
      namespace, config, issued_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?)";
 pub(crate) const ENGINES_GRACE: &str = "UPDATE engine SET end_grace_ms = ? WHERE tenant = ? AND pool = ? \

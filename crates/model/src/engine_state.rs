@@ -64,6 +64,8 @@ pub enum EngineState {
     Starting,
     /// It is registered and takes statements.
     Ready,
+    /// It was ready when it was last observed, and no master has observed it since: it may have ended.
+    Unknown,
     /// It runs, was registered, and is not any more: the reason states for how long, and whether it answers.
     Lost,
     /// It takes no new sessions, finishes what runs, then exits.
@@ -81,6 +83,7 @@ impl EngineState {
             Self::Pending => "pending",
             Self::Starting => "starting",
             Self::Ready => "ready",
+            Self::Unknown => "unknown",
             Self::Lost => "lost",
             Self::Draining => "draining",
             Self::Terminating => "terminating",

@@ -36,6 +36,10 @@ pub struct EngineRecord {
     pub ended_reason: Option<String>,
     /// The last lines of its log, kept when it failed.
     pub log_tail: Option<String>,
+    /// How the engine before it in its slot ended. Read only for the present engine of a slot whose engines have failed
+    /// one after another; no column of the row.
+    #[serde(default)]
+    pub failure_before: Option<String>,
 }
 
 /// The one row of table `master`.

@@ -119,6 +119,7 @@ fn engine(
         ended_at_ms: None,
         ended_reason: None,
         log_tail: None,
+        failure_before: None,
     });
     let address = "10.1.2.3:10021".to_owned();
     observed.permits.push(Permit { engine: name.clone(), uid: Some(uid.clone()), readable: true, answered: true });

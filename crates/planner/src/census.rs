@@ -268,6 +268,7 @@ mod tests {
             ended_at_ms: None,
             ended_reason: None,
             log_tail: None,
+            failure_before: None,
         }
     }
 

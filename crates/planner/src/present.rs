@@ -205,13 +205,19 @@ fn keep_or_renew<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot,
             (None, Phase::Pending, _) => "waits for a place to run".to_owned(),
             (None, ..) => "is not registered yet".to_owned(),
         };
-        let reason = match slot.failures {
-            0 => reason,
-            1 => format!("{reason}; the engine before it failed"),
-            count => format!("{reason}; the {count} engines before it failed"),
-        };
-        draft.wait(engine, reason, until_ms);
+        draft.wait(engine, after_failures(reason, engine, slot), until_ms);
     }
+}
+
+/// The reason, with which attempt of its slot the engine is and how the one before it failed.
+fn after_failures(reason: String, engine: &Engine<'_>, slot: &Slot) -> String {
+    let failures = slot.failures;
+    if failures == 0 {
+        return reason;
+    }
+    let before = engine.record.and_then(|record| record.failure_before.as_deref());
+    let before = before.map(|how| format!("; failure {failures}: {how}")).unwrap_or_default();
+    format!("{reason}, attempt {}{before}", failures.saturating_add(1))
 }
 
 /// Why an engine that runs is not the one that the slot wants, although it is the present one.

@@ -165,11 +165,17 @@ impl World {
     /// Gives the slot a new incarnation, as the transactions of the database do; returns the new name.
     pub fn renew(&mut self, key: &SlotKey, failures: u32, forced: bool) -> Option<EngineName> {
         let incarnation = self.next_number();
-        let slot = self.desired.snapshot.slots.iter_mut().find(|slot| slot.key == *key)?;
-        slot.incarnation = incarnation;
+        let snapshot = &mut self.desired.snapshot;
+        let slot = snapshot.slots.iter_mut().find(|slot| slot.key == *key)?;
+        let before = std::mem::replace(&mut slot.incarnation, incarnation);
         slot.failures = failures;
         slot.forced = forced;
+        let before = snapshot.engines.iter().find(|record| record.slot == *key && record.incarnation == before);
+        let failure_before = before.filter(|_| failures > 0).and_then(|record| record.ended_reason.clone());
         let name = self.issue(key, incarnation);
+        if let Some(record) = self.desired.snapshot.engines.last_mut() {
+            record.failure_before = failure_before;
+        }
         self.forget_ended();
         Some(name)
     }
@@ -197,6 +203,7 @@ impl World {
             ended_at_ms: None,
             ended_reason: None,
             log_tail: None,
+            failure_before: None,
         });
         name
     }

@@ -53,8 +53,11 @@ fn doctor_reports_a_crash_loop_whatever_the_moment() {
         "CREATE TENANT t RESOURCE_POOL_LIST ('p'), USER_LIST ('ann')",
         "START ENGINE t p u",
     ]);
-    let show = || installation.say("SHOW ENGINES t");
-    eventually("an engine has failed and the next one is being started", || show().contains("engine before it failed"));
+    eventually("an engine has failed, and during a later attempt SHOW names the cause", || {
+        let shown = installation.say("SHOW ENGINES t");
+        let is_attempt = shown.contains(",starting,") && shown.contains("is not registered yet, attempt ");
+        is_attempt && shown.contains("; failure ") && shown.contains("no heap")
+    });
     // Over an attempt, its back-off and the next attempt: until another engine has failed.
     let mut counts = BTreeSet::new();
     eventually("another engine has failed", || {

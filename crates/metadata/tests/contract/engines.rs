@@ -126,6 +126,8 @@ pub async fn an_ended_engine_stays_only_while_it_is_present(bench: Bench) {
     store.new_incarnation(epoch, &renewal).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
     assert_eq!(snapshot.engines.iter().map(|it| &it.name).collect::<Vec<_>>(), [&snapshot.slots[0].engine()]);
+    let before = snapshot.engines[0].failure_before.as_deref();
+    assert_eq!(before, Some("exit status 1"), "SHOW names it during the next attempt");
     // What ended is not told how to end.
     bench.restart("r-1", &snapshot.slots[0].engine(), false).await.unwrap();
     assert_eq!(store.engine(&name).await.unwrap().unwrap().record.end_grace_ms, None);
