@@ -70,7 +70,7 @@ def test_without_zookeeper_sessions_go_on_and_what_was_said_happens_when_it_is_b
         (master,), log = said_with_log(control, "SHOW MASTER")
         assert master["epoch"] == term.epoch and "zookeeper can't be reached now" in log, (master, log)
         (engine,), _ = said_with_log(control, "SHOW ENGINES out")
-        assert engine["state"] == "ready" and stale in engine["reason"], engine
+        assert engine["state"] == "unknown" and stale in engine["reason"], engine
         _, log = said_with_log(control, "SHOW ALTERATIONS")
         assert "undecided alterations are not shown" in log and "zookeeper can't be reached now" in log, log
         # A request is recorded; an alteration, which needs its node, is refused and says why.

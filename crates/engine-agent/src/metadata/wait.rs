@@ -15,6 +15,7 @@ use model::slot::{Slot, SlotKey};
 use super::context::{Context, canceled};
 use super::request::not_in_time;
 use super::settings::MAX_WAIT;
+use super::show::engines::freshness;
 use super::starting;
 
 /// What one look says.
@@ -168,7 +169,9 @@ fn not_ready(context: &Context, overview: &Overview, slot: &Slot) -> Option<Stri
     let name = slot.engine();
     let seen = seen(overview, &name);
     if seen.is_some_and(|it| it.engine.registered && !it.engine.draining) {
-        return None;
+        // It may have ended since it was observed.
+        let outdated = freshness(context, overview).remark();
+        return outdated.map(|remark| format!("engine \"{name}\" was ready; {remark}"));
     }
     let reason = format!("engine \"{name}\": {}", seen_reason(overview, &name));
     let (now_ms, limit) = (overview.snapshot.now_ms, context.agent.settings.start_deadline);

@@ -111,6 +111,7 @@ async fn what_is_stale_says_so() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let reason = column(&must(&mut admin, "SHOW ENGINES t_1").await, "reason").remove(0);
     assert!(reason.starts_with("stale: the master's last tick was"), "{reason}");
+    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["unknown"]);
     let lines = log_of(&mut admin, "SHOW ENGINES t_1").await;
     let warning = "warning: what is shown is stale: observed ";
     assert!(lines[0].starts_with(warning) && lines[0].contains("more than 3 tick intervals of 1ms"), "{lines:?}");
@@ -119,6 +120,34 @@ async fn what_is_stale_says_so() {
     assert_eq!(column(&master, "epoch"), ["1"]);
     assert_eq!(column(&master, "master"), ["the test"]);
     assert_eq!(column(&master, "lock"), [bench.hand.lock.holder()]);
+}
+
+/// As after a stop of everything: the rows are of a master that is gone, and so may be the engines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_ready_before_the_first_tick_of_the_current_master() {
+    let _gate = among_others().await;
+    let bench = Bench::new().await;
+    let mut admin = bench.objects().await;
+    let engine = column(&must(&mut admin, "START ENGINE t_1 rp_1 uc_1").await, "engine").remove(0);
+    bench.hand.seen(ready(&engine, "127.0.0.1:7")).await;
+    let describe = format!("DESCRIBE ENGINE rp_1 '{engine}'");
+    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
+    let read = bench.store.master().await.unwrap().epoch;
+    // Times are in milliseconds: the next master is elected in a later one.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let epoch = bench.store.raise_epoch(read, "the next master").await.unwrap().epoch;
+    let shown = must(&mut admin, "SHOW ENGINES t_1").await;
+    assert_eq!(column(&shown, "state"), ["unknown"]);
+    let reason = "observed by an earlier master: the current one has not finished a tick";
+    assert_eq!(column(&shown, "reason"), [reason]);
+    assert_eq!(property(&must(&mut admin, &describe).await, "state"), "unknown");
+    assert_eq!(column(&must(&mut admin, "SHOW MASTER").await, "state"), ["acting"]);
+    let error = say(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
+    assert!(error.text().contains("was ready; observed by an earlier master"), "{}", error.text());
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    bench.store.observed(epoch, &model::observation::Report::default()).await.unwrap();
+    assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
+    must(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '30s'").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

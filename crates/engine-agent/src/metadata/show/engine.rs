@@ -49,7 +49,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
     row("slot", record.slot.to_string());
     row("incarnation", record.incarnation.to_string());
     row("current", current.to_string());
-    row("state", state(detail).as_str().to_owned());
+    row("state", freshness.shown(state(detail)).as_str().to_owned());
     row("config", sizes(context, detail).unwrap_or_default());
     row("config hash", record.config.clone());
     if let Some(unit) = detail.catalog.units.get(&record.slot.unit) {

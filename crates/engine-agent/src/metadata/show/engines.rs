@@ -139,6 +139,7 @@ pub(in crate::metadata) fn rows(
         if let Some(start) = start {
             row.reason = Some(row.reason.take().map_or(start.clone(), |reason| format!("{reason}; {start}")));
         }
+        row.state = freshness.shown(row.state);
         row.reason = freshness.added_to(row.reason.take(), lacks);
     }
     rows.sort_by(|a, b| (&a.slot, !a.current, &a.name).cmp(&(&b.slot, !b.current, &b.name)));

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use model::engine_state::EngineState;
 use model::snapshot::MasterRecord;
 use model::span;
 
@@ -20,6 +21,8 @@ pub(in crate::metadata) enum Freshness {
     NoMaster,
     /// The first master ever was elected that long ago and has not finished a tick.
     Silent(Duration),
+    /// The last tick, so long ago, was an earlier master's: the current one has not finished a tick.
+    Inherited(Duration),
     /// The last tick is too long ago.
     Stale(Duration),
 }
@@ -36,7 +39,13 @@ impl Freshness {
             0 => Some(since(master.since_ms)).filter(|age| *age > limit).map_or(Self::Fresh(None), Self::Silent),
             last => {
                 let age = since(last);
-                if age > limit { Self::Stale(age) } else { Self::Fresh(Some(age)) }
+                if age > limit {
+                    Self::Stale(age)
+                } else if last < master.since_ms {
+                    Self::Inherited(age)
+                } else {
+                    Self::Fresh(Some(age))
+                }
             }
         }
     }
@@ -45,9 +54,19 @@ impl Freshness {
     pub(in crate::metadata) fn age(&self) -> Option<Duration> {
         match self {
             Self::Fresh(age) => *age,
-            Self::Stale(age) => Some(*age),
+            Self::Stale(age) | Self::Inherited(age) => Some(*age),
             Self::NoMaster | Self::Silent(_) => None,
         }
+    }
+
+    /// Whether engines are still as they were observed, as far as a master knows.
+    pub(in crate::metadata) fn is_current(&self) -> bool {
+        matches!(self, Self::Fresh(_))
+    }
+
+    /// The state of an engine as it is shown: one that was ready may have ended since it was observed.
+    pub(in crate::metadata) fn shown(&self, observed: EngineState) -> EngineState {
+        if observed == EngineState::Ready && !self.is_current() { EngineState::Unknown } else { observed }
     }
 
     /// What a reader has to know; `None` when all is fresh.
@@ -57,6 +76,9 @@ impl Freshness {
             Self::NoMaster => Some("no master has been elected yet".to_owned()),
             Self::Silent(age) => {
                 Some(format!("the master was elected {} ago and has not finished a tick", span::age(*age)))
+            }
+            Self::Inherited(_) => {
+                Some("observed by an earlier master: the current one has not finished a tick".to_owned())
             }
             Self::Stale(age) => Some(format!("stale: the master's last tick was {} ago", span::age(*age))),
         }
@@ -85,6 +107,9 @@ impl Freshness {
                     "warning: nothing was ever observed: {who} was elected {} ago and has not ticked",
                     span::age(*age)
                 )
+            }
+            Self::Inherited(age) => {
+                format!("observed {} ago by an earlier master; {who} has not finished a tick", span::age(*age))
             }
             Self::Stale(age) => format!(
                 "warning: what is shown is stale: observed {} ago by {who}, and more than {STALE_AFTER_TICKS} tick \
@@ -136,6 +161,8 @@ mod tests {
         let first = MasterRecord { epoch: Epoch(1), since_ms: 10_000, ..MasterRecord::default() };
         assert_eq!(Freshness::of(&first, 16_000, tick), Freshness::Fresh(None), "a master that begins");
         assert_eq!(Freshness::of(&first, 17_000, tick), Freshness::Silent(ms(7_000)));
+        let next = MasterRecord { since_ms: 11_000, ..master.clone() };
+        assert_eq!(Freshness::of(&next, 12_000, tick), Freshness::Inherited(ms(2_000)), "it was just elected");
         let stale = Freshness::Stale(ms(9_000));
         assert_eq!(
             stale.added_to(Some("image pull".to_owned()), Some("no ZooKeeper")).as_deref(),
@@ -144,6 +171,16 @@ mod tests {
         let fresh = Freshness::Fresh(None);
         assert_eq!(fresh.added_to(None, Some("no ZooKeeper")).as_deref(), Some("no ZooKeeper"));
         assert_eq!(fresh.added_to(None, None), None);
+    }
+
+    #[test]
+    fn an_engine_is_ready_only_while_the_current_master_observes_it() {
+        let age = Duration::from_secs(1);
+        assert_eq!(Freshness::Fresh(Some(age)).shown(EngineState::Ready), EngineState::Ready);
+        for freshness in [Freshness::Stale(age), Freshness::Inherited(age), Freshness::Silent(age)] {
+            assert_eq!(freshness.shown(EngineState::Ready), EngineState::Unknown, "{freshness:?}");
+            assert_eq!(freshness.shown(EngineState::Ended), EngineState::Ended);
+        }
     }
 
     #[test]

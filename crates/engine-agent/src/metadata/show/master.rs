@@ -36,7 +36,7 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
     }
     answer.row(vec![
         text(who(context, &master.holder).await),
-        text(freshness.remark().unwrap_or_else(|| "acting".to_owned())),
+        text(state(&freshness)),
         text(utc(master.since_ms)),
         number(master.epoch.get()),
         maybe(freshness.age().map(|_| utc(master.last_tick_ms))),
@@ -45,6 +45,12 @@ pub(in crate::metadata) async fn show(context: &Context) -> Result<Answer, UserE
         text(master.holder),
     ]);
     Ok(answer)
+}
+
+/// Whether it acts. One that was just elected does, whatever the one before it left.
+fn state(freshness: &Freshness) -> String {
+    let remark = freshness.remark().filter(|_| !matches!(freshness, Freshness::Inherited(_)));
+    remark.unwrap_or_else(|| "acting".to_owned())
 }
 
 /// What it waits for, and what somebody has to grant.
