@@ -15,7 +15,7 @@ from kazoo.security import ACL, Id, make_acl
 
 from harness import golden
 from harness.cluster import SESSION_TIMEOUT_S
-from harness.doctor import HEAL_WITHIN_S, Patient, as_if_it_waited_for_the_disk, check, finding, ill
+from harness.doctor import HEAL_WITHIN_S, NO_SPARE, Patient, as_if_it_waited_for_the_disk, check, finding, ill
 from harness.ports import free_port
 from harness.processes import run
 from harness.tcp_relay import TcpRelay
@@ -40,6 +40,8 @@ def test_a_healthy_installation_is_told_so_and_nothing_in_it_is_changed(patient)
     # That no other candidate for master waits is a warning that no tick settles: it is not looked at again.
     assert time.monotonic() - began < LOOKS_AGAIN_S
     assert done.returncode == 0, done.stdout + done.stderr
+    # One of the two proxies is no candidate.
+    assert f"warning: {NO_SPARE}: no other candidate waits: if this master ends" in done.stdout, done.stdout
     cluster, folder = patient.cluster, str(patient.cluster.folder)
     shown = golden.masked(
         done.stdout.replace(folder, "<folder>").replace(cluster.root, "<root>").replace(cluster.discovery, "<discovery>")
@@ -188,9 +190,15 @@ def test_a_metadata_agent_that_hangs_is_named_and_so_is_that_none_is_there(patie
         assert status == 1 and "is registered and does not answer" in found["what"], found
     finally:
         cluster.programs["agent-2"].resume()
-    for name in ("agent-1", "agent-2"):
-        cluster.programs[name].stop()
+    wait_until(
+        lambda: check(patient.look()[1], "registered")["said"].startswith("2: "), HEAL_WITHIN_S, "both are registered", 0.2,
+    )
     try:
+        cluster.programs["agent-1"].stop()
+        status, report = patient.look()
+        spare = finding(report, "registered", "metadata agents")
+        assert (status, spare["severity"]) == (0, "warning") and "there is one metadata agent" in spare["what"], spare
+        cluster.programs["agent-2"].stop()
         status, report = patient.look()
         assert status == 1, report["summary"]
         assert "no metadata agent is registered" in finding(report, "registered", "metadata agents")["what"]
@@ -305,6 +313,9 @@ def test_an_alteration_without_its_node_is_well_and_converges(patient):
         cluster.programs["proxy-a"].resume()
     assert check(report, "converging")["verdict"] == "ok"
     assert check(report, "alter node")["verdict"] == "ok"
+    # It is still registered, and the kernel accepts connections for it.
+    stopped = finding(report, "proxies", cluster.addresses["proxy-a"])
+    assert "has not replied within 5 s: its process is stopped, or hangs" in stopped["what"], stopped
     patient.wait_well()
     assert patient.progress(answer["alteration"]) == "converged"
 

@@ -97,7 +97,7 @@ async fn examine(patient: &Patient) -> Report {
         // Nothing hangs on it; if it can't be closed in time, the server expires it.
         let _ = tokio::time::timeout(CONNECT_DEADLINE, session.close()).await;
     }
-    report
+    report.by_cause()
 }
 
 /// What may be in motion: looked at until no finding is left that a tick may settle, or until nothing moves any more.

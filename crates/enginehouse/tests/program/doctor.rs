@@ -41,7 +41,7 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
         "  not looked at  clock            does not apply: SQLite has this machine's clock\n",
         "  not looked at  time-outs        does not apply: ",
         "  not looked at  durability       does not apply: every connection to a file waits for the disk",
-        "  ok             proxies          1 of 1 accept connections\n",
+        "  ok             proxies          1 of 1 answer\n",
         "  ok             wanted engines   1 of 1 wanted are there\n",
         "  ok             registrations    1 of 1 are below a permit and of a running engine\n",
         "  ok             alter node       none stands\n",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use model::clock::utc;
 use model::span;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -116,7 +117,7 @@ fn tick(patient: &Patient, facts: &Facts, report: &mut Report) {
     report.tell(TICK, said, stale.into_iter().chain(waits).collect());
 }
 
-/// Looks whether the proxies accept connections: those that are registered for JDBC clients, and the file's own.
+/// Looks whether the proxies answer: those that are registered for JDBC clients, and the file's own.
 pub async fn listen(patient: &Patient, registered: &[String], report: &mut Report) {
     let mut addresses = registered.to_vec();
     match &patient.no_proxy {
@@ -131,25 +132,71 @@ pub async fn listen(patient: &Patient, registered: &[String], report: &mut Repor
         }
         Some(_) => {}
     }
-    let asked = join_all(addresses.iter().map(|address| async move {
-        match timeout(CONNECT_DEADLINE, TcpStream::connect(address)).await {
-            Ok(Ok(_)) => None,
-            Ok(Err(error)) => Some((address, error.to_string())),
-            Err(_) => Some((address, format!("no connection within {} s", CONNECT_DEADLINE.as_secs()))),
-        }
-    }));
+    let asked =
+        join_all(addresses.iter().map(|address| async move { (address, probe(address, CONNECT_DEADLINE).await) }));
+    let start = format!("start it: enginehouse proxy {}", patient.argument);
     let findings: Vec<Finding> = asked
         .await
         .into_iter()
-        .flatten()
-        .map(|(address, error)| {
-            let mend = format!("start it: enginehouse proxy {}", patient.argument);
-            Finding::problem(address, format!("it accepts no connection: {error}"), mend)
+        .filter_map(|(address, answer)| {
+            let (what, mend) = match answer.err()? {
+                Silence::Refused(error) => (format!("it accepts no connection: {error}"), start.clone()),
+                Silence::NoReply(how) => (
+                    format!("it accepts connections and {how}: its process is stopped, or hangs"),
+                    format!("end its process with SIGKILL, and {start}"),
+                ),
+            };
+            Some(Finding::problem(address, what, mend))
         })
         .collect();
-    report.tell(
-        PROXIES,
-        format!("{} of {} accept connections", addresses.len() - findings.len(), addresses.len()),
-        findings,
-    );
+    report.tell(PROXIES, format!("{} of {} answer", addresses.len() - findings.len(), addresses.len()), findings);
+}
+
+/// Why a proxy does not answer.
+#[derive(Debug)]
+enum Silence {
+    /// It takes no connection.
+    Refused(String),
+    /// It takes connections, as the kernel does for a process that is stopped, and does not reply.
+    NoReply(String),
+}
+
+/// Asks a proxy whether it is alive, as the kubelet does.
+async fn probe(address: &str, deadline: Duration) -> Result<(), Silence> {
+    let seconds = deadline.as_secs_f32();
+    let late = |_| Silence::Refused(format!("no connection within {seconds} s"));
+    let connected = timeout(deadline, TcpStream::connect(address)).await.map_err(late)?;
+    let mut stream = connected.map_err(|error| Silence::Refused(error.to_string()))?;
+    let asked = async {
+        stream
+            .write_all(format!("GET /livez HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())
+            .await?;
+        stream.read(&mut [0; 1]).await
+    };
+    match timeout(deadline, asked).await {
+        Ok(Ok(1..)) => Ok(()),
+        Ok(Ok(0)) => Err(Silence::NoReply("closes them without a reply".to_owned())),
+        Ok(Err(error)) => Err(Silence::NoReply(format!("does not reply: {error}"))),
+        Err(_) => Err(Silence::NoReply(format!("has not replied within {seconds} s"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The kernel accepts for a process that is stopped.
+    #[tokio::test]
+    async fn a_proxy_that_accepts_and_never_replies_does_not_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let silence = probe(&address, Duration::from_millis(200)).await.unwrap_err();
+        assert!(matches!(&silence, Silence::NoReply(how) if how.contains("has not replied within")), "{silence:?}");
+        drop(listener);
+        let silence = probe(&address, Duration::from_secs(5)).await.unwrap_err();
+        assert!(matches!(&silence, Silence::Refused(_)), "{silence:?}");
+    }
 }

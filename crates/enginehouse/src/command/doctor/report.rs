@@ -15,6 +15,9 @@ pub enum Severity {
     Problem,
 }
 
+/// Subjects that a finding about several of them names.
+const MAX_NAMED: usize = 3;
+
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
@@ -28,13 +31,15 @@ pub struct Finding {
     pub mend: String,
     /// Whether it is about how the installation is set up: no tick settles it, so it is not looked at again.
     pub lasting: bool,
+    /// What several findings of a check may have in common, as it is reported of all of them.
+    pub cause: Option<String>,
 }
 
 impl Finding {
     /// Something is broken.
     pub fn problem(subject: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
         let (subject, what, mend) = (subject.into(), what.into(), mend.into());
-        Self { severity: Severity::Problem, subject, what, mend, lasting: false }
+        Self { severity: Severity::Problem, subject, what, mend, lasting: false, cause: None }
     }
 
     /// Something should be known.
@@ -46,6 +51,46 @@ impl Finding {
     pub fn lasting(self) -> Self {
         Self { lasting: true, ..self }
     }
+
+    /// Names what it has in common with other findings of its check: those that name the same are reported as one.
+    pub fn because(mut self, cause: Option<String>) -> Self {
+        self.cause = cause;
+        self
+    }
+}
+
+/// Findings with one cause as one finding, with their number and the first of their subjects; without a stated cause,
+/// those that say the same of different subjects, what mends them included.
+fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut groups: Vec<Vec<Finding>> = Vec::new();
+    for finding in findings {
+        let is_same = |first: &Finding| {
+            let says_the_same = || first.what == finding.what && first.mend == finding.mend;
+            let is_same = first.severity == finding.severity && first.cause == finding.cause;
+            is_same && (first.cause.is_some() || says_the_same())
+        };
+        match groups.iter_mut().find(|group| group.first().is_some_and(is_same)) {
+            Some(group) => group.push(finding),
+            None => groups.push(vec![finding]),
+        }
+    }
+    groups.into_iter().filter_map(as_one).collect()
+}
+
+fn as_one(group: Vec<Finding>) -> Option<Finding> {
+    let count = group.len();
+    let mut names: Vec<String> = group.iter().take(MAX_NAMED).map(|it| it.subject.clone()).collect();
+    let mut first = group.into_iter().next()?;
+    if count == 1 {
+        return Some(first);
+    }
+    if count > MAX_NAMED {
+        names.push(format!("{} more", count - MAX_NAMED));
+    }
+    let last = names.pop().unwrap_or_default();
+    first.subject = format!("{} and {last}", names.join(", "));
+    first.what = format!("{} ({count} times)", first.cause.take().unwrap_or(first.what));
+    Some(first)
 }
 
 /// What became of one check.
@@ -143,6 +188,14 @@ impl Report {
         later
     }
 
+    /// As it is printed: one finding for each cause. Looks are compared before that, because it changes subjects.
+    pub fn by_cause(mut self) -> Self {
+        for outcome in self.outcomes.values_mut() {
+            outcome.findings = grouped(std::mem::take(&mut outcome.findings));
+        }
+        self
+    }
+
     /// Every check in the order of the report.
     pub fn outcomes(&self) -> impl Iterator<Item = (Check, Outcome)> + '_ {
         let lost = Outcome { said: "the look did not get that far".to_owned(), findings: Vec::new(), looked: false };
@@ -227,6 +280,31 @@ mod tests {
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks, 1 not looked at");
         report.leave_out(&[SERVERS]);
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks");
+    }
+
+    #[test]
+    fn findings_with_one_cause_are_one_finding_with_their_number() {
+        let refused = |subject: &str| {
+            let what = format!("engine {subject} was not made: failure 3: the limit is 50");
+            Finding::problem(subject, what, format!("DESCRIBE ENGINE {subject}"))
+                .because(Some("engines were not made: the limit is 50".to_owned()))
+        };
+        let other = Finding::problem("x", "it vanished", "wait");
+        let mut findings: Vec<Finding> = ["a", "b", "c", "d", "e"].map(refused).to_vec();
+        findings.insert(2, other.clone());
+        let mut report = Report::default();
+        report.tell(ROOM, "", findings);
+        report.tell(DISK, "", vec![other.clone(), Finding { subject: "y".to_owned(), ..other.clone() }]);
+        report.tell(SERVERS, "", vec![refused("a")]);
+        let report = report.by_cause();
+        let found =
+            |check| report.outcomes[&check].findings.iter().map(|it| (&*it.subject, &*it.what)).collect::<Vec<_>>();
+        let group = ("a, b, c and 2 more", "engines were not made: the limit is 50 (5 times)");
+        assert_eq!(found(ROOM), [group, ("x", "it vanished")]);
+        assert_eq!(report.outcomes[&ROOM].findings[0].mend, "DESCRIBE ENGINE a");
+        assert_eq!(found(DISK), [("x and y", "it vanished (2 times)")]);
+        assert_eq!(found(SERVERS), [("a", "engine a was not made: failure 3: the limit is 50")]);
+        assert_eq!(report.tally().problems, 4);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use model::clock::utc;
+use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::slot::Slot;
 use model::span;
@@ -18,6 +19,9 @@ use super::report::{Finding, Report};
 
 /// What a start may take beyond its deadline until somebody has noticed.
 const NOTICE: Duration = Duration::from_secs(10);
+
+/// How the master's reason of an engine that could not be created begins; the number of its failures follows.
+const NOT_CREATED: &str = "could not be created, failure ";
 
 /// How one slot stands.
 enum Stands {
@@ -100,25 +104,37 @@ fn stands(ground: &Ground<'_>, slot: &Slot) -> Stands {
 /// take minutes, and in the back-off after it.
 fn failing(ground: &Ground<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> Stands {
     let name = slot.engine();
-    let now = match (engine, ended) {
-        (Some(_), _) => format!("engine {name} is being started"),
-        (None, Some(ended)) => {
-            format!("engine {name} ended: {}", ended.reason.clone().unwrap_or_else(|| ended.phase.to_string()))
-        }
-        (None, None) => format!("engine {name} is not there"),
-    };
-    let record = ground.desired.engine(&name).and_then(|it| it.ended_reason.clone());
+    let record = ground.desired.engine(&name);
+    let before = record.and_then(|it| it.failure_before.clone());
+    let end = record.and_then(|it| it.ended_reason.clone());
     let seen = ground.desired.seen(&name).and_then(|it| it.reason.clone());
-    let why = record.or(seen).map(|why| format!(": {why}")).unwrap_or_default();
+    let (now, why) = match (engine, ended) {
+        (Some(_), _) => (format!("engine {name} is being started"), before),
+        (None, Some(ended)) => {
+            let how = ended.reason.clone().or(end).unwrap_or_else(|| ended.phase.to_string());
+            (format!("engine {name} ended"), Some(how))
+        }
+        (None, None) => (format!("engine {name} is not there"), end.or(before).or(seen)),
+    };
     let failures = super::report::count(slot.failures as usize, "engine");
-    Stands::NotReady(Finding::problem(
+    let last = why.as_ref().map(|why| format!("; the last failure: {why}")).unwrap_or_default();
+    let cause = why.map(|why| format!("engines of the slot fail one after another: {}", without_names(&why, &name)));
+    let finding = Finding::problem(
         slot.key.to_string(),
-        format!("{failures} of this slot in a row failed; {now}{why}"),
+        format!("{failures} of this slot in a row failed; {now}{last}"),
         format!(
             "DESCRIBE ENGINE {} '{name}' shows the end of its log; ALTER what it is made from if that is wrong",
             slot.key.pool
         ),
-    ))
+    );
+    Stands::NotReady(finding.because(cause))
+}
+
+/// A reason as other engines may have it too: without the engine's name, and without the number of its failures.
+fn without_names(reason: &str, name: &EngineName) -> String {
+    let refused = reason.strip_prefix(NOT_CREATED).and_then(|rest| rest.split_once(": "));
+    let reason = refused.map_or_else(|| reason.to_owned(), |(_, why)| format!("could not be created: {why}"));
+    reason.replace(name.as_str(), "…")
 }
 
 fn starting(ground: &Ground<'_>, slot: &Slot, engine: &Observed) -> Stands {
@@ -165,6 +181,7 @@ fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands 
     let now_ms = ground.desired.snapshot.now_ms;
     let issued_at_ms = record.map_or(now_ms, |it| it.issued_at_ms);
     let age = Duration::from_millis((now_ms - issued_at_ms).max(0).unsigned_abs());
+    let cause = seen.as_ref().map(|it| without_names(it, &name));
     let why = seen.map(|it| format!(": {it}")).unwrap_or_default();
     if let Some(uid) = record.and_then(|it| it.uid.as_ref()) {
         return Stands::Missing(Finding::problem(
@@ -184,11 +201,13 @@ fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands 
             describe,
         ));
     }
-    Stands::Missing(Finding::problem(
+    let cause = cause.map(|cause| format!("engines are wanted and were not made: {cause}"));
+    let finding = Finding::problem(
         slot.key.to_string(),
         format!("engine {name} is wanted since {} ({} ago) and was not made{why}", utc(issued_at_ms), span::age(age)),
         format!("the acting master makes it: look at the check \"last tick\", and at its log; {describe}"),
-    ))
+    );
+    Stands::Missing(finding.because(cause))
 }
 
 /// An older engine of the slot that serves.
@@ -197,4 +216,22 @@ fn stand_in<'a>(ground: &Ground<'a>, slot: &Slot) -> Option<&'a Observed> {
     older.filter(|it| it.incarnation < slot.incarnation).find_map(|it| {
         ground.place.listing.find(&it.name).filter(|engine| is_alive(engine) && ground.coordinated.is_ready(&it.name))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn engines_that_fail_for_one_cause_have_one_reason() {
+        let reason = |name: &str, text: &str| without_names(text, &EngineName::new(name).unwrap());
+        let one =
+            reason("e-1", "could not be created, failure 3: there are 50 engines: orchestrator.max_engines is 50");
+        let other =
+            reason("e-2", "could not be created, failure 12: there are 50 engines: orchestrator.max_engines is 50");
+        assert_eq!(one, "could not be created: there are 50 engines: orchestrator.max_engines is 50");
+        assert_eq!(one, other);
+        assert_eq!(reason("e-1", "pod e-1 exceeds a quota"), "pod … exceeds a quota");
+    }
 }
