@@ -46,19 +46,46 @@ pub fn requested() -> anyhow::Result<CancellationToken> {
 }
 
 fn listen(signals: SigSet, told: &CancellationToken) -> io::Result<()> {
-    let mut first: Option<(Signal, Instant)> = None;
+    let mut requests = Requests::default();
     loop {
         let signal = signals.wait()?;
-        if first.is_some_and(|(first, at)| first == signal && at.elapsed() < SAME_REQUEST) {
-            continue;
+        match requests.take(signal, Instant::now()) {
+            Request::First => told.cancel(),
+            Request::Same => {}
+            Request::Second => {
+                complain("told to end twice: ending without tidying up");
+                #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
+                std::process::exit(TOLD_TWICE);
+            }
         }
-        if told.is_cancelled() {
-            complain("told to end twice: ending without tidying up");
-            #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
-            std::process::exit(TOLD_TWICE);
+    }
+}
+
+/// What a signal asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Request {
+    /// An orderly end.
+    First,
+    /// What the first signal asked for.
+    Same,
+    /// An end at once.
+    Second,
+}
+
+/// The first signal, and when it came.
+#[derive(Debug, Default)]
+struct Requests(Option<(Signal, Instant)>);
+
+impl Requests {
+    fn take(&mut self, signal: Signal, now: Instant) -> Request {
+        match self.0 {
+            None => {
+                self.0 = Some((signal, now));
+                Request::First
+            }
+            Some((first, at)) if first == signal && now.duration_since(at) < SAME_REQUEST => Request::Same,
+            Some(_) => Request::Second,
         }
-        told.cancel();
-        first = Some((signal, Instant::now()));
     }
 }
 
@@ -68,4 +95,20 @@ pub fn outlive_the_limit_of_files() -> anyhow::Result<()> {
     // It stays caught when nobody listens to it any more.
     drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("SIGXFSZ can't be caught")?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_signal_sent_to_a_process_and_its_group_is_one_request() {
+        let now = Instant::now();
+        let within = now + SAME_REQUEST - Duration::from_millis(1);
+        let mut requests = Requests::default();
+        assert_eq!(requests.take(Signal::SIGTERM, now), Request::First);
+        assert_eq!(requests.take(Signal::SIGTERM, within), Request::Same);
+        assert_eq!(requests.take(Signal::SIGINT, within), Request::Second, "another signal is another request");
+        assert_eq!(requests.take(Signal::SIGTERM, now + SAME_REQUEST), Request::Second);
+    }
 }
