@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import psutil
 import pytest
@@ -9,12 +10,13 @@ from pyhive.exc import OperationalError
 from TCLIService.ttypes import TOperationState
 
 from harness import spark
-from harness.clients import pyhive_session, rows
+from harness.clients import pyhive_session, refused, rows
 from harness.cluster import Cluster
 from harness.control import Control
 from harness.java import beeline_ok
 from harness.lending import followed, started
 from harness.processes import is_alive, working_below
+from harness.tier import only_long
 from harness.waiting import wait_until
 
 WITHIN_S = 120
@@ -110,9 +112,11 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
     assert any(line.startswith(f"42\t{spark.version()} ") for line in done.lines()), done.out
     engine = cluster.engines.one(name)
     java = spark_of(engine)
-    # It has nothing of its agent's: not the environment, not the folder with the keys; and it listens for nobody else.
+    # It has nothing of its agent's but what marks it as this engine's: not the environment, not the folder with the keys;
+    # and it listens for nobody else.
     environment = java.environ()
-    assert not [it for it in environment if it.startswith("ENGINEHOUSE")], environment
+    marks = {"ENGINEHOUSE_ENGINE_UID", "ENGINEHOUSE_ENGINE_DIR"}
+    assert {it for it in environment if it.startswith("ENGINEHOUSE")} == marks, environment
     assert java.cwd() == str(engine.folder.resolve() / "files/spark")
     listens = {it.laddr.ip for it in java.net_connections("tcp") if it.status == psutil.CONN_LISTEN}
     assert listens and all(it.removeprefix("::ffff:") == "127.0.0.1" for it in listens), listens
@@ -192,6 +196,28 @@ def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control
     wait_until(lambda: not is_alive(java.pid, java.create_time()), WITHIN_S, "Spark is ended with its agent")
     wait_until(lambda: not working_below(engine.folder), WITHIN_S, "nothing of the engine is left")
     control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 0")
+    control.drop(tenant, pool, unit)
+
+
+@only_long
+def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on_when_it_may(cluster, control):
+    cluster.logs.allow("engine does not answer; leaving the registry")
+    tenant, pool, unit = control.make("stopped", users="'frank'", options=SPARK)
+    name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
+    java = spark_of(cluster.engines.one(name))
+    with pyhive_session(cluster.addresses["proxy-b"], "frank") as session:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+        java.suspend()
+        began = time.monotonic()
+        lost = refused(session, "SELECT 2 AS two")
+        assert lost.sqlstate == "08S01" and time.monotonic() - began < 60, (lost, time.monotonic() - began)
+    shown = control.engine(tenant, name)
+    assert shown["state"] == "lost" and "does not answer" in shown["reason"], shown
+    java.resume()
+    wait_until(lambda: control.engine(tenant, name)["state"] == "ready", WITHIN_S, "its agent has registered again")
+    with pyhive_session(cluster.addresses["proxy-b"], "frank") as session:
+        assert rows(session, "SELECT 3 AS three") == [{"three": 3}]
+    control.stop(pool, name)
     control.drop(tenant, pool, unit)
 
 

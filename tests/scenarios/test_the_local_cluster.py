@@ -136,7 +136,11 @@ def runs(pid):
 
 def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
     stubborn = local.folder / "spark-submit"
-    stubborn.write_text("#!/bin/sh\ntrap '' TERM INT HUP\nsleep 600 &\necho $$ $! > started\nwhile true; do sleep 1; done\n")
+    # One of its children is a daemon: it has a session of its own and nothing of the engine open.
+    stubborn.write_text(
+        "#!/bin/sh\ntrap '' TERM INT HUP\nsleep 600 & one=$!\nsetsid sleep 600 </dev/null >/dev/null 2>&1 &\n"
+        "echo $$ $one $! > started\nwhile true; do sleep 1; done\n"
+    )
     stubborn.chmod(0o755)
     local.env |= {"ENGINEHOUSE_SPARK_UNCONFINED": "true", "ENGINEHOUSE_SPARK_PROGRAM": str(stubborn)}
     local.start()

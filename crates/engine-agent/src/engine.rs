@@ -20,6 +20,7 @@ mod membership;
 mod runtime;
 mod sessions;
 mod settings;
+mod silence;
 mod warm_up;
 
 use std::net::SocketAddr;
@@ -40,6 +41,7 @@ use listener::Relay;
 use membership::{Membership, Registered, Verdict};
 use sessions::Sessions;
 use settings::{MAX_SESSIONS, SIDE_CONNECTIONS, STOP_DEADLINE};
+use silence::Silence;
 
 /// How long closing may take once the engine is to end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -124,33 +126,49 @@ pub async fn run(
     let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
     let drain = Drain::new(clock.clone());
     let (close, cut) = (CancellationToken::new(), CancellationToken::new());
-    let registered = Registered::default();
+    let (registered, silence) = (Registered::default(), Silence::default());
     let relay = Arc::new(Relay {
         settings: Arc::clone(&settings),
         sessions: Arc::clone(&sessions),
         drain: drain.clone(),
         registered: registered.clone(),
+        silence: silence.clone(),
         cut: cut.clone(),
     });
     let mut serving = tokio::spawn(server.serve_connections(relay, close.clone()));
-    let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     let membership = Membership {
         settings: Arc::clone(&settings),
         address,
-        clock,
+        clock: clock.clone(),
         drain: drain.clone(),
         registered,
         sessions: Arc::clone(&sessions),
     };
 
-    let event = tokio::select! {
-        () = terminate.cancelled() => Event::Terminate,
-        reason = runtime.ended() => Event::EngineEnded(reason),
-        () = &mut unwanted => Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
-        verdict = membership.follow(&supervisor) => match verdict {
-            Verdict::Drained => Event::Terminate,
-            Verdict::Unwanted(reason) => Event::Unwanted(reason),
-        },
+    let mut supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
+    let event = loop {
+        let stopped = tokio::select! {
+            () = terminate.cancelled() => break Event::Terminate,
+            reason = runtime.ended() => break Event::EngineEnded(reason),
+            () = &mut unwanted => break Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
+            verdict = membership.follow(&supervisor) => match verdict {
+                Verdict::Drained => break Event::Terminate,
+                Verdict::Unwanted(reason) => break Event::Unwanted(reason),
+            },
+            reason = silence::begins(&*runtime) => reason,
+        };
+        warn!(reason = stopped, "engine does not answer; leaving the registry");
+        silence.set(Some(stopped));
+        supervisor.close().await;
+        tokio::select! {
+            () = terminate.cancelled() => break Event::Terminate,
+            reason = runtime.ended() => break Event::EngineEnded(reason),
+            () = &mut unwanted => break Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
+            () = silence::ends(&*runtime) => {}
+        }
+        info!("engine answers again");
+        silence.set(None);
+        supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     };
     let outcome = match event {
         Event::EngineEnded(reason) => Err(EngineAgentError::EngineEnded(reason)),

@@ -79,6 +79,9 @@ async fn extension(relay: &Arc<Relay>, connection: &mut Connection, message: &Me
     let reply = if connection.principal().is_none() {
         let text = "only proxies and masters are answered here";
         encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, text)
+    } else if let Some(reason) = relay.silence.reason().filter(|_| message.name() == agent_api::ENGINE_STATUS) {
+        let text = format!("engine \"{}\" does not answer: {reason}", relay.settings.engine);
+        encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, &text)
     } else if message.name() == agent_api::ENGINE_STATUS {
         let status = EngineStatus {
             engine: relay.settings.engine.to_string(),
@@ -236,7 +239,7 @@ async fn on_session(
     match outcome {
         // Found dead before anything was sent: a new session, here or at another engine, may have the call.
         Err(RelayError::Broken) if method.makes_operation() => {
-            Err(Failed::Lost(session_lost(relay, entry, "its connection to the engine was closed")))
+            Err(Failed::Lost(session_lost(relay, entry, "Its connection to the engine was closed")))
         }
         Ok(Outcome::Held(reply)) => Err(instead_of(relay, entry, &reply)),
         outcome => outcome.map(|_| ()).map_err(|error| failed(relay, &error)),
@@ -249,11 +252,11 @@ fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
     let engine = &relay.settings.engine;
     if entry.has_own_state() {
         return UserError::new(ErrorKind::ConnectionLost, format!("the session at engine \"{engine}\" was lost"))
-            .detail(format!("{why}; temporary views, variables and the like were lost with it"))
+            .detail(format!("{why}; temporary views, variables and the like were lost with it."))
             .hint("Open a new session.");
     }
     UserError::new(ErrorKind::EngineSessionLost, format!("the session at engine \"{engine}\" was lost"))
-        .detail(format!("{why}; nothing of the statement was executed"))
+        .detail(format!("{why}; nothing of the statement was executed."))
         .hint("Retry the statement.")
 }
 
@@ -261,7 +264,7 @@ fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
 fn instead_of(relay: &Relay, entry: &Entry, bytes: &[u8]) -> Failed {
     match scan::reply(bytes) {
         Ok(reply) if has_no_session(&reply, bytes) => {
-            Failed::Lost(session_lost(relay, entry, "the engine has closed it, because it was idle for long"))
+            Failed::Lost(session_lost(relay, entry, "The engine has closed it, because it was idle for long"))
         }
         _ => Failed::Refused(
             UserError::internal(format!("engine \"{}\" answered with an error of agents", relay.settings.engine))

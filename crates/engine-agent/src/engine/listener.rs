@@ -15,6 +15,7 @@ use super::drain::Drain;
 use super::membership::Registered;
 use super::sessions::Sessions;
 use super::settings::{LINGER, Settings};
+use super::silence::Silence;
 
 /// What every connection shares.
 pub(super) struct Relay {
@@ -22,6 +23,7 @@ pub(super) struct Relay {
     pub(super) sessions: Arc<Sessions>,
     pub(super) drain: Drain,
     pub(super) registered: Registered,
+    pub(super) silence: Silence,
     /// Cancelled when calls that still run are to be cut: the grace is over.
     pub(super) cut: CancellationToken,
 }
@@ -43,6 +45,9 @@ impl Authenticator for Relay {
     fn unready(&self) -> Option<String> {
         if self.drain.is_draining() {
             return Some("this engine drains".to_owned());
+        }
+        if let Some(reason) = self.silence.reason() {
+            return Some(reason);
         }
         (!self.registered.is_said()).then(|| "this engine has not registered in ZooKeeper yet".to_owned())
     }

@@ -30,6 +30,10 @@ pub trait EngineRuntime: Send + Sync {
     fn waits_for(&self) -> Option<String> {
         None
     }
+    /// Why it can't answer now although it runs, if that is known: its process is stopped. Asked twice a second.
+    fn stopped(&self) -> Option<String> {
+        None
+    }
     /// Waits until it ended by itself, and says why. Pends while it runs or was stopped. Cancel safe.
     async fn ended(&self) -> String;
     /// Ends it. Harmless when it runs no longer, or when its start failed. Who waits for it has a deadline.

@@ -66,6 +66,10 @@ pub const RESULTS_ASKED_EACH: u32 = 10;
 pub const ASK_DEADLINE: Duration = Duration::from_secs(10);
 /// How many sessions' statements the engine is asked about at once: each question has a connection of its own.
 pub const ASKED_AT_ONCE: usize = 32;
+/// How often the agent looks whether its engine is stopped.
+pub const STOPPED_LOOK: Duration = Duration::from_millis(500);
+/// Looks in a row that find the engine stopped before its agent leaves the registry and gives no status.
+pub const STOPPED_LOOKS: u32 = 10;
 /// Ending the engine.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
 /// One warm-up query.

@@ -104,6 +104,29 @@ async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
     assert_eq!(session.run("SELECT 7", WAIT).await.unwrap().rows.len(), 1);
 }
 
+/// The two pieces of evidence on which masters replace an engine and proxies give it up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_engine_is_stopped_leaves_the_registry_and_gives_no_status() {
+    let ground = Ground::new().await;
+    let lock = ground.master().await;
+    let engine = Running::start(&ground, engine_name(1));
+    permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
+    let address = registered(&lock, &engine.name).await.ready().unwrap().content.clone().unwrap().address;
+    let mut session = engine.open(&address, "ann").await;
+    engine.datafusion.report_stopped(Some("its process is stopped: state T (stopped)"));
+    eventually("the end of the registration", async || {
+        permit_of(&lock, &engine.name).await.filter(|node| node.live.is_none()).map(drop)
+    })
+    .await;
+    let error = engine.try_status(&address).await.unwrap_err().to_string();
+    assert!(error.contains("does not answer: its process is stopped: state T (stopped)"), "{error}");
+    // It goes on: so do its sessions.
+    engine.datafusion.report_stopped(None);
+    registered(&lock, &engine.name).await;
+    assert_eq!(engine.status(&address).await.uid, engine.uid);
+    assert_eq!(session.run("SELECT 7", WAIT).await.unwrap().rows.len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_registration_that_somebody_deletes_is_made_again() {
     let ground = Ground::new().await;

@@ -35,6 +35,8 @@ pub struct DataFusion {
     ended: watch::Sender<Option<String>>,
     engine: OnceLock<Arc<Engine>>,
     runtime: Mutex<Option<Runtime>>,
+    /// Why it is stopped, as its place says.
+    stopped: Mutex<Option<String>>,
 }
 
 impl Drop for DataFusion {
@@ -72,7 +74,13 @@ impl DataFusion {
             ended: watch::Sender::new(None),
             engine: OnceLock::new(),
             runtime: Mutex::new(None),
+            stopped: Mutex::new(None),
         }
+    }
+
+    /// Reports it as stopped from now on, or as running.
+    pub fn report_stopped(&self, reason: Option<&str>) {
+        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = reason.map(str::to_owned);
     }
 
     fn take_runtime(&self) -> Option<Runtime> {
@@ -143,6 +151,10 @@ impl EngineRuntime for DataFusion {
         runtime.spawn(server.run(self.stop.clone().cancelled_owned()));
         *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime);
         Ok(Backend { address, key: self.told_key.clone() })
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn ended(&self) -> String {
@@ -237,7 +249,11 @@ impl Running {
     }
 
     pub async fn status(&self, address: &str) -> EngineStatus {
+        self.try_status(address).await.unwrap()
+    }
+
+    pub async fn try_status(&self, address: &str) -> Result<EngineStatus, agent_api::ApiError> {
         let mut client = self.try_connect(address, agent_api::SERVICE_MASTER, &self.key, "").await.unwrap();
-        agent_api::engine_status(&mut client, Duration::from_secs(10)).await.unwrap()
+        agent_api::engine_status(&mut client, Duration::from_secs(10)).await
     }
 }

@@ -46,7 +46,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     limits::apply(&file, &place);
     let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
         EngineType::Datafusion => datafusion::runtime(&file)?,
-        EngineType::Spark => spark::runtime(&file, place.log_file())?,
+        EngineType::Spark => spark::runtime(&file, &place)?,
     };
     let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
     match ended {

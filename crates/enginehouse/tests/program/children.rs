@@ -105,11 +105,14 @@ fn a_second_sigterm_leaves_no_child_behind() {
 
 #[test]
 fn what_a_killed_agent_leaves_is_killed_by_the_keeper() {
-    let script = STUBBORN.replace("</dev/null >/dev/null 2>&1 &", "&");
-    let installation = with_a_stubborn_child(&script);
-    let [agent, child, grandchild] = family(&installation);
-    signal(agent, Signal::KILL);
-    all_end("the whole family ends", &[agent, child, grandchild]);
+    // The second is a daemon: it has a session of its own and nothing of the engine open.
+    let keeps_files = STUBBORN.replace("</dev/null >/dev/null 2>&1 &", "&");
+    for script in [keeps_files, STUBBORN.replace("sleep 1000 <", "setsid sleep 1000 <")] {
+        let installation = with_a_stubborn_child(&script);
+        let [agent, child, grandchild] = family(&installation);
+        signal(agent, Signal::KILL);
+        all_end("the whole family ends", &[agent, child, grandchild]);
+    }
 }
 
 /// The cause stands in SHOW ENGINES, not the exit status alone.

@@ -69,7 +69,7 @@ pub(super) async fn reap(state: Arc<State>, mut spawned: Spawned) {
         let state = Arc::clone(&state);
         move || {
             // Before its end is known: a reader relies on nothing being left.
-            if let Err(error) = super::end::kill_leftovers(&spawned.directory) {
+            if let Err(error) = super::end::kill_leftovers(&spawned.directory, &spawned.uid) {
                 tracing::warn!(uid = spawned.uid, %error, "what an engine left behind can't be killed");
             }
             // Its directory is gone if it was deleted meanwhile, perhaps between two of our calls; then nobody asks how it

@@ -15,7 +15,7 @@ use super::log;
 use super::look::Look;
 use super::record::{self, Ending};
 use super::state::{MAX_ENTRIES, State, into_error};
-use crate::{Deleted, Error, failpoints};
+use crate::{Deleted, Error, UID_VARIABLE, failpoints};
 
 /// Ends this very engine.
 pub(super) fn delete(
@@ -115,15 +115,17 @@ fn kill(look: &Look) -> io::Result<()> {
             member.signal(Signal::KILL)?;
         }
     }
-    kill_leftovers(&look.directory)
+    kill_leftovers(&look.directory, &look.record.uid)
 }
 
 /// What an engine started and left behind: killed one by one, each known by the engine's lock or log that it has as
-/// standard input or output (a shell gives its background jobs another input). A session's number would not do: it is
-/// given away again when the session is empty.
-pub(super) fn kill_leftovers(directory: &EngineDir) -> io::Result<()> {
+/// standard input or output (a shell gives its background jobs another input), or by the engine's uid in the environment
+/// that it began with, which a daemon keeps when it has left session and descriptors. A session's number would not do: it
+/// is given away again when the session is empty.
+pub(super) fn kill_leftovers(directory: &EngineDir, uid: &str) -> io::Result<()> {
     let by_lock = identity::holders(&directory.lock(), &[0]);
-    for leftover in by_lock.into_iter().chain(identity::holders(&directory.log(), &[1, 2])) {
+    let by_log = identity::holders(&directory.log(), &[1, 2]);
+    for leftover in by_lock.into_iter().chain(by_log).chain(identity::started_with(UID_VARIABLE, uid)) {
         leftover.signal(Signal::KILL)?;
     }
     Ok(())
@@ -131,7 +133,7 @@ pub(super) fn kill_leftovers(directory: &EngineDir) -> io::Result<()> {
 
 /// Removes what is left of a dead engine. Held: the directory lock.
 pub(super) fn remove(state: &State, look: &Look) -> io::Result<()> {
-    kill_leftovers(&look.directory)?;
+    kill_leftovers(&look.directory, &look.record.uid)?;
     remove_directory(state, &look.directory, &look.record.uid)
 }
 

@@ -117,27 +117,36 @@ impl Identity {
 /// The living processes of the session that this process leads, itself included. To be called while it lives: the number
 /// of a session without members may be given to another one.
 pub(super) fn session_of(leader: Identity) -> Vec<Identity> {
+    let members = those_alive(|pid| Stat::of(pid).is_some_and(|stat| stat.session == leader.pid));
+    if leader.is_alive() { members } else { Vec::new() }
+}
+
+/// The living processes whose environment had this variable with this value when their program began. Of processes of other
+/// users it is not known.
+pub(super) fn started_with(variable: &str, value: &str) -> Vec<Identity> {
+    let wanted = format!("{variable}={value}");
+    those_alive(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|it| it == wanted.as_bytes())
+    })
+}
+
+/// The living processes of which the question is answered with yes.
+fn those_alive(is_wanted: impl Fn(i32) -> bool) -> Vec<Identity> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    let members = pids.filter(|pid| Stat::of(*pid).is_some_and(|stat| stat.session == leader.pid));
-    let members: Vec<Identity> = members.filter_map(Identity::of).filter(|member| member.is_alive()).collect();
-    if leader.is_alive() { members } else { Vec::new() }
+    pids.filter(|pid| is_wanted(*pid)).filter_map(Identity::of).filter(|process| process.is_alive()).collect()
 }
 
 /// The living processes that have this very file as one of these descriptors. An engine has its lock as standard
 /// input and its log as standard output and error, and so has what it started, unless that was given others.
 pub(super) fn holders(file: &Path, descriptors: &[u32]) -> Vec<Identity> {
     let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
-    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let is_file = |pid: i32, descriptor: u32| {
         let open = fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
         open.is_ok_and(|open| open.dev() == wanted.dev() && open.ino() == wanted.ino())
     };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| descriptors.iter().any(|descriptor| is_file(*pid, *descriptor)))
-        .filter_map(Identity::of)
-        .filter(|holder| holder.is_alive())
-        .collect()
+    those_alive(|pid| descriptors.iter().any(|descriptor| is_file(pid, *descriptor)))
 }
 
 /// The one of the holders that is the engine: it leads the session; before it does, it is the oldest.

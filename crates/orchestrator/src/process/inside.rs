@@ -3,6 +3,7 @@
 //! An engine whose file is gone exits: the directory of an engine is the right to run, and somebody who removes it by
 //! hand means it. What can't be read is taken for present: only absence, seen twice, ends an engine.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -41,6 +42,11 @@ impl Inside {
     /// The engine's uid.
     pub fn uid(&self) -> &str {
         &self.uid
+    }
+
+    /// The variables for the environment of a child, so that what the child leaves behind is known as this engine's.
+    pub fn marks(&self) -> Vec<(&'static str, OsString)> {
+        vec![(DIRECTORY_VARIABLE, self.directory.0.clone().into()), (UID_VARIABLE, self.uid.clone().into())]
     }
 
     /// The file that the engine's standard output and error go to.

@@ -117,7 +117,7 @@ impl State {
             Ok(Some(ended)) => return Ok(ended.into()),
             Ok(None) => {
                 // Its parent is gone, and what it started may run.
-                super::end::kill_leftovers(directory)?;
+                super::end::kill_leftovers(directory, uid)?;
                 let _ = layout::put_first(&path, &record::text(&noticed)?)?;
             }
             // Cut short with the machine: it says nothing, and must not hide that the engine is dead.

@@ -56,6 +56,8 @@ use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, 
 
 pub use inside::{DIRECTORY_VARIABLE, Inside, still_wanted};
 pub use inspect::{Disk, Inspection, inspect};
+
+use identity::{Identity, Stop};
 use state::State;
 
 /// Engines at most, when the configuration says nothing else.
@@ -66,6 +68,12 @@ pub const MOST_ENGINES: usize = state::MAX_ENTRIES - 96;
 pub const KEEPER_PERIOD: Duration = Duration::from_millis(500);
 /// The variables that pass from the master's environment to engines, when the configuration says nothing else.
 pub const DEFAULT_INHERIT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
+
+/// Why a process of this machine does not run although it lives, in the words of `ps`: it is stopped by a signal, or by a
+/// debugger. `None` if it runs or is gone.
+pub fn stopped(pid: i32) -> Option<&'static str> {
+    Identity::of(pid)?.stop().map(Stop::name)
+}
 
 /// Where the engines of this machine are kept, and how many.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -75,7 +75,7 @@ async fn a_deleted_engine_leaves_nothing_and_takes_its_children_along() {
     let process = place.open();
     let script = "trap '' TERM; /bin/sleep 1000 & echo child $!; wait; wait";
     let ensured = process.ensure(&shell("one", script), EPOCH).await.unwrap();
-    let child = child_of(&place).await;
+    let child = child_of(&place, "one").await;
     assert!(lives(child));
     process.delete(&name("one"), &ensured.uid, Duration::ZERO, EPOCH).await.unwrap();
     eventually(&process, "one is gone", |listing| listing.engines.is_empty()).await;
@@ -87,14 +87,18 @@ async fn a_deleted_engine_leaves_nothing_and_takes_its_children_along() {
 async fn what_a_dead_engine_left_behind_is_killed_when_its_end_is_seen() {
     let place = Place::new();
     let process = place.open();
-    let ensured = process.ensure(&shell("one", "/bin/sleep 1000 & echo child $!; wait"), EPOCH).await.unwrap();
-    let child = child_of(&place).await;
-    kill(pid(&get(&process, "one").await.unwrap()));
-    // The child has its lock, but the engine is its leader, and that one is dead.
-    eventually(&process, "one has ended", |listing| listing.engines[0].phase == Phase::Ended).await;
-    until_dead(child).await;
-    process.delete(&name("one"), &ensured.uid, LONG, EPOCH).await.unwrap();
-    assert!(process.list(&LabelMap::new()).await.unwrap().engines.is_empty());
+    // The second is a daemon: it has a session of its own and nothing of the engine open.
+    for (engine, started) in [("one", ""), ("two", "setsid </dev/null >/dev/null 2>&1")] {
+        let script = format!("{started} /bin/sleep 1000 & echo child $!; wait");
+        let ensured = process.ensure(&shell(engine, &script), EPOCH).await.unwrap();
+        let child = child_of(&place, engine).await;
+        kill(pid(&get(&process, engine).await.unwrap()));
+        // The child may have its lock, but the engine is its leader, and that one is dead.
+        eventually(&process, "it has ended", |listing| listing.engines[0].phase == Phase::Ended).await;
+        until_dead(child).await;
+        process.delete(&name(engine), &ensured.uid, LONG, EPOCH).await.unwrap();
+        assert!(process.list(&LabelMap::new()).await.unwrap().engines.is_empty());
+    }
 }
 
 #[tokio::test]
@@ -135,8 +139,8 @@ async fn a_log_is_limited_and_its_last_lines_are_kept() {
 }
 
 /// The pid that the engine prints of its child.
-async fn child_of(place: &Place) -> i32 {
-    let log = place.engine("one").join("log");
+async fn child_of(place: &Place, engine: &str) -> i32 {
+    let log = place.engine(engine).join("log");
     let printed = async {
         loop {
             let text = fs::read_to_string(&log).unwrap_or_default();

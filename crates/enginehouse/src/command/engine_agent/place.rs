@@ -1,5 +1,6 @@
 //! The place of the engine that this process is: a state directory of this machine, or a pod.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -42,6 +43,14 @@ impl Place {
         match self {
             Self::Process(inside) => Some(inside.log_file()),
             Self::Pod(_) => None,
+        }
+    }
+
+    /// The variables by which processes of this engine are known on this machine.
+    pub fn marks(&self) -> Vec<(&'static str, OsString)> {
+        match self {
+            Self::Process(inside) => inside.marks(),
+            Self::Pod(_) => Vec::new(),
         }
     }
 

@@ -1,11 +1,11 @@
 //! The Spark engine: a child process of the agent, or another container of its pod.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use engine_agent::engine::EngineRuntime;
 
+use super::place::Place;
 use crate::launch::{EngineFile, SparkPlace};
 
 mod beside;
@@ -18,15 +18,15 @@ const FOLDER: &str = "spark";
 
 /// The engine that the file describes.
 ///
-/// `log` is the file that this process writes its standard error to, and the child with it.
-pub fn runtime(file: &EngineFile, log: Option<PathBuf>) -> anyhow::Result<Arc<dyn EngineRuntime>> {
+/// A child of this process runs in its place, and writes to its log.
+pub fn runtime(file: &EngineFile, place: &Place) -> anyhow::Result<Arc<dyn EngineRuntime>> {
     Ok(match file.spark.clone().context("the engine's file does not say where Spark is")? {
         SparkPlace::Beside { address } => Arc::new(beside::Beside::new(address)),
         SparkPlace::Child(launch) => {
             let folder = std::path::absolute(FOLDER).context("the engine's own directory can't be found")?;
             let (cpu_threads, memory_bytes) = (file.cpu_threads, file.memory_bytes);
             let whole = child::Whole { name: file.name.clone(), cpu_threads, memory_bytes };
-            Arc::new(child::Child::new(launch, whole, folder, log))
+            Arc::new(child::Child::new(launch, whole, folder, place))
         }
     })
 }

@@ -1,26 +1,29 @@
 //! Spark as a child process of the agent, on one machine: without its environment, its keys and its working directory.
 //!
 //! Spark and its process group end with the agent, whatever ends the agent ([`ChildProcess`]). They have the agent's standard
-//! input, which is the lock of the engine, and its log: a process that left the group is found by them and killed by the
-//! orchestrator's keeper. All that Spark writes by itself is below the engine's own directory.
+//! input, which is the lock of the engine, its log, and its uid in their environment: a process that left the group is found
+//! by them and killed by the orchestrator's keeper. All that Spark writes by itself is below the engine's own directory.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
 use model::engine_name::EngineName;
-use orchestrator::java_properties;
+use orchestrator::{java_properties, process};
 use rustix::process::Signal;
 use tracing::{info, warn};
 
 use super::super::child_process::{self, ChildProcess};
+use super::super::place::Place;
 use super::super::watched::{Watched, Watching};
 use super::cause::cause;
 use super::port::Reserved;
@@ -53,14 +56,28 @@ pub struct Child {
     folder: PathBuf,
     /// The log that Spark writes to, if it is a file.
     log: Option<PathBuf>,
+    /// The variables by which the orchestrator knows what belongs to this engine.
+    marks: Vec<(&'static str, OsString)>,
+    /// The process that was started.
+    pid: OnceLock<i32>,
     /// How its words become a command.
     run: fn(&[String]) -> Command,
     watched: Watched,
 }
 
 impl Child {
-    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf, log: Option<PathBuf>) -> Self {
-        Self { launch, whole, folder, log, run: child_process::bound, watched: Watched::new() }
+    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf, place: &Place) -> Self {
+        let (log, marks) = (place.log_file(), place.marks());
+        Self {
+            launch,
+            whole,
+            folder,
+            log,
+            marks,
+            pid: OnceLock::new(),
+            run: child_process::bound,
+            watched: Watched::new(),
+        }
     }
 
     fn properties(&self, address: SocketAddr) -> BTreeMap<String, String> {
@@ -111,6 +128,7 @@ impl Child {
             // Its web page, if it is enabled, is for this machine alone.
             .env("SPARK_LOCAL_IP", "127.0.0.1")
             .envs(&self.launch.environment)
+            .envs(self.marks.iter().map(|(variable, value)| (variable, value)))
             .stdin(Stdio::inherit())
             .stdout(Stdio::inherit())
             .stderr(Stdio::inherit());
@@ -131,9 +149,15 @@ impl EngineRuntime for Child {
         let log_begins = self.log.as_deref().map_or(0, length);
         let child = ChildProcess::start(command).await.map_err(cannot(cannot_start))?;
         info!(pid = child.pid(), %address, "Spark is started");
+        let _ = self.pid.set(child.pid());
         let log = self.log.clone().map(|path| (path, log_begins));
         self.watched.by(tokio::spawn(supervise(child, self.watched.watching(), port, log))).await;
         Ok(spark::backend(address))
+    }
+
+    fn stopped(&self) -> Option<String> {
+        let state = process::stopped(*self.pid.get()?)?;
+        Some(format!("Spark's process is stopped: state {state}"))
     }
 
     async fn ended(&self) -> String {
@@ -160,7 +184,8 @@ async fn supervise(mut child: ChildProcess, watching: Watching, _port: Reserved,
         }
         () = watching.stop.cancelled() => {}
     }
-    if let Err(error) = child.signal(Signal::TERM) {
+    // A process that is stopped takes SIGTERM when it goes on.
+    if let Err(error) = child.signal(Signal::TERM).and_then(|()| child.signal(Signal::CONT)) {
         warn!(%error, "Spark can't be asked to end");
     }
     if let Ok(status) = tokio::time::timeout(TERM_GRACE, child.ended()).await {
@@ -185,6 +210,8 @@ fn describe(status: &Result<ExitStatus, String>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use std::os::unix::fs::PermissionsExt as _;
+
+    use rustix::process::{Pid, kill_process};
 
     use super::*;
 
@@ -212,7 +239,8 @@ mod tests {
             command.args(&words[1..]);
             command
         };
-        Child { run, ..Child::new(launch, whole, place.path().join("spark"), None) }
+        let of_engine = Place::Process(process::Inside::new(place.path(), "an-uid"));
+        Child { run, ..Child::new(launch, whole, place.path().join("spark"), &of_engine) }
     }
 
     fn read(place: &tempfile::TempDir, name: &str) -> String {
@@ -226,10 +254,14 @@ mod tests {
         let backend = child.start().await.unwrap();
         let reason = within("its end is told", child.ended()).await;
         assert!(reason.contains("ended with exit status: 3"), "{reason}");
+        let marks = [orchestrator::UID_VARIABLE, process::DIRECTORY_VARIABLE];
         let own = ["HOME", "JAVA_HOME", "PATH", "PWD", "SPARK_LOCAL_IP", "SHLVL", "OLDPWD", "_"];
-        for line in read(&place, "env").lines() {
-            assert!(own.contains(&line.split('=').next().unwrap()), "{line}");
+        let environment = read(&place, "env");
+        for line in environment.lines() {
+            let variable = line.split('=').next().unwrap();
+            assert!(own.contains(&variable) || marks.contains(&variable), "{line}");
         }
+        assert!(environment.contains(&format!("{}=an-uid\n", marks[0])), "what it leaves behind is found by its uid");
         assert_eq!(read(&place, "pwd").trim(), place.path().join("spark").to_string_lossy());
         let arguments = read(&place, "arguments");
         assert!(arguments.contains("HiveThriftServer2") && !arguments.contains("s3cret"), "{arguments}");
@@ -248,6 +280,30 @@ mod tests {
         ] {
             assert!(told.lines().any(|it| it == line), "{line} is not in\n{told}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_child_that_is_stopped_is_reported_until_it_goes_on() {
+        let place = tempfile::tempdir().unwrap();
+        let child = child(&place, "exec /bin/sleep 1000");
+        assert_eq!(child.stopped(), None, "it has not started");
+        child.start().await.unwrap();
+        let send = |signal| kill_process(Pid::from_raw(*child.pid.get().unwrap()).unwrap(), signal).unwrap();
+        for (signal, expected) in
+            [(Signal::STOP, Some("Spark's process is stopped: state T (stopped)")), (Signal::CONT, None)]
+        {
+            send(signal);
+            let reported = async {
+                while child.stopped().as_deref() != expected {
+                    tokio::task::yield_now().await;
+                }
+            };
+            within("its state is reported", reported).await;
+        }
+        // One that is stopped is asked to end, and goes on for that.
+        send(Signal::STOP);
+        within("it has ended", child.stop()).await;
+        assert_eq!(child.stopped(), None);
     }
 
     #[tokio::test]
