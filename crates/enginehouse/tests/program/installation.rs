@@ -70,6 +70,11 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits for a process that should end.
 pub fn ended(child: &mut Child, within: Duration) -> ExitStatus {
+    ended_or(child, within, String::new)
+}
+
+/// The same, with what explains that it does not end.
+pub fn ended_or(child: &mut Child, within: Duration, explanation: impl FnOnce() -> String) -> ExitStatus {
     let until = Instant::now() + within;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -77,7 +82,7 @@ pub fn ended(child: &mut Child, within: Duration) -> ExitStatus {
         }
         if Instant::now() >= until {
             let _ = child.kill();
-            panic!("process {} did not end within {within:?}", child.id());
+            panic!("process {} did not end within {within:?}\n{}", child.id(), explanation());
         }
         std::thread::sleep(LOOK);
     }

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::installation::{
-    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, eventually, processes_below, program, read_all, signal,
-    text, works,
+    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, ended_or, eventually, processes_below, program, read_all,
+    signal, text, works,
 };
 
 /// A statement that runs for longer than any test.
@@ -69,7 +69,8 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(moment_ms));
         signal(child.id(), which);
-        let status = ended(&mut child, END_DEADLINE);
+        let log = || std::fs::read_to_string(data.join("enginehouse.log")).unwrap_or_default();
+        let status = ended_or(&mut child, END_DEADLINE, log);
         let error = read_all(child.stderr.take());
         // Before it could catch the signal, the signal ended it.
         assert!(status.success() || status.code().is_none(), "after {moment_ms} ms: {status} {error}");

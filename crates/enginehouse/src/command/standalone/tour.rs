@@ -24,7 +24,7 @@ const RIDES: u64 = 200_000;
 /// Plays all statements; `false` when one of them failed, which is printed.
 pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> anyhow::Result<bool> {
     let seed = seed.unwrap_or_else(random_seed);
-    make_sample(data, seed)?;
+    make_sample(data, seed).await?;
     say(&format!(
         "\nA tour of the whole loop. Everything below goes through {address}, as any client's statements do."
     ));
@@ -62,18 +62,25 @@ fn random_seed() -> u64 {
     rand::random_range(1..1_000_000)
 }
 
+/// Writing takes seconds in a debug build, on a thread of its own: neither the other parts nor the end of the process wait
+/// for it. A file that is cut short is written again by the next tour.
 #[cfg(feature = "datafusion-engine")]
-fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
+async fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
     let folder = data.samples().join("rides");
     std::fs::create_dir_all(&folder)?;
-    datafusion_engine::sample::write_rides(&folder.join("rides.parquet"), seed, RIDES)
-        .context("the sample data set")?;
+    let file = folder.join("rides.parquet");
+    let (report, written) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("sample".to_owned()).spawn(move || {
+        let _ = report.send(datafusion_engine::sample::write_rides(&file, seed, RIDES));
+    })?;
+    written.await.context("the thread that writes the sample data set broke down")?.context("the sample data set")?;
     say(&format!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display()));
     Ok(())
 }
 
 #[cfg(not(feature = "datafusion-engine"))]
-fn make_sample(_data: &DataDir, _seed: u64) -> anyhow::Result<()> {
+#[allow(clippy::unused_async, reason = "the same signature as with the feature")]
+async fn make_sample(_data: &DataDir, _seed: u64) -> anyhow::Result<()> {
     Err(anyhow::anyhow!("this build has no engine to run queries with"))
         .context("build with the feature datafusion-engine")
 }
