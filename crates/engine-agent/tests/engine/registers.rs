@@ -106,7 +106,7 @@ async fn a_lost_session_is_no_order_to_drain_and_it_registers_again() {
 
 /// The two pieces of evidence on which masters replace an engine and proxies give it up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_whose_engine_is_stopped_leaves_the_registry_and_gives_no_status() {
+async fn an_agent_of_a_stopped_engine_leaves_the_registry_and_gives_no_status() {
     let ground = Ground::new().await;
     let lock = ground.master().await;
     let engine = Running::start(&ground, engine_name(1));
