@@ -6,8 +6,8 @@ as TCP would send it again. *Reset*: every connection is reset on both sides at 
 """
 
 import asyncio
-import errno
 import contextlib
+import errno
 import socket
 import struct
 import threading
