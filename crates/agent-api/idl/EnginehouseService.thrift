@@ -71,6 +71,12 @@ struct TNewIncarnationReq {
   2: required string renewal
 }
 
+/** `renewals` is the JSON of a list. An agent of version 0.1.0 does not know the method. */
+struct TNewIncarnationsReq {
+  1: required i64 epoch
+  2: required string renewals
+}
+
 struct TEngineStatusReq {}
 
 struct TEngineStatusResp {
@@ -94,6 +100,7 @@ struct TEngineStatusResp {
  *   Superseded                 TSupersededReq       TApiResp
  *   Observed                   TObservedReq         TApiResp
  *   NewIncarnation             TNewIncarnationReq   TApiResp
+ *   NewIncarnations            TNewIncarnationsReq  TApiResp
  * Method of an engine agent
  *   GetEngineStatus            TEngineStatusReq     TEngineStatusResp
  */

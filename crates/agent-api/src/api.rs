@@ -49,4 +49,11 @@ pub trait AgentApi: Send + Sync + 'static {
 
     /// Gives a slot a new incarnation; [`ApiError::Conflict`] if the slot is gone or has moved.
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError>;
+
+    /// The same for many slots: for each its incarnation, or why it has none, in their order.
+    async fn new_incarnations(
+        &self,
+        epoch: Epoch,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Result<Incarnation, String>>, ApiError>;
 }

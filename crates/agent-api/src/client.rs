@@ -22,8 +22,8 @@ use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
 use crate::wire::{
-    TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TObservedReq, TOutcomeReq, TProxySnapshotReq,
-    TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
+    TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
+    TProxySnapshotReq, TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
 };
 
 /// Who calls.
@@ -194,5 +194,27 @@ impl AgentApi for AgentClient {
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
         let request = TNewIncarnationReq { epoch: epoch.get(), renewal: method::to_json(renewal)? };
         self.call(method::NEW_INCARNATION, &request, Effect::Writes).await
+    }
+
+    /// An agent of version 0.1.0 does not know the call: it is asked for one slot after the other.
+    async fn new_incarnations(
+        &self,
+        epoch: Epoch,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
+        let request = TNewIncarnationsReq { epoch: epoch.get(), renewals: method::to_json(&renewals)? };
+        match self.call(method::NEW_INCARNATIONS, &request, Effect::Writes).await {
+            Err(ApiError::Refused(error)) if error.kind == ErrorKind::NotSupported => {}
+            answered => return answered,
+        }
+        let mut drawn = Vec::with_capacity(renewals.len());
+        for renewal in renewals {
+            drawn.push(match self.new_incarnation(epoch, renewal).await {
+                Ok(incarnation) => Ok(incarnation),
+                Err(ApiError::Conflict(reason)) => Err(reason),
+                Err(error) => return Err(error),
+            });
+        }
+        Ok(drawn)
     }
 }

@@ -18,6 +18,7 @@ pub(crate) const STALLED: &str = "Stalled";
 pub(crate) const SUPERSEDED: &str = "Superseded";
 pub(crate) const OBSERVED: &str = "Observed";
 pub(crate) const NEW_INCARNATION: &str = "NewIncarnation";
+pub(crate) const NEW_INCARNATIONS: &str = "NewIncarnations";
 
 /// A value as JSON.
 pub(crate) fn to_json<T: Serialize>(value: &T) -> Result<String, ApiError> {

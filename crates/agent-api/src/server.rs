@@ -7,6 +7,7 @@ use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::number::{Epoch, Generation};
+use model::slot::Renewal;
 use serde::Serialize;
 use thrift::protocol::TSerializable;
 
@@ -15,8 +16,8 @@ use crate::error::ApiError;
 use crate::failpoints::{SERVER_DONE, SERVER_READ};
 use crate::method;
 use crate::wire::{
-    TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TObservedReq, TOutcomeReq, TRaiseEpochReq, TStalledReq,
-    TSupersededReq,
+    TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
+    TRaiseEpochReq, TStalledReq, TSupersededReq,
 };
 
 fn read<T: TSerializable>(call: &Call<'_>) -> Result<T, ApiError> {
@@ -44,6 +45,7 @@ pub async fn serve(api: &dyn AgentApi, call: &Call<'_>) -> Option<Vec<u8>> {
         method::SUPERSEDED => answered(superseded(api, call).await),
         method::OBSERVED => answered(observed(api, call).await),
         method::NEW_INCARNATION => answered(new_incarnation(api, call).await),
+        method::NEW_INCARNATIONS => answered(new_incarnations(api, call).await),
         _ => return None,
     };
     failpoint!(SERVER_DONE);
@@ -93,4 +95,10 @@ async fn observed(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize 
 async fn new_incarnation(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
     let request: TNewIncarnationReq = read(call)?;
     api.new_incarnation(Epoch(request.epoch), &method::from_json(&request.renewal)?).await
+}
+
+async fn new_incarnations(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
+    let request: TNewIncarnationsReq = read(call)?;
+    let renewals: Vec<Renewal> = method::from_json(&request.renewals)?;
+    api.new_incarnations(Epoch(request.epoch), &renewals).await
 }

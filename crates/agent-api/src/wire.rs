@@ -879,6 +879,75 @@ impl TSerializable for TNewIncarnationReq {
 }
 
 //
+// TNewIncarnationsReq
+//
+
+/// `renewals` is the JSON of a list. An agent of version 0.1.0 does not know the method.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TNewIncarnationsReq {
+  pub epoch: i64,
+  pub renewals: String,
+}
+
+impl TNewIncarnationsReq {
+  pub fn new(epoch: i64, renewals: String) -> TNewIncarnationsReq {
+    TNewIncarnationsReq {
+      epoch,
+      renewals,
+    }
+  }
+}
+
+impl TSerializable for TNewIncarnationsReq {
+  fn read_from_in_protocol(i_prot: &mut dyn TInputProtocol) -> thrift::Result<TNewIncarnationsReq> {
+    i_prot.read_struct_begin()?;
+    let mut f_1: Option<i64> = None;
+    let mut f_2: Option<String> = None;
+    loop {
+      let field_ident = i_prot.read_field_begin()?;
+      if field_ident.field_type == TType::Stop {
+        break;
+      }
+      let field_id = field_id(&field_ident)?;
+      match field_id {
+        1 => {
+          let val = i_prot.read_i64()?;
+          f_1 = Some(val);
+        },
+        2 => {
+          let val = i_prot.read_string()?;
+          f_2 = Some(val);
+        },
+        _ => {
+          i_prot.skip(field_ident.field_type)?;
+        },
+      };
+      i_prot.read_field_end()?;
+    }
+    i_prot.read_struct_end()?;
+    verify_required_field_exists("TNewIncarnationsReq.epoch", &f_1)?;
+    verify_required_field_exists("TNewIncarnationsReq.renewals", &f_2)?;
+    let ret = TNewIncarnationsReq {
+      epoch: f_1.expect("auto-generated code should have checked for presence of required fields"),
+      renewals: f_2.expect("auto-generated code should have checked for presence of required fields"),
+    };
+    Ok(ret)
+  }
+  fn write_to_out_protocol(&self, o_prot: &mut dyn TOutputProtocol) -> thrift::Result<()> {
+    let struct_ident = TStructIdentifier::new("TNewIncarnationsReq");
+    o_prot.write_struct_begin(&struct_ident)?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("epoch", TType::I64, 1))?;
+    o_prot.write_i64(self.epoch)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_begin(&TFieldIdentifier::new("renewals", TType::String, 2))?;
+    o_prot.write_string(&self.renewals)?;
+    o_prot.write_field_end()?;
+    o_prot.write_field_stop()?;
+    o_prot.write_struct_end()
+  }
+}
+
+//
 // TEngineStatusReq
 //
 

@@ -11,7 +11,7 @@ use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus
 use hs2::{Auth, Client, ClientOptions};
 use model::alteration::{Abort, Outcome, Progress};
 use model::engine_state::Phase;
-use model::number::{Epoch, Generation};
+use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EndedEngine, MadeEngine, ObservedEngine, Report};
 use model::slot::Renewal;
 use tokio::time::timeout;
@@ -105,6 +105,31 @@ async fn every_call_does_what_the_store_does() {
     let again = client.new_incarnation(Epoch(1), &renewal).await.unwrap_err();
     assert_eq!(again.kind(), ApiErrorKind::Conflict, "{again}");
     agent.stop().await;
+}
+
+/// In a rolling upgrade the master may be of this version and the agent of the one before.
+#[tokio::test]
+async fn an_agent_without_the_call_for_many_slots_is_asked_for_each() {
+    for is_old in [false, true] {
+        let agent = Agent::start().await;
+        agent.knows_no(is_old.then_some("NewIncarnations"));
+        let (store, client) = (&agent.store, agent.client(Role::Master));
+        client.raise_epoch(Epoch(0), "holder").await.unwrap();
+        commit(store, "a-1", unit("uc_1", 2)).await;
+        agent::founded(store).await;
+        let slots = store.snapshot().await.unwrap().slots;
+        let stale = Renewal { slot: slots[0].key.clone(), observed: Incarnation(1), failures: 1 };
+        let renew = |at: usize| Renewal { slot: slots[at].key.clone(), observed: slots[at].incarnation, failures: 3 };
+        let drawn = client.new_incarnations(Epoch(1), &[stale, renew(0), renew(1)]).await.unwrap();
+        let now: Vec<_> =
+            store.snapshot().await.unwrap().slots.iter().map(|it| (it.incarnation, it.failures)).collect();
+        assert_eq!(drawn[1..], [Ok(now[0].0), Ok(now[1].0)]);
+        assert!(drawn[0].is_err() && now[0].1 == 3 && now[0].0 != slots[0].incarnation, "{drawn:?}");
+        store.raise_epoch(Epoch(1), "another").await.unwrap();
+        let deposed = client.new_incarnations(Epoch(1), &[renew(0)]).await.unwrap_err();
+        assert_eq!(deposed.kind(), ApiErrorKind::Deposed, "{deposed}");
+        agent.stop().await;
+    }
 }
 
 #[tokio::test]

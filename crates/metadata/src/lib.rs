@@ -52,6 +52,7 @@ pub use durability::Durability;
 pub use error::{Error, Kind};
 pub use examine::{Examination, ROUND_TRIPS, TimeOut};
 pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, MAX_ROUNDS, REQUEST_KEEP_MS};
+pub use master::MAX_RENEWALS;
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_KEPT, MAX_REPORT, NAMESPACE_KEEP_MS};
 pub use overview::{EngineDetail, MAX_ALTERATIONS, Overview, Place};

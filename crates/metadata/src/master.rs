@@ -4,24 +4,29 @@
 //! matched: a deposed master's write is refused in the transaction that would have made it. The catalog's lock, where
 //! it is needed, comes second.
 
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use model::alteration::{AlterationRecord, ObjectRef, Outcome, Progress, RequestId};
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{MAX_REASON_BYTES, cut};
-use model::slot::Renewal;
+use model::slot::{Renewal, SlotKey};
 use model::snapshot::MasterRecord;
 
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
-use crate::rows;
+use crate::rows::{self, SlotRow};
+use crate::slot_batch::{self, Renewed};
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
-use crate::wish::{self, Issue, Older};
+use crate::wish::{self, Issue};
+
+/// The most slots that one call renews.
+pub const MAX_RENEWALS: usize = 20_000;
 
 pub(crate) const POINTS: CommitPoints =
     CommitPoints { before: failpoints::MASTER_BEFORE, after: failpoints::MASTER_AFTER };
@@ -93,8 +98,23 @@ impl Store {
     /// Gives a slot a new incarnation and issues its engine's name; [`Error::Conflict`] if the slot is gone or has
     /// another incarnation than the one observed.
     pub async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, Error> {
+        let drawn = self.new_incarnations(epoch, std::slice::from_ref(renewal)).await?;
+        let drawn = drawn.into_iter().next().ok_or_else(|| Error::Broken("a renewal has no answer".to_owned()))?;
+        drawn.map_err(Error::Conflict)
+    }
+
+    /// The same for many slots, in one transaction: for each the incarnation, or why it has none. What is wrong with one
+    /// affects no other.
+    pub async fn new_incarnations(
+        &self,
+        epoch: Epoch,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Result<Incarnation, String>>, Error> {
+        if renewals.len() > MAX_RENEWALS {
+            return Err(Error::Broken(format!("a call renews more than {MAX_RENEWALS} slots")));
+        }
         let mut tx = self.begin(Mode::Write).await?;
-        let result = self.renew_in(&mut tx, epoch, renewal).await;
+        let result = self.renew_in(&mut tx, epoch, renewals).await;
         tx.end(POINTS, result).await
     }
 
@@ -102,23 +122,42 @@ impl Store {
         &self,
         tx: &mut Transaction,
         epoch: Epoch,
-        renewal: &Renewal,
-    ) -> Result<Done<Incarnation>, Error> {
+        renewals: &[Renewal],
+    ) -> Result<Done<Vec<Result<Incarnation, String>>>, Error> {
         lock(tx, epoch).await?;
-        let incarnation = Incarnation(tx.lock_catalog().await?.get());
+        let last = tx.draw(renewals.len()).await?.get();
         let catalog = read::catalog(tx).await?;
-        let slots = read::slots_of(tx, &renewal.slot.link()).await?;
-        let is = slots.iter().find(|row| row.slot.key == renewal.slot).map(|row| row.slot.incarnation);
-        if is != Some(renewal.observed) {
-            let what = is.map_or_else(|| "is gone".to_owned(), |is| format!("has incarnation {is}"));
-            return Err(Error::Conflict(format!("slot {} {what}, not {}", renewal.slot, renewal.observed)));
+        let rows = match renewals {
+            [one] => read::slots_of(tx, &one.slot.link()).await?,
+            _ => read::slots(tx).await?,
+        };
+        let known: HashMap<&SlotKey, &SlotRow> = rows.iter().map(|row| (&row.slot.key, row)).collect();
+        let mut next = last - renewals.len() as i64;
+        let mut renewed: BTreeMap<&SlotKey, Renewed<'_>> = BTreeMap::new();
+        let mut answers = Vec::with_capacity(renewals.len());
+        for renewal in renewals {
+            next += 1;
+            let row = known.get(&renewal.slot).copied();
+            let drawn = renewed.get(&renewal.slot).map(|it| it.incarnation);
+            let is = drawn.or_else(|| row.map(|row| row.slot.incarnation));
+            match row.filter(|_| is == Some(renewal.observed)) {
+                Some(row) => {
+                    let incarnation = Incarnation(next);
+                    renewed.insert(&renewal.slot, Renewed { row, incarnation, failures: renewal.failures });
+                    answers.push(Ok(incarnation));
+                }
+                None => {
+                    let what = is.map_or_else(|| "is gone".to_owned(), |is| format!("has incarnation {is}"));
+                    answers.push(Err(format!("slot {} {what}, not {}", renewal.slot, renewal.observed)));
+                }
+            }
+        }
+        if renewed.is_empty() {
+            return Ok(Done::Same(answers));
         }
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
-        let moves = (renewal.observed, incarnation);
-        if !wish::renew(tx, &issue, &renewal.slot, moves, (renewal.failures, false), Older::AsTheyAre).await? {
-            return Err(Error::Conflict(format!("slot {} has moved", renewal.slot)));
-        }
-        Ok(Done::Write(incarnation))
+        slot_batch::renew(tx, &issue, &renewed.into_values().collect::<Vec<_>>()).await?;
+        Ok(Done::Write(answers))
     }
 }
 

@@ -1,7 +1,9 @@
-//! The slots of one alteration: taken away, renewed and added in batches, with the names issued for them.
+//! The slots of one alteration, or of one call of a master: deleted, renewed and added in batches, with the names issued
+//! for them.
 //!
 //! Called under the catalog's lock, with rows that were read behind it: nothing else changes them, so a renewed row is
-//! deleted and inserted again. A single slot is written by `wish.rs`, which checks the incarnation that was observed.
+//! deleted and inserted again. A single slot of START, STOP or RESTART is written by `wish.rs`, which checks the incarnation
+//! that was observed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -42,21 +44,42 @@ pub(crate) async fn write(
     for key in renew {
         let row = known.get(key).ok_or_else(|| Error::Broken(format!("slot {key} moved under the catalog's lock")))?;
         incarnation = Incarnation(incarnation.get() + 1);
-        of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin));
+        of_slots.push(slot_args(key, incarnation, row.born, row.slot.origin, 0));
         issued.push((key, incarnation));
     }
     for key in add {
         incarnation = Incarnation(incarnation.get() + 1);
-        of_slots.push(slot_args(key, incarnation, incarnation, Origin::Minimum));
+        of_slots.push(slot_args(key, incarnation, incarnation, Origin::Minimum, 0));
         issued.push((key, incarnation));
     }
     tx.insert_all(sql::SLOTS_INSERT, of_slots).await?;
     issue_names(tx, issue, &issued).await
 }
 
-fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin: Origin) -> Vec<Arg> {
+/// A slot that gets a new incarnation because its present engine ended or does not fit.
+pub(crate) struct Renewed<'a> {
+    pub(crate) row: &'a SlotRow,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) failures: u32,
+}
+
+/// Renews slots, each once. Their older engines are left as they are: how they end was decided before, or the default holds.
+pub(crate) async fn renew(tx: &mut Transaction, issue: &Issue<'_>, renewed: &[Renewed<'_>]) -> Result<(), Error> {
+    let (mut old, mut of_slots, mut issued) = (Vec::new(), Vec::new(), Vec::new());
+    for Renewed { row, incarnation, failures } in renewed {
+        let key = &row.slot.key;
+        old.push(key_args(key).into());
+        of_slots.push(slot_args(key, *incarnation, row.born, row.slot.origin, *failures));
+        issued.push((key, *incarnation));
+    }
+    tx.execute_in_tuples(sql::SLOTS_DELETE, old).await?;
+    tx.insert_all(sql::SLOTS_INSERT, of_slots).await?;
+    issue_names(tx, issue, &issued).await
+}
+
+fn slot_args(key: &SlotKey, incarnation: Incarnation, born: Incarnation, origin: Origin, failures: u32) -> Vec<Arg> {
     let mut args: Vec<Arg> = key_args(key).into();
-    args.extend(args![incarnation, born, origin.as_str(), 0_u32, false]);
+    args.extend(args![incarnation, born, origin.as_str(), failures, false]);
     args
 }
 

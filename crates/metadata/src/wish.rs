@@ -27,8 +27,6 @@ pub(crate) enum Older<'a> {
     StandIn { grace: Duration },
     /// They are condemned at once, for this reason.
     Condemned { reason: &'a str },
-    /// Nothing: how they end was said before, or the default holds.
-    AsTheyAre,
 }
 
 pub(crate) fn key_args(key: &SlotKey) -> [Arg; 4] {
@@ -77,7 +75,6 @@ pub(crate) async fn renew(
             tx.execute(sql::ENGINES_GRACE, args).await?;
         }
         Older::Condemned { reason } => condemn(tx, key, incarnation, Duration::ZERO, reason).await?,
-        Older::AsTheyAre => {}
     }
     issue_name(tx, issue, key, incarnation).await?;
     Ok(true)

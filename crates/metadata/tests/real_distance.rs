@@ -10,6 +10,7 @@ use contract::bench::{Bench, create_pool, create_tenant, create_unit, memory};
 use metadata::Settings;
 use model::engine_state::Phase;
 use model::observation::Report;
+use model::slot::Renewal;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -76,6 +77,17 @@ async fn alters_and_reports(url: String, engines: u32) {
         println!("distance: report {PART} rows: {} ms", took(since));
         assert!(since.elapsed() < PART_DEADLINE, "part {at}: {} ms", took(since));
     }
+    let slots = bench.store.snapshot().await.unwrap().slots;
+    let renewals: Vec<Renewal> = slots
+        .into_iter()
+        .take(PART)
+        .map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: 0 })
+        .collect();
+    let since = Instant::now();
+    let drawn = bench.store.new_incarnations(epoch, &renewals).await.unwrap();
+    println!("distance: draw {PART} incarnations: {} ms", took(since));
+    assert!(drawn.len() == PART && drawn.iter().all(Result::is_ok));
+    assert!(since.elapsed() < PART_DEADLINE, "{} ms", took(since));
     let since = Instant::now();
     bench.alter("a-5", contract::bench::change_tenant("t_1", &[])).await;
     println!("distance: delete {engines} slots: {} ms", took(since));

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent_api::{
@@ -35,6 +35,7 @@ pub struct Agent {
     pub key: String,
     pub store: Store,
     mute: Arc<watch::Sender<bool>>,
+    unknown: Arc<Mutex<Option<&'static str>>>,
     stop: CancellationToken,
     running: JoinHandle<()>,
 }
@@ -43,6 +44,7 @@ struct Served {
     api: Api,
     secret: ClusterSecret,
     mute: watch::Receiver<bool>,
+    unknown: Arc<Mutex<Option<&'static str>>>,
 }
 
 struct Api(Store);
@@ -92,6 +94,13 @@ impl AgentApi for Api {
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
         self.0.new_incarnation(epoch, renewal).await.map_err(told)
     }
+    async fn new_incarnations(
+        &self,
+        epoch: Epoch,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
+        self.0.new_incarnations(epoch, renewals).await.map_err(told)
+    }
 }
 
 macro_rules! no_sessions {
@@ -112,6 +121,9 @@ macro_rules! no_sessions {
                         call,
                         &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true },
                     ));
+                }
+                if self.unknown.lock().unwrap().is_some_and(|unknown| unknown == call.name) {
+                    return None;
                 }
                 serve(&self.api, call).await
             }
@@ -152,9 +164,10 @@ impl Agent {
         let server = Server::bind(address.parse::<SocketAddr>().unwrap(), Limits::default()).await.unwrap();
         let address = server.local_addr().unwrap().to_string();
         let stop = CancellationToken::new();
-        let served = Arc::new(Served { api: Api(store.clone()), secret, mute });
+        let unknown = Arc::default();
+        let served = Arc::new(Served { api: Api(store.clone()), secret, mute, unknown: Arc::clone(&unknown) });
         let running = tokio::spawn(server.serve(served, stop.clone()));
-        Self { address, key, store, mute: Arc::new(sender), stop, running }
+        Self { address, key, store, mute: Arc::new(sender), unknown, stop, running }
     }
 
     pub fn client(&self, role: Role) -> AgentClient {
@@ -163,6 +176,11 @@ impl Agent {
 
     pub fn mute(&self, mute: bool) {
         self.mute.send_replace(mute);
+    }
+
+    /// A call that it does not know, as an agent of an earlier version.
+    pub fn knows_no(&self, call: Option<&'static str>) {
+        *self.unknown.lock().unwrap() = call;
     }
 
     pub async fn stop(self) {

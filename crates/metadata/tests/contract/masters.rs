@@ -42,6 +42,7 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
             store.superseded(epoch, &id("a-1")).await.unwrap_err(),
             store.observed(epoch, &report).await.unwrap_err(),
             store.new_incarnation(epoch, &renewal).await.unwrap_err(),
+            store.new_incarnations(epoch, &[renewal.clone(), renewal.clone()]).await.unwrap_err(),
         ];
         for error in refusals {
             let Error::Deposed(current) = error else { panic!("{error}") };
@@ -197,6 +198,43 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0 };
     assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), Kind::Conflict);
     assert!(store.snapshot().await.unwrap().slots.is_empty());
+}
+
+pub async fn many_slots_are_renewed_at_once_and_those_that_moved_are_not(bench: Bench) {
+    let bench = bench.founded(3).await;
+    let (store, epoch) = (&bench.store, bench.epoch().await);
+    let before = store.snapshot().await.unwrap();
+    let renewal = |at: usize, failures: u32| {
+        let slot = &before.slots[at];
+        Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures }
+    };
+    // Of these one moved before the call, one is named twice, and one never was.
+    bench.restart("r-1", &before.slots[1].engine(), true).await.unwrap();
+    let never = Renewal { slot: model::slot::SlotKey { ordinal: 99, ..before.slots[0].key.clone() }, ..renewal(0, 0) };
+    let renewals = [renewal(2, 7), renewal(1, 1), renewal(0, 2), never, renewal(0, 5)];
+    let drawn = store.new_incarnations(epoch, &renewals).await.unwrap();
+    let is_drawn: Vec<bool> = drawn.iter().map(Result::is_ok).collect();
+    assert_eq!(is_drawn, [true, false, true, false, false], "{drawn:?}");
+    assert!(drawn[3].as_ref().unwrap_err().contains("is gone"), "{drawn:?}");
+    let after = store.snapshot().await.unwrap();
+    let states: Vec<_> = after.slots.iter().map(|it| (it.incarnation, it.failures, it.forced)).collect();
+    let (first, last) = (drawn[2].clone().unwrap(), drawn[0].clone().unwrap());
+    assert_eq!([states[0], states[2]], [(first, 2, false), (last, 7, false)]);
+    assert_eq!((states[1].0 > before.slots[1].incarnation, states[1].2), (true, true), "the restart stands");
+    assert_ne!(first, last);
+    assert!(after.catalog.generation.get() >= first.get().max(last.get()));
+    for slot in &after.slots {
+        let engine = after.engines.iter().find(|it| it.name == slot.engine()).unwrap();
+        assert_eq!((engine.incarnation, &engine.slot), (slot.incarnation, &slot.key));
+    }
+    let keys =
+        |of: &model::snapshot::Snapshot| of.slots.iter().map(|it| (it.key.clone(), it.origin)).collect::<Vec<_>>();
+    assert_eq!(keys(&after), keys(&before));
+    // A call about nothing that fits changes nothing.
+    let refused = store.new_incarnations(epoch, &renewals).await.unwrap();
+    assert!(refused.iter().all(Result::is_err), "{refused:?}");
+    assert_eq!(store.snapshot().await.unwrap().slots, after.slots);
+    assert!(store.new_incarnations(epoch, &[]).await.unwrap().is_empty());
 }
 
 pub async fn a_complete_report_may_keep_more_rows_than_a_report_may_write(bench: Bench) {

@@ -23,7 +23,7 @@ pub use bench::Bench;
 use metadata::Settings;
 
 /// How many cases there are.
-pub const COUNT: usize = 73;
+pub const COUNT: usize = 74;
 /// The longest time that one case may take.
 const CASE_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -106,6 +106,7 @@ cases! {
         a_report_that_comes_late_within_its_epoch_is_refused,
         a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_no_part_comes_late,
         a_complete_report_may_keep_more_rows_than_a_report_may_write,
+        many_slots_are_renewed_at_once_and_those_that_moved_are_not,
         an_alteration_is_finished_only_by_a_plan_that_saw_it,
         a_deadline_is_counted_by_the_database,
         a_newer_alteration_supersedes_a_stalled_one,

@@ -123,12 +123,11 @@ async fn write_down(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) -
         ended.iter().map(|name| EndedEngine { name: (*name).clone(), reason: REASON.to_owned(), log_tail: None });
     let gone = ended.iter().map(|name| (*name).clone()).collect();
     store.observed(epoch, &Report { ended: ends.collect(), gone, ..Report::default() }).await?;
-    for slot in snapshot.slots {
-        let engine = slot.engine();
-        if ended.contains(&&engine) {
-            let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures };
-            store.new_incarnation(epoch, &renewal).await?;
-        }
+    let slots = snapshot.slots.into_iter().filter(|slot| ended.contains(&&slot.engine()));
+    let renewals: Vec<Renewal> =
+        slots.map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures }).collect();
+    match store.new_incarnations(epoch, &renewals).await?.into_iter().find_map(Result::err) {
+        Some(moved) => Err(metadata::Error::Conflict(moved)),
+        None => Ok(()),
     }
-    Ok(())
 }
