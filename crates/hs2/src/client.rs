@@ -381,9 +381,9 @@ impl Client {
                 if let Some(length) = frame_length(&mut self.wire, expected, limit).await? {
                     held.take(length, self.limits.stall).await?;
                 }
-                next_frame(&mut self.wire, expected, limit).await?
+                next_frame(&mut self.wire, expected, limit, None).await?
             }
-            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
+            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, None).await?,
             // No client of ours is made with it.
             Framing::Http(_) => None,
         };

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
 
@@ -193,17 +194,22 @@ impl Connection {
             (Framing::Walked(_), None) => self.limits.frame_bytes.min(MAX_FIRST_MESSAGE_BYTES),
             _ => self.limits.frame_bytes,
         };
-        let bytes = match &mut self.framing {
-            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit).await?,
-            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit).await?,
+        let within = self.limits.request_deadline;
+        let taken = match &mut self.framing {
+            Framing::Length(expected) => next_frame(&mut self.wire, expected, limit, Some(within)).await,
+            Framing::Walked(walker) => next_walked(&mut self.wire, walker, limit, Some(within)).await,
             Framing::Http(exchange) => {
-                let next = exchange.next(&mut self.wire, limit, self.peer, &*self.authenticator).await?;
-                next.map(|(principal, bytes)| {
-                    self.principal = Some(principal);
-                    bytes
+                let next = exchange.next(&mut self.wire, (limit, within), self.peer, &*self.authenticator).await;
+                next.map(|next| {
+                    next.map(|(principal, bytes)| {
+                        self.principal = Some(principal);
+                        bytes
+                    })
                 })
             }
         };
+        self.wire.request_taken();
+        let bytes = taken?;
         let message = bytes.map(Message::new).transpose()?;
         if message.as_ref().is_some_and(|message| message.header().kind == Kind::OneWay) {
             // It must not be answered, and no method of the protocol can be called without an answer.
@@ -238,14 +244,18 @@ impl Connection {
     }
 }
 
-/// A message behind its u32 length.
+/// A message behind its u32 length. A request has a `deadline` to arrive and is counted meanwhile.
 pub(crate) async fn next_frame(
     wire: &mut Wire,
     expected: &mut Option<usize>,
     limit: usize,
+    deadline: Option<Duration>,
 ) -> Result<Option<Vec<u8>>, WireError> {
     let Some(length) = frame_length(wire, expected, limit).await? else { return Ok(None) };
-    wire.fill_to(length).await?;
+    match deadline {
+        Some(deadline) => wire.fill_request(length, length, deadline).await?,
+        None => wire.fill_to(length).await?,
+    }
     *expected = None;
     Ok(Some(wire.take(length)))
 }
@@ -273,11 +283,13 @@ pub(crate) async fn frame_length(
     Ok(*expected)
 }
 
-/// A message whose end only its own structure tells.
+/// A message that only its own structure delimits. A request has a `deadline` to arrive and is counted meanwhile, with all
+/// that it may become.
 pub(crate) async fn next_walked(
     wire: &mut Wire,
     walker: &mut Option<Box<Walker>>,
     limit: usize,
+    deadline: Option<Duration>,
 ) -> Result<Option<Vec<u8>>, WireError> {
     if wire.pending.is_empty() && !wire.fill().await? {
         return Ok(None);
@@ -290,7 +302,10 @@ pub(crate) async fn next_walked(
             }
             Progress::End(bytes) => return Err(WireError::TooLong { bytes, limit }),
             Progress::AtLeast(bytes) if bytes > limit => return Err(WireError::TooLong { bytes, limit }),
-            Progress::AtLeast(length) => wire.fill_to(length).await?,
+            Progress::AtLeast(length) => match deadline {
+                Some(deadline) => wire.fill_growing(length, length, limit, deadline).await?,
+                None => wire.fill_to(length).await?,
+            },
         }
     }
 }

@@ -12,6 +12,7 @@
 //! all, and `GET /readyz`, whether clients should be sent to it ([`Authenticator::unready`]).
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -128,7 +129,7 @@ impl Exchange {
     pub(crate) async fn next(
         &mut self,
         wire: &mut Wire,
-        limit: usize,
+        (limit, deadline): (usize, Duration),
         peer: SocketAddr,
         authenticator: &dyn Authenticator,
     ) -> Result<Option<(Principal, Vec<u8>)>, WireError> {
@@ -179,7 +180,7 @@ impl Exchange {
                     },
                 }
             }
-            let body = match self.body(wire, &head, limit).await? {
+            let body = match self.body(wire, &head, (limit, deadline)).await? {
                 Ok(body) => body,
                 // The beginning of the body is needed to answer it in Thrift.
                 Err(InWords { too_long: Some(bytes), .. }) => return Err(WireError::TooLong { bytes, limit }),
@@ -234,13 +235,13 @@ impl Exchange {
         &mut self,
         wire: &mut Wire,
         head: &Head,
-        limit: usize,
+        (limit, deadline): (usize, Duration),
     ) -> Result<Result<Vec<u8>, InWords>, WireError> {
         if let Some(length) = head.length {
             if length > limit {
                 return Ok(Err(InWords { too_long: Some(length), ..InWords::too_long(limit) }));
             }
-            wire.fill_to(length).await?;
+            wire.fill_request(length, length, deadline).await?;
             return Ok(Ok(wire.take(length)));
         }
         loop {
@@ -270,7 +271,7 @@ impl Exchange {
             };
             // A chunk is taken whole or not at all, so that the wait may be dropped and begun again.
             wire.discard_some(at);
-            wire.fill_to(wanted).await?;
+            wire.fill_growing(wanted, self.chunks.len() + wanted, limit, deadline).await?;
         }
     }
 

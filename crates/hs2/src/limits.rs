@@ -30,11 +30,19 @@ pub const HELD_REPLIES_BYTES: usize = 256 << 20;
 /// Replies up to this length are not counted in that.
 pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
 
+/// How many bytes of requests one process receives at once, all connections together.
+pub const RECEIVED_REQUESTS_BYTES: usize = 128 << 20;
+
+/// Requests up to this length are not counted in that.
+pub const UNCOUNTED_REQUEST_BYTES: usize = 64 * 1024;
+
 /// What a server, a client or a relay accepts.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The longest request, in bytes. A longer one is refused in its own protocol.
     pub frame_bytes: usize,
+    /// How long a request may take to arrive that is long enough to be counted in [`RECEIVED_REQUESTS_BYTES`].
+    pub request_deadline: Duration,
     /// How much of a request that was refused is thrown away, so that the connection can go on behind it. After a still
     /// longer one it ends.
     pub refused_bytes: usize,
@@ -65,6 +73,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             frame_bytes: 16 << 20,
+            request_deadline: Duration::from_mins(1),
             refused_bytes: 256 << 20,
             refused_deadline: Duration::from_mins(1),
             reply_bytes: 256 << 20,

@@ -13,9 +13,11 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::WireError;
+use crate::held::Held;
+use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::scan::ScanError;
 
 /// The size of the one buffer that each worker thread reads into.
@@ -51,6 +53,14 @@ pub(crate) struct Wire {
     stream: TcpStream,
     pub(crate) pending: Vec<u8>,
     stall: Duration,
+    arriving: Arriving,
+}
+
+/// A request that is on its way and is counted in the process's budget.
+#[derive(Default)]
+struct Arriving {
+    held: Held,
+    until: Option<Instant>,
 }
 
 impl Wire {
@@ -60,7 +70,7 @@ impl Wire {
         if let Err(error) = ask_whether_it_lives(&stream) {
             tracing::debug!(%error, "a peer that vanishes without a word will not be noticed while nobody speaks");
         }
-        Self { stream, pending: Vec::new(), stall }
+        Self { stream, pending: Vec::new(), stall, arriving: Arriving::default() }
     }
 
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
@@ -111,6 +121,40 @@ impl Wire {
             }
         }
         Ok(())
+    }
+
+    /// The same for a request, which may become `most` bytes long: a long one waits until the process may receive so much, and
+    /// has `deadline` to arrive from then on. It counts until [`Wire::request_taken`].
+    pub(crate) async fn fill_request(
+        &mut self,
+        length: usize,
+        most: usize,
+        deadline: Duration,
+    ) -> Result<(), WireError> {
+        if most <= UNCOUNTED_REQUEST_BYTES {
+            return self.fill_to(length).await;
+        }
+        self.arriving.held.take_for_request(most, self.stall).await?;
+        let until = *self.arriving.until.get_or_insert_with(|| Instant::now() + deadline);
+        let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
+        timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)
+    }
+
+    /// The same for a request of which `known` bytes are known to come, and perhaps more: a long one counts with the limit.
+    pub(crate) async fn fill_growing(
+        &mut self,
+        length: usize,
+        known: usize,
+        limit: usize,
+        deadline: Duration,
+    ) -> Result<(), WireError> {
+        let most = if known > UNCOUNTED_REQUEST_BYTES { limit } else { known };
+        self.fill_request(length, most, deadline).await
+    }
+
+    /// The request is no longer on its way: from now on its handler accounts for it.
+    pub(crate) fn request_taken(&mut self) {
+        self.arriving = Arriving::default();
     }
 
     /// Takes the first `length` pending bytes, without a copy when they are all there is.

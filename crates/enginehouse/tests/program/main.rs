@@ -1,5 +1,6 @@
 //! The program as its users meet it: started, told, killed, fed with nonsense. One binary, so that it is linked once.
 
+mod byte_budgets;
 mod children;
 mod command_line;
 mod configuration_check;

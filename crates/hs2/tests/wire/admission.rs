@@ -243,3 +243,39 @@ async fn a_role_speaks_for_a_user_of_its_own_name() {
     assert_eq!(events.recv().await.unwrap(), "open proxy");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_long_request_that_trickles_is_given_up_and_short_ones_are_not_counted() {
+    let deadline = Duration::from_millis(500);
+    let server = start(Limits { request_deadline: deadline, ..Limits::default() }).await;
+    let began = Instant::now();
+    let post = format!("POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n", 1 << 20);
+    let chunked = "POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let many = "1000\r\n".to_owned() + &"x".repeat(0x1000) + "\r\n";
+    for beginning in [post.clone(), chunked.to_owned() + &many.repeat(20)] {
+        let mut stream = raw(&server).await;
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        // Never silent for as long as a peer may be.
+        let (mut read, mut write) = stream.split();
+        let trickle = async {
+            while write.write_all(b"1").await.is_ok() {
+                tokio::time::sleep(deadline / 10).await;
+            }
+        };
+        let mut end = [0; 1];
+        tokio::select! {
+            closed = tokio::time::timeout(DEADLINE, read.read(&mut end)) => drop(closed.expect("it is closed in time")),
+            () = trickle => {}
+        }
+    }
+    assert!(began.elapsed() >= deadline);
+    // A short one may take its time.
+    let mut stream = raw(&server).await;
+    let message = open_session(None);
+    let head =
+        format!("POST / HTTP/1.1\r\nAuthorization: Basic YWxpY2U6eA==\r\nContent-Length: {}\r\n\r\n", message.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    tokio::time::sleep(deadline * 2).await;
+    assert_eq!(status_of(&mut stream, "", &message).await, "200");
+    server.stop().await;
+}

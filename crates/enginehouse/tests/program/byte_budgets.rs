@@ -1,0 +1,225 @@
+//! Byte budgets of a running `standalone`: each is filled from outside, and its memory stays within what it may hold.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::{Duration, Instant};
+
+use hs2::limits::RECEIVED_REQUESTS_BYTES;
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq};
+use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::installation::{Installation, ONE_ENGINE};
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+/// `proxy.max_held_bytes` of this test: the default is for a machine of its own.
+const HELD: usize = 48 * MIB;
+/// What a case may take beside the bytes that are counted: buffers of sockets that are read, maps, the allocator's own.
+const BESIDE: usize = 32 * MIB;
+/// What `hs2` reads of a client that has not authenticated.
+const BEFORE_AUTHENTICATION: usize = 64 * KIB;
+/// One address may have 512 such connections.
+const STRANGERS: usize = 450;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// By then it is read, if it is read at all.
+const SOON: Duration = Duration::from_secs(1);
+
+/// Memory of a process, in bytes.
+fn memory(pid: u32, what: &str) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * KIB
+}
+
+/// The most that was resident since [`Peak::of`], above what was resident then.
+struct Peak {
+    pid: u32,
+    before: usize,
+    began: Instant,
+}
+
+impl Peak {
+    fn of(pid: u32) -> Self {
+        // Sets the peak to what is resident now.
+        std::fs::write(format!("/proc/{pid}/clear_refs"), "5").unwrap();
+        Self { pid, before: memory(pid, "VmRSS:"), began: Instant::now() }
+    }
+
+    fn stays_within(self, what: &str, bytes: usize) {
+        let grown = memory(self.pid, "VmHWM:").saturating_sub(self.before);
+        println!("{what}: {} of {} MiB in {} ms", grown / MIB, bytes / MIB, self.began.elapsed().as_millis());
+        assert!(grown < bytes, "{what}: {grown} bytes more were resident, {bytes} may be");
+    }
+}
+
+/// Sends as much of it as is read, and keeps the connection.
+async fn sends(address: &str, bytes: &[u8], within: Duration) -> TcpStream {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    // It may be closed before all is sent, or not be read any further.
+    drop(timeout(within, stream.write_all(bytes)).await);
+    stream
+}
+
+/// What clients send that never authenticate: beginnings within each limit, and ones that announce more.
+fn beginnings() -> Vec<Vec<u8>> {
+    let length = |of: usize| u32::try_from(of).unwrap().to_be_bytes();
+    let sasl = |announced: usize| [&b"\x01\0\0\0\x05PLAIN\x05"[..], &length(announced)].concat();
+    let plain = |announced: usize| {
+        // OpenSession, and in its request a text.
+        [&b"\x80\x01\0\x01\0\0\0\x0bOpenSession\0\0\0\x01\x0c\0\x01\x0b\0\x02"[..], &length(announced)].concat()
+    };
+    let rest = |head: Vec<u8>, bytes: usize| [head, vec![b'x'; bytes]].concat();
+    let post = b"POST / HTTP/1.1\r\nHost: localhost\r\n";
+    vec![
+        rest(sasl(BEFORE_AUTHENTICATION), BEFORE_AUTHENTICATION - 1),
+        rest(sasl(16 * MIB), MIB),
+        rest(plain(BEFORE_AUTHENTICATION - KIB), BEFORE_AUTHENTICATION - 2 * KIB),
+        rest(plain(16 * MIB - KIB), MIB),
+        rest([&post[..], b"X: "].concat(), MIB),
+        rest([&post[..], b"Content-Length: 16000000\r\n\r\n"].concat(), MIB),
+    ]
+}
+
+async fn session(address: &str, user: &str) -> Session {
+    let client = Client::connect(&ClientOptions::new(address, Auth::user(user, ""))).await.unwrap();
+    timeout(PATIENCE, Session::open(client, &[])).await.unwrap().unwrap()
+}
+
+/// Opens sessions and begins the statement in each of them until it is refused; the sessions, and the refusals.
+async fn fill(
+    address: &str,
+    user: &str,
+    sessions: usize,
+    statements: impl Fn(usize) -> String + Sync,
+    most: usize,
+) -> (Vec<Session>, Vec<String>) {
+    let statements = &statements;
+    let filled = futures::future::join_all((0..sessions).map(|_| async move {
+        let mut session = session(address, user).await;
+        for at in 0..most {
+            match timeout(PATIENCE, session.execute(&statements(at))).await.unwrap().map(drop) {
+                Ok(()) => {}
+                Err(ClientError::Refused(error)) => {
+                    assert_eq!(error.sqlstate(), "54000", "{}", error.text());
+                    return (session, Some(error.text()));
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        (session, None)
+    }));
+    let (sessions, refusals): (Vec<_>, Vec<_>) = filled.await.into_iter().unzip();
+    (sessions, refusals.into_iter().flatten().collect())
+}
+
+async fn close(sessions: Vec<Session>) {
+    for closed in futures::future::join_all(sessions.into_iter().map(Session::close)).await {
+        closed.unwrap();
+    }
+}
+
+fn is_of_the_process(refusals: &[String]) -> bool {
+    refusals.iter().any(|text| text.contains("proxy.max_held_bytes"))
+}
+
+/// A tenant with an engine, and another whose engine is on its way for ever.
+fn furnished() -> Installation {
+    let mut installation = Installation::not_started();
+    let program = installation.data().with_file_name("spark-submit");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    installation.set("ENGINEHOUSE_SPARK_UNCONFINED", "true");
+    installation.set("ENGINEHOUSE_SPARK_PROGRAM", program.to_str().unwrap());
+    installation.set("ENGINEHOUSE_PROXY_MAX_HELD_BYTES", &HELD.to_string());
+    installation.start_again();
+    installation.say_all(&ONE_ENGINE);
+    installation.say_all(&[
+        "CREATE RESOURCE UNIT slow ENGINE_TYPE 'spark', DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_EXECUTORS 0",
+        "CREATE RESOURCE POOL q UNIT_LIST ('slow')",
+        "CREATE TENANT s RESOURCE_POOL_LIST ('q'), USER_LIST ('bob')",
+        "START ENGINE s q slow",
+    ]);
+    installation
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_resident_set_stays_within_every_byte_budget() {
+    let server = furnished();
+    let (address, pid) = (server.address.clone(), server.pid());
+
+    // Each would send a megabyte.
+    let peak = Peak::of(pid);
+    let beginnings = beginnings();
+    let strangers = (0..STRANGERS).map(|at| sends(&address, &beginnings[at % beginnings.len()], SOON));
+    let strangers = futures::future::join_all(strangers).await;
+    peak.stays_within("requests before authentication", 2 * STRANGERS * BEFORE_AUTHENTICATION + BESIDE);
+    drop(strangers);
+
+    // Bodies of requests over HTTP whose user is known, and that never end: 15 of 16 megabytes each.
+    let peak = Peak::of(pid);
+    let body = [
+        &b"POST / HTTP/1.1\r\nAuthorization: Basic YW5uOng=\r\nContent-Length: 16000000\r\n\r\n"[..],
+        &vec![b'x'; 15 * MIB],
+    ];
+    let body = body.concat();
+    let bodies = futures::future::join_all((0..16).map(|_| sends(&address, &body, 2 * SOON))).await;
+    let rows = session(&address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;
+    assert_eq!(rows.len(), 1, "short requests do not wait for them");
+    peak.stays_within("requests on their way", RECEIVED_REQUESTS_BYTES + BESIDE);
+    drop(bodies);
+
+    // A setting is kept as it is shown and as it is replayed: two megabytes for each session without a limit.
+    let peak = Peak::of(pid);
+    let value = "x".repeat(60 * KIB);
+    let set = |at: usize| format!("SET k{at}={value}");
+    let (alone, refusals) = fill(&address, "eve", 1, set, 17).await;
+    assert!(refusals[0].contains("the session has too many settings"), "{refusals:?}");
+    let (sessions, refusals) = fill(&address, "eve", 100, set, 17).await;
+    peak.stays_within("settings and replay logs", HELD + BESIDE);
+    assert!(is_of_the_process(&refusals), "{refusals:?}");
+    close(sessions).await;
+    close(alone).await;
+
+    let peak = Peak::of(pid);
+    let statement = format!("SELECT '{}'", "x".repeat(4 * MIB));
+    let (sessions, refusals) = fill(&address, "bob", 6, |_| statement.clone(), 9).await;
+    peak.stays_within("statements that wait for an engine", HELD + BESIDE);
+    assert!(is_of_the_process(&refusals), "{refusals:?}");
+    close(sessions).await;
+
+    let peak = Peak::of(pid);
+    let statement = format!("SHOW TENANTS /* {} */", "x".repeat(250 * KIB));
+    let (sessions, refusals) = fill(&address, "admin", 4, |_| statement.clone(), 140).await;
+    peak.stays_within("control statements that are not closed", HELD + BESIDE);
+    assert!(is_of_the_process(&refusals), "{refusals:?}");
+    close(sessions).await;
+
+    // Eight megabytes each, which their clients do not read.
+    let peak = Peak::of(pid);
+    let rows = "SELECT repeat('x', 1000) FROM generate_series(1, 20000)";
+    let address = &address;
+    let mut unread = futures::future::join_all((0..16).map(|_| async move {
+        let mut session = session(address, "ann").await;
+        let operation_handle = {
+            let mut statement = timeout(PATIENCE, session.execute(rows)).await.unwrap().unwrap();
+            statement.wait(PATIENCE).await.unwrap();
+            statement.handle().clone()
+        };
+        let orientation = TFetchOrientation::FETCH_NEXT;
+        let request = TFetchResultsReq { operation_handle, orientation, max_rows: 100_000, fetch_type: Some(0) };
+        drop(session.client().send_call("FetchResults", &request, PATIENCE).await.unwrap());
+        session
+    }))
+    .await;
+    for session in &mut unread {
+        assert!(timeout(PATIENCE, session.client().has_unread()).await.unwrap());
+    }
+    peak.stays_within("results that are not read", BESIDE);
+    drop(unread);
+
+    let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;
+    assert_eq!(rows.len(), 1, "it goes on as before");
+}
