@@ -150,10 +150,27 @@ impl SessionKeys {
         Ok(keys)
     }
 
-    /// Sets one of our own keys, named without its prefix.
+    /// Sets one of our own keys, named without its prefix. What is refused changes nothing.
     pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
-        let given = given(value);
         self.check_length(value)?;
+        let given = given(value).unwrap_or_default();
+        let shown = format!("{OURS}{key}");
+        let mut added = shown.len() + given.len();
+        let mut replaced = self.settings.get(&shown).map_or(0, |old| shown.len() + old.len());
+        if key == QUEUE {
+            added += given.len();
+            replaced += self.queue.as_ref().map_or(0, String::len);
+        }
+        self.reserve(added, replaced)?;
+        let applied = self.apply_own(key, Some(given).filter(|given| !given.is_empty()));
+        if applied.is_ok() {
+            self.settings.insert(shown, given.to_owned());
+        }
+        self.recount();
+        applied
+    }
+
+    fn apply_own(&mut self, key: &str, given: Option<&str>) -> Result<(), UserError> {
         match key {
             "tenant" => self.tenant = given.map(TenantName::new).transpose()?,
             "pool" => self.pool = given.map(PoolName::new).transpose()?,
@@ -171,8 +188,6 @@ impl SessionKeys {
                 ));
             }
         }
-        self.settings.insert(format!("{OURS}{key}"), given.unwrap_or_default().to_owned());
-        self.recount();
         Ok(())
     }
 
@@ -205,12 +220,10 @@ impl SessionKeys {
         pairs.chain(remembered).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
     }
 
-    /// After a change that needed no reservation: it made less of it, or changed a few short names.
+    /// Returns what a reservation has too much of. Every change that adds bytes reserves them first.
     fn recount(&mut self) {
-        let bytes = self.bytes();
-        if self.held.resize(bytes).is_err() {
-            tracing::debug!(bytes, "the byte budget is exhausted, a short setting is not counted");
-        }
+        // Less always fits.
+        let _ = self.held.resize(self.bytes().min(self.held.bytes()));
     }
 
     /// Keeps a value for SET to show, which an engine has accepted. One that does not fit is left out: once an engine

@@ -30,6 +30,25 @@ fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
 }
 
 #[test]
+fn our_own_keys_count_in_the_budget_and_what_is_refused_changes_nothing() {
+    let limits = Limits::default();
+    let budget = Budget::new(300);
+    let mut keys = SessionKeys::read(&BTreeMap::new(), &limits, &budget).unwrap();
+    keys.set_own(QUEUE, &"q".repeat(100)).unwrap();
+    assert_eq!((keys.bytes(), keys.held.bytes()), (217, 217), "the queue's name is kept twice");
+    // Leading zeros make a short time a long text.
+    let long = format!("{}30s", "0".repeat(100));
+    assert_eq!(keys.set_own(STATEMENT_TIMEOUT, &long).unwrap_err().sqlstate(), "54000");
+    assert_eq!((keys.statement_timeout, keys.held.bytes()), (None, 217));
+    assert_eq!(keys.set_own(QUEUE, &"r".repeat(150)).unwrap_err().sqlstate(), "54000");
+    assert_eq!(keys.queue.as_deref().map(str::len), Some(100));
+    assert_eq!(keys.set_own("tenant", "no name").unwrap_err().sqlstate(), "42602");
+    assert_eq!(keys.held.bytes(), 217);
+    keys.set_own(QUEUE, "").unwrap();
+    assert_eq!((keys.queue.as_deref(), keys.bytes(), keys.held.bytes()), (None, 17, 17));
+}
+
+#[test]
 fn our_keys_are_found_in_every_form_and_do_not_go_on() {
     for key in ["set:hiveconf:enginehouse.tenant", "set:hivevar:enginehouse.tenant", "enginehouse.tenant"] {
         let keys = read(&[(key, "t_1"), ("set:hiveconf:a", "1")]).unwrap();
