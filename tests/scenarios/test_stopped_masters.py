@@ -1,7 +1,8 @@
-"""A master that is stopped between its last look at the clock and a call, for longer than its session lives.
+"""A master that is stopped between its last look at the clock and a call, or within the call, for longer than its session
+lives.
 
-Its successor has done everything when it goes on, and it makes that one call believing in its lock. Whoever is called
-refuses it, or what it made is gone with the successor's next tick; and it makes no second one.
+Its successor has done everything when it goes on. A call that was not sent yet it gives up. One that is on its way takes place:
+its target refuses it by the epoch, or what it changed is gone with the successor's next tick; and it makes no second one.
 """
 
 import datetime
@@ -11,15 +12,20 @@ import signal
 import pytest
 
 from harness.decisions import applied_in
-from harness.duel import CANDIDATES, RAISED, SESSION_TIMEOUT_S, TICK_S, Duel
+from harness.duel import CANDIDATES, RAISED, REFUSED_EFFECT, REFUSED_WRITE, SESSION_TIMEOUT_S, TICK_S, Duel
 from harness.failpoints import Failpoints
 from harness.rest import at_rest
+from harness.tier import some
 from harness.waiting import wait_until
 
 # What a busy machine may need to carry a tick out.
 BUSY_S = 4
 # An engine that could not be made is tried again after a back-off that doubles, and it was in vain for some time.
 MADE_AFTER_ALL_S = 90
+# A call is not sent yet; or it is on a thread that nothing cuts off, and its epoch was not compared yet.
+BEFORE_CREATE, CREATE_BEGUN = "master.before.create_engine", "orchestrator.ensure.begun"
+BEFORE_DELETE, DELETE_BEGUN = "master.before.delete_engine", "orchestrator.delete.begun"
+BEFORE_WRITE, WRITE_SENDING = "master.before.write", "master.write.sending"
 
 
 def moments(text, part):
@@ -37,51 +43,60 @@ def duel(own_cluster, folder):
     duel.end()
 
 
-def late(decision, engine, following):
-    """The two outcomes (applied, rejected) of a master that was stopped before a call: the call was given up, because the lock
-    may be lost, or it took effect as the last one, and the call after it was refused."""
-    return ([], [(decision, engine)]), ([(decision, engine)], [(following, engine)])
+def assert_refused(duel, point, said):
+    """Whether the directory has refused the call by its epoch: a call that was not sent yet never comes there."""
+    if point in (CREATE_BEGUN, DELETE_BEGUN):
+        wait_until(lambda: REFUSED_EFFECT in duel.stopped.said(), 20, "the late call is refused")
+    else:
+        assert REFUSED_EFFECT not in said
 
 
-def test_a_create_that_comes_late_makes_no_second_process(duel):
-    name = duel.start_stopping_at("master.before.create_engine")
-    duel.wait_followed("master.before.create_engine")
+@pytest.mark.parametrize("point", some([BEFORE_CREATE, CREATE_BEGUN], CREATE_BEGUN))
+def test_a_create_that_comes_late_makes_no_second_process(duel, point):
+    name = duel.start_stopping_at(point)
+    duel.wait_followed(point)
     assert list(at_rest(duel.cluster)) == [name], "the successor makes the engine under the same name"
-    done, rejected, _ = duel.go_on_in_vain()
+    done, rejected, said = duel.go_on_in_vain()
     assert (done, rejected) == ([], [("create engine", name)])
+    assert_refused(duel, point, said)
 
 
 def test_an_engine_that_is_made_late_never_registers_and_is_removed_by_the_next_tick(duel):
-    name = duel.start_stopping_at("master.before.create_engine")
-    # Nobody wants it any more, so the successor has no reason to call the orchestrator, which knows no newer epoch.
-    duel.wait_followed(
-        "master.before.create_engine", lambda: duel.control.say(f"STOP ENGINE {duel.link[1]} '{name}' FORCE"),
-    )
+    name = duel.start_stopping_at(CREATE_BEGUN)
+    # It is not desired any more, so the successor has no reason to call the orchestrator, which knows no newer epoch.
+    duel.wait_followed(CREATE_BEGUN, lambda: duel.control.say(f"STOP ENGINE {duel.link[1]} '{name}' FORCE"))
     assert at_rest(duel.cluster) == {}
-    done, rejected, said = duel.go_on()
-    # The call was given up, or it took effect and nothing more was sent.
-    assert (done, rejected) in late("create engine", name, "record uid")
+    done, rejected, _ = duel.go_on()
+    # The call takes effect, its master has given it up, and nothing more is sent.
+    assert (done, rejected) == ([], [("create engine", name)])
+    made = wait_until(lambda: moments(duel.stopped.said(), "engine started"), 20, "the engine is made late")
+    drains = 'decision="drain engine"'
+    drained = wait_until(
+        lambda: moments(duel.cluster.logs.text(f"/{duel.other}.log"), drains), TICK_S + BUSY_S, "the next tick drains it",
+    )
     at_rest(duel.cluster)
     assert duel.processes() == {}
     assert "registered engine=" not in duel.cluster.logs.text(f"/{name}/")
     healing = duel.cluster.logs.text(f"/{duel.other}.log")
     assert "create engine" not in {it[0] for it in applied_in(healing) if it[1] == name}
-    for made, drained in zip(moments(said, "engine started"), moments(healing, 'decision="drain engine"'), strict=True):
-        print(f"the engine that was made late was drained after {(drained - made).total_seconds() * 1000:.0f} ms")
-        assert (drained - made).total_seconds() <= TICK_S + BUSY_S, "the next tick"
+    (made,), (drained,) = made, drained
+    print(f"the engine that was made late was drained after {(drained - made).total_seconds() * 1000:.0f} ms")
+    assert (drained - made).total_seconds() <= TICK_S + BUSY_S, "the next tick"
 
 
-def test_a_delete_that_comes_late_hits_nothing(duel):
+@pytest.mark.parametrize("point", some([BEFORE_DELETE, DELETE_BEGUN], DELETE_BEGUN))
+def test_a_delete_that_comes_late_hits_nothing(duel, point):
     old = duel.control.start(*duel.link)
     at_rest(duel.cluster)
-    duel.points.arm("master.before.delete_engine", "stop")
+    duel.points.arm(point, "stop")
     (answer,) = duel.control.say(f"RESTART ENGINE {duel.link[1]} '{old}' FORCE")
-    duel.wait_followed("master.before.delete_engine")
+    duel.wait_followed(point)
+    # The successor has deleted what was left of it, so the directory knows the new epoch.
     (new,) = at_rest(duel.cluster)
     assert new == answer["engine"] != old
-    done, rejected, _ = duel.go_on_in_vain()
-    # The orchestrator refuses a lower epoch; had the successor not called it yet, the uid would be gone.
-    assert done in ([], [("delete engine", old)]) and len(done) + len(rejected) == 1, (done, rejected)
+    done, rejected, said = duel.go_on_in_vain()
+    assert (done, rejected) == ([], [("delete engine", old)])
+    assert_refused(duel, point, said)
 
 
 def test_a_delete_that_goes_out_late_ends_only_what_was_to_end_and_the_next_tick_tidies_up(duel):
@@ -91,23 +106,22 @@ def test_a_delete_that_goes_out_late_ends_only_what_was_to_end_and_the_next_tick
     at_rest(duel.cluster)
     condemned = duel.cluster.engines.one(old)
     duel.hold_successor_at(RAISED)
-    duel.points.arm("master.before.delete_engine", "stop", duel.cluster.programs[duel.master].pid)
+    duel.points.arm(DELETE_BEGUN, "stop", duel.cluster.programs[duel.master].pid)
     # It stands still, so it does not follow its order to drain, and is deleted when its time is over.
     os.kill(condemned.pid, signal.SIGSTOP)
     (answer,) = duel.control.say(f"RESTART ENGINE {duel.link[1]} '{old}' FORCE")
     new = answer["engine"]
-    duel.wait_stopped_at("master.before.delete_engine")
+    duel.wait_stopped_at(DELETE_BEGUN)
     duel.points.wait_claimed(RAISED)
     assert duel.masters.term().epoch == duel.term.epoch + 1 and condemned.is_alive()
     serving = duel.cluster.engines.one(new).process
-    # The late call, the only one: it is given up or takes effect, and hits no other engine.
+    # The late call, the only one: its master has given it up, and it takes effect and hits no other engine.
     before = len(duel.stopped.said())
     duel.stopped.resume()
     wait_until(lambda: "term ended" in duel.stopped.said()[before:], 20, "the stopped master ends its term")
-    said = duel.stopped.said()[before:]
-    assert [it[:2] for it in applied_in(said)] in ([], [("delete engine", old)]), said
-    duel.let_successor_go()
+    assert applied_in(duel.stopped.said()[before:]) == []
     wait_until(lambda: not condemned.is_alive(), 20, f"{old} is deleted")
+    duel.let_successor_go()
     assert list(at_rest(duel.cluster)) == [new]
     assert duel.processes() == {new: serving}
     ((ended,),) = duel.cluster.database.rows(f"SELECT COUNT(*) FROM engine WHERE name = '{old}' AND ended_at_ms > 0")
@@ -117,18 +131,27 @@ def test_a_delete_that_goes_out_late_ends_only_what_was_to_end_and_the_next_tick
     assert {it[0] for it in healing} <= {"record end", "delete engine", "delete permit", "remove drain fact"}, healing
 
 
-def test_a_write_of_the_database_that_comes_late_changes_nothing(duel):
+@pytest.mark.parametrize("point", some([BEFORE_WRITE, WRITE_SENDING], WRITE_SENDING))
+def test_a_write_of_the_database_that_comes_late_is_refused_by_the_epoch(duel, point):
     old = duel.control.start(*duel.link)
     at_rest(duel.cluster)
-    duel.points.arm("master.before.write", "stop")
+    duel.points.arm(point, "stop")
     duel.cluster.engines.one(old).kill()
-    duel.wait_followed("master.before.write")
+    duel.wait_followed(point)
     (new,) = at_rest(duel.cluster)
     assert new != old
-    done, rejected, said = duel.go_on_in_vain()
-    # It is refused by the epoch, or given up because the lock may be lost. The contract of the database has the former.
+
+    def refused():
+        return duel.cluster.logs.text("/agent-").count(REFUSED_WRITE)
+
+    before = refused()
+    done, rejected, _ = duel.go_on_in_vain()
     assert done == [] and [it[1] for it in rejected] == [old], (done, rejected)
-    assert "term ended" in said
+    if point == WRITE_SENDING:
+        # Its master gave it up while it was on its way; the transaction found the new epoch.
+        wait_until(lambda: refused() == before + 1, 20, "the late write is refused")
+    else:
+        assert refused() == before, "it was not sent"
 
 
 def test_a_master_that_is_stopped_inside_the_directory_lock_holds_creates_up_until_it_is_killed_and_show_says_so(duel):

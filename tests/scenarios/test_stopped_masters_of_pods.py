@@ -1,8 +1,9 @@
-"""A master whose engines are pods, and that is stopped between its last look and a call of the API server, for longer than
-its session lives: at most that one call goes out, and what it changed is gone with what its successor does next.
+"""A master whose engines are pods, and that is stopped between its last look and a call of the API server, or with the call
+on its way, for longer than its session lives: at most that one call arrives, and what it changed is gone with what its successor
+does next.
 
 It may stop before it looks at the epoch that the API server keeps, or just after, when nothing refuses the call any more but
-names and uids. Between masters and API server is a relay that counts the calls, and may lose the answer of the late one.
+names and uids. Between masters and API server is a relay that counts the calls, and may hold the late one back.
 """
 
 import contextlib
@@ -11,15 +12,19 @@ import itertools
 import pytest
 
 from harness.api_relay import ApiRelay, asking
+from harness.decisions import applied_in
 from harness.duel import CANDIDATES, SESSION_TIMEOUT_S, TICK_S, Duel
 from harness.failpoints import Failpoints
 from harness.lending import started
 from harness.pods import HOME, PodCluster, Pods
 from harness.rest import at_rest
 from harness.tier import some
+from harness.waiting import wait_until
 
 BEFORE_CREATE, CREATE_ADMITTED = "master.before.create_engine", "orchestrator.ensure.admitted"
 BEFORE_DELETE, DELETE_ADMITTED = "master.before.delete_engine", "orchestrator.delete.admitted"
+# It has sent the call, which has not arrived.
+ON_THE_WAY = "on the way"
 numbers = itertools.count(1)
 
 
@@ -72,59 +77,78 @@ def duel(installation, pods, points):
     installation.logs.check()
 
 
+@contextlib.contextmanager
+def late(duel, relay, point, verb, begin, meanwhile=lambda: None):
+    """The master stops before or within its next call of this verb, and another follows it; afterwards a call that is on its
+    way arrives. What `begin` answers; with `ON_THE_WAY` the call was sent and is held back by the relay, so that nothing but
+    names and uids refuses it."""
+    if point != ON_THE_WAY:
+        duel.points.arm(point, "stop")
+        begun = begin()
+        duel.wait_followed(point, lambda: meanwhile(begun))
+        yield begun
+        return
+    held = relay.fault("hold", asking(verb, resource="pods"))
+    try:
+        begun = begin()
+        duel.stop_while_held(held)
+        duel.follow(lambda: meanwhile(begun))
+        yield begun
+    finally:
+        held.lift()
+    assert held.left == 0, "its connection stood until the call went on"
+
+
 def calls(relay, verb):
     return relay.requests[verb, "pods"]
 
 
-@pytest.mark.parametrize("point", some([BEFORE_CREATE, CREATE_ADMITTED], CREATE_ADMITTED))
+def start(duel):
+    return lambda: duel.control.say(f"START ENGINE {' '.join(duel.link)}")[0]["engine"]
+
+
+@pytest.mark.parametrize("point", some([BEFORE_CREATE, CREATE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
 def test_a_create_that_comes_late_makes_no_second_pod(duel, relay, point):
-    name = duel.start_stopping_at(point)
-    duel.wait_followed(point)
-    assert at_rest(duel.cluster).keys() == {duel.served_by, name}, "the successor makes the pod under the same name"
-    before = calls(relay, "create")
+    with late(duel, relay, point, "create", start(duel)) as name:
+        assert at_rest(duel.cluster).keys() == {duel.served_by, name}, "the successor makes the pod under the same name"
+        sent = calls(relay, "create")
     done, rejected, _ = duel.go_on_in_vain()
-    if point == BEFORE_CREATE:
-        assert (done, rejected) == ([], [("create engine", name)])
-        assert calls(relay, "create") == before, "the epoch refuses it before it is made"
-    else:
-        # It finds the pod that is there, or was given up; nothing more is sent in any case.
-        assert done in ([], [("create engine", name)]) and len(rejected) <= 1, (done, rejected)
-        assert not done or rejected == [("record uid", name)], (done, rejected)
-        assert calls(relay, "create") - before <= 1
+    # Its master has given the call up. With the way free, it finds the pod that is there.
+    assert (done, rejected) == ([], [("create engine", name)])
+    assert calls(relay, "create") - sent <= (point == CREATE_ADMITTED)
 
 
-@pytest.mark.parametrize(("point", "lost"), some(
-    [(BEFORE_CREATE, False), (BEFORE_CREATE, True), (CREATE_ADMITTED, False)], (BEFORE_CREATE, True),
-))
-def test_a_pod_that_is_made_late_never_registers_and_goes(duel, relay, point, lost):
-    name = duel.start_stopping_at(point)
-    # Nobody wants it any more, so the successor calls nobody about it, and the API server keeps no newer epoch.
-    duel.wait_followed(point, lambda: duel.control.say(f"STOP ENGINE {duel.link[1]} '{name}' FORCE"))
-    serving, before = at_rest(duel.cluster), calls(relay, "create")
-    assert serving.keys() == {duel.served_by}
-    with contextlib.ExitStack() as stack:
-        if lost:
-            # A create that is given up before it is sent meets no fault.
-            stack.callback(relay.fault("hang_up", asking("create", resource="pods"), after=True).lift)
-        done, rejected, _ = duel.go_on()
-    if point == BEFORE_CREATE:
-        # The call was given up, or it took effect and nothing more was sent.
-        assert done in ([], [("create engine", name)] * (not lost)) and len(rejected) <= 1, (done, rejected)
-    assert calls(relay, "create") - before <= 1
+@pytest.mark.parametrize("point", some([CREATE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
+def test_a_pod_that_is_made_late_never_registers_and_goes(duel, relay, point):
+    # It is not desired any more, so the successor makes no call about it, and the API server keeps no newer epoch.
+    def stop(name):
+        duel.control.say(f"STOP ENGINE {duel.link[1]} '{name}' FORCE")
+
+    with late(duel, relay, point, "create", start(duel), stop) as name:
+        serving = at_rest(duel.cluster)
+        assert serving.keys() == {duel.served_by}
+        sent = calls(relay, "create")
+    if point == ON_THE_WAY:
+        # The next tick of the successor finds the pod that it did not make.
+        other = duel.cluster.programs[duel.other]
+        wait_until(lambda: ("drain engine", name) in [it[:2] for it in applied_in(other.said())], 20, "it is drained")
+    done, rejected, _ = duel.go_on()
+    assert (done, rejected) == ([], [("create engine", name)])
+    assert calls(relay, "create") - sent <= (point == CREATE_ADMITTED)
     assert at_rest(duel.cluster) == serving
     assert f"registered engine={name} " not in duel.cluster.logs.text("engine-agent")
 
 
-@pytest.mark.parametrize("point", some([BEFORE_DELETE, DELETE_ADMITTED], DELETE_ADMITTED))
+@pytest.mark.parametrize("point", some([BEFORE_DELETE, DELETE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
 def test_a_delete_that_comes_late_hits_no_other_pod(duel, relay, point):
     old = duel.served_by
-    duel.points.arm(point, "stop")
-    (answer,) = duel.control.say(f"RESTART ENGINE {duel.link[1]} '{old}' FORCE")
-    duel.wait_followed(point)
-    assert at_rest(duel.cluster).keys() == {answer["engine"]} != {old}
-    before = calls(relay, "delete")
+
+    def restart():
+        return duel.control.say(f"RESTART ENGINE {duel.link[1]} '{old}' FORCE")[0]["engine"]
+
+    with late(duel, relay, point, "delete", restart) as new:
+        assert at_rest(duel.cluster).keys() == {new} != {old}
+        sent = calls(relay, "delete")
     done, rejected, _ = duel.go_on_in_vain()
-    assert done in ([], [("delete engine", old)]) and rejected in ([], [("delete engine", old)]), (done, rejected)
-    assert calls(relay, "delete") - before <= 1
-    if point == BEFORE_DELETE:
-        assert len(done) + len(rejected) == 1, (done, rejected)
+    assert (done, rejected) == ([], [("delete engine", old)])
+    assert calls(relay, "delete") - sent <= (point == DELETE_ADMITTED)

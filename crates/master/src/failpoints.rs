@@ -28,6 +28,8 @@ pub const ENGINE_CREATE_CHECKED: &str = "master.before.create_engine";
 pub const ENGINE_DELETE_CHECKED: &str = "master.before.delete_engine";
 /// It may act, it has just looked; a decision that is a write of the database is not sent.
 pub const WRITE_CHECKED: &str = "master.before.write";
+/// The database is about to be sent what one or more decisions write: from here on nothing gives the call up before it is sent.
+pub const WRITE_SENDING: &str = "master.write.sending";
 /// A permit was made.
 pub const PERMIT_CREATED: &str = "master.after.create_permit";
 /// A pod or process was made.
@@ -67,6 +69,7 @@ pub const ALL: &[&str] = &[
     ENGINE_CREATE_CHECKED,
     ENGINE_DELETE_CHECKED,
     WRITE_CHECKED,
+    WRITE_SENDING,
     PERMIT_CREATED,
     ENGINE_CREATED,
     UID_RECORDED,

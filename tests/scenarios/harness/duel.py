@@ -14,6 +14,8 @@ TICK_S = 1
 # What a successor passes before it does anything, and after it has raised the epoch and done nothing else.
 FIRST, RAISED = "master.lock.won", "master.epoch.raised"
 REJECTED = re.compile(r'decision rejected.*? decision="([^"]*)" engine="([^"]*)"')
+# Where a call of a deposed master is refused, it is logged: its caller may have given it up before.
+REFUSED_EFFECT, REFUSED_WRITE = "effect of a deposed master refused", "write of a deposed master refused"
 ROWS = (
     "SELECT tenant, pool, unit, ordinal, incarnation FROM slot ORDER BY 1, 2, 3, 4",
     "SELECT name, uid, incarnation, end_reason, ended_at_ms FROM engine ORDER BY 1",
@@ -72,9 +74,20 @@ class Duel:
         assert pid == self.cluster.programs[self.master].pid, "it was the master that passed the point"
         self.stopped = self.cluster.programs[self.master]
 
+    def stop_while_held(self, fault):
+        """Stops the master while a request of its is on the way: a relay holds it back until the fault is lifted."""
+        wait_until(lambda: fault.injected, 30, "a request is held back")
+        self.stopped = self.cluster.programs[self.master]
+        self.stopped.pause()
+
     def wait_followed(self, point, meanwhile=lambda: None):
-        """The same, and until its successor ticks, who finds what was said `meanwhile`: it does not begin before."""
+        """The master stops at the point, and its successor ticks, which finds the state after `meanwhile`: it does not begin
+        before."""
         self.wait_stopped_at(point)
+        self.follow(meanwhile)
+
+    def follow(self, meanwhile=lambda: None):
+        """The same where the master is stopped already."""
         meanwhile()
         assert self.masters.term().epoch == self.term.epoch, "the successor was not there yet"
         self.let_successor_go()

@@ -81,6 +81,7 @@ ROWS = [
     Row("master.after.delete_permit", "proxy", d.crash),
     Row("master.after.draw_incarnation", "proxy", d.label),
     Row("master.before.write", "proxy", d.crash),
+    Row("master.write.sending", "proxy", d.crash),
     Row("proxy.bind.handover", "proxy", d.hand_over),
     # The metadata agent's way of an alteration.
     Row("agent.alter.checked", "agent", d.alter),
@@ -149,10 +150,12 @@ ROWS = [
     Row("coordination.drain.before", "proxy", d.alter),
     Row("coordination.drain.written", "proxy", d.alter),
     Row("coordination.drain.removed", "proxy", d.restart),
+    Row("orchestrator.ensure.begun", "proxy", d.restart),
     Row("orchestrator.ensure.admitted", "proxy", d.alter),
     Row("orchestrator.ensure.placed", "proxy", d.restart),
     Row("orchestrator.ensure.spawned", "proxy", d.alter),
     Row("orchestrator.ensure.recorded", "proxy", d.restart),
+    Row("orchestrator.delete.begun", "proxy", d.restart),
     Row("orchestrator.delete.admitted", "proxy", d.alter),
     Row("orchestrator.remove.renamed", "proxy", d.alter),
     # Sessions at a proxy.
@@ -171,7 +174,10 @@ CONCERNS_PODS = (
     "master.", "orchestrator.", "coordination.alter.", "coordination.drain.", "coordination.election.", "coordination.permit.",
 )
 PODS_ONLY = ("orchestrator.namespace.made",)
-PROCESSES_ONLY = ("orchestrator.delete.marked", "orchestrator.ensure.spawned", "orchestrator.remove.renamed")
+PROCESSES_ONLY = (
+    "orchestrator.delete.begun", "orchestrator.delete.marked", "orchestrator.ensure.begun", "orchestrator.ensure.spawned",
+    "orchestrator.remove.renamed",
+)
 ROWS_WITH_PODS = [
     it for it in ROWS
     # An engine that hangs has a point of its own with processes only: a pod's end is its kubelet's business.

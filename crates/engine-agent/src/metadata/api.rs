@@ -25,7 +25,11 @@ impl Api {
 
 fn told(error: Error) -> ApiError {
     match error {
-        Error::Deposed(record) => ApiError::Deposed(record),
+        Error::Deposed(record) => {
+            // The caller may have given the call up before it learns this.
+            tracing::info!(epoch = %record.epoch, holder = record.holder, "write of a deposed master refused");
+            ApiError::Deposed(record)
+        }
         Error::Conflict(reason) => ApiError::Conflict(reason),
         Error::Unavailable(reason) => ApiError::Unavailable(reason),
         // Of this agent only: another one is of the database's version.
@@ -79,5 +83,13 @@ impl AgentApi for Api {
 
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
         self.of_masters.new_incarnation(epoch, renewal).await.map_err(told)
+    }
+
+    async fn new_incarnations(
+        &self,
+        epoch: Epoch,
+        renewals: &[Renewal],
+    ) -> Result<Vec<Result<Incarnation, String>>, ApiError> {
+        self.of_masters.new_incarnations(epoch, renewals).await.map_err(told)
     }
 }

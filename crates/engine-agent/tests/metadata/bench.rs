@@ -106,4 +106,11 @@ impl Bench {
         drop(settling);
         admin
     }
+
+    /// Unit `uc_2` in pool `rp_2`, which no tenant uses.
+    pub async fn unused_pool(&self, admin: &mut Session) {
+        let _settling = self.hand.keep_settling();
+        must(admin, "CREATE RESOURCE UNIT uc_2").await;
+        must(admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
+    }
 }

@@ -30,11 +30,7 @@ async fn start_says_which_link_is_missing() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    {
-        let _settling = bench.hand.keep_settling();
-        must(&mut admin, "CREATE RESOURCE UNIT uc_2").await;
-        must(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
-    }
+    bench.unused_pool(&mut admin).await;
     for (sql, message) in [
         ("START ENGINE t_9 rp_1 uc_1", "tenant \"t_9\" does not exist"),
         ("START ENGINE t_1 rp_9 uc_1", "resource pool \"rp_9\" does not exist"),

@@ -45,11 +45,7 @@ async fn start_reveals_no_more_to_a_user_of_the_tenant_than_show() {
     let _gate = among_others().await;
     let bench = Bench::new().await;
     let mut admin = bench.objects().await;
-    {
-        let _settling = bench.hand.keep_settling();
-        must(&mut admin, "CREATE RESOURCE UNIT uc_2").await;
-        must(&mut admin, "CREATE RESOURCE POOL rp_2 UNIT_LIST ('uc_2')").await;
-    }
+    bench.unused_pool(&mut admin).await;
     let mut ann = bench.session("ann").await;
     for (there, not_there) in [
         ("START ENGINE t_1 rp_2 uc_2", "START ENGINE t_1 rp_9 uc_2"),

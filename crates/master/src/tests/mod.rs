@@ -3,6 +3,7 @@
 
 mod deposed;
 mod doubting;
+mod draining;
 mod fake;
 mod moved;
 mod resigning;

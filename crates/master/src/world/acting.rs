@@ -17,6 +17,7 @@ use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
 use model::observation::{EndedEngine, MadeEngine, Recorded, Report};
+use model::slot::Renewal;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
 use planner::{Decision, Pod, Status};
@@ -27,14 +28,15 @@ use super::launch::Launcher;
 use super::status::Statuses;
 use super::together::Together;
 use super::{Effect, Engines, Failure, Ground, World, pod};
+use crate::failpoints;
 use crate::master::Parts;
 use crate::settings::Settings;
 
 /// A call to a metadata agent gets this part of an effect's time, so that there is time for another agent.
 const PART_OF_EFFECT: u32 = 3;
 
-/// From one transaction that records uids to the next, at least: each holds the master's row, and waits for the disk.
-const UIDS_APART: Duration = Duration::from_millis(100);
+/// The least time between the beginnings of two batches in the database: each holds the master's row, and waits for the disk.
+const BATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a candidate has for all its terms.
 pub(crate) struct Means {
@@ -71,6 +73,7 @@ pub(super) struct Writing {
     pub(super) permits: Together<(EngineName, Permit), ()>,
     pub(super) uids: Together<MadeEngine, Recorded>,
     pub(super) ends: Together<EndedEngine, ()>,
+    pub(super) incarnations: Together<Renewal, ()>,
     pub(super) uids_of_permits: Together<Known, ()>,
 }
 
@@ -79,8 +82,9 @@ impl Writing {
         let at_once = Duration::ZERO;
         Self {
             permits: Together::new(at_once),
-            uids: Together::new(UIDS_APART),
-            ends: Together::new(UIDS_APART),
+            uids: Together::new(BATCH_INTERVAL),
+            ends: Together::new(BATCH_INTERVAL),
+            incarnations: Together::new(BATCH_INTERVAL),
             uids_of_permits: Together::new(at_once),
         }
     }
@@ -123,6 +127,7 @@ impl ActingWorld {
     pub(super) async fn record(&self, epoch: Epoch, mut report: Report) -> Result<Recorded, Failure> {
         report.part = true;
         let report = &report;
+        model::failpoint!(failpoints::WRITE_SENDING);
         self.means.agents.call(|agent| async move { agent.observed(epoch, report).await }).await
     }
 }

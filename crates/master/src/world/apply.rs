@@ -41,10 +41,7 @@ impl ActingWorld {
             }
             Action::DrawIncarnation { observed, failures } => {
                 let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
-                let renewal = Renewal { slot, observed: *observed, failures: *failures };
-                let (renewal, epoch) = (&renewal, ground.epoch);
-                self.means.agents.call(|agent| async move { agent.new_incarnation(epoch, renewal).await }).await?;
-                Ok(Effect::Done)
+                self.draw_incarnation(Renewal { slot, observed: *observed, failures: *failures }, ground).await
             }
             Action::RecordEnd { reason, log_tail } => {
                 let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
@@ -164,6 +161,20 @@ impl ActingWorld {
         if recorded.unknown.contains(engine) {
             return Err(Failure::Moved(format!("the name {engine} was never issued")));
         }
+        Ok(Effect::Done)
+    }
+
+    /// A changed default renews thousands of slots in one tick: each transaction would read the whole catalog for one.
+    async fn draw_incarnation(&self, renewal: Renewal, ground: &Ground<'_>) -> Result<Effect, Failure> {
+        let epoch = ground.epoch;
+        let write = |renewals: Vec<Renewal>| async move {
+            let all = &renewals;
+            match self.means.agents.call(|agent| async move { agent.new_incarnations(epoch, all).await }).await {
+                Ok(drawn) => drawn.into_iter().map(|drawn| drawn.map(drop).map_err(Failure::Moved)).collect(),
+                Err(failure) => vec![Err(failure); renewals.len()],
+            }
+        };
+        self.writing.incarnations.write(renewal, epoch, write).await?;
         Ok(Effect::Done)
     }
 

@@ -71,7 +71,10 @@ impl Gate {
             }
         };
         match outcome? {
-            highest if epoch < highest => Err(Error::Deposed { epoch, highest }),
+            highest if epoch < highest => {
+                tracing::info!(%epoch, %highest, "effect of a deposed master refused");
+                Err(Error::Deposed { epoch, highest })
+            }
             _ => Ok(()),
         }
     }

@@ -25,6 +25,7 @@ pub(super) fn delete(
     grace: Duration,
     epoch: Epoch,
 ) -> Result<Deleted, Error> {
+    failpoint!(failpoints::DELETE_BEGUN);
     let gate = Gate::enter(&state.layout.gate())?;
     gate.admit(epoch)?;
     failpoint!(failpoints::DELETE_ADMITTED);

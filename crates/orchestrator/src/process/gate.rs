@@ -71,7 +71,11 @@ impl Gate {
             digits => Some(Epoch(digits.parse().map_err(|_| self.damaged("it holds no epoch"))?)),
         };
         match highest {
-            Some(highest) if epoch < highest => Err(Error::Deposed { epoch, highest }),
+            Some(highest) if epoch < highest => {
+                // The caller may have given the effect up before it learns this.
+                tracing::info!(%epoch, %highest, "effect of a deposed master refused");
+                Err(Error::Deposed { epoch, highest })
+            }
             Some(highest) if epoch == highest => Ok(()),
             _ => self.remember(epoch),
         }

@@ -30,6 +30,7 @@ pub(super) fn ensure(state: &Arc<State>, spec: &Spec, epoch: Epoch) -> Result<En
     if !is_executable(program) {
         return Err(Error::refused(format!("{} is no program that can be run", program.display())));
     }
+    failpoint!(failpoints::ENSURE_BEGUN);
     let gate = Gate::enter(&state.layout.gate())?;
     gate.admit(epoch)?;
     failpoint!(failpoints::ENSURE_ADMITTED);

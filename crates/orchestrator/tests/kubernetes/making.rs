@@ -70,6 +70,41 @@ async fn what_was_read_of_the_epoch_lets_effects_in_for_a_moment_and_no_longer()
     assert_eq!(deposed.ensure(&datafusion(4), EPOCH).await, refused);
 }
 
+/// A process that is stopped after its reading was answered goes on with what it read before another master was elected.
+#[tokio::test]
+async fn effects_that_waited_for_a_reading_read_again_when_they_go_on_late() {
+    for stopped in [Duration::ZERO, Duration::from_mins(1)] {
+        let cluster = Cluster::new();
+        let (deposed, acting) = (open(&cluster), open(&cluster));
+        deposed.ensure(&datafusion(1), EPOCH).await.unwrap();
+        cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
+        cluster.calls();
+        let specs: Vec<_> = (2..6).map(datafusion).collect();
+        let mut waiting: Vec<_> = specs.iter().map(|spec| Box::pin(deposed.ensure(spec, EPOCH))).collect();
+        // The first one reads for itself, the others came while it did.
+        for effect in &mut waiting {
+            assert!(futures::poll!(effect.as_mut()).is_pending());
+        }
+        waiting.remove(0).await.unwrap();
+        cluster.advance(DEFAULT_EPOCH_GOOD_FOR);
+        waiting.remove(0).await.unwrap();
+        assert_eq!(cluster.calls(), [READING, PODS, READING, PODS], "the second reading is for all that wait");
+        acting.ensure(&datafusion(9), Epoch(EPOCH.0 + 1)).await.unwrap();
+        cluster.calls();
+        cluster.advance(stopped);
+        let outcomes: Vec<_> = futures::future::join_all(waiting).await;
+        let calls = cluster.calls();
+        if stopped.is_zero() {
+            assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
+            assert_eq!(calls, [PODS, PODS], "they go on at once");
+        } else {
+            let refused = Err(Error::Deposed { epoch: EPOCH, highest: Epoch(EPOCH.0 + 1) });
+            assert_eq!(outcomes, [refused.clone(), refused]);
+            assert_eq!(calls, [READING]);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_tell_the_epoch_is_waited_for_once_and_not_once_by_each() {
     let cluster = Cluster::new();
@@ -109,6 +144,28 @@ async fn what_belongs_to_a_pod_and_may_not_be_made_takes_the_pod_along() {
     refusal(kubernetes.ensure(&spark(1), EPOCH).await, "a right is missing");
     assert_eq!(cluster.names("pods"), Vec::<String>::new());
     assert!(all(&kubernetes).await.engines.is_empty());
+}
+
+#[tokio::test]
+async fn a_gated_pod_counts_as_never_completed_by_our_clock_and_not_by_the_servers() {
+    for created in ["2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"] {
+        let cluster = Cluster::new();
+        let spec = spark(1);
+        cluster.fail("POST /api/v1/namespaces/rp-1--t-1/configmaps", Fault::Status(status(500, "", "no quorum")));
+        open(&cluster).ensure(&spec, EPOCH).await.unwrap_err();
+        cluster
+            .change("pods", NAMESPACE, spec.name.as_str(), |pod| pod["metadata"]["creationTimestamp"] = created.into());
+        let kubernetes = open(&cluster);
+        let listed = async || all(&kubernetes).await.engines.remove(0);
+        assert!(listed().await.incomplete, "{created}");
+        cluster.advance(Duration::from_secs(119));
+        assert!(listed().await.incomplete, "{created}");
+        cluster.advance(Duration::from_secs(1));
+        let ended = listed().await;
+        assert_eq!((ended.phase, ended.incomplete), (Phase::Ended, false), "{created}");
+        // A new master counts again.
+        assert!(all(&open(&cluster)).await.engines[0].incomplete, "{created}");
+    }
 }
 
 #[tokio::test]

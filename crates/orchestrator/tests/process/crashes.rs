@@ -93,12 +93,17 @@ async fn a_crash_at_any_point_leaves_what_another_can_go_on_from() {
 fn check(point: &str, found: Option<&Observed>) {
     let phase = found.map(|found| found.phase);
     match point {
-        failpoints::ENSURE_ADMITTED | failpoints::REMOVE_RENAMED => assert_eq!(phase, None, "{point}"),
+        failpoints::ENSURE_BEGUN | failpoints::ENSURE_ADMITTED | failpoints::REMOVE_RENAMED => {
+            assert_eq!(phase, None, "{point}");
+        }
         failpoints::ENSURE_PLACED => {
             assert_eq!(phase, Some(Phase::Ended), "{point}");
             assert!(found.unwrap().reason.as_deref().unwrap().contains("never started"), "{found:?}");
         }
-        failpoints::ENSURE_SPAWNED | failpoints::ENSURE_RECORDED | failpoints::DELETE_ADMITTED => {
+        failpoints::ENSURE_SPAWNED
+        | failpoints::ENSURE_RECORDED
+        | failpoints::DELETE_BEGUN
+        | failpoints::DELETE_ADMITTED => {
             assert_eq!(phase, Some(Phase::Running), "{point}");
         }
         failpoints::DELETE_MARKED => assert_eq!(phase, Some(Phase::Terminating), "{point}"),
