@@ -1,6 +1,6 @@
 //! Wake-ups without payload: *something may have changed, read everything again*.
 //!
-//! A task in the background keeps one-shot watches armed and arms a fired one again before it tells anybody, so a
+//! A task in the background keeps one-shot watches armed and arms a fired one again before it wakes a waiter, so a
 //! reading that follows a wake-up misses nothing. An event that comes at least `APART` after the last arming is delivered
 //! at once; all events that come sooner are one wake-up. Every [`REFRESH`] all watches are armed again, because the server
 //! forgets one whose event it has sent, even if the event never arrived.

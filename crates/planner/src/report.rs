@@ -53,8 +53,8 @@ fn row(engine: &Engine<'_>, pod: Option<&Pod>, reason: Option<&String>) -> Obser
     }
 }
 
-/// What the orchestrator knows besides, within the limits of a row.
-/// An engine that states that its tables are its own has that as a detail.
+/// Further facts that the orchestrator knows, within the limits of a row, and that an engine's tables are its own, if it states
+/// that.
 fn details(pod: &Pod, live: Option<&Live>) -> Arc<BTreeMap<String, String>> {
     if live.is_some_and(|live| live.catalog == Some(TableCatalog::Own)) {
         let mut own = Arc::unwrap_or_clone(cut_details(pod));

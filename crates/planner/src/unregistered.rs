@@ -54,8 +54,10 @@ pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod)
             format!("the present engine runs for {ago} and never registered")
         }
     });
-    let left_ms = patience_ms.saturating_sub(seen.for_ms);
-    let until_ms = seen.silent_ms.map(|_| now_ms.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX)));
+    let until_ms = seen.silent_ms.map(|silent_ms| {
+        let left_ms = patience_ms.saturating_sub(seen.for_ms).max(limits.replace_after_ms.saturating_sub(silent_ms));
+        now_ms.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX))
+    });
     Some(State {
         shown: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),
         until_ms,

@@ -137,11 +137,17 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
             let engine = play.engine(engine);
             play.world.desired.snapshot.engines.retain(|record| record.name != engine);
         }
-        ["silent", engine, ms] => {
+        ["silent", engine, ms, rest @ ..] => {
             let engine = play.engine(engine);
-            let (uid, ms) = (play.uid(&engine), ms.parse().unwrap());
-            let seen = planner::Unregistered { uid, for_ms: ms, silent_ms: Some(ms) };
+            let (uid, for_ms) = (play.uid(&engine), ms.parse().unwrap());
+            let silent_ms = rest.first().map_or(for_ms, |ms| ms.parse().unwrap());
+            let seen = planner::Unregistered { uid, for_ms, silent_ms: Some(silent_ms) };
             play.world.observed.unregistered.insert(engine, seen);
+        }
+        ["due"] => {
+            let due_ms = play.world.plan().waits.iter().filter_map(|wait| wait.until_ms).min();
+            let left = due_ms.map(|due_ms| due_ms - play.world.desired.snapshot.now_ms);
+            writeln!(out, "  {left:?}").unwrap();
         }
         ["answers", engine] => {
             let engine = play.engine(engine);
