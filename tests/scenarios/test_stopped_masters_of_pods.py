@@ -78,7 +78,7 @@ def duel(installation, pods, points):
 
 
 @contextlib.contextmanager
-def late(duel, relay, point, verb, begin, meanwhile=lambda: None):
+def late(duel, relay, point, verb, begin, meanwhile=lambda begun: None):
     """The master stops before or within its next call of this verb, and another follows it; afterwards a call that is on its
     way arrives. What `begin` answers; with `ON_THE_WAY` the call was sent and is held back by the relay, so that nothing but
     names and uids refuses it."""
