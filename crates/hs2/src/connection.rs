@@ -112,6 +112,9 @@ impl Connection {
                 return Err(HandshakeError::Refused("the first byte belongs to no known transport".to_owned()));
             }
         };
+        if let Some(principal) = &principal {
+            wire.sent_by(&principal.user);
+        }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Ok(Self { wire, framing, id, peer, mechanism, principal, authenticator, limits, refused: None, unknown_until })
     }
@@ -139,6 +142,7 @@ impl Connection {
 
     /// Keeps who was authenticated by what `OpenSession` said, for plain Thrift.
     pub fn set_principal(&mut self, principal: Principal) {
+        self.wire.sent_by(&principal.user);
         self.principal = Some(principal);
     }
 

@@ -2,15 +2,21 @@
 //! one for requests of clients.
 //!
 //! A message takes all that it may need at once, before it is read: two half-read messages never wait for each other.
-//! Messages that find no budget wait for it, in their order, within the stall limit, and then fail.
+//! Messages that find no budget wait for it, in their order, within the stall limit, and then fail. Requests take from a share
+//! of their user first, so that those of one user that are slow to arrive leave budget for all others.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use crate::error::WireError;
-use crate::limits::{HELD_REPLIES_BYTES, RECEIVED_REQUESTS_BYTES, UNCOUNTED_REPLY_BYTES, UNCOUNTED_REQUEST_BYTES};
+use crate::limits::{
+    HELD_REPLIES_BYTES, RECEIVED_REQUESTS_BYTES, RECEIVED_REQUESTS_BYTES_PER_USER, UNCOUNTED_REPLY_BYTES,
+    UNCOUNTED_REQUEST_BYTES,
+};
 
 /// What one permit stands for.
 const PERMIT_BYTES: usize = 1024;
@@ -18,10 +24,32 @@ const PERMIT_BYTES: usize = 1024;
 static REPLIES: Semaphore = Semaphore::const_new(HELD_REPLIES_BYTES / PERMIT_BYTES);
 static REQUESTS: Semaphore = Semaphore::const_new(RECEIVED_REQUESTS_BYTES / PERMIT_BYTES);
 
+/// The shares of users with a connection, by user.
+static SHARES: Mutex<BTreeMap<String, Weak<Semaphore>>> = Mutex::new(BTreeMap::new());
+
+/// One user's share of the budget for requests; all connections of the user have the same one.
+#[derive(Debug, Clone)]
+pub(crate) struct Share(Arc<Semaphore>);
+
+impl Share {
+    pub(crate) fn of(user: &str) -> Self {
+        let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(user).and_then(Weak::upgrade) {
+            return Self(share);
+        }
+        // At most one entry for each connection is left.
+        shares.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(RECEIVED_REQUESTS_BYTES_PER_USER / PERMIT_BYTES));
+        shares.insert(user.to_owned(), Arc::downgrade(&share));
+        Self(share)
+    }
+}
+
 /// The part of a budget that one message has taken; given back when it is dropped.
 #[derive(Default)]
 pub(crate) struct Held {
     permit: Option<SemaphorePermit<'static>>,
+    of_share: Option<OwnedSemaphorePermit>,
 }
 
 impl Held {
@@ -36,10 +64,23 @@ impl Held {
         Ok(())
     }
 
-    /// The same for a request.
-    pub(crate) async fn take_for_request(&mut self, bytes: usize, stall: Duration) -> Result<(), WireError> {
+    /// The same for a request, from its user's share first; nothing of that before the user is known.
+    pub(crate) async fn take_for_request(
+        &mut self,
+        bytes: usize,
+        share: Option<&Share>,
+        stall: Duration,
+    ) -> Result<(), WireError> {
         if bytes <= UNCOUNTED_REQUEST_BYTES || self.permit.is_some() {
             return Ok(());
+        }
+        if let (Some(Share(share)), None) = (share, &self.of_share) {
+            let taken = Arc::clone(share).acquire_many_owned(permits(bytes.min(RECEIVED_REQUESTS_BYTES_PER_USER)));
+            let taken = timeout(stall, taken).await.ok().and_then(Result::ok);
+            self.of_share = Some(
+                taken
+                    .ok_or(WireError::Stalled("the limit for waiting until the user's other requests have arrived"))?,
+            );
         }
         let permit = take_of(&REQUESTS, bytes.min(RECEIVED_REQUESTS_BYTES), stall).await;
         self.permit =
@@ -49,8 +90,11 @@ impl Held {
 }
 
 async fn take_of(budget: &Semaphore, bytes: usize, stall: Duration) -> Option<SemaphorePermit<'_>> {
-    let permits = u32::try_from(bytes / PERMIT_BYTES).unwrap_or(u32::MAX);
-    timeout(stall, budget.acquire_many(permits)).await.ok().and_then(Result::ok)
+    timeout(stall, budget.acquire_many(permits(bytes))).await.ok().and_then(Result::ok)
+}
+
+fn permits(bytes: usize) -> u32 {
+    u32::try_from(bytes / PERMIT_BYTES).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -66,5 +110,18 @@ mod tests {
         assert!(take_of(&budget, 60 * PERMIT_BYTES, short).await.is_none());
         let (second, ()) = tokio::join!(take_of(&budget, 60 * PERMIT_BYTES, long), async { drop(first) });
         assert!(second.is_some());
+    }
+
+    #[tokio::test]
+    async fn one_user_takes_a_share_and_leaves_budget_for_the_others() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(10));
+        let (alice, again, bob) = (Share::of("alice"), Share::of("alice"), Share::of("bob"));
+        let (mut first, mut second, mut third) = (Held::default(), Held::default(), Held::default());
+        first.take_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&alice), long).await.unwrap();
+        let refused = second.take_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), short).await;
+        assert!(matches!(refused, Err(WireError::Stalled(_))), "{refused:?}");
+        third.take_for_request(RECEIVED_REQUESTS_BYTES_PER_USER, Some(&bob), long).await.unwrap();
+        drop(first);
+        second.take_for_request(UNCOUNTED_REQUEST_BYTES + 1, Some(&again), long).await.unwrap();
     }
 }

@@ -5,11 +5,10 @@
 //!
 //! A request is judged by its head before its body is read: its credentials, and whether a web page could have sent it.
 //! Browsers send `Origin`, which no HiveServer2 client does, and the name in `Host`: a page whose own name was pointed at
-//! this address (DNS rebinding) is refused, because that name is none of the server's
-//! ([`Authenticator::serves_host`]).
+//! this address (DNS rebinding) is refused, because the server has another name ([`Authenticator::serves_host`]).
 //!
-//! Besides, two questions of whoever watches over the process, answered to anybody: `GET /livez`, whether it answers at
-//! all, and `GET /readyz`, whether clients should be sent to it ([`Authenticator::unready`]).
+//! Two probes need no credentials: `GET /livez`, whether the process answers at all, and `GET /readyz`, whether clients
+//! should be sent to it ([`Authenticator::unready`]).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -166,6 +165,7 @@ impl Exchange {
                             // Even if it is too long: some clients announce that they wait and then do not.
                             wire.write(b"HTTP/1.1 100 Continue\r\n\r\n", &[]).await?;
                         }
+                        wire.sent_by(&principal.user);
                         self.principal = Some(principal);
                     }
                     Err(refusal) => match head.length {

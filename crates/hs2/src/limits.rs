@@ -33,6 +33,9 @@ pub const UNCOUNTED_REPLY_BYTES: usize = 64 * 1024;
 /// How many bytes of requests one process receives at once, all connections together.
 pub const RECEIVED_REQUESTS_BYTES: usize = 128 << 20;
 
+/// How much of that one user may take: two of the longest requests.
+pub const RECEIVED_REQUESTS_BYTES_PER_USER: usize = 32 << 20;
+
 /// Requests up to this length are not counted in that.
 pub const UNCOUNTED_REQUEST_BYTES: usize = 64 * 1024;
 

@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::error::WireError;
-use crate::held::Held;
+use crate::held::{Held, Share};
 use crate::limits::UNCOUNTED_REQUEST_BYTES;
 use crate::scan::ScanError;
 
@@ -54,6 +54,8 @@ pub(crate) struct Wire {
     pub(crate) pending: Vec<u8>,
     stall: Duration,
     arriving: Arriving,
+    /// Of the user who sends, once known.
+    share: Option<Share>,
 }
 
 /// A request that is on its way and is counted in the process's budget.
@@ -70,7 +72,7 @@ impl Wire {
         if let Err(error) = ask_whether_it_lives(&stream) {
             tracing::debug!(%error, "a peer that vanishes without a word will not be noticed while nobody speaks");
         }
-        Self { stream, pending: Vec::new(), stall, arriving: Arriving::default() }
+        Self { stream, pending: Vec::new(), stall, arriving: Arriving::default(), share: None }
     }
 
     pub(crate) fn peer(&self) -> io::Result<SocketAddr> {
@@ -123,6 +125,11 @@ impl Wire {
         Ok(())
     }
 
+    /// From now on long requests count in the share of this user.
+    pub(crate) fn sent_by(&mut self, user: &str) {
+        self.share = Some(Share::of(user));
+    }
+
     /// The same for a request, which may become `most` bytes long: a long one waits until the process may receive so much, and
     /// has `deadline` to arrive from then on. It counts until [`Wire::request_taken`].
     pub(crate) async fn fill_request(
@@ -134,7 +141,7 @@ impl Wire {
         if most <= UNCOUNTED_REQUEST_BYTES {
             return self.fill_to(length).await;
         }
-        self.arriving.held.take_for_request(most, self.stall).await?;
+        self.arriving.held.take_for_request(most, self.share.as_ref(), self.stall).await?;
         let until = *self.arriving.until.get_or_insert_with(|| Instant::now() + deadline);
         let late = |_| Err(WireError::Stalled("the limit for receiving a request"));
         timeout_at(until, self.fill_to(length)).await.unwrap_or_else(late)
