@@ -204,7 +204,7 @@ impl<'a> Measured<'a> {
             fetch(&mut self.stream, request, received);
         }
         self.elapsed.push(begun.elapsed().as_secs_f64());
-        self.processor.push((self.relay.processor_time() - processor).as_secs_f64());
+        self.processor.push(self.relay.processor_time().saturating_sub(processor).as_secs_f64());
     }
 
     fn print(&self, what: &str, bytes: usize) {
@@ -235,7 +235,9 @@ fn main() {
         let mut pair = [&mut walks, &mut copies];
         // Each goes first in every second round.
         pair.rotate_left(round % 2);
-        pair.into_iter().for_each(|measured| measured.round(&request, &mut received));
+        for measured in pair {
+            measured.round(&request, &mut received);
+        }
     }
     println!("a fetch reply of {} bytes, {ROUNDS} rounds of {REPLIES_IN_A_ROUND} replies each", reply.len());
     copies.print("relay that only copies", reply.len());

@@ -140,16 +140,13 @@ impl Store {
             let row = known.get(&renewal.slot).copied();
             let drawn = renewed.get(&renewal.slot).map(|it| it.incarnation);
             let is = drawn.or_else(|| row.map(|row| row.slot.incarnation));
-            match row.filter(|_| is == Some(renewal.observed)) {
-                Some(row) => {
-                    let incarnation = Incarnation(next);
-                    renewed.insert(&renewal.slot, Renewed { row, incarnation, failures: renewal.failures });
-                    answers.push(Ok(incarnation));
-                }
-                None => {
-                    let what = is.map_or_else(|| "is gone".to_owned(), |is| format!("has incarnation {is}"));
-                    answers.push(Err(format!("slot {} {what}, not {}", renewal.slot, renewal.observed)));
-                }
+            if let Some(row) = row.filter(|_| is == Some(renewal.observed)) {
+                let incarnation = Incarnation(next);
+                renewed.insert(&renewal.slot, Renewed { row, incarnation, failures: renewal.failures });
+                answers.push(Ok(incarnation));
+            } else {
+                let what = is.map_or_else(|| "is gone".to_owned(), |is| format!("has incarnation {is}"));
+                answers.push(Err(format!("slot {} {what}, not {}", renewal.slot, renewal.observed)));
             }
         }
         if renewed.is_empty() {
