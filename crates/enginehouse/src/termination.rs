@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn one_signal_sent_to_a_process_and_its_group_is_one_request() {
         let now = Instant::now();
-        let within = now + SAME_REQUEST - Duration::from_millis(1);
+        let within = now + SAME_REQUEST.saturating_sub(Duration::from_millis(1));
         let mut requests = Requests::default();
         assert_eq!(requests.take(Signal::SIGTERM, now), Request::First);
         assert_eq!(requests.take(Signal::SIGTERM, within), Request::Same);

@@ -31,7 +31,7 @@ async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
     fake.pass(grace);
     let mut next = fake.driver(1);
     next.tick(&*fake).await;
-    for passed in [Duration::from_mins(1), grace - Duration::from_mins(1)] {
+    for passed in [Duration::from_mins(1), grace.saturating_sub(Duration::from_mins(1))] {
         fake.pass(passed);
         next.tick(&*fake).await;
         assert_eq!(deletes(), 0, "what the engine runs may end");
