@@ -32,7 +32,18 @@ pub const ONE_ENGINE: [&str; 4] = [
 
 /// The program without anything that the environment could change in it.
 pub fn program() -> Command {
-    let mut command = Command::new(PROGRAM);
+    prepared(Command::new(PROGRAM))
+}
+
+/// The program with the default dispositions of signals. The background job of a shell inherits an ignored SIGINT, and one that
+/// arrives before the program handles it would be lost.
+pub fn program_that_heeds_signals() -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM", PROGRAM]);
+    prepared(command)
+}
+
+fn prepared(mut command: Command) -> Command {
     for (variable, _) in std::env::vars_os() {
         if variable.to_string_lossy().starts_with("ENGINEHOUSE_") {
             command.env_remove(variable);

@@ -7,8 +7,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::installation::{
-    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, ended_or, eventually, processes_below, program, read_all,
-    signal, text, works,
+    END_DEADLINE, Installation, ONE_ENGINE, Signal, ended, ended_or, eventually, processes_below, program,
+    program_that_heeds_signals, read_all, signal, text, works,
 };
 
 /// A statement that runs for longer than any test.
@@ -64,7 +64,7 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
     for (moment_ms, which) in [(5, Signal::TERM), (40, Signal::INT), (150, Signal::TERM), (700, Signal::INT)] {
         let installation = Installation::start();
         let data = installation.data().with_file_name("other");
-        let mut command = program();
+        let mut command = program_that_heeds_signals();
         command.args(["standalone", "--listen", "localhost:0", "--tour", "--data-dir"]).arg(&data);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(moment_ms));
