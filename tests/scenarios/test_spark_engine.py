@@ -113,7 +113,7 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
     engine = cluster.engines.one(name)
     java = spark_of(engine)
     # It has nothing of its agent's but what marks it as this engine's: not the environment, not the folder with the keys;
-    # and it listens for nobody else.
+    # and it accepts no other connection.
     environment = java.environ()
     marks = {"ENGINEHOUSE_ENGINE_UID", "ENGINEHOUSE_ENGINE_DIR"}
     assert {it for it in environment if it.startswith("ENGINEHOUSE")} == marks, environment

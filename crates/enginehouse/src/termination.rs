@@ -54,7 +54,7 @@ fn listen(signals: SigSet, told: &CancellationToken) -> io::Result<()> {
             Request::Same => {}
             Request::Second => {
                 complain("told to end twice: ending without tidying up");
-                #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
+                #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
                 std::process::exit(TOLD_TWICE);
             }
         }

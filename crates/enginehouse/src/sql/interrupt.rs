@@ -34,7 +34,7 @@ impl Interrupts {
             while interrupt.recv().await.is_some() {
                 if asked.send_replace(true) {
                     complain("interrupted twice: ending at once");
-                    #[allow(clippy::disallowed_methods, reason = "somebody asked for exactly that")]
+                    #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
                     exit(i32::from(EXIT_STATUS));
                 }
             }
