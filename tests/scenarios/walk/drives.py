@@ -289,8 +289,9 @@ def agent_hangs(lane, via="other"):
 def transaction_breaks(lane, via="other"):
     """The database drops its connections, or is locked, while an alteration's transaction is under way."""
     yield
+    held = lane.arm_transaction()
     said, there = lane.say_alter(via)
-    lane.break_transaction()
+    lane.break_transaction(held)
     yield
     lane.judge(said, there)
 

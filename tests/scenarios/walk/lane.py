@@ -97,7 +97,10 @@ class Lane:
                 self.last_said.nudge()
             return found
 
-        return wait_until(looked, HIT_WITHIN_S, what, LOOK_EVERY_S)
+        try:
+            return wait_until(looked, HIT_WITHIN_S, what, LOOK_EVERY_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the last statement: {self.last_said}") from None
 
     # The installation.
 
@@ -289,11 +292,16 @@ class Lane:
         for pid in [*self.agents, self.ground.programs[proxy].pid]:
             self.ground.revive(pid)
 
-    def break_transaction(self):
-        """Breaks the transaction of an alteration, and lets its agent go on when it knows."""
-        points, abort = self.ground.points, "agent.alter.before_abort"
+    def arm_transaction(self):
+        """The agent of the next alteration is held in its transaction; answers the point. Before the statement is said,
+        which would pass the point unseen."""
         held = "metadata.commit.validated" if self.ground.kind != "sqlite" else "agent.alter.node_made"
-        points.arm(held, "hold")
+        self.ground.points.arm(held, "hold")
+        return held
+
+    def break_transaction(self, held):
+        """Breaks the transaction of the alteration held at a point, and lets its agent go on when it knows."""
+        points, abort = self.ground.points, "agent.alter.before_abort"
         self.wait_claimed(held)
         self.arm()
         if self.row.point != abort:

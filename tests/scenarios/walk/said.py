@@ -66,6 +66,9 @@ class Said:
         self.user = user
         self.future = self.submit()
 
+    def __repr__(self):
+        return f"{self.statement}: {self.future.result() if self.future.done() else 'no answer yet'}"
+
     def submit(self):
         return self.pool.submit(say, self.ground.address(self.via), self.statement, self.user)
 
