@@ -1,10 +1,10 @@
-//! What the checks of the whole repository have in common: its files, its packages, its pages, its program.
+//! Readers for checks of the whole repository: its files, packages, pages, Rust sources and program.
 //!
-//! The checks themselves are in `tests/*.rs`. They read the files of the checkout, so they hold for what stands there
-//! now, committed or not; what is ignored by git is not looked at. A page that a check compares with the code has its
-//! facts in tables, which [`page`] reads: prose may be written as it likes, a table may not go stale.
+//! The checks are in `tests/*.rs`. They read the files of the checkout, committed or not, except those that git ignores.
+//! Facts that a check compares with the code are in tables of the pages, which [`page`] reads; prose is not checked.
 
 pub mod package;
 pub mod page;
 pub mod program;
 pub mod repository;
+pub mod rust;

@@ -1,4 +1,4 @@
-//! The packages of the workspace, as cargo knows them.
+//! The packages of the workspace, from `cargo metadata`.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,15 +11,13 @@ use crate::repository::root;
 /// One package.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
-    /// Its name.
     pub name: String,
-    /// The name of the folder that its manifest is in.
+    /// The name of the folder with its manifest.
     pub folder: String,
     /// The text of its manifest.
     pub manifest: String,
-    /// What its library and programs depend on, build scripts included, tests not; our own packages and others.
+    /// Dependencies of its library, programs and build script, without those of tests; our own packages and others.
     pub needs: Vec<Need>,
-    /// Names of its programs.
     pub programs: Vec<String>,
     /// Whether it may be published to a registry.
     pub publishable: bool,
@@ -28,9 +26,8 @@ pub struct Package {
 /// One dependency.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
-    /// The package.
     pub name: String,
-    /// Whether it is ours.
+    /// Whether it is a package of this workspace.
     pub ours: bool,
 }
 
@@ -40,7 +37,7 @@ pub fn all() -> Result<Vec<Package>> {
         .current_dir(root())
         .args(["metadata", "--no-deps", "--format-version", "1", "--offline"])
         .output()
-        .context("cargo can't be run")?;
+        .context("cargo cannot be run")?;
     if !asked.status.success() {
         bail!("cargo metadata failed: {}", String::from_utf8_lossy(&asked.stderr));
     }
@@ -54,7 +51,7 @@ pub fn all() -> Result<Vec<Package>> {
 fn package(value: &Value) -> Result<Package> {
     let manifest_path = text(value, "manifest_path")?;
     let folder = Path::new(&manifest_path).parent().and_then(Path::file_name).unwrap_or_default();
-    let manifest = std::fs::read_to_string(&manifest_path).with_context(|| format!("can't read {manifest_path}"))?;
+    let manifest = std::fs::read_to_string(&manifest_path).with_context(|| format!("cannot read {manifest_path}"))?;
     let mut needs = Vec::new();
     for need in array(value, "dependencies")? {
         if need["kind"].as_str() != Some("dev") {
@@ -74,15 +71,15 @@ fn package(value: &Value) -> Result<Package> {
         manifest,
         needs,
         programs,
-        // An empty list of registries is how cargo says `publish = false`.
+        // Cargo prints `publish = false` as an empty list of registries.
         publishable: value["publish"].as_array().is_none_or(|registries| !registries.is_empty()),
     })
 }
 
 fn array<'a>(value: &'a Value, key: &str) -> Result<&'a Vec<Value>> {
-    value[key].as_array().with_context(|| format!("there is no list {key}"))
+    value[key].as_array().with_context(|| format!("no list {key}"))
 }
 
 fn text(value: &Value, key: &str) -> Result<String> {
-    value[key].as_str().map(str::to_owned).with_context(|| format!("there is no text {key}"))
+    value[key].as_str().map(str::to_owned).with_context(|| format!("no string {key}"))
 }

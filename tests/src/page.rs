@@ -1,11 +1,11 @@
-//! What the checks read from a page of the documentation: tables, code blocks, links, headings.
+//! A reader of Markdown pages: tables, code blocks, links, headings.
 
 use anyhow::{Context as _, Result};
 
-/// One row of a table: its cells without the white space around them.
+/// The cells of one row of a table, trimmed.
 pub type Row = Vec<String>;
 
-/// The rows of the first table below the heading, without its head.
+/// The rows of the first table below the heading, without the table's head.
 pub fn table(page: &str, heading: &str) -> Result<Vec<Row>> {
     let mut lines = page.lines().skip_while(|line| title(line) != Some(heading));
     lines.next().with_context(|| format!("the page has no heading \"{heading}\""))?;
@@ -19,13 +19,13 @@ pub fn table(page: &str, heading: &str) -> Result<Vec<Row>> {
     (!rows.is_empty()).then_some(rows).with_context(|| format!("there is no table below \"{heading}\""))
 }
 
-/// The rows of all tables of the page, without their heads.
+/// The rows of all tables of the page, without the heads.
 pub fn tables(page: &str) -> Vec<Row> {
     let mut rows = Vec::new();
-    let mut place = 0;
+    let mut line_of_table = 0;
     for line in page.lines() {
-        place = if line.starts_with('|') { place + 1 } else { 0 };
-        if place > 2 {
+        line_of_table = if line.starts_with('|') { line_of_table + 1 } else { 0 };
+        if line_of_table > 2 {
             rows.push(cells(line));
         }
     }
@@ -45,7 +45,7 @@ fn title(line: &str) -> Option<&str> {
     (rest.len() < line.len()).then(|| rest.strip_prefix(' ')).flatten().map(str::trim)
 }
 
-/// What stands between backquotes, in order.
+/// The texts between backquotes, in order.
 pub fn code_words(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -103,7 +103,7 @@ pub fn links(page: &str) -> Vec<String> {
     let text = prose(page);
     let mut links = Vec::new();
     for paragraph in text.split("\n\n") {
-        // What stands between backquotes is no link, whatever it looks like; the text of a link may be such.
+        // Text between backquotes is never a link; the text of a link may be between backquotes.
         let plain: String = paragraph.split('`').step_by(2).collect();
         for (at, _) in plain.match_indices("](") {
             if let Some((target, _)) = plain[at + 2..].split_once(')') {

@@ -1,4 +1,4 @@
-//! The program as it is built from this checkout.
+//! The `enginehouse` program, built from this checkout.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,44 +7,45 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::repository::{files, root};
 
-/// Names a program that is built already; the scenarios know it too.
+/// The environment variable with the path of a program that is built already; the scenarios use it too.
 const BUILT: &str = "EH_TEST_BINARY";
 
-/// Where the program is, built from the sources as they are now.
+/// The path of the program, built from the current sources.
 ///
-/// A program that the environment names is taken as it is. One that stands beside this test and is younger than every
-/// source is taken too: cargo would say the same, but another selection of packages than the one that this test was
-/// built with may want other features, and compile much for nothing.
+/// A program that the environment names is used as it is. So is the one in this test's target folder if it is newer than
+/// every source: `cargo build` with another selection of packages may select other features and recompile dependencies.
 pub fn path() -> Result<PathBuf> {
     if let Some(built) = std::env::var_os(BUILT) {
         return Ok(PathBuf::from(built));
     }
-    match beside() {
+    match in_target_folder() {
         Some(program) if is_up_to_date(&program)? => Ok(program),
         _ => build(),
     }
 }
 
 /// `<target>/debug/enginehouse`, if this test is `<target>/debug/deps/<test>`.
-fn beside() -> Option<PathBuf> {
+fn in_target_folder() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?.parent()?.parent()?.join("enginehouse");
     program.is_file().then_some(program)
 }
 
 fn is_up_to_date(program: &Path) -> Result<bool> {
     let age = |path: &Path| Ok::<_, anyhow::Error>(std::fs::metadata(path)?.modified()?);
-    let built = age(program).context("the program's age can't be read")?;
+    let built = age(program).context("the modification time of the program cannot be read")?;
     for file in files()? {
         let is_source = file.path.starts_with("crates/") || matches!(file.path.as_str(), "Cargo.toml" | "Cargo.lock");
-        if is_source && age(&root().join(&file.path)).with_context(|| format!("the age of {}", file.path))? > built {
+        if is_source
+            && age(&root().join(&file.path)).with_context(|| format!("the modification time of {}", file.path))? > built
+        {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// What cargo sets for a test that it runs. A build script that asks cargo to look at one of them would run again with it,
-/// and everything above its crate would be compiled again.
+/// Prefixes of variables that cargo sets for a test. A build script that depends on one of them would run again, and every
+/// crate above it would be recompiled.
 const SET_BY_CARGO: [&str; 3] = ["CARGO_MANIFEST_", "CARGO_PKG_", "CARGO_CRATE_"];
 
 fn build() -> Result<PathBuf> {
@@ -58,17 +59,17 @@ fn build() -> Result<PathBuf> {
         .current_dir(root())
         .args(["build", "--package", "enginehouse", "--message-format", "json-render-diagnostics"])
         .output()
-        .context("cargo can't be run")?;
+        .context("cargo cannot be run")?;
     if !built.status.success() {
-        bail!("the program can't be built:\n{}", String::from_utf8_lossy(&built.stderr));
+        bail!("the program cannot be built:\n{}", String::from_utf8_lossy(&built.stderr));
     }
     let text = String::from_utf8_lossy(&built.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let executable = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
-    executable.context("cargo names no program that it built")
+    executable.context("cargo reported no executable")
 }
 
-/// Runs the program to its end, without any variable of ours in its environment.
+/// Runs the program to completion, without `ENGINEHOUSE_` variables.
 pub fn run(arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(path()?);
     for (name, _) in std::env::vars_os() {
@@ -76,14 +77,14 @@ pub fn run(arguments: &[&str]) -> Result<Output> {
             command.env_remove(name);
         }
     }
-    command.args(arguments).output().context("the program can't be run")
+    command.args(arguments).output().context("the program cannot be run")
 }
 
-/// What the program prints to standard output, if it succeeds.
+/// The standard output of the program; an error if it fails.
 pub fn printed(arguments: &[&str]) -> Result<String> {
     let output = run(arguments)?;
     if !output.status.success() {
         bail!("enginehouse {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr));
     }
-    String::from_utf8(output.stdout).context("the program printed no UTF-8")
+    String::from_utf8(output.stdout).context("the program's output is not UTF-8")
 }

@@ -17,7 +17,7 @@ pub struct File {
 
 /// The root of the checkout.
 pub fn root() -> PathBuf {
-    // Asked when it runs: two checkouts that share a target folder share this program too.
+    // Read at run time: two checkouts that share a target folder share this executable too.
     let here = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     here.parent().map(Path::to_path_buf).unwrap_or(here)
 }
@@ -28,7 +28,7 @@ pub fn files() -> Result<Vec<File>> {
         .current_dir(root())
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .output()
-        .context("git lists the files of the repository, and it can't be run")?;
+        .context("git, which lists the files of the repository, cannot be run")?;
     if !listed.status.success() {
         bail!("git ls-files failed: {}", String::from_utf8_lossy(&listed.stderr));
     }
@@ -48,18 +48,18 @@ pub fn files() -> Result<Vec<File>> {
 
 /// The text of a file of the repository, by its path below the root.
 pub fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(root().join(path)).with_context(|| format!("can't read {path}"))
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
 }
 
 impl File {
     /// Its text; `None` if it is not UTF-8 or too large to be one.
     pub fn text(&self) -> Result<Option<String>> {
         let path = root().join(&self.path);
-        let cant = || format!("can't read {}", self.path);
-        if std::fs::metadata(&path).with_context(cant)?.len() > MAX_TEXT_BYTES {
+        let cannot_read = || format!("cannot read {}", self.path);
+        if std::fs::metadata(&path).with_context(cannot_read)?.len() > MAX_TEXT_BYTES {
             return Ok(None);
         }
-        Ok(String::from_utf8(std::fs::read(&path).with_context(cant)?).ok())
+        Ok(String::from_utf8(std::fs::read(&path).with_context(cannot_read)?).ok())
     }
 
     /// Whether its name ends in `.` and the extension.

@@ -1,6 +1,6 @@
 //! Every failpoint has one name, which is declared, listed, passed somewhere and described on the page.
 //!
-//! The page's table follows from the sources: `UPDATE_PAGES=1 cargo test -p tests --test failpoints` writes it anew.
+//! The page's table follows from the sources: `UPDATE_PAGES=1 cargo test -p tests --test failpoints` writes it.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -176,10 +176,7 @@ fn the_page_describes_every_failpoint_where_it_is() {
         std::fs::write(root().join(PAGE), &fresh).unwrap();
         return;
     }
-    assert!(
-        page == fresh,
-        "{PAGE} is out of date: UPDATE_PAGES=1 cargo test -p tests --test failpoints writes it anew"
-    );
+    assert!(page == fresh, "{PAGE} is out of date: UPDATE_PAGES=1 cargo test -p tests --test failpoints writes it");
     assert_eq!(page::table(&page, HEADING).unwrap().len(), rows.len());
 }
 

@@ -37,7 +37,7 @@ impl Tier {
 
 /// Where a test is, and which tier runs it first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct Location {
     tier: Tier,
     /// Whether the long tier runs more variants of it.
     more: bool,
@@ -46,8 +46,8 @@ struct Place {
 
 /// All functions of tests, and of what tests call, by name: cases of contract suites are functions too. Functions of the
 /// program are left out. Of two functions of one name the one that an earlier tier runs is kept.
-fn functions() -> BTreeMap<String, Place> {
-    let mut found: BTreeMap<String, Place> = BTreeMap::new();
+fn functions() -> BTreeMap<String, Location> {
+    let mut found: BTreeMap<String, Location> = BTreeMap::new();
     for file in repository::files().unwrap() {
         let is_rust = file.has_extension("rs") && !file.is_generated();
         let is_python = file.has_extension("py") && file.path.contains("/test_");
@@ -62,10 +62,10 @@ fn functions() -> BTreeMap<String, Place> {
             text.split_once("#[cfg(test)]").map_or("", |(_, tests)| tests)
         };
         for (name, tier, more) in if is_python { of_python(tests) } else { of_rust(tests) } {
-            let place = Place { tier, more, path: file.path.clone() };
-            let kept = found.entry(name).or_insert_with(|| place.clone());
-            if place.tier < kept.tier {
-                *kept = place;
+            let location = Location { tier, more, path: file.path.clone() };
+            let kept = found.entry(name).or_insert_with(|| location.clone());
+            if location.tier < kept.tier {
+                *kept = location;
             }
         }
     }
@@ -156,9 +156,9 @@ fn every_test_that_the_page_of_guarantees_names_is_there() {
     );
 }
 
-fn row(name: &str, place: &Place) -> String {
-    let more = if place.more { ", more variants in long" } else { "" };
-    format!("| `{name}` | {}{more} | `{}` |", place.tier.word(), place.path)
+fn row(name: &str, location: &Location) -> String {
+    let more = if location.more { ", more variants in long" } else { "" };
+    format!("| `{name}` | {}{more} | `{}` |", location.tier.word(), location.path)
 }
 
 #[test]

@@ -91,15 +91,15 @@ fn the_page_of_the_configuration_has_every_key_with_its_default() {
     }
     // The one key that a check can't do without.
     known.insert("cluster.secret_file".to_owned(), "\"cluster.secret\"".to_owned());
-    let mut told = BTreeMap::new();
+    let mut documented = BTreeMap::new();
     for row in page::tables(&read("docs/configuration.md").unwrap()) {
         let key = page::code_words(&row[0]).first().copied().unwrap_or_default().to_owned();
         if key.contains('.') && !key.contains('*') {
             let default = page::code_words(&row[1]).first().copied().unwrap_or_default().replace(' ', "");
-            assert!(told.insert(key.clone(), default).is_none(), "{key} stands twice on the page");
+            assert!(documented.insert(key.clone(), default).is_none(), "{key} stands twice on the page");
         }
     }
-    assert_eq!(told, known, "the page (left) is not what the program says (right)");
+    assert_eq!(documented, known, "the page (left) is not what the program says (right)");
 }
 
 /// The configuration with a cluster secret that is there, which `config check` reads.
@@ -144,11 +144,11 @@ fn every_sqlstate_of_ours_is_on_the_page_of_the_control_language() {
         .collect();
     assert!(known.len() > 20, "only {} states were found", known.len());
     let rows = page::table(&read("docs/control-language.md").unwrap(), "Errors").unwrap();
-    let told: BTreeSet<String> = rows.iter().map(|row| page::code_words(&row[0])[0].to_owned()).collect();
-    assert_eq!(told, known);
+    let documented: BTreeSet<String> = rows.iter().map(|row| page::code_words(&row[0])[0].to_owned()).collect();
+    assert_eq!(documented, known);
 }
 
-/// Commands in code blocks: the program's, said as `enginehouse …` or `cargo run -- …`.
+/// Commands in code blocks: of the program, written as `enginehouse …` or `cargo run -- …`.
 #[test]
 fn every_command_of_the_pages_is_one_that_the_program_knows() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();
