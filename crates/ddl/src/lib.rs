@@ -5,7 +5,7 @@
 //! [`parse`], which is total: any text gives a [`Statement`] or a [`ParseError`] with its place, what was expected
 //! there, and a hint for near misses.
 //!
-//! Invariants: `parse(print(statement)) == statement`; `sniff`, [`has_own_state`] and [`session_statement`] never fail
+//! Invariants: `parse(print(statement)) == statement`; `sniff`, [`pins_session`] and [`session_statement`] never fail
 //! and never allocate; nothing here does IO or keeps state, so there is no stale caller: the same text always gives
 //! the same answer, in the proxy, in the metadata agent and in the engine agent.
 //!
@@ -41,7 +41,7 @@ pub use error::{ParseError, Position};
 pub use like::like_matches;
 pub use near_miss::near_miss;
 pub use quote::{quoted_name, quoted_string};
-pub use session::{SessionStatement, changes_tables, has_own_state, session_statement, sets_session};
+pub use session::{SessionStatement, changes_tables, pins_session, session_statement, sets_session};
 pub use sniff::{Head, Verb, sniff};
 pub use statement::{DEFAULT_WAIT, EngineScope, Grace, MAX_LIMIT, Statement, masked_text, parse};
 pub use token::MAX_STATEMENT_BYTES;

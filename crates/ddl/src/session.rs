@@ -19,7 +19,7 @@ const BEFORE_TEMPORARY: [&str; 10] =
 /// That is so unless the head is SELECT, WITH, VALUES, TABLE, INSERT, SHOW, DESCRIBE, DESC, EXPLAIN, USE, SET, or
 /// CREATE, ALTER or DROP of what is not TEMPORARY. A query in parentheses counts as the query; an empty statement and
 /// a control statement leave nothing behind. Never fails, never allocates.
-pub fn has_own_state(text: &str) -> bool {
+pub fn pins_session(text: &str) -> bool {
     let mut scanner = Scanner::new(text);
     if scanner.at_end() || sniff(text).is_some() {
         return false;
@@ -159,7 +159,7 @@ mod tests {
             "  ",
             "-- nothing",
         ] {
-            assert!(!has_own_state(text), "{text}");
+            assert!(!pins_session(text), "{text}");
         }
     }
 
@@ -184,7 +184,7 @@ mod tests {
             "SELECTED",
             "it's",
         ] {
-            assert!(has_own_state(text), "{text}");
+            assert!(pins_session(text), "{text}");
         }
     }
 
@@ -229,7 +229,7 @@ mod tests {
     fn whatever_begins_with_set_or_use_sets_the_session() {
         for text in ["SET TIME ZONE 'UTC'", "-- c\nset x TO 1", "SET x=1", "USE CATALOG c", "use `x`", "SET"] {
             assert!(sets_session(text), "{text}");
-            assert!(!has_own_state(text), "{text}");
+            assert!(!pins_session(text), "{text}");
         }
         for text in ["SETTLE", "SELECT 1", "USER x", "RESET x", ""] {
             assert!(!sets_session(text), "{text}");

@@ -6,7 +6,7 @@ mod generate;
 use std::collections::BTreeMap;
 
 use ddl::{
-    SessionStatement, Statement, has_own_state, like_matches, masked_text, near_miss, parse, print_create,
+    SessionStatement, Statement, like_matches, masked_text, near_miss, parse, pins_session, print_create,
     session_statement, sniff,
 };
 use model::change::{Applied, Change, Object, ObjectPatch, Rules};
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 /// Everything that reads a text, and what must hold of the answers.
 fn read(text: &str) -> Result<(), TestCaseError> {
     let ours = sniff(text).is_some();
-    has_own_state(text);
+    pins_session(text);
     if let Some(statement) = session_statement(text) {
         prop_assert!(!ours, "a session statement is no control statement");
         let parts = match statement {

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ddl::{has_own_state, near_miss, parse, session_statement, sniff};
+use ddl::{near_miss, parse, pins_session, session_statement, sniff};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -71,7 +71,7 @@ fn strange_statements_of_ours_are_ours() {
         let parsed = parse(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(parse(&parsed.to_string()), Ok(parsed));
         assert_eq!(near_miss(&text), None);
-        assert!(!has_own_state(&text));
+        assert!(!pins_session(&text));
     }
 }
 
@@ -88,7 +88,7 @@ fn telling_whose_a_statement_is_allocates_nothing() {
     let allocated = allocation_counter::measure(|| {
         for text in &texts {
             answers += usize::from(sniff(text).is_some());
-            answers += usize::from(has_own_state(text));
+            answers += usize::from(pins_session(text));
             answers += usize::from(session_statement(text).is_some());
         }
     });

@@ -201,16 +201,16 @@ async fn on_session(
 ) -> Result<(), Failed> {
     if method.makes_operation() {
         // The count of calls was raised before this look, so a drain that begins now waits for this call.
-        if relay.drain.is_draining() && !entry.has_own_state() {
+        if relay.drain.is_draining() && !entry.is_pinned() {
             return Err(draining(relay).into());
         }
         entry.room_for_operation()?;
         let text = request.statement_in(message.bytes()).and_then(|bytes| std::str::from_utf8(bytes).ok());
         // Before it is sent: what fails half way may have left state behind.
         let has_own_tables = relay.settings.catalog == TableCatalog::Own;
-        let leaves_state = |text| ddl::has_own_state(text) || (has_own_tables && ddl::changes_tables(text));
-        if method == Method::ExecuteStatement && text.is_none_or(leaves_state) {
-            entry.begin_own_state();
+        let pins = |text| ddl::pins_session(text) || (has_own_tables && ddl::changes_tables(text));
+        if method == Method::ExecuteStatement && text.is_none_or(pins) {
+            entry.pin();
         }
     }
     let mut session = entry.state.lock().await;
@@ -250,7 +250,7 @@ async fn on_session(
 /// lost with the session.
 fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
     let engine = &relay.settings.engine;
-    if entry.has_own_state() {
+    if entry.is_pinned() {
         return UserError::new(ErrorKind::ConnectionLost, format!("the session at engine \"{engine}\" was lost"))
             .detail(format!("{why}; temporary views, variables and the like were lost with it."))
             .hint("Open a new session.");

@@ -57,7 +57,7 @@ pub(super) struct EngineSession {
 
 #[derive(Default)]
 struct Facts {
-    own_state: bool,
+    pinned: bool,
     /// Statements that are executed within the call that brought them; they have no handle yet.
     executing: usize,
     operations: HashMap<Handle, Operation>,
@@ -134,12 +134,12 @@ async fn few_at_once(asking: impl Iterator<Item = impl Future<Output = ()>>) {
 
 impl Entry {
     /// The session holds state that can't be made elsewhere.
-    pub(super) fn has_own_state(&self) -> bool {
-        lock(&self.facts).own_state
+    pub(super) fn is_pinned(&self) -> bool {
+        lock(&self.facts).pinned
     }
 
-    pub(super) fn begin_own_state(&self) {
-        lock(&self.facts).own_state = true;
+    pub(super) fn pin(&self) {
+        lock(&self.facts).pinned = true;
     }
 
     pub(super) fn operation(&self, handle: &Handle) -> Option<Operation> {
@@ -195,7 +195,7 @@ impl Entry {
 
     fn nothing_left(&self) -> bool {
         let facts = lock(&self.facts);
-        !facts.own_state && facts.executing == 0 && facts.operations.values().all(|it| !it.running && !it.result_waits)
+        !facts.pinned && facts.executing == 0 && facts.operations.values().all(|it| !it.running && !it.result_waits)
     }
 }
 

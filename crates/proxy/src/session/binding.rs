@@ -38,7 +38,7 @@ pub(crate) struct Bound {
     /// The session's handle at the engine agent.
     pub(crate) session: Handle,
     /// It holds state that can't be replayed.
-    pub(crate) own_state: bool,
+    pub(crate) pinned: bool,
     /// Counts as one session of this proxy on the engine.
     pub(crate) _place: RoutePlace,
 }
@@ -112,8 +112,8 @@ impl Session {
     }
 
     /// Whether state that can't be made elsewhere is at the present engine.
-    pub(super) fn holds_own_state(&self) -> bool {
-        self.present.and_then(|binding| self.engines.get(&binding)).is_some_and(|bound| bound.own_state)
+    pub(super) fn is_pinned(&self) -> bool {
+        self.present.and_then(|binding| self.engines.get(&binding)).is_some_and(|bound| bound.pinned)
     }
 
     /// Whether the tables that it creates are the present engine's own: lost with it, and unknown to others.
@@ -122,9 +122,9 @@ impl Session {
         bound.is_some_and(|bound| bound.route.catalog == TableCatalog::Own)
     }
 
-    pub(super) fn has_own_state(&mut self) {
+    pub(super) fn pin_to_engine(&mut self) {
         if let Some(bound) = self.present.and_then(|binding| self.engines.get_mut(&binding)) {
-            bound.own_state = true;
+            bound.pinned = true;
         }
     }
 
@@ -145,7 +145,7 @@ impl Session {
         }
         if self.present == Some(binding) {
             self.present = None;
-            if bound.own_state {
+            if bound.pinned {
                 self.lost = Some(
                     UserError::new(ErrorKind::ConnectionLost, "the session's own state was lost with its engine")
                         .detail(format!("engine \"{engine}\": {reason}"))
@@ -181,7 +181,7 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
             .get(&binding)
             .is_none_or(|it| it.client.is_broken() || it.client.closed().now_or_never().is_some());
         let drains =
-            session.engines.get(&binding).is_some_and(|it| !it.own_state && gateway.routes.is_draining(&it.route));
+            session.engines.get(&binding).is_some_and(|it| !it.pinned && gateway.routes.is_draining(&it.route));
         match (closed, drains) {
             (false, false) => return Ok(()),
             // It would refuse. What is open there stays open.
@@ -303,7 +303,7 @@ async fn open(
     let session = Handle::try_from(&handle).map_err(|error| {
         ClientError::Refused(UserError::internal(format!("the engine's session handle can't be one: {error}")))
     })?;
-    Ok(Bound { route, client, session, own_state: false, _place: place })
+    Ok(Bound { route, client, session, pinned: false, _place: place })
 }
 
 /// Sends a call to the present engine and reads its (small) answer.
@@ -368,7 +368,7 @@ pub(super) async fn send(gateway: &Arc<Gateway>, session: &mut Session, call: &E
             note_accepted(session, text, pending);
         }
         // What it is only the engine knows.
-        None if call.is_statement() => session.has_own_state(),
+        None if call.is_statement() => session.pin_to_engine(),
         None => {}
     }
     match accepted {
@@ -422,7 +422,7 @@ fn drained(gateway: &Arc<Gateway>, session: &mut Session, binding: u64) -> Sent 
     };
     let engine = bound.route.engine.clone();
     gateway.routes.mark_draining(&bound.route);
-    if bound.own_state {
+    if bound.pinned {
         return Sent::Lost(
             UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" is being replaced"))
                 .detail("the session has state of its own there, which can't be moved")

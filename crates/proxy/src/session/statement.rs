@@ -250,7 +250,7 @@ pub(super) async fn accepted(
 pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<Handle>) {
     if let Some(issued) = ddl::session_statement(text) {
         if unbound::remember(session, text, &issued, pending).is_err() {
-            session.has_own_state();
+            session.pin_to_engine();
         }
         if pending.is_none() {
             show_setting(session, &issued);
@@ -258,10 +258,10 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
     } else if ddl::sets_session(text) {
         // SET TIME ZONE and its like, which only engines understand: replayed as it was issued.
         if session.keys.remember(text.to_owned(), text.to_owned(), pending).is_err() {
-            session.has_own_state();
+            session.pin_to_engine();
         }
-    } else if ddl::has_own_state(text) || (session.has_own_tables() && ddl::changes_tables(text)) {
-        session.has_own_state();
+    } else if ddl::pins_session(text) || (session.has_own_tables() && ddl::changes_tables(text)) {
+        session.pin_to_engine();
     }
 }
 

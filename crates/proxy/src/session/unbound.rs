@@ -89,7 +89,7 @@ pub(super) fn answer_here(
     if let SessionStatement::Set { key, value } = said
         && let Some(own) = keys::own_key(key)
     {
-        if session.holds_own_state() {
+        if session.is_pinned() {
             return Err(UserError::new(ErrorKind::WrongState, format!("setting \"{key}\" can't be changed now"))
                 .detail("the session has state of its own at its engine, which would be lost")
                 .hint("open a new session"));
