@@ -24,18 +24,18 @@
 //! [`routes`]) and says so (`missing`): a route that is no longer true leads to an engine that refuses before it
 //! executes anything.
 
+mod accept;
 mod activity;
 mod agents;
+mod authorize;
 mod budget;
-pub mod catalog;
+mod catalog;
 mod drain;
 pub mod failpoints;
-mod listener;
-mod missing;
-mod rights;
-pub mod routes;
+mod routes;
 mod session;
 mod settings;
+mod staleness;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,9 +56,9 @@ use crate::agents::Agents;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::drain::Discovery;
-use crate::missing::Missing;
 use crate::routes::Routes;
 use crate::session::Sessions;
+use crate::staleness::ZooKeeperStatus;
 
 /// The key of the configuration that says what discovery tells.
 const ADVERTISE: &str = "proxy.advertise";
@@ -72,7 +72,7 @@ pub(crate) struct Gateway {
     pub(crate) agents: Agents,
     pub(crate) catalog: Arc<CatalogView>,
     pub(crate) routes: Routes,
-    pub(crate) missing: Missing,
+    pub(crate) zookeeper: ZooKeeperStatus,
     pub(crate) sessions: Sessions,
     /// What sessions make the proxy keep.
     pub(crate) budget: Arc<Budget>,
@@ -114,7 +114,8 @@ impl Proxy {
         let catalog = Arc::new(CatalogView::new(agents.clone(), clock.clone()));
         let stop = CancellationToken::new();
         let polling = tokio::spawn(catalog::poll(Arc::clone(&catalog), settings.snapshot_poll, stop.clone()));
-        let missing = Missing::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
+        let zookeeper =
+            ZooKeeperStatus::follow(supervisor.states(), view.changes(), &settings.zookeeper, clock.clone());
         let routes = Routes::new(view, &settings, clock.clone());
         let sessions = Sessions::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
@@ -125,7 +126,7 @@ impl Proxy {
             agents,
             catalog,
             routes,
-            missing,
+            zookeeper,
             sessions,
             budget,
             activity,

@@ -91,12 +91,12 @@ pub struct Routes {
 }
 
 /// Counts one session of this proxy on an engine for as long as it lives.
-pub struct Place {
+pub struct Seat {
     engine: EngineName,
     known: Arc<Mutex<Known>>,
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         let mut known = lock(&self.known);
         if let Some(count) = known.sessions.get_mut(&self.engine) {
@@ -129,8 +129,8 @@ impl Routes {
         self.view.changes()
     }
 
-    /// The engine for a new session, with its place taken; `None` when none fits now.
-    pub async fn choose(&self, wanted: &Wanted) -> Option<(Route, Place)> {
+    /// The engine for a new session, with its seat taken; `None` when none fits now.
+    pub async fn choose(&self, wanted: &Wanted) -> Option<(Route, Seat)> {
         let candidates = self.candidates(wanted);
         if candidates.len() > 1 {
             self.ask_for_load(&candidates).await;
@@ -143,8 +143,8 @@ impl Routes {
         if let Some((_, Some(told))) = known.load.get_mut(&route.uid) {
             *told += 1;
         }
-        let place = Place { engine: route.engine.clone(), known: Arc::clone(&self.known) };
-        Some((route, place))
+        let seat = Seat { engine: route.engine.clone(), known: Arc::clone(&self.known) };
+        Some((route, seat))
     }
 
     /// Whether an engine that fits is ready.

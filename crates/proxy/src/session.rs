@@ -3,22 +3,22 @@
 //! A handle that leaves the proxy is the proxy's own, bound to the user and, in binary mode, to the connection that
 //! opened it; any other is answered with *no such session*, whether it exists or not.
 
-mod absence;
 pub(crate) mod binding;
 mod cancel;
 pub(crate) mod close;
 pub(crate) mod control;
-pub(crate) mod keys;
+mod forward;
 pub(crate) mod liveness;
+pub(crate) mod local;
+mod no_engine;
 mod one_engine_type;
 mod open;
 pub(crate) mod operation;
-mod queue;
-mod relayed;
+mod pool;
 mod replay;
+pub(crate) mod settings;
 pub(crate) mod statement;
 mod timeout;
-pub(crate) mod unbound;
 mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
@@ -41,8 +41,8 @@ use crate::routes::Route;
 use crate::settings::Limits;
 use binding::Bound;
 use control::ControlBackend;
-use keys::SessionKeys;
 use operation::Operation;
+use settings::SessionSettings;
 
 /// Why a connection can't be used any longer.
 #[derive(Debug, thiserror::Error)]
@@ -154,7 +154,7 @@ impl Entry {
 /// What a session is made of.
 pub(crate) struct Session {
     pub(crate) user: String,
-    pub(crate) keys: SessionKeys,
+    pub(crate) settings: SessionSettings,
     /// The metadata agent's session, opened when first needed.
     pub(crate) control: Option<ControlBackend>,
     /// Engines by the number of their binding: the present one, and older ones whose results are still read.
@@ -168,10 +168,10 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(user: String, keys: SessionKeys) -> Self {
+    pub(crate) fn new(user: String, settings: SessionSettings) -> Self {
         Self {
             user,
-            keys,
+            settings,
             control: None,
             engines: BTreeMap::new(),
             present: None,
@@ -398,8 +398,8 @@ async fn serve_in(
 ) -> Result<(), Gone> {
     let seqid = message.seqid();
     match (method, method.scope()) {
-        (Method::SetClientInfo, _) => unbound::set_client_info(connection, seqid).await,
-        (Method::GetInfo, _) => unbound::get_info(gateway, connection, entry, message).await,
+        (Method::SetClientInfo, _) => local::set_client_info(connection, seqid).await,
+        (Method::GetInfo, _) => local::get_info(gateway, connection, entry, message).await,
         (Method::ExecuteStatement, _) => statement::execute(gateway, connection, entry, message, request).await,
         (Method::CancelOperation, _) => cancel::cancel(gateway, connection, entry, named, seqid).await,
         (_, Scope::Operation) => operation::serve(gateway, connection, entry, named, message, request).await,

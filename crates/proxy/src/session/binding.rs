@@ -17,16 +17,16 @@ use model::statement_timeout::shorter;
 use model::table_catalog::TableCatalog;
 use tracing::{debug, info, warn};
 
-use super::absence::why_none;
 use super::liveness;
+use super::no_engine::why_none;
 use super::operation::Place;
-use super::queue::Asks;
+use super::pool::Asks;
 use super::replay::{is_about_statement, issued_before, replay};
 use super::statement::{EngineCall, note_accepted};
 use super::{Session, close, one_engine_type, timeout};
-use crate::routes::{Place as RoutePlace, Route, Wanted};
+use crate::routes::{Route, Seat, Wanted};
 use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS, TIMEOUT_GRACE};
-use crate::{Gateway, failpoints, rights};
+use crate::{Gateway, authorize, failpoints};
 
 /// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
 const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
@@ -40,7 +40,7 @@ pub(crate) struct Bound {
     /// It holds state that can't be replayed.
     pub(crate) pinned: bool,
     /// Counts as one session of this proxy on the engine.
-    pub(crate) _place: RoutePlace,
+    pub(crate) _seat: Seat,
 }
 
 /// Why no engine is bound.
@@ -199,9 +199,9 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
     }
     let wanted = wanted(gateway, session).await.map_err(NotBound::Refused)?;
     for _ in 0..MAX_HANDOVERS {
-        let Some((route, place)) = gateway.routes.choose(&wanted).await else { break };
+        let Some((route, seat)) = gateway.routes.choose(&wanted).await else { break };
         model::failpoint!(failpoints::ENGINE_CHOSEN);
-        match open(gateway, session, route.clone(), place).await {
+        match open(gateway, session, route.clone(), seat).await {
             Ok(bound) => {
                 gateway.activity.bound.add();
                 debug!(engine = %route.engine, user = session.user, binding = session.next_binding, "session bound");
@@ -233,9 +233,9 @@ pub(super) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Resul
 
 /// What the session asks for, by this reading of the catalog.
 fn wanted_in(gateway: &Gateway, session: &Session, snapshot: &ProxySnapshot) -> Result<Wanted, UserError> {
-    let keys = &session.keys;
+    let keys = &session.settings;
     let catalog = &snapshot.catalog;
-    let tenant = rights::tenant_of(catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())?;
+    let tenant = authorize::tenant_of(catalog, &session.user, &gateway.settings.admins, keys.tenant.as_ref())?;
     let pool = Asks::of(gateway, &session.user, keys).pool_in(catalog)?;
     let unit = keys.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
     let wanted = Wanted { tenant, pool, unit };
@@ -261,14 +261,9 @@ async fn wanted(gateway: &Arc<Gateway>, session: &Session) -> Result<Wanted, Use
 }
 
 /// Opens the engine's session and replays what was said before.
-async fn open(
-    gateway: &Arc<Gateway>,
-    session: &mut Session,
-    route: Route,
-    place: RoutePlace,
-) -> Result<Bound, ClientError> {
+async fn open(gateway: &Arc<Gateway>, session: &mut Session, route: Route, seat: Seat) -> Result<Bound, ClientError> {
     let mut client = gateway.routes.connect(&route, &session.user).await?;
-    let mut configuration = session.keys.forwarded.clone();
+    let mut configuration = session.settings.forwarded.clone();
     configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
     let opened = client
         .open_session(&TOpenSessionReq {
@@ -282,7 +277,7 @@ async fn open(
     let Some(handle) = opened.session_handle else {
         return Err(ClientError::Refused(UserError::internal("the engine opened a session without a handle")));
     };
-    for earlier in session.keys.remembered.clone() {
+    for earlier in session.settings.remembered.clone() {
         let Err(error) = replay(&mut client, &handle, &earlier.text).await else { continue };
         let error = match error {
             // No client was notified that it succeeded, and it seems that it did not.
@@ -292,7 +287,7 @@ async fn open(
             }
             ClientError::Refused(error) if is_about_statement(&error) => {
                 debug!(%error, "the engine refuses an earlier statement of the session");
-                session.keys.forget_refused(&earlier);
+                session.settings.forget_refused(&earlier);
                 ClientError::Refused(issued_before(error.without_stack_trace(), &earlier.text))
             }
             other => other,
@@ -303,7 +298,7 @@ async fn open(
     let session = Handle::try_from(&handle).map_err(|error| {
         ClientError::Refused(UserError::internal(format!("the engine's session handle can't be one: {error}")))
     })?;
-    Ok(Bound { route, client, session, pinned: false, _place: place })
+    Ok(Bound { route, client, session, pinned: false, _seat: seat })
 }
 
 /// Sends a call to the present engine and reads its (small) answer.

@@ -123,7 +123,7 @@ pub(super) async fn execute(
     }
     let mut operation = Operation::new(Place::Control(Box::new(operation)));
     // The agent that answers knows nothing of what this proxy lacks.
-    if let Some(warning) = gateway.missing.warning() {
+    if let Some(warning) = gateway.zookeeper.warning() {
         operation.log(warning);
     }
     let handle = keep(gateway, entry, session, operation);
@@ -159,7 +159,7 @@ async fn begin(
             (REQUEST_ID.to_owned(), id.to_string()),
             (REQUEST_DEADLINE_MS.to_owned(), left.as_millis().to_string()),
         ]);
-        overlay.extend(gateway.missing.zookeeper().map(|lacks| (REQUEST_PROXY_LACKS.to_owned(), lacks)));
+        overlay.extend(gateway.zookeeper.staleness().map(|lacks| (REQUEST_PROXY_LACKS.to_owned(), lacks)));
         let request = TExecuteStatementReq {
             session_handle: backend.session.session(),
             statement: text.to_owned(),
@@ -209,7 +209,8 @@ fn not_known(id: &RequestId, reason: &str) -> UserError {
 fn with_age(gateway: &Gateway, error: UserError) -> UserError {
     let age = gateway.catalog.age();
     let age = age.map(|age| format!("the proxy goes on with the catalog that it read {} s ago", age.as_secs()));
-    let details: Vec<String> = error.detail.clone().into_iter().chain(gateway.missing.zookeeper()).chain(age).collect();
+    let details: Vec<String> =
+        error.detail.clone().into_iter().chain(gateway.zookeeper.staleness()).chain(age).collect();
     if details.is_empty() { error } else { error.detail(details.join("; ")) }
 }
 

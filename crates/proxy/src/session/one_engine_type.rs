@@ -10,7 +10,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::UnitName;
 use model::snapshot::ProxySnapshot;
 
-use super::absence::fits;
+use super::no_engine::fits;
 use crate::routes::Wanted;
 
 /// The most units that the error lists.

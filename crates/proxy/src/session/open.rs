@@ -9,8 +9,8 @@ use hs2::{Connection, Credentials, Mechanism, Message, Method, protocol, status}
 use model::error::{ErrorKind, UserError};
 use tracing::debug;
 
-use super::keys::SessionKeys;
-use super::{Gone, Session, answer, binding, close, connection_of, queue, refuse};
+use super::settings::SessionSettings;
+use super::{Gone, Session, answer, binding, close, connection_of, pool, refuse};
 use crate::Gateway;
 use crate::failpoints;
 
@@ -59,11 +59,11 @@ async fn opened(
     gateway.admits()?;
     let user = principal.user.clone();
     let configuration = request.configuration.unwrap_or_default();
-    let keys = SessionKeys::read(&configuration, &gateway.settings.limits, &gateway.budget)?;
+    let keys = SessionSettings::read(&configuration, &gateway.settings.limits, &gateway.budget)?;
     drop(configuration);
-    queue::check(gateway, &user, &keys).await?;
+    pool::check(gateway, &user, &keys).await?;
     let mut session = Session::new(user.clone(), keys);
-    if session.keys.may_be_refused() {
+    if session.settings.may_be_refused() {
         tokio::select! {
             checked = binding::bind_if_ready(gateway, &mut session) => drop(checked?),
             () = connection.closed() => {

@@ -12,7 +12,7 @@ use hs2::{Column, Connection, Handle, Message, Method, Value, rowset, schema, st
 use model::error::{ErrorKind, UserError};
 
 use super::control::ControlOperation;
-use super::relayed::{relay_control, relay_engine};
+use super::forward::{relay_control, relay_engine};
 use super::waiting::{self, Waiting};
 use super::{Entry, Gone, answer, close, refuse};
 use crate::Gateway;

@@ -11,12 +11,12 @@ use hs2::tcli::{TExecuteStatementResp, TOperationType};
 use hs2::{Connection, Handle, Message, Method, status};
 use model::error::{ErrorKind, UserError};
 
-use super::absence;
 use super::binding::{self, NotBound, Sent};
+use super::no_engine;
 use super::operation::{Operation, Place};
 use super::timeout::Timeout;
 use super::waiting::Waiting;
-use super::{Entry, Gone, Session, answer, close, control, hold, queue, refuse, send, unbound};
+use super::{Entry, Gone, Session, answer, close, control, hold, local, pool, refuse, send};
 use crate::Gateway;
 use crate::budget::Held;
 use crate::settings::{CALL_DEADLINE, MAX_HANDOVERS, MAX_OPERATIONS, POLL_STEP, SYNCHRONOUS_DEADLINE};
@@ -71,7 +71,7 @@ pub(super) async fn execute(
         Ok(held) => held,
         Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
     };
-    let timeout = Timeout::of(request, session.keys.statement_timeout, gateway.clock.boottime());
+    let timeout = Timeout::of(request, session.settings.statement_timeout, gateway.clock.boottime());
     let bytes = request.statement_in(message.bytes()).unwrap_or_default();
     let text = std::str::from_utf8(bytes).ok();
     if let Some(text) = text {
@@ -83,10 +83,10 @@ pub(super) async fn execute(
             return served;
         }
         if let Some(issued) = ddl::session_statement(text) {
-            if let Err(error) = queue::check_set(gateway, &session, &issued).await {
+            if let Err(error) = pool::check_set(gateway, &session, &issued).await {
                 return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
             }
-            if session.is_unbound() && unbound::is_for_ready_engine(&issued) {
+            if session.is_unbound() && local::is_for_ready_engine(&issued) {
                 let bound = tokio::select! {
                     bound = binding::bind_if_ready(gateway, &mut session) => bound,
                     () = connection.closed() => return Err(Gone::Client("hung up while a session was bound".to_owned())),
@@ -95,7 +95,7 @@ pub(super) async fn execute(
                     return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
                 }
             }
-            match unbound::answer_here(&mut session, text, &issued, &mut held) {
+            match local::answer_here(&mut session, text, &issued, &mut held) {
                 Ok(Some(local)) => {
                     let local = local.holding(held);
                     let has_result = local.has_result();
@@ -171,7 +171,7 @@ async fn run(
             Err(NotBound::Wait(reason)) => {
                 let waited = gateway.clock.boottime().saturating_sub(since);
                 if waited >= gateway.settings.bind_deadline {
-                    return refuse(connection, method, seqid, &absence::waited_too_long(waited, &reason)).await;
+                    return refuse(connection, method, seqid, &no_engine::waited_too_long(waited, &reason)).await;
                 }
                 let now = gateway.clock.boottime();
                 let step = match call.timeout {
@@ -249,7 +249,7 @@ pub(super) async fn accepted(
 /// more to replay. `pending`: the engine still works on it, under this handle.
 pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<Handle>) {
     if let Some(issued) = ddl::session_statement(text) {
-        if unbound::remember(session, text, &issued, pending).is_err() {
+        if local::remember(session, text, &issued, pending).is_err() {
             session.pin_to_engine();
         }
         if pending.is_none() {
@@ -257,7 +257,7 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
         }
     } else if ddl::sets_session(text) {
         // SET TIME ZONE and its like, which only engines understand: replayed as it was issued.
-        if session.keys.remember(text.to_owned(), text.to_owned(), pending).is_err() {
+        if session.settings.remember(text.to_owned(), text.to_owned(), pending).is_err() {
             session.pin_to_engine();
         }
     } else if ddl::pins_session(text) || (session.has_own_tables() && ddl::changes_tables(text)) {
@@ -267,7 +267,7 @@ pub(super) fn note_accepted(session: &mut Session, text: &str, pending: Option<H
 
 /// The engine has reported how a statement ended. Only one that succeeded is replayed to another engine.
 pub(super) fn note_ended(session: &mut Session, handle: &Handle, succeeded: bool) {
-    if let Some(text) = session.keys.settle(handle, succeeded)
+    if let Some(text) = session.settings.settle(handle, succeeded)
         && let Some(issued) = ddl::session_statement(&text)
     {
         show_setting(session, &issued);
@@ -276,6 +276,6 @@ pub(super) fn note_ended(session: &mut Session, handle: &Handle, succeeded: bool
 
 fn show_setting(session: &mut Session, issued: &SessionStatement<'_>) {
     if let SessionStatement::Set { key, value } = issued {
-        session.keys.show(key, value);
+        session.settings.show(key, value);
     }
 }

@@ -11,8 +11,8 @@ use model::error::UserError;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
-use super::absence;
 use super::binding::{self, NotBound, Sent};
+use super::no_engine;
 use super::operation::{Operation, Place};
 use super::statement::{EngineCall, keep};
 use super::{Entry, Session};
@@ -76,7 +76,7 @@ impl Waiting {
     fn over(&self, now: Duration) -> UserError {
         match &self.call.timeout {
             Some(timeout) if timeout.left(now).is_zero() => timeout.error_waiting_for(&self.reason),
-            _ => absence::waited_too_long(now.saturating_sub(self.since), &self.reason),
+            _ => no_engine::waited_too_long(now.saturating_sub(self.since), &self.reason),
         }
     }
 }

@@ -14,7 +14,7 @@ use hs2::{Column, Connection, Handle, Message, Method, SqlType, Value, status};
 use model::error::{ErrorKind, UserError};
 
 use super::operation::Local;
-use super::{Entry, Gone, Session, answer, keys, refuse, statement};
+use super::{Entry, Gone, Session, answer, refuse, settings, statement};
 use crate::Gateway;
 use crate::budget::Held;
 
@@ -71,9 +71,9 @@ pub(super) async fn set_client_info(connection: &mut Connection, seqid: i32) -> 
 pub(super) fn is_for_ready_engine(issued: &SessionStatement<'_>) -> bool {
     match issued {
         SessionStatement::Use { database } => {
-            keys::given(database).is_some_and(|name| !name.eq_ignore_ascii_case(keys::DEFAULT_DATABASE))
+            settings::given(database).is_some_and(|name| !name.eq_ignore_ascii_case(settings::DEFAULT_DATABASE))
         }
-        SessionStatement::Set { key, .. } | SessionStatement::ShowSetting { key } => keys::own_key(key).is_none(),
+        SessionStatement::Set { key, .. } | SessionStatement::ShowSetting { key } => settings::own_key(key).is_none(),
         SessionStatement::ListSettings { .. } => true,
     }
 }
@@ -87,19 +87,19 @@ pub(super) fn answer_here(
     held: &mut Held,
 ) -> Result<Option<Local>, UserError> {
     if let SessionStatement::Set { key, value } = said
-        && let Some(own) = keys::own_key(key)
+        && let Some(own) = settings::own_key(key)
     {
         if session.is_pinned() {
             return Err(UserError::new(ErrorKind::WrongState, format!("setting \"{key}\" can't be changed now"))
                 .detail("the session has state of its own at its engine, which would be lost")
                 .hint("open a new session"));
         }
-        session.keys.set_own(&own, value)?;
+        session.settings.set_own(&own, value)?;
         // What is bound may not fit any longer: the next statement chooses again.
         session.unbind();
         return Ok(Some(setting(key, value)));
     }
-    let own = matches!(said, SessionStatement::ShowSetting { key } if keys::own_key(key).is_some());
+    let own = matches!(said, SessionStatement::ShowSetting { key } if settings::own_key(key).is_some());
     if !own && (session.present.is_some() || session.lost.is_some()) {
         return Ok(None);
     }
@@ -110,17 +110,17 @@ pub(super) fn answer_here(
         }
         SessionStatement::Set { key, value } => {
             remember(session, text, said, None)?;
-            session.keys.show(key, value);
+            session.settings.show(key, value);
             setting(key, value)
         }
         SessionStatement::ShowSetting { key } => {
-            held.resize(held.bytes() + session.keys.setting(key).map_or(0, str::len))?;
-            let value = session.keys.setting(key).unwrap_or(if own { "<undefined>" } else { UNKNOWN });
+            held.resize(held.bytes() + session.settings.setting(key).map_or(0, str::len))?;
+            let value = session.settings.setting(key).unwrap_or(if own { "<undefined>" } else { UNKNOWN });
             setting(key, value)
         }
         SessionStatement::ListSettings { .. } => {
-            held.resize(held.bytes() + session.keys.bytes())?;
-            let rows = session.keys.settings.iter();
+            held.resize(held.bytes() + session.settings.bytes())?;
+            let rows = session.settings.shown.iter();
             Local::table(pair_columns(), rows.map(|(key, value)| pair(key, value)).collect())
         }
     }))
@@ -134,11 +134,11 @@ pub(super) fn remember(
     pending: Option<Handle>,
 ) -> Result<(), UserError> {
     let subject = match said {
-        SessionStatement::Use { .. } => keys::USE.to_owned(),
+        SessionStatement::Use { .. } => settings::USE.to_owned(),
         SessionStatement::Set { key, .. } => format!("set {key}"),
         SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
     };
-    session.keys.remember(subject, text.to_owned(), pending)
+    session.settings.remember(subject, text.to_owned(), pending)
 }
 
 fn pair_columns() -> Vec<Column> {

@@ -14,7 +14,7 @@ use model::name::{PoolName, TenantName};
 use model::observation::cut;
 
 use super::Session;
-use super::keys::{self, SessionKeys};
+use super::settings::{self, SessionSettings};
 use crate::Gateway;
 use crate::settings::AGENT_DEADLINE;
 
@@ -34,7 +34,7 @@ pub(super) struct Asks<'a> {
 }
 
 impl<'a> Asks<'a> {
-    pub(super) fn of(gateway: &'a Gateway, user: &'a str, keys: &'a SessionKeys) -> Self {
+    pub(super) fn of(gateway: &'a Gateway, user: &'a str, keys: &'a SessionSettings) -> Self {
         Self {
             user,
             admins: &gateway.settings.admins,
@@ -97,7 +97,7 @@ const fn your(count: usize) -> &'static str {
 }
 
 /// Refuses a new session whose queue means nothing.
-pub(super) async fn check(gateway: &Arc<Gateway>, user: &str, keys: &SessionKeys) -> Result<(), UserError> {
+pub(super) async fn check(gateway: &Arc<Gateway>, user: &str, keys: &SessionSettings) -> Result<(), UserError> {
     checked(gateway, Asks::of(gateway, user, keys)).await
 }
 
@@ -108,10 +108,11 @@ pub(super) async fn check_set(
     said: &SessionStatement<'_>,
 ) -> Result<(), UserError> {
     let SessionStatement::Set { key, value } = said else { return Ok(()) };
-    if keys::own_key(key).as_deref() != Some(keys::QUEUE) {
+    if settings::own_key(key).as_deref() != Some(settings::QUEUE) {
         return Ok(());
     }
-    checked(gateway, Asks { queue: keys::given(value), ..Asks::of(gateway, &session.user, &session.keys) }).await
+    checked(gateway, Asks { queue: settings::given(value), ..Asks::of(gateway, &session.user, &session.settings) })
+        .await
 }
 
 async fn checked(gateway: &Arc<Gateway>, asks: Asks<'_>) -> Result<(), UserError> {

@@ -27,8 +27,8 @@ pub(super) async fn why_none(gateway: &Arc<Gateway>, wanted: &Wanted) -> NotBoun
 
 /// It may be there already, unseen.
 fn wait(gateway: &Gateway, reason: String) -> NotBound {
-    NotBound::Wait(match gateway.missing.for_who_waits() {
-        Some(missing) => format!("{reason}; {missing}"),
+    NotBound::Wait(match gateway.zookeeper.waiting_hint() {
+        Some(hint) => format!("{reason}; {hint}"),
         None => reason,
     })
 }

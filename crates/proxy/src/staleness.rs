@@ -17,7 +17,7 @@ use tokio::sync::watch;
 const LATE_READINGS: u32 = 3;
 
 /// What is known of the connection to ZooKeeper.
-pub(crate) struct Missing {
+pub(crate) struct ZooKeeperStatus {
     /// Since when there has been no connection, by the clock that counts suspension.
     lost_since: watch::Receiver<Option<Duration>>,
     registered: watch::Receiver<Arc<Registered>>,
@@ -26,7 +26,7 @@ pub(crate) struct Missing {
     clock: SharedClock,
 }
 
-impl Missing {
+impl ZooKeeperStatus {
     /// Follows the state of the session with ZooKeeper until its supervisor ends.
     pub(crate) fn follow(
         states: watch::Receiver<SessionState>,
@@ -41,7 +41,7 @@ impl Missing {
     }
 
     /// What is missing and how old what is known instead; `None` while ZooKeeper answers.
-    pub(crate) fn zookeeper(&self) -> Option<String> {
+    pub(crate) fn staleness(&self) -> Option<String> {
         let now = self.clock.boottime();
         let lost = self.lost_since.borrow().map(|since| now.saturating_sub(since));
         let age = self.registered.borrow().read_at.map(|at| now.saturating_sub(at));
@@ -50,13 +50,13 @@ impl Missing {
 
     /// The line of a statement's log about it.
     pub(crate) fn warning(&self) -> Option<String> {
-        Some(format!("warning: {}; it learns of other engines when ZooKeeper is back", self.zookeeper()?))
+        Some(format!("warning: {}; it learns of other engines when ZooKeeper is back", self.staleness()?))
     }
 
     /// What a statement has to know that waits for an engine. It says the same as long as it lasts, as a line of a log
     /// that is written at each look must.
-    pub(crate) fn for_who_waits(&self) -> Option<&'static str> {
-        self.zookeeper().map(|_| "this proxy has lost ZooKeeper and can't see engines that became ready since")
+    pub(crate) fn waiting_hint(&self) -> Option<&'static str> {
+        self.staleness().map(|_| "this proxy has lost ZooKeeper and can't see engines that became ready since")
     }
 }
 

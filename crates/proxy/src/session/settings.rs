@@ -20,7 +20,7 @@ use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};
 
 /// What a session was opened with and what it was told since.
 #[derive(Debug)]
-pub(crate) struct SessionKeys {
+pub(crate) struct SessionSettings {
     pub(crate) tenant: Option<TenantName>,
     pub(crate) pool: Option<PoolName>,
     pub(crate) unit: Option<UnitName>,
@@ -33,7 +33,7 @@ pub(crate) struct SessionKeys {
     /// USE and SET, in order, to be replayed.
     pub(crate) remembered: Vec<Remembered>,
     /// What SET shows while no engine is bound.
-    pub(crate) settings: BTreeMap<String, String>,
+    pub(crate) shown: BTreeMap<String, String>,
     /// The longest key, value or statement that is kept, in bytes.
     max_value_bytes: usize,
     /// All that is kept here at most, in bytes.
@@ -73,7 +73,7 @@ const MAX_SHOWN_BYTES: usize = 128;
 /// How sessions of a YARN cluster call it. It means nothing to our engines and never goes on.
 const YARN_QUEUE: &str = "spark.yarn.queue";
 
-/// The beginnings of keys that choose code or files of a launch.
+/// The beginnings of settings that choose code or files of a launch.
 const LAUNCH_KEYS: [&str; 10] = [
     "spark.jars",
     "spark.files",
@@ -87,7 +87,7 @@ const LAUNCH_KEYS: [&str; 10] = [
     "spark.extralisteners",
 ];
 
-impl SessionKeys {
+impl SessionSettings {
     /// Without any setting.
     fn new(limits: &Limits, budget: &Arc<Budget>) -> Result<Self, UserError> {
         Ok(Self {
@@ -98,7 +98,7 @@ impl SessionKeys {
             statement_timeout: None,
             forwarded: BTreeMap::new(),
             remembered: Vec::new(),
-            settings: BTreeMap::new(),
+            shown: BTreeMap::new(),
             max_value_bytes: limits.setting_bytes,
             max_bytes: limits.session_settings_bytes,
             held: budget.hold(0)?,
@@ -115,7 +115,7 @@ impl SessionKeys {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
                 .detail(format!("it has {} and may have {MAX_SESSION_KEYS}", configuration.len())));
         }
-        let mut keys = Self::new(limits, budget)?;
+        let mut settings = Self::new(limits, budget)?;
         let mut yarn_queue = None;
         for (spelled, value) in configuration {
             let lower = spelled.trim().to_ascii_lowercase();
@@ -130,7 +130,7 @@ impl SessionKeys {
                 continue;
             }
             if let Some(ours) = bare.strip_prefix(OURS) {
-                keys.set_own(ours, value)?;
+                settings.set_own(ours, value)?;
                 continue;
             }
             if bare == YARN_QUEUE {
@@ -138,25 +138,25 @@ impl SessionKeys {
                 continue;
             }
             refuse_launch_key(bare)?;
-            keys.check_length(spelled)?;
-            keys.check_length(value)?;
-            keys.reserve(spelled.len() + value.len(), 0)?;
-            keys.forwarded.insert(spelled.clone(), value.clone());
+            settings.check_length(spelled)?;
+            settings.check_length(value)?;
+            settings.reserve(spelled.len() + value.len(), 0)?;
+            settings.forwarded.insert(spelled.clone(), value.clone());
         }
         // What names us is meant for us.
-        if let Some(queue) = yarn_queue.filter(|_| keys.queue.is_none()) {
-            keys.set_own(QUEUE, queue)?;
+        if let Some(queue) = yarn_queue.filter(|_| settings.queue.is_none()) {
+            settings.set_own(QUEUE, queue)?;
         }
-        Ok(keys)
+        Ok(settings)
     }
 
-    /// Sets one of our own keys, named without its prefix. What is refused changes nothing.
+    /// Sets one of our own settings, named without its prefix. What is refused changes nothing.
     pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
         self.check_length(value)?;
         let given = given(value).unwrap_or_default();
         let shown = format!("{OURS}{key}");
         let mut added = shown.len() + given.len();
-        let mut replaced = self.settings.get(&shown).map_or(0, |old| shown.len() + old.len());
+        let mut replaced = self.shown.get(&shown).map_or(0, |old| shown.len() + old.len());
         if key == QUEUE {
             added += given.len();
             replaced += self.queue.as_ref().map_or(0, String::len);
@@ -164,7 +164,7 @@ impl SessionKeys {
         self.reserve(added, replaced)?;
         let applied = self.apply_own(key, Some(given).filter(|given| !given.is_empty()));
         if applied.is_ok() {
-            self.settings.insert(shown, given.to_owned());
+            self.shown.insert(shown, given.to_owned());
         }
         self.recount();
         applied
@@ -215,7 +215,7 @@ impl SessionKeys {
 
     /// What is kept, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        let pairs = self.forwarded.iter().chain(&self.settings).map(|(key, value)| key.len() + value.len());
+        let pairs = self.forwarded.iter().chain(&self.shown).map(|(key, value)| key.len() + value.len());
         let remembered = self.remembered.iter().map(Remembered::bytes);
         pairs.chain(remembered).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
     }
@@ -229,11 +229,11 @@ impl SessionKeys {
     /// Keeps a value for SET to show, which an engine has accepted. One that does not fit is left out: once an engine
     /// is bound, the engine shows its settings.
     pub(crate) fn show(&mut self, key: &str, value: &str) {
-        let shown = self.settings.get(key).map_or(0, |old| key.len() + old.len());
-        let is_new = !self.settings.contains_key(key);
-        let fits = self.check_length(value).is_ok() && !(is_new && self.settings.len() >= MAX_SESSION_KEYS);
+        let shown = self.shown.get(key).map_or(0, |old| key.len() + old.len());
+        let is_new = !self.shown.contains_key(key);
+        let fits = self.check_length(value).is_ok() && !(is_new && self.shown.len() >= MAX_SESSION_KEYS);
         if fits && self.reserve(key.len() + value.len(), shown).is_ok() {
-            self.settings.insert(key.to_owned(), value.to_owned());
+            self.shown.insert(key.to_owned(), value.to_owned());
         }
     }
 
@@ -268,8 +268,8 @@ impl SessionKeys {
 
     /// What SET shows of a key; our own are found in every spelling.
     pub(crate) fn setting(&self, key: &str) -> Option<&str> {
-        let own = own_key(key).and_then(|own| self.settings.get(&format!("{OURS}{own}")));
-        own.or_else(|| self.settings.get(key)).map(String::as_str)
+        let own = own_key(key).and_then(|own| self.shown.get(&format!("{OURS}{own}")));
+        own.or_else(|| self.shown.get(key)).map(String::as_str)
     }
 
     fn replaced(&mut self, subject: &str) {
@@ -338,7 +338,7 @@ pub(crate) fn is_proxy_user(bare: &str) -> bool {
     bare == "hive.server2.proxy.user"
 }
 
-/// Whether a SET is one of our own keys: the key without its prefix.
+/// Whether a SET is one of our own settings: the key without its prefix.
 pub(crate) fn own_key(key: &str) -> Option<String> {
     let lower = key.trim().to_ascii_lowercase();
     match without_prefixes(&lower) {

@@ -1,0 +1,135 @@
+//! Keys of sessions: whose they are, and how many bytes of them are kept.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+use super::*;
+
+fn read(entries: &[(&str, &str)]) -> Result<SessionSettings, UserError> {
+    let limits = Limits { session_settings_bytes: 100, setting_bytes: 60, ..Limits::default() };
+    let configuration = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    SessionSettings::read(&configuration, &limits, &Budget::new(1_000))
+}
+
+#[test]
+fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
+    let mut settings = read(&[("a", &"x".repeat(59))]).unwrap();
+    for too_long in [&[("a", &*"x".repeat(61))][..], &[("a", &"x".repeat(59)), ("b", &"x".repeat(59))]] {
+        assert_eq!(read(too_long).unwrap_err().sqlstate(), "54000");
+    }
+    let set = |settings: &mut SessionSettings, bytes: usize| settings.remember("k".to_owned(), "x".repeat(bytes), None);
+    set(&mut settings, 39).unwrap();
+    assert_eq!(settings.bytes(), 100);
+    assert_eq!(set(&mut settings, 40).unwrap_err().sqlstate(), "54000");
+    assert_eq!(settings.bytes(), 100, "a refused SET replaces nothing");
+    set(&mut settings, 38).unwrap();
+    assert_eq!((settings.bytes(), settings.held.bytes()), (99, 99));
+    settings.show("k", "v");
+    assert_eq!(settings.setting("k"), None, "what does not fit is not shown");
+    settings.forget_refused(&settings.remembered[0].clone());
+    settings.show("k", "v");
+    assert_eq!((settings.setting("k"), settings.held.bytes()), (Some("v"), 62));
+}
+
+#[test]
+fn our_own_keys_count_in_the_budget_and_what_is_refused_changes_nothing() {
+    let limits = Limits::default();
+    let budget = Budget::new(300);
+    let mut settings = SessionSettings::read(&BTreeMap::new(), &limits, &budget).unwrap();
+    settings.set_own(QUEUE, &"q".repeat(100)).unwrap();
+    assert_eq!((settings.bytes(), settings.held.bytes()), (217, 217), "the queue's name is kept twice");
+    // Leading zeros make a short time a long text.
+    let long = format!("{}30s", "0".repeat(100));
+    assert_eq!(settings.set_own(STATEMENT_TIMEOUT, &long).unwrap_err().sqlstate(), "54000");
+    assert_eq!((settings.statement_timeout, settings.held.bytes()), (None, 217));
+    assert_eq!(settings.set_own(QUEUE, &"r".repeat(150)).unwrap_err().sqlstate(), "54000");
+    assert_eq!(settings.queue.as_deref().map(str::len), Some(100));
+    assert_eq!(settings.set_own("tenant", "no name").unwrap_err().sqlstate(), "42602");
+    assert_eq!(settings.held.bytes(), 217);
+    settings.set_own(QUEUE, "").unwrap();
+    assert_eq!((settings.queue.as_deref(), settings.bytes(), settings.held.bytes()), (None, 17, 17));
+}
+
+#[test]
+fn our_keys_are_found_in_every_form_and_do_not_go_on() {
+    for key in ["set:hiveconf:enginehouse.tenant", "set:hivevar:enginehouse.tenant", "enginehouse.tenant"] {
+        let settings = read(&[(key, "t_1"), ("set:hiveconf:a", "1")]).unwrap();
+        assert_eq!(settings.tenant.unwrap().as_str(), "t_1", "{key}");
+        assert_eq!(settings.forwarded.into_iter().collect::<Vec<_>>(), [("set:hiveconf:a".to_owned(), "1".to_owned())]);
+    }
+    assert!(read(&[("enginehouse.tennant", "t_1")]).unwrap_err().hint.is_some());
+}
+
+#[test]
+fn a_queue_is_ours_under_both_names_and_our_name_counts_first() {
+    for key in ["enginehouse.queue", "spark.yarn.queue", "set:hiveconf:spark.yarn.queue", "Spark.Yarn.Queue"] {
+        let settings = read(&[(key, " 'etl.daily' "), ("a", "1")]).unwrap();
+        assert_eq!(settings.queue.as_deref(), Some("etl.daily"), "{key}");
+        assert_eq!(settings.setting("spark.yarn.queue"), Some("etl.daily"));
+        assert_eq!(settings.forwarded.into_keys().collect::<Vec<_>>(), ["a"], "{key}");
+    }
+    let both = read(&[("set:hiveconf:spark.yarn.queue", "a"), ("set:hiveconf:enginehouse.queue", "b")]).unwrap();
+    assert_eq!(both.queue.as_deref(), Some("b"));
+    let mut settings = read(&[("enginehouse.queue", "")]).unwrap();
+    assert_eq!(settings.queue, None);
+    settings.set_own(QUEUE, "etl").unwrap();
+    settings.set_own(QUEUE, "''").unwrap();
+    assert_eq!(settings.queue, None);
+}
+
+#[test]
+fn nobody_becomes_another_user_or_changes_a_launch() {
+    let spellings = [
+        "hive.server2.proxy.user",
+        "set:hiveconf:hive.server2.proxy.user",
+        "SET:HIVECONF:Hive.Server2.Proxy.User",
+        "set:hivevar:hiveconf:hive.server2.proxy.user",
+        "set:hive.server2.proxy.user",
+        " set:hiveconf: hive.server2.proxy.user ",
+    ];
+    for key in spellings {
+        assert!(read(&[(key, "ceo")]).unwrap().forwarded.is_empty(), "{key}");
+    }
+    for key in ["set:hiveconf:spark.jars", "spark.driver.extraJavaOptions", "set:hivevar:spark.kubernetes.x"] {
+        assert_eq!(read(&[(key, "x")]).unwrap_err().sqlstate(), "42501", "{key}");
+    }
+    assert_eq!(read(&[("set:env:PATH", "x")]).unwrap_err().sqlstate(), "42501");
+}
+
+#[test]
+fn the_last_of_each_subject_is_remembered_in_order() {
+    let mut settings = read(&[]).unwrap();
+    for (subject, text) in [("use", "USE a"), ("k", "SET k=1"), ("use", "USE b")] {
+        settings.remember(subject.to_owned(), text.to_owned(), None).unwrap();
+    }
+    let texts: Vec<&str> = settings.remembered.iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(texts, ["SET k=1", "USE b"]);
+}
+
+#[test]
+fn what_an_engine_refused_in_the_end_replaces_nothing() {
+    let mut settings = read(&[("use:database", "a")]).unwrap();
+    let texts = |settings: &SessionSettings| settings.remembered.iter().map(|it| it.text.clone()).collect::<Vec<_>>();
+    let (bad, good) = (Handle::random(), Handle::random());
+    settings.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
+    settings.remember("k".to_owned(), "SET k=bad".to_owned(), Some(bad)).unwrap();
+    settings.remember(USE.to_owned(), "USE b".to_owned(), Some(good)).unwrap();
+    assert_eq!(texts(&settings), ["SET k=1", "SET k=bad", "USE b"]);
+    assert_eq!(settings.settle(&bad, false), None);
+    assert_eq!(texts(&settings), ["SET k=1", "USE b"]);
+    assert_eq!(settings.forwarded.len(), 1, "USE has not succeeded yet");
+    assert_eq!(settings.settle(&good, true).as_deref(), Some("USE b"));
+    assert_eq!(settings.settle(&good, true), None, "reported once");
+    assert!(settings.forwarded.is_empty());
+    assert_eq!(texts(&settings), ["SET k=1", "USE b"]);
+}
+
+#[test]
+fn a_set_that_is_refused_is_forgotten_and_a_use_is_not() {
+    let mut settings = read(&[]).unwrap();
+    settings.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
+    settings.remember(USE.to_owned(), "USE b".to_owned(), None).unwrap();
+    for refused in settings.remembered.clone() {
+        settings.forget_refused(&refused);
+    }
+    assert_eq!(settings.remembered.len(), 1);
+    assert_eq!(settings.remembered[0].subject, USE);
+}
