@@ -9,11 +9,12 @@ mod nodes;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use model::clock::SharedClock;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -227,7 +228,7 @@ impl Session {
     /// Begins to close without waiting.
     pub(crate) fn give_up(&self) {
         self.0.closing.cancel();
-        drop(self.0.client.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.0.client.lock().take());
     }
 
     /// Sends a sync some times in each session timeout, for as long as the session is there.
@@ -270,7 +271,7 @@ impl Session {
     }
 
     pub(crate) fn client(&self) -> Result<Client, Error> {
-        let client = self.0.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let client = self.0.client.lock().clone();
         client.ok_or_else(|| Error::Unavailable { reason: "the session is closed".to_owned() })
     }
 

@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use datafusion::arrow::record_batch::RecordBatch;
@@ -16,6 +16,7 @@ use datafusion::prelude::SessionConfig;
 use hs2::Handle;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
@@ -378,10 +379,10 @@ impl Engine {
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sessions.lock()
     }
 
     fn operations(&self) -> MutexGuard<'_, HashMap<Handle, Arc<Operation>>> {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.operations.lock()
     }
 }

@@ -12,13 +12,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::arrow::record_batch::RecordBatch;
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
@@ -203,7 +204,7 @@ impl Operation {
 
     /// The task to end when it is cancelled.
     pub fn runs_in(&self, task: AbortHandle) {
-        let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.task.lock();
         // Cancelled before it was noted.
         if matches!(*self.phase.borrow(), Phase::Canceled) {
             task.abort();
@@ -221,7 +222,7 @@ impl Operation {
 
     /// Stops the computation.
     pub fn abort(&self) {
-        if let Some(task) = self.task.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(task) = self.task.lock().take() {
             task.abort();
         }
     }
@@ -292,7 +293,7 @@ impl Operation {
 
     /// Adds a line to the log.
     pub fn log_line(&self, line: impl Into<String>) {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         log.lines.push_back(line.into());
         if log.lines.len() > LOG_LINES_MAX {
             log.lines.pop_front();
@@ -302,7 +303,7 @@ impl Operation {
 
     /// The lines that were not fetched yet, or all of them.
     pub fn log_lines(&self, again: bool, max_lines: usize) -> Vec<String> {
-        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = self.log.lock();
         let from = if again { 0 } else { log.read };
         let lines: Vec<_> = log.lines.iter().skip(from).take(max_lines).cloned().collect();
         log.read = from + lines.len();

@@ -4,8 +4,6 @@
 mod last_lines;
 mod log_file;
 
-use std::sync::Mutex;
-
 use anyhow::Context as _;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -28,14 +26,16 @@ pub fn start(default_filter: &str) -> anyhow::Result<()> {
 /// The same, and keeps the newest lines for whoever asks for them at the end.
 pub fn start_keeping_last_lines(default_filter: &str) -> anyhow::Result<LastLines> {
     let kept = LastLines::default();
-    begin(default_filter, Mutex::new(kept.clone()))?;
+    let writer = kept.clone();
+    begin(default_filter, move || writer.clone())?;
     Ok(kept)
 }
 
 /// Starts logging to a file, which is kept from one start to the next and never grows beyond [`KEEP_BYTES`].
+#[expect(clippy::disallowed_types, reason = "tracing-subscriber takes a writer in a mutex of the standard library")]
 pub fn start_in_file(path: &std::path::Path) -> anyhow::Result<()> {
     let file = LogFile::open(path, KEEP_BYTES).with_context(|| format!("can't write the log {}", path.display()))?;
-    begin(DEFAULT_FILTER, Mutex::new(file))
+    begin(DEFAULT_FILTER, std::sync::Mutex::new(file))
 }
 
 fn begin<W>(default_filter: &str, writer: W) -> anyhow::Result<()>

@@ -6,9 +6,10 @@
 //! of their user first, so that those of one user that are slow to arrive leave budget for all others.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
@@ -33,7 +34,7 @@ pub(crate) struct Share(Arc<Semaphore>);
 
 impl Share {
     pub(crate) fn of(user: &str) -> Self {
-        let mut shares = SHARES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shares = SHARES.lock();
         if let Some(share) = shares.get(user).and_then(Weak::upgrade) {
             return Self(share);
         }

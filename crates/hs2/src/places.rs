@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 
 use crate::auth::{Authenticator, Credentials, Principal};
 use crate::limits::Limits;
@@ -52,10 +53,6 @@ fn release<K: Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Places {
     pub(crate) fn new(limits: Arc<Limits>) -> Self {
         Self { limits, taken: Mutex::default() }
@@ -70,7 +67,7 @@ impl Places {
     ) -> Option<Arc<Admission>> {
         let peer = peer.ip().to_canonical();
         let most = self.limits.unauthenticated_connections;
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let of_peer = count(&taken.unauthenticated_by_peer, &peer);
         if taken.unauthenticated >= most || of_peer >= most.div_ceil(2) {
             return None;
@@ -82,7 +79,7 @@ impl Places {
     }
 
     fn is_full(&self) -> bool {
-        lock(&self.taken).authenticated >= self.limits.connections
+        self.taken.lock().authenticated >= self.limits.connections
     }
 }
 
@@ -101,12 +98,12 @@ pub(crate) struct Admission {
 impl Admission {
     fn count_for(&self, principal: &Principal) -> Result<(), UserError> {
         let user = principal.service.is_none().then(|| principal.user.clone());
-        let mut place = lock(&self.place);
+        let mut place = self.place.lock();
         if matches!(&*place, Place::Authenticated(known) if *known == user) {
             return Ok(());
         }
         let limits = &self.places.limits;
-        let mut taken = lock(&self.places.taken);
+        let mut taken = self.places.taken.lock();
         self.give_back(&mut place, &mut taken);
         if taken.authenticated >= limits.connections {
             return Err(too_many());
@@ -155,8 +152,8 @@ impl Admission {
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let mut place = lock(&self.place);
-        self.give_back(&mut place, &mut lock(&self.places.taken));
+        let mut place = self.place.lock();
+        self.give_back(&mut place, &mut self.places.taken.lock());
     }
 }
 

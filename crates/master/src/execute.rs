@@ -3,7 +3,6 @@
 //! A chain stops at its first failure and takes no other along. What is left is planned anew by the next tick: there
 //! is no retry here.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
@@ -12,6 +11,7 @@ use model::alteration::{Progress, RequestId};
 use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::trouble::Troubles;
+use parking_lot::Mutex;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
@@ -231,7 +231,7 @@ fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
 fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
     let row = decision.row(0);
     let failed = {
-        let mut failing = failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failing = failing.lock();
         // That it was rejected before is not worth a word; when it is again, that is.
         failing.over(&named(decision, FailureKind::Stale));
         failing.over(&named(decision, FailureKind::Refused))
@@ -251,7 +251,7 @@ fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
 fn log_failed(failing: &Failing, decision: &Decision, failure: &Failure, now: Duration) {
     let row = decision.row(0);
     let key = named(decision, failure.kind());
-    let told = failing.lock().unwrap_or_else(PoisonError::into_inner).again(key, now);
+    let told = failing.lock().again(key, now);
     let Some(times) = told else { return };
     let (decision, engine, slot) = (row.decision, row.engine, row.slot);
     match failure.kind() {

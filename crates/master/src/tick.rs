@@ -7,7 +7,7 @@
 mod reporting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::Observation as Coordinated;
@@ -17,6 +17,7 @@ use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::{ObservedNode, Report};
 use model::trouble::{Trouble, Troubles};
+use parking_lot::Mutex;
 use planner::{Compared, Desired, Memo, Plan, Pod, Status};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -42,12 +43,12 @@ pub struct Loads {
 impl Loads {
     /// What is known now; who did not answer is missing.
     pub fn said(&self) -> BTreeMap<EngineName, Status> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.said.lock().clone()
     }
 
     /// Replaces what is known; wakes the master if that is something new.
     pub fn say(&self, said: BTreeMap<EngineName, Status>) {
-        let mut known = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.said.lock();
         if *known != said {
             *known = said;
             self.changed.notify_one();

@@ -281,7 +281,7 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
     let master = house.master();
     house.converges().await;
     let old = house.engines().await[0].clone();
-    house.broken.lock().unwrap().insert("1_3G_1_1G".to_owned());
+    house.broken.lock().insert("1_3G_1_1G".to_owned());
     let altered = house.memory_of_unit(3).await;
     eventually("it converges", || async {
         house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(Progress::Converged)

@@ -39,10 +39,10 @@ async fn bench(url: &str, name: &str) -> Bench {
 fn stop_at(point: &'static str) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (arrived, arrivals) = mpsc::channel();
     let (go_on, told) = mpsc::channel::<()>();
-    let told = std::sync::Mutex::new(told);
+    let told = parking_lot::Mutex::new(told);
     fail::cfg_callback(point, move || {
         let _ = arrived.send(());
-        let _ = told.lock().unwrap().recv_timeout(Duration::from_secs(30));
+        let _ = told.lock().recv_timeout(Duration::from_secs(30));
     })
     .unwrap();
     (arrivals, go_on)

@@ -149,10 +149,10 @@ impl Stopped {
     async fn at(point: &'static str, bench: &Bench) -> Self {
         let (arrived, arrivals) = mpsc::channel();
         let (go_on, told) = mpsc::channel::<()>();
-        let told = std::sync::Mutex::new(told);
+        let told = parking_lot::Mutex::new(told);
         fail::cfg_callback(point, move || {
             let _ = arrived.send(());
-            let _ = told.lock().unwrap().recv_timeout(LONG);
+            let _ = told.lock().recv_timeout(LONG);
         })
         .unwrap();
         let request = commit("a-1", create_unit("uc_1", 0, 1), Some(Generation(0)), bench.soon());

@@ -5,7 +5,7 @@
 //! that still drains refuses again, which costs a round trip, and one that was only thought to is found again.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::EngineStatus;
@@ -16,6 +16,7 @@ use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::table_catalog::TableCatalog;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_HELD_REPLY_BYTES, Settings};
@@ -98,7 +99,7 @@ pub struct Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if let Some(count) = known.sessions.get_mut(&self.engine) {
             *count -= 1;
             if *count == 0 {
@@ -106,10 +107,6 @@ impl Drop for Seat {
             }
         }
     }
-}
-
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Routes {
@@ -135,7 +132,7 @@ impl Routes {
         if candidates.len() > 1 {
             self.ask_for_load(&candidates).await;
         }
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let rank = |route: &&Route| (known.rank(&route.engine, &route.uid), route.engine.clone());
         let route = candidates.iter().min_by_key(rank)?.clone();
         *known.sessions.entry(route.engine.clone()).or_default() += 1;
@@ -155,7 +152,7 @@ impl Routes {
     fn candidates(&self, wanted: &Wanted) -> Vec<Route> {
         let registered = self.view.snapshot();
         let now = self.clock.boottime();
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         forget(&mut known, &registered, now);
         let fits = |it: &RegisteredEngine| {
             !it.draining
@@ -181,7 +178,7 @@ impl Routes {
     async fn ask_for_load(&self, candidates: &[Route]) {
         let now = self.clock.boottime();
         let stale: Vec<&Route> = {
-            let known = lock(&self.known);
+            let known = self.known.lock();
             let is_stale = |route: &&Route| {
                 known.load.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
             };
@@ -194,7 +191,7 @@ impl Routes {
             )
         }));
         for (uid, answer) in answers.await {
-            let mut known = lock(&self.known);
+            let mut known = self.known.lock();
             match answer {
                 Ok(Ok(status)) => {
                     let load = u64::from(status.sessions) + u64::from(status.running);
@@ -241,20 +238,20 @@ impl Routes {
     /// Whether the engine is known to drain: it takes nothing new from a session without state of its own.
     pub fn is_draining(&self, route: &Route) -> bool {
         let registered = self.view.snapshot();
-        lock(&self.known).draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
+        self.known.lock().draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
             || registered.engines.get(&route.engine).is_some_and(|it| it.draining && it.live.uid == route.uid)
     }
 
     /// The engine refused because it drains.
     pub fn mark_draining(&self, route: &Route) {
         let until = self.clock.boottime() + DRAINING_FOR;
-        lock(&self.known).draining.insert(route.uid.clone(), until);
+        self.known.lock().draining.insert(route.uid.clone(), until);
     }
 
     /// The engine could not be reached, or its connection broke.
     pub fn mark_unreachable(&self, route: &Route) {
         let until = self.clock.boottime() + UNREACHABLE_FOR;
-        lock(&self.known).unreachable.insert(route.uid.clone(), until);
+        self.known.lock().unreachable.insert(route.uid.clone(), until);
     }
 }
 

@@ -23,14 +23,15 @@ mod waiting;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hs2::message::{encode_refusal, encode_reply};
 use hs2::scan::Request;
 use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
 use model::error::{ErrorKind, UserError};
+use parking_lot::{Mutex, MutexGuard};
 use thrift::protocol::TSerializable;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -131,7 +132,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Route, Handle)>> {
-        self.at_engine.lock().unwrap_or_else(PoisonError::into_inner)
+        self.at_engine.lock()
     }
 
     /// Notes that the operation is at an engine, under the engine's handle.
@@ -206,7 +207,7 @@ impl Sessions {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// Keeps a new session; refuses one above the limit of all or of its user. At the limit of all, or of its address

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::wildcard_imports)]
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{
@@ -23,6 +23,7 @@ use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{Recorded, Report};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -122,7 +123,7 @@ macro_rules! no_sessions {
                         &EngineStatus { engine, uid, sessions: 3, running: 2, draining: true },
                     ));
                 }
-                if self.unknown.lock().unwrap().is_some_and(|unknown| unknown == call.name) {
+                if self.unknown.lock().is_some_and(|unknown| unknown == call.name) {
                     return None;
                 }
                 serve(&self.api, call).await
@@ -180,7 +181,7 @@ impl Agent {
 
     /// A call that it does not know, as an agent of an earlier version.
     pub fn knows_no(&self, call: Option<&'static str>) {
-        *self.unknown.lock().unwrap() = call;
+        *self.unknown.lock() = call;
     }
 
     pub async fn stop(self) {

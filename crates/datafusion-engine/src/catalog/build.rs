@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use datafusion::catalog::{EmptyCatalogProviderList, TableProvider, TableProviderFactory};
 use datafusion::common::TableReference;
@@ -23,6 +23,7 @@ use datafusion::prelude::SessionConfig;
 use datafusion::sql::parser::Statement;
 use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 
 use super::definition::{Definition, Kind};
 use super::definitions::Definitions;
@@ -247,8 +248,8 @@ impl Catalog {
         Ok((state, plan))
     }
 
-    fn built(&self) -> std::sync::MutexGuard<'_, HashMap<(String, String), Built>> {
-        self.built.lock().unwrap_or_else(PoisonError::into_inner)
+    fn built(&self) -> parking_lot::MutexGuard<'_, HashMap<(String, String), Built>> {
+        self.built.lock()
     }
 }
 

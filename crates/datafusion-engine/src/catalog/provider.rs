@@ -6,13 +6,14 @@
 //! can't be built any more (its files are gone) hides its own columns there, and nobody else's.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use datafusion::catalog::information_schema::{INFORMATION_SCHEMA, InformationSchemaProvider};
 use datafusion::catalog::{CatalogProvider, CatalogProviderList, SchemaProvider, TableProvider};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::TableType;
+use parking_lot::RwLock;
 
 use super::build::Catalog;
 use super::definition::Kind;
@@ -41,12 +42,12 @@ impl Default for Temporary {
 impl Temporary {
     /// Follows a USE.
     pub fn use_schema(&self, schema: &str) {
-        schema.clone_into(&mut self.schema.write().unwrap_or_else(PoisonError::into_inner));
+        schema.clone_into(&mut self.schema.write());
     }
 
     /// The temporary table of that name, if `schema` is the one in which the session is.
     pub fn get(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
-        if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
+        if *self.schema.read() != schema {
             return None;
         }
         self.named(name)
@@ -54,7 +55,7 @@ impl Temporary {
 
     /// The temporary table of that name; in any case, unless two names match.
     pub fn named(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
-        let tables = self.tables.read().unwrap_or_else(PoisonError::into_inner);
+        let tables = self.tables.read();
         if let Some(table) = tables.get(name) {
             return Some(Arc::clone(table));
         }
@@ -65,7 +66,7 @@ impl Temporary {
 
     /// Adds or replaces one; false if there are too many.
     pub fn put(&self, name: &str, table: Arc<dyn TableProvider>) -> bool {
-        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = self.tables.write();
         if tables.len() >= TEMPORARY_MAX && !tables.contains_key(name) {
             return false;
         }
@@ -75,12 +76,12 @@ impl Temporary {
 
     /// Drops one; none if it was not there.
     pub fn remove(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
-        self.tables.write().unwrap_or_else(PoisonError::into_inner).remove(name)
+        self.tables.write().remove(name)
     }
 
     /// The names, in order, if `schema` is the one in which the session is.
     pub fn names(&self, schema: &str) -> Vec<String> {
-        if *self.schema.read().unwrap_or_else(PoisonError::into_inner) != schema {
+        if *self.schema.read() != schema {
             return Vec::new();
         }
         self.all_names()
@@ -88,7 +89,7 @@ impl Temporary {
 
     /// The names, in order.
     fn all_names(&self) -> Vec<String> {
-        let mut names: Vec<_> = self.tables.read().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect();
+        let mut names: Vec<_> = self.tables.read().keys().cloned().collect();
         names.sort();
         names
     }

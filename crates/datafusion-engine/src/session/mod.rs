@@ -8,8 +8,8 @@ pub mod settings;
 pub mod state;
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::secret::SecretKeys;
+use parking_lot::Mutex;
 
 use crate::catalog::{Catalog, SessionCatalogs, Temporary};
 use crate::error::{EngineError, no_schema};
@@ -135,18 +136,18 @@ impl Session {
 
     /// Notes an open operation; false if there are too many.
     pub fn opened(&self, operation: Handle, limit: usize) -> bool {
-        let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut operations = self.operations.lock();
         operations.len() < limit && operations.insert(operation)
     }
 
     /// Forgets a closed operation.
     pub fn closed(&self, operation: &Handle) {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner).remove(operation);
+        self.operations.lock().remove(operation);
     }
 
     /// The open operations.
     pub fn operations(&self) -> Vec<Handle> {
-        self.operations.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+        self.operations.lock().iter().copied().collect()
     }
 
     /// Notes that the client said something.

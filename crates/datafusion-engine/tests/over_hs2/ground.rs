@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion_engine::{Config, Credential, Engine, EngineError, Limits, Server};
@@ -10,6 +10,7 @@ use hs2::tcli::{
     TCloseOperationReq, TExecuteStatementReq, TGetOperationStatusReq, TGetOperationStatusResp, TOperationHandle,
 };
 use hs2::{Auth, Client, ClientError, ClientOptions, Session, Value};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -41,12 +42,12 @@ pub struct Running {
 
 impl Ground {
     pub fn new() -> Self {
-        Self::behind(Gate::Shared(GATE.read().unwrap_or_else(PoisonError::into_inner)))
+        Self::behind(Gate::Shared(GATE.read()))
     }
 
     /// Nothing else runs in this process meanwhile.
     pub fn alone() -> Self {
-        Self::behind(Gate::Alone(GATE.write().unwrap_or_else(PoisonError::into_inner)))
+        Self::behind(Gate::Alone(GATE.write()))
     }
 
     fn behind(gate: Gate) -> Self {

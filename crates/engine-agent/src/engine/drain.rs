@@ -1,9 +1,10 @@
 //! The drain: begun once, never taken back; over when nothing is left or the grace has passed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::clock::SharedClock;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::info;
 
@@ -35,7 +36,7 @@ impl Drain {
 
     /// Begins the drain. The grace counts from now; a later, shorter one shortens it.
     pub(super) fn begin(&self, grace: Option<Duration>) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let until = grace.map(|grace| self.clock.boottime() + grace);
         state.until = match (state.until, until) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -50,11 +51,11 @@ impl Drain {
 
     /// Whether it was begun.
     pub(super) fn is_draining(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).draining
+        self.state.lock().draining
     }
 
     fn is_over(&self) -> bool {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         state.until.is_some_and(|until| self.clock.boottime() >= until)
     }
 

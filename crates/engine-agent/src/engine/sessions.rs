@@ -4,8 +4,8 @@
 //! beside it under a plain lock, so that neither waits for a statement.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::StreamExt;
 use hs2::tcli::{
@@ -13,6 +13,7 @@ use hs2::tcli::{
 };
 use hs2::{Auth, Client, ClientError, ClientOptions, Handle};
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::debug;
 
@@ -109,7 +110,7 @@ pub(super) struct Executing<'a>(&'a Entry);
 
 impl Drop for Executing<'_> {
     fn drop(&mut self) {
-        lock(&self.0.facts).executing -= 1;
+        self.0.facts.lock().executing -= 1;
     }
 }
 
@@ -123,10 +124,6 @@ impl Drop for Serving<'_> {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Carries out what is asked, [`ASKED_AT_ONCE`] at a time: the next one begins when one is done.
 async fn few_at_once(asking: impl Iterator<Item = impl Future<Output = ()>>) {
     futures::stream::iter(asking).for_each_concurrent(ASKED_AT_ONCE, |asked| asked).await;
@@ -135,20 +132,20 @@ async fn few_at_once(asking: impl Iterator<Item = impl Future<Output = ()>>) {
 impl Entry {
     /// The session holds state that can't be made elsewhere.
     pub(super) fn is_pinned(&self) -> bool {
-        lock(&self.facts).pinned
+        self.facts.lock().pinned
     }
 
     pub(super) fn pin(&self) {
-        lock(&self.facts).pinned = true;
+        self.facts.lock().pinned = true;
     }
 
     pub(super) fn operation(&self, handle: &Handle) -> Option<Operation> {
-        lock(&self.facts).operations.get(handle).copied()
+        self.facts.lock().operations.get(handle).copied()
     }
 
     /// Refuses one more operation than a session may have.
     pub(super) fn room_for_operation(&self) -> Result<(), UserError> {
-        let open = lock(&self.facts).operations.len();
+        let open = self.facts.lock().operations.len();
         if open < MAX_OPERATIONS {
             return Ok(());
         }
@@ -160,41 +157,41 @@ impl Entry {
     /// Keeps an operation of the engine under a handle of the agent's own.
     pub(super) fn keep(&self, operation: Operation) -> Handle {
         let ours = Handle::random();
-        lock(&self.facts).operations.insert(ours, operation);
+        self.facts.lock().operations.insert(ours, operation);
         ours
     }
 
     pub(super) fn update(&self, handle: &Handle, change: impl FnOnce(&mut Operation)) {
-        if let Some(operation) = lock(&self.facts).operations.get_mut(handle) {
+        if let Some(operation) = self.facts.lock().operations.get_mut(handle) {
             change(operation);
         }
     }
 
     /// A statement that is executed within its call.
     pub(super) fn executing(&self) -> Executing<'_> {
-        lock(&self.facts).executing += 1;
+        self.facts.lock().executing += 1;
         Executing(self)
     }
 
     /// Statements that run, whether they have a handle or not.
     fn running_count(&self) -> usize {
-        let facts = lock(&self.facts);
+        let facts = self.facts.lock();
         facts.executing + facts.operations.values().filter(|it| it.running).count()
     }
 
     fn running(&self) -> Vec<TOperationHandle> {
-        lock(&self.facts).operations.values().filter(|it| it.running).map(Operation::at_engine).collect()
+        self.facts.lock().operations.values().filter(|it| it.running).map(Operation::at_engine).collect()
     }
 
     /// What runs, and the results that wait if those are asked about too: our handles and the engine's.
     fn unfinished(&self, results: bool) -> Vec<(Handle, TOperationHandle)> {
-        let facts = lock(&self.facts);
+        let facts = self.facts.lock();
         let left = facts.operations.iter().filter(|(_, it)| it.running || (results && it.result_waits));
         left.map(|(ours, it)| (*ours, it.at_engine())).collect()
     }
 
     fn nothing_left(&self) -> bool {
-        let facts = lock(&self.facts);
+        let facts = self.facts.lock();
         !facts.pinned && facts.executing == 0 && facts.operations.values().all(|it| !it.running && !it.result_waits)
     }
 }
@@ -218,17 +215,17 @@ impl Sessions {
 
     /// No statement runs, no result waits, no session has state of its own, no call is being served.
     pub(super) fn nothing_left(&self) -> bool {
-        self.calls.load(Ordering::SeqCst) == 0 && lock(&self.table).sessions.values().all(|it| it.nothing_left())
+        self.calls.load(Ordering::SeqCst) == 0 && self.table.lock().sessions.values().all(|it| it.nothing_left())
     }
 
     /// Open sessions.
     pub(super) fn count(&self) -> u32 {
-        lock(&self.table).sessions.len() as u32
+        self.table.lock().sessions.len() as u32
     }
 
     /// Statements that run.
     pub(super) fn running(&self) -> u32 {
-        lock(&self.table).sessions.values().map(|it| it.running_count() as u32).sum()
+        self.table.lock().sessions.values().map(|it| it.running_count() as u32).sum()
     }
 
     /// Asks the engine about every statement that runs as far as the agent knows: a client that never asks for the
@@ -237,7 +234,7 @@ impl Sessions {
     /// in the middle of a call, and because questions on that one would keep a result that is forgotten;
     /// [`ASKED_AT_ONCE`] of them at most.
     pub(super) async fn ask_what_is_left(&self, results: bool) {
-        let entries: Vec<Arc<Entry>> = lock(&self.table).sessions.values().cloned().collect();
+        let entries: Vec<Arc<Entry>> = self.table.lock().sessions.values().cloned().collect();
         let left = entries.iter().map(|entry| (entry, entry.unfinished(results))).filter(|(_, left)| !left.is_empty());
         few_at_once(left.map(|(entry, left)| self.ask_about(entry, left))).await;
     }
@@ -276,7 +273,7 @@ impl Sessions {
 
     /// Refuses one more session than the engine may have, before anything is done for it.
     pub(super) fn room(&self) -> Result<(), UserError> {
-        self.room_beside(lock(&self.table).sessions.len())
+        self.room_beside(self.table.lock().sessions.len())
     }
 
     fn room_beside(&self, open: usize) -> Result<(), UserError> {
@@ -296,36 +293,36 @@ impl Sessions {
         let handle = Handle::random();
         let state = tokio::sync::Mutex::new(session);
         let entry = Entry { handle, user, connection, state, facts: Mutex::default() };
-        let mut table = lock(&self.table);
+        let mut table = self.table.lock();
         self.room_beside(table.sessions.len())?;
         table.sessions.insert(handle, Arc::new(entry));
         Ok(handle)
     }
 
     pub(super) fn session(&self, handle: &Handle) -> Option<Arc<Entry>> {
-        lock(&self.table).sessions.get(handle).cloned()
+        self.table.lock().sessions.get(handle).cloned()
     }
 
     /// The session that an operation belongs to.
     pub(super) fn of_operation(&self, operation: &Handle) -> Option<Arc<Entry>> {
-        let table = lock(&self.table);
+        let table = self.table.lock();
         table.sessions.get(table.operations.get(operation)?).cloned()
     }
 
     pub(super) fn name_operation(&self, operation: Handle, session: Handle) {
-        lock(&self.table).operations.insert(operation, session);
+        self.table.lock().operations.insert(operation, session);
     }
 
     pub(super) fn forget_operation(&self, entry: &Entry, operation: &Handle) {
-        lock(&entry.facts).operations.remove(operation);
-        lock(&self.table).operations.remove(operation);
+        entry.facts.lock().operations.remove(operation);
+        self.table.lock().operations.remove(operation);
         self.changed.send_replace(());
     }
 
     /// Takes a session away; its engine's session is ended in the background.
     pub(super) fn end(self: &Arc<Self>, handle: &Handle) {
         let entry = {
-            let mut table = lock(&self.table);
+            let mut table = self.table.lock();
             let Some(entry) = table.sessions.remove(handle) else { return };
             table.operations.retain(|_, session| session != handle);
             entry
@@ -344,7 +341,7 @@ impl Sessions {
     /// Ends the sessions that a connection leaves behind.
     pub(super) fn end_connection(self: &Arc<Self>, connection: u64) {
         let left: Vec<Handle> =
-            lock(&self.table).sessions.values().filter(|it| it.connection == connection).map(|it| it.handle).collect();
+            self.table.lock().sessions.values().filter(|it| it.connection == connection).map(|it| it.handle).collect();
         for handle in left {
             self.end(&handle);
         }

@@ -6,7 +6,9 @@
 //! a silent engine: the slot gets another one, and clients that wait receive 08S01. When the engine goes on, the agent
 //! registers again, if its permit is still there.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::runtime::EngineRuntime;
 use super::settings::{STOPPED_LOOK, STOPPED_LOOKS};
@@ -17,11 +19,11 @@ pub(super) struct Silence(Arc<Mutex<Option<String>>>);
 
 impl Silence {
     pub(super) fn set(&self, reason: Option<String>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
+        *self.0.lock() = reason;
     }
 
     pub(super) fn reason(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 

@@ -1,8 +1,7 @@
 //! Ready means *answered a query*, not *port open*: the first query after a start can take seconds.
 
-use std::sync::{Mutex, PoisonError};
-
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
+use parking_lot::Mutex;
 use tracing::debug;
 
 use super::runtime::Backend;
@@ -23,14 +22,14 @@ impl WarmUp {
     pub(super) async fn answered(&self, settings: &Settings, backend: &Backend) {
         while let Err(error) = ask(backend).await {
             debug!(engine = %settings.engine, %error, "the engine does not answer yet");
-            *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+            *self.failure.lock() = Some(error.to_string());
             tokio::time::sleep(WARM_UP_PAUSE).await;
         }
     }
 
     /// Why the last try failed; for the error of a start that took too long.
     pub(super) fn last_failure(&self) -> Option<String> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure.lock().clone()
     }
 }
 

@@ -5,12 +5,12 @@
 //! have lost it there is nowhere to go. The question is a reading with the connections of masters, so it fails for what
 //! fails masters' calls and does not wait behind statements.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use metadata::Store;
 use model::clock::SharedClock;
 use model::trouble::Trouble;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -35,12 +35,12 @@ struct State {
 impl Database {
     /// Why the agent has no use of its database now.
     pub(super) fn lost(&self) -> Option<String> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).lost.clone()
+        self.state.lock().lost.clone()
     }
 
     /// Takes an answer, and logs what begins, goes on for another minute, or is over.
     fn answered(&self, answer: Result<(), String>, now: Duration) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match answer {
             Ok(()) => {
                 state.lost = None;

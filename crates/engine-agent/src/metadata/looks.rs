@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{Overview, Store};
@@ -28,7 +28,7 @@ pub(super) struct Looks {
 
 /// How many statements wait, by user.
 #[derive(Default)]
-struct Waiters(std::sync::Mutex<HashMap<String, usize>>);
+struct Waiters(parking_lot::Mutex<HashMap<String, usize>>);
 
 /// One statement that waits, until it is dropped.
 pub(super) struct Waiter {
@@ -37,8 +37,8 @@ pub(super) struct Waiter {
 }
 
 impl Waiters {
-    fn counts(&self) -> std::sync::MutexGuard<'_, HashMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> parking_lot::MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock()
     }
 
     fn add(self: &Arc<Self>, user: &str) -> Result<Waiter, UserError> {

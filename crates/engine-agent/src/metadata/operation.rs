@@ -1,11 +1,12 @@
 //! One statement as clients see it: running or ended, its log, its result read to the end once.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hs2::tcli::{TGetOperationStatusResp, TOperationState, TRowSet};
 use hs2::{rowset, status};
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -19,15 +20,11 @@ pub(super) struct Log(Arc<Mutex<Vec<String>>>);
 impl Log {
     /// Adds a line, unless it says what the last one said.
     pub(super) fn line(&self, line: impl Into<String>) {
-        let (mut lines, line) = (lock(&self.0), line.into());
+        let (mut lines, line) = (self.0.lock(), line.into());
         if lines.last() != Some(&line) && lines.len() < MAX_LOG_LINES {
             lines.push(line);
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a statement ended.
@@ -106,7 +103,7 @@ impl Operation {
     pub(super) async fn rows(&self, max_rows: usize, from_start: bool) -> Result<TRowSet, UserError> {
         let outcome = self.ended().await?;
         let answer = (*outcome).as_ref().map_err(Clone::clone)?;
-        let mut read = lock(&self.read);
+        let mut read = self.read.lock();
         if from_start {
             read.rows = 0;
         }
@@ -130,8 +127,8 @@ impl Operation {
 
     /// The next lines of the log, at most `max`; from the first one on if `from_start`.
     pub(super) fn log_lines(&self, max: usize, from_start: bool) -> TRowSet {
-        let lines = lock(&self.log.0);
-        let mut read = lock(&self.read);
+        let lines = self.log.0.lock();
+        let mut read = self.read.lock();
         let start = if from_start { 0 } else { read.log_lines };
         read.log_lines = start.saturating_add(max).min(lines.len());
         rowset::lines(start as i64, lines[start..read.log_lines].iter().cloned())

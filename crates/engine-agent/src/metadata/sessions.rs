@@ -1,10 +1,11 @@
 //! The sessions of proxies, and their operations.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use hs2::{Context as Call, Handle, Mechanism};
 use model::error::{ErrorKind, UserError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::operation::Operation;
 use super::settings::{MAX_OPERATIONS, MAX_SESSIONS};
@@ -31,7 +32,7 @@ fn gone(what: &str) -> UserError {
 
 impl Sessions {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(super) fn open(&self, call: &Call) -> Result<Handle, UserError> {

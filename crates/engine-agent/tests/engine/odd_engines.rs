@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use hs2::{
 };
 use model::credential::Purpose;
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::rig::{Ground, WAIT, drain, engine_name, eventually, permit, registered, slot, within};
@@ -31,7 +32,7 @@ struct Odd {
 impl Odd {
     fn operation(&self, handle: &TOperationHandle) -> Result<(), UserError> {
         let (key, kind) = (Handle::try_from(handle).unwrap(), handle.operation_type);
-        match self.operations.lock().unwrap().get(&key) {
+        match self.operations.lock().get(&key) {
             Some((known, _)) if *known == kind => Ok(()),
             _ => Err(UserError::internal(format!("Invalid OperationHandle: {key}"))),
         }
@@ -39,7 +40,7 @@ impl Odd {
 
     fn begin(&self, kind: TOperationType) -> TOperationHandle {
         let handle = Handle::random();
-        self.operations.lock().unwrap().insert(handle, (kind, false));
+        self.operations.lock().insert(handle, (kind, false));
         handle.operation(kind, true)
     }
 }
@@ -52,7 +53,7 @@ impl Service for Odd {
 
     async fn open_session(&self, _: &Context, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
         let handle = Handle::random();
-        self.sessions.lock().unwrap().push(handle);
+        self.sessions.lock().push(handle);
         Ok(TOpenSessionResp {
             status: status::success(),
             server_protocol_version: protocol::negotiate(request.client_protocol)?,
@@ -75,11 +76,11 @@ impl Service for Odd {
         request: TExecuteStatementReq,
     ) -> Result<TExecuteStatementResp, UserError> {
         let session = Handle::try_from(&request.session_handle).unwrap();
-        if !self.sessions.lock().unwrap().contains(&session) {
+        if !self.sessions.lock().contains(&session) {
             return Err(UserError::internal(format!("Invalid SessionHandle: SessionHandle [{session}]")));
         }
         match request.statement.as_str() {
-            "SELECT 'idle'" => self.sessions.lock().unwrap().retain(|it| *it != session),
+            "SELECT 'idle'" => self.sessions.lock().retain(|it| *it != session),
             "SELECT 'drains'" => return Err(UserError::new(ErrorKind::EngineDraining, "engine drains")),
             "SELECT 'lost'" => return Err(UserError::new(ErrorKind::EngineSessionLost, "session lost")),
             _ => {}
@@ -135,7 +136,7 @@ impl Service for Odd {
     async fn fetch_results(&self, _: &Context, request: TFetchResultsReq) -> Result<TFetchResultsResp, UserError> {
         self.operation(&request.operation_handle)?;
         let handle = Handle::try_from(&request.operation_handle).unwrap();
-        let mut operations = self.operations.lock().unwrap();
+        let mut operations = self.operations.lock();
         let Some((_, fetched)) = operations.get_mut(&handle) else { return Err(UserError::internal("gone")) };
         let lines = if std::mem::replace(fetched, true) { vec![] } else { vec!["a table".to_owned()] };
         let results = Some(rowset::lines(0, lines));

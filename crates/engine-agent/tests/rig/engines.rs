@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent_api::EngineStatus;
@@ -15,6 +15,7 @@ use engine_agent::engine::{self, Backend, Ended, EngineAgentError, EngineRuntime
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use model::credential::Purpose;
 use model::engine_name::EngineName;
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -80,11 +81,11 @@ impl DataFusion {
 
     /// Reports it as stopped from now on, or as running.
     pub fn report_stopped(&self, reason: Option<&str>) {
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = reason.map(str::to_owned);
+        *self.stopped.lock() = reason.map(str::to_owned);
     }
 
     fn take_runtime(&self) -> Option<Runtime> {
-        self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.runtime.lock().take()
     }
 
     /// The agent will not get in.
@@ -149,12 +150,12 @@ impl EngineRuntime for DataFusion {
         let address = server.local_addr().to_string();
         let _ = self.engine.set(server.engine());
         runtime.spawn(server.run(self.stop.clone().cancelled_owned()));
-        *self.runtime.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime);
+        *self.runtime.lock() = Some(runtime);
         Ok(Backend { address, key: self.told_key.clone() })
     }
 
     fn stopped(&self) -> Option<String> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stopped.lock().clone()
     }
 
     async fn ended(&self) -> String {

@@ -1,7 +1,9 @@
 //! The newest lines of what this process logs: what a pod leaves behind when it fails, because nobody may read its log then.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Bytes that are kept; twice as many for a moment.
 const KEEP_BYTES: usize = 8_192;
@@ -13,12 +15,12 @@ pub struct LastLines(Arc<Mutex<Vec<u8>>>);
 impl LastLines {
     /// The newest lines, each whole.
     pub fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         String::from_utf8_lossy(newest(&kept)).into_owned()
     }
 
     fn keep(&self, event: &[u8]) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         kept.extend_from_slice(event);
         if kept.len() > 2 * KEEP_BYTES {
             *kept = newest(&kept).to_vec();

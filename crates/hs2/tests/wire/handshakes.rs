@@ -301,7 +301,7 @@ async fn whoever_watches_over_the_process_is_told_whether_it_lives_and_whether_i
     let server = start(Limits::default()).await;
     assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
     assert_eq!(probe(&server, "/readyz").await, words("200 OK", "ok"));
-    *server.service.unready.lock().unwrap() = Some("it has no numbers yet".to_owned());
+    *server.service.unready.lock() = Some("it has no numbers yet".to_owned());
     assert_eq!(probe(&server, "/livez").await, words("200 OK", "ok"));
     assert_eq!(probe(&server, "/readyz").await, words("503 Service Unavailable", "it has no numbers yet"));
     assert!(probe(&server, "/livez/more").await.0.contains("405"));

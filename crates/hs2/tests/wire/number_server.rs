@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use hs2::message::Call;
@@ -15,6 +15,7 @@ use hs2::{
     Value, protocol, rowset, schema, status,
 };
 use model::error::{ErrorKind, UserError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ pub struct Numbers {
 
 impl Numbers {
     fn event(&self, event: String) {
-        if let Some(events) = &*self.events.lock().unwrap() {
+        if let Some(events) = &*self.events.lock() {
             let _ = events.send(event);
         }
     }
@@ -48,13 +49,13 @@ impl Numbers {
     #[allow(clippy::disallowed_methods, reason = "a test reads them all")]
     pub fn events(&self) -> mpsc::UnboundedReceiver<String> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        *self.events.lock().unwrap() = Some(sender);
+        *self.events.lock() = Some(sender);
         receiver
     }
 
     fn session(&self, cx: &Context, handle: &TSessionHandle) -> Result<(), UserError> {
         let handle = Handle::try_from(handle).map_err(|error| UserError::internal(error.to_string()))?;
-        match self.sessions.lock().unwrap().get(&handle) {
+        match self.sessions.lock().get(&handle) {
             Some(principal) if *principal == cx.principal => Ok(()),
             _ => Err(UserError::new(ErrorKind::WrongState, "session does not exist")),
         }
@@ -62,7 +63,7 @@ impl Numbers {
 
     fn operation<T>(&self, handle: &TOperationHandle, with: impl FnOnce(&mut Operation) -> T) -> Result<T, UserError> {
         let handle = Handle::try_from(handle).map_err(|error| UserError::internal(error.to_string()))?;
-        let mut operations = self.operations.lock().unwrap();
+        let mut operations = self.operations.lock();
         operations
             .get_mut(&handle)
             .map(with)
@@ -81,7 +82,7 @@ pub fn row(n: i64) -> Vec<Value> {
 #[async_trait]
 impl Service for Numbers {
     fn unready(&self) -> Option<String> {
-        self.unready.lock().unwrap().clone()
+        self.unready.lock().clone()
     }
 
     fn serves_host(&self, name: &str) -> bool {
@@ -105,7 +106,7 @@ impl Service for Numbers {
     async fn open_session(&self, cx: &Context, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
         let server_protocol_version = protocol::negotiate(request.client_protocol)?;
         let handle = Handle::random();
-        self.sessions.lock().unwrap().insert(handle, cx.principal.clone());
+        self.sessions.lock().insert(handle, cx.principal.clone());
         self.event(format!("open {}", cx.principal.user));
         Ok(TOpenSessionResp {
             status: status::success(),
@@ -117,7 +118,7 @@ impl Service for Numbers {
 
     async fn close_session(&self, cx: &Context, request: TCloseSessionReq) -> Result<TCloseSessionResp, UserError> {
         self.session(cx, &request.session_handle)?;
-        self.sessions.lock().unwrap().remove(&Handle::try_from(&request.session_handle).unwrap());
+        self.sessions.lock().remove(&Handle::try_from(&request.session_handle).unwrap());
         Ok(TCloseSessionResp { status: status::success() })
     }
 
@@ -155,7 +156,7 @@ impl Service for Numbers {
         };
         let handle = Handle::random();
         let log = (0..3).map(|line| format!("line {line} of {verb}")).collect();
-        self.operations.lock().unwrap().insert(handle, Operation { rows, next: 0, log, state });
+        self.operations.lock().insert(handle, Operation { rows, next: 0, log, state });
         Ok(TExecuteStatementResp {
             status: status::success(),
             operation_handle: Some(handle.operation(TOperationType::EXECUTE_STATEMENT, verb == "numbers")),
@@ -191,7 +192,7 @@ impl Service for Numbers {
         request: TCloseOperationReq,
     ) -> Result<TCloseOperationResp, UserError> {
         self.operation(&request.operation_handle, |_| ())?;
-        self.operations.lock().unwrap().remove(&Handle::try_from(&request.operation_handle).unwrap());
+        self.operations.lock().remove(&Handle::try_from(&request.operation_handle).unwrap());
         Ok(TCloseOperationResp { status: status::success() })
     }
 

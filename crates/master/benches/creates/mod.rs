@@ -7,8 +7,8 @@
 mod usage;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use model::observation::ObservedNode;
 use model::{EngineName, Epoch, PoolName, UnitName, UserError};
 use orchestrator::kubernetes::Kubernetes;
 use orchestrator::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
+use parking_lot::Mutex;
 
 use crate::house::{House, eventually};
 use crate::site::{self, spread};
@@ -127,9 +128,9 @@ async fn master_makes(kubeconfig: &Path, client: &kube::Client, at_once: usize) 
     house.alter(engines(1 + CREATES)).await;
     let begin = Instant::now();
     counted.has_made(CREATES).await;
-    let (first, last) = counted.spans.lock().unwrap().unwrap();
+    let (first, last) = counted.spans.lock().unwrap();
     let cost = Usage::now(client).await - before;
-    let specs = std::mem::take(&mut *counted.specs.lock().unwrap());
+    let specs = std::mem::take(&mut *counted.specs.lock());
     master.shutdown().await;
     clear(client).await;
     (Turn { rate: rate(last - first), whole: rate(last.saturating_duration_since(begin)), cost }, specs)
@@ -189,8 +190,8 @@ impl Counted {
 
     fn forget(&self) {
         self.made.store(0, Ordering::SeqCst);
-        *self.spans.lock().unwrap() = None;
-        self.specs.lock().unwrap().clear();
+        *self.spans.lock() = None;
+        self.specs.lock().clear();
     }
 
     async fn has_made(&self, count: usize) {
@@ -220,8 +221,8 @@ impl Orchestrator for Counted {
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
         let begin = Instant::now();
         let ensured = self.pods.ensure(spec, epoch).await?;
-        self.specs.lock().unwrap().push(spec.clone());
-        let mut spans = self.spans.lock().unwrap();
+        self.specs.lock().push(spec.clone());
+        let mut spans = self.spans.lock();
         let first = spans.map_or(begin, |(first, _)| first.min(begin));
         *spans = Some((first, Instant::now()));
         self.made.fetch_add(usize::from(ensured.created), Ordering::SeqCst);

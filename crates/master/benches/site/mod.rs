@@ -4,8 +4,8 @@
 //! Real are the database (SQLite in a file), the agent with its wire, the orchestrator and the master's driver. ZooKeeper is
 //! left out: what a tick would read there is given to it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use agent_api::{AgentApi as _, AgentClient, Role};
@@ -24,6 +24,7 @@ use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
 use orchestrator::{LogPolicy, Orchestrator, PodWish, Spec, SpecFile};
+use parking_lot::Mutex;
 use planner::{Decision, Pod, Status};
 use tokio_util::sync::CancellationToken;
 
@@ -194,14 +195,14 @@ impl Still {
     /// One tick that has nothing to do, and what it and its parts took.
     pub async fn tick(&self, driver: &mut Driver) -> (Duration, Spent) {
         let reports = self.reports.load(Ordering::SeqCst);
-        *self.spent.lock().unwrap() = Spent::default();
+        *self.spent.lock() = Spent::default();
         let begin = Instant::now();
         let ticked = driver.tick(self).await;
         let time = begin.elapsed();
         assert!(matches!(ticked, Ticked::Done { progress: false, .. }), "{ticked:?}");
         assert_eq!(self.reports.load(Ordering::SeqCst), reports + 1, "the tick came to its end");
         assert_eq!(self.decisions.load(Ordering::SeqCst), 0, "all is as it should be");
-        (time, *self.spent.lock().unwrap())
+        (time, *self.spent.lock())
     }
 
     /// What a tick has to read of the database whatever it does with it.
@@ -253,7 +254,7 @@ impl World for Still {
         let listing = self.orchestrator.list(&self.selector).await.map_err(away)?;
         let nodes = self.orchestrator.nodes().await.ok();
         let engines = Engines::of(listing, nodes);
-        self.spent.lock().unwrap().list = begin.elapsed();
+        self.spent.lock().list = begin.elapsed();
         Ok(engines)
     }
 
@@ -276,7 +277,7 @@ impl World for Still {
     async fn snapshot(&self) -> Result<Snapshot, Failure> {
         let begin = Instant::now();
         let snapshot = self.client.snapshot().await.map_err(away);
-        self.spent.lock().unwrap().snapshot = begin.elapsed();
+        self.spent.lock().snapshot = begin.elapsed();
         snapshot
     }
 
@@ -288,7 +289,7 @@ impl World for Still {
     async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
         let begin = Instant::now();
         self.client.observed(epoch, report).await.map_err(away)?;
-        self.spent.lock().unwrap().report += begin.elapsed();
+        self.spent.lock().report += begin.elapsed();
         // Parts come before it.
         self.reports.fetch_add(usize::from(!report.part), Ordering::SeqCst);
         Ok(())

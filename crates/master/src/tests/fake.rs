@@ -3,7 +3,7 @@
 mod acting;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{Agent, AlterChild, AlterNode, Alteration, Drain, DrainNode, Live, LiveNode, Permit, PermitNode};
@@ -14,6 +14,7 @@ use model::number::{Epoch, Generation};
 use model::observation::{ObservedNode, Report, Surroundings};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
+use parking_lot::{Mutex, MutexGuard};
 use planner::{Action, Decision, Desired, Observed};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -163,7 +164,7 @@ impl Fake {
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+        self.state.lock()
     }
 
     /// The next outcome that is asked for is not known yet; right after that the commit arrives.

@@ -1,10 +1,11 @@
 //! What a master says in the log of a trouble that lasts.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use model::Epoch;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::field::{Field, Visit};
@@ -29,7 +30,7 @@ struct Lines(Arc<Mutex<Vec<String>>>);
 
 impl Lines {
     fn with(&self, text: &str) -> Vec<String> {
-        self.0.lock().unwrap().iter().filter(|line| line.contains(text)).cloned().collect()
+        self.0.lock().iter().filter(|line| line.contains(text)).cloned().collect()
     }
 }
 
@@ -68,7 +69,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
-        self.0.lock().unwrap().push(text.0);
+        self.0.lock().push(text.0);
     }
 
     fn enter(&self, _: &span::Id) {}

@@ -1,7 +1,7 @@
 //! The world of a master that holds the lock.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::AgentApi;
@@ -20,6 +20,7 @@ use model::observation::{EndedEngine, MadeEngine, Recorded, Report};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
+use parking_lot::Mutex;
 use planner::{Decision, Pod, Status};
 use tokio::time::timeout;
 
@@ -108,13 +109,13 @@ impl ActingWorld {
     }
 
     pub(super) fn lock(&self) -> Result<Arc<Lock>, Failure> {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lock = self.lock.lock().clone();
         lock.ok_or_else(|| Failure::Lost("it was given up".to_owned()))
     }
 
     /// Gives the lock up. Whoever is still waiting for something in this world finds it lost.
     pub async fn give_up(&self) {
-        let lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let lock = self.lock.lock().take();
         match lock.map(Arc::try_unwrap) {
             Some(Ok(lock)) => lock.resign().await,
             // A call that is still on its way holds it; the session is closed all the same.

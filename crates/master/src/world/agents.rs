@@ -4,11 +4,12 @@
 //! not answer is made again at another one: that is the same call, not a retry of a decision.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::{AgentClient, ApiError, ApiErrorKind, Role};
 use coordination::Agent;
+use parking_lot::Mutex;
 
 use super::Failure;
 
@@ -38,7 +39,7 @@ impl Agents {
 
     /// Takes the agents that are registered now. Who answered last stays in front.
     pub(super) fn registered(&self, agents: &[Agent]) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let there = |address: &String| agents.iter().any(|agent| agent.address == *address);
         known.addresses.retain(there);
         for agent in agents {
@@ -99,7 +100,7 @@ impl Agents {
     }
 
     fn clients(&self) -> Vec<Arc<AgentClient>> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let addresses: Vec<String> = known.addresses.iter().take(MAX_AGENTS_TRIED).cloned().collect();
         if known.clients.len() > MAX_CLIENTS {
             known.clients.clear();
@@ -118,7 +119,7 @@ impl Agents {
 
     /// Puts the agent that answered in front, so that the next call begins with it.
     fn answered(&self, address: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(at) = known.position(address) {
             known.addresses[..=at].rotate_right(1);
         }
@@ -126,7 +127,7 @@ impl Agents {
 
     /// Puts the agent that could not answer at the end.
     fn failed(&self, address: &str) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(at) = known.position(address) {
             known.addresses[at..].rotate_left(1);
         }
@@ -172,11 +173,11 @@ mod tests {
             .call(|agent| {
                 let address = agent.address().to_owned();
                 let is_well = address == well;
-                asked.lock().unwrap().push(address);
+                asked.lock().push(address);
                 async move { if is_well { Ok(()) } else { Err(ApiError::Unavailable("no database".to_owned())) } }
             })
             .await;
-        (asked.into_inner().unwrap(), answer)
+        (asked.into_inner(), answer)
     }
 
     #[tokio::test]

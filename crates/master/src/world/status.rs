@@ -1,13 +1,13 @@
 //! Asking engine agents for their load, over connections that are kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use agent_api::{SERVICE_MASTER, engine_status};
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
+use parking_lot::Mutex;
 use planner::Status;
 
 use super::Failure;
@@ -49,11 +49,11 @@ impl Statuses {
     }
 
     fn take(&self, engine: &EngineName) -> Option<(String, Client)> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(engine)
+        self.kept.lock().remove(engine)
     }
 
     fn keep(&self, engine: &EngineName, address: &str, client: Client) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         if kept.len() < MAX_KEPT {
             kept.insert(engine.clone(), (address.to_owned(), client));
         }
@@ -61,6 +61,6 @@ impl Statuses {
 
     /// Closes the connections to engines that are no longer asked.
     pub(super) fn only(&self, engines: impl Fn(&EngineName) -> bool) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).retain(|engine, _| engines(engine));
+        self.kept.lock().retain(|engine, _| engines(engine));
     }
 }

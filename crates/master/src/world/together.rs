@@ -8,10 +8,10 @@
 //! a whole is the same for all in it. Who is broken off while he waits is not written; the next tick sees what is missing.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::number::Epoch;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep_until};
 
@@ -70,7 +70,7 @@ impl<T, A> Together<T, A> {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Entry<T, A>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
             tokio::spawn(async move {
                 let write = |all: Vec<&'static str>| async move {
                     gate.acquire().await.unwrap().forget();
-                    written.lock().unwrap().push(all.clone());
+                    written.lock().push(all.clone());
                     let answer =
                         |what: &'static str| if what == "c" { Err(Failure::Moved(what.to_owned())) } else { Ok(what) };
                     all.into_iter().map(answer).collect()
@@ -128,7 +128,7 @@ mod tests {
             answers.push(other.await.unwrap());
         }
         assert_eq!(answers, [Ok("b"), Err(Failure::Moved("c".to_owned())), Ok("d")]);
-        let written = written.lock().unwrap();
+        let written = written.lock();
         assert_eq!((written.len(), written[0].as_slice()), (2, &["a"][..]));
         assert_eq!(written[1].len(), 3, "{written:?}");
     }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,6 +26,7 @@ use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError};
 use orchestrator::memory::{End, Memory};
 use orchestrator::{LogPolicy, Observed, Orchestrator, PodWish, Spec};
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -219,7 +220,7 @@ impl House {
     }
 
     fn next_id(&self) -> RequestId {
-        let mut requests = self.requests.lock().unwrap();
+        let mut requests = self.requests.lock();
         *requests += 1;
         RequestId::new(format!("r-{requests}")).unwrap()
     }
@@ -429,7 +430,7 @@ impl Engines {
             return Ok(());
         }
         let Some(permit) = standing.permit else { return Ok(()) };
-        let broken = self.broken.lock().unwrap().contains(&sizes);
+        let broken = self.broken.lock().contains(&sizes);
         if permit.live.is_some() || permit.uid() != Some(&engine.uid) || broken {
             return Ok(());
         }

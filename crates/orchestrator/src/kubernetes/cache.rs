@@ -17,12 +17,12 @@ mod room;
 mod whereabouts;
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use model::EngineName;
 use model::labels::LabelMap;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::marks::FILE_ANNOTATION;
 use super::nodes::{self, Nodes};
@@ -123,7 +123,7 @@ impl Cache {
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     pub(super) fn watch(&self) -> WakeUps {

@@ -4,7 +4,6 @@
 //! wait, effects fail at once until it is over; readings go on.
 
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -12,6 +11,7 @@ use kube::Resource as _;
 use kube::api::{Api, PostParams};
 use kube::core::Request;
 use model::clock::SharedClock;
+use parking_lot::Mutex;
 
 use super::answer::Failure;
 use super::cache::Cache;
@@ -78,7 +78,7 @@ impl Place {
         };
         if let Err(Failure::Busy(_, pause)) = &answer {
             let until = self.clock.boottime().saturating_add(*pause);
-            let mut pause = self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut pause = self.pause.lock();
             *pause = until.max(*pause);
         }
         answer
@@ -86,7 +86,7 @@ impl Place {
 
     /// A call that belongs to an effect: not made while the server is to be left alone.
     pub(super) async fn effect<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
-        let until = *self.pause.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = *self.pause.lock();
         let left = until.saturating_sub(self.clock.boottime());
         if !left.is_zero() {
             return Err(Failure::Busy("it was busy a moment ago".to_owned(), left));

@@ -11,12 +11,12 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use model::failpoint;
 use model::labels::CLUSTER;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -38,12 +38,12 @@ pub(super) struct Known {
 
 impl Known {
     fn has(&self, name: &str) -> bool {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+        self.names.lock().contains(name)
     }
 
     /// Whether it is new.
     fn add(&self, name: &str) -> bool {
-        let mut known = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.names.lock();
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
@@ -51,7 +51,7 @@ impl Known {
     }
 
     fn forget(&self, name: &str) {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.names.lock().remove(name);
     }
 }
 

@@ -9,7 +9,7 @@ pub mod faults;
 mod life;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -18,6 +18,7 @@ use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::observed::{annotations, bears};
 use crate::wake::{Ringer, WakeUps};
@@ -87,7 +88,7 @@ impl Memory {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 
     /// Changes the state from outside, as a fault does.

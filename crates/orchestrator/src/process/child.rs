@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 use std::os::unix::process::ExitStatusExt as _;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::process::Child;
 
 use super::layout::EngineDir;
@@ -37,11 +38,11 @@ impl Children {
 
     /// Waits until the exit of the engine is written down if that is ours to do; on timeout the exit stays unknown.
     pub(super) fn wait_for_exit(&self, uid: &str) {
-        drop(self.reaped.wait_timeout_while(self.lock(), EXIT_WAIT, |running| running.contains(uid)));
+        self.reaped.wait_while_for(&mut self.lock(), |running| running.contains(uid), EXIT_WAIT);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::io;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use model::{EngineName, Epoch, failpoint};
@@ -159,7 +158,7 @@ fn clear_debris(state: &State) {
 
 /// What fails here fails twice a second for as long as its reason lasts.
 fn tell(state: &State, what: &'static str, of: &str, done: io::Result<()>) {
-    let mut troubles = state.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut troubles = state.troubles.lock();
     let key = (what, of.to_owned());
     if let Err(error) = done {
         if let Some(times) = troubles.again(key, state.clock.boottime()) {

@@ -3,13 +3,13 @@
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 
 use model::EngineName;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
 use model::trouble::Troubles;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::Config;
@@ -118,7 +118,7 @@ impl State {
         }
         let engines = looks.into_iter().filter(|look| !look.is_over()).map(|look| look.observed).collect();
         let mut listing = Listing { engines, unreadable, ..Listing::default() };
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         if seen.as_ref() != Some(&listing) {
             *seen = Some(listing.clone());
             self.ringer.ring();

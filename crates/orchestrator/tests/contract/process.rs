@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use model::clock::{Clock, ManualClock};
 use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
 use orchestrator::{Observed, Orchestrator};
+use parking_lot::Mutex;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
@@ -96,14 +97,14 @@ impl Harness for Processes {
     }
 
     fn remove_by_hand(&self, engine: &Observed) {
-        self.orphans.lock().unwrap().push(pid(engine));
+        self.orphans.lock().push(pid(engine));
         fs::remove_dir_all(self.engine(engine.name.as_str())).unwrap();
     }
 }
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        let mut pids = std::mem::take(&mut *self.orphans.lock().unwrap());
+        let mut pids = std::mem::take(&mut *self.orphans.lock());
         for entry in fs::read_dir(self.directory.path().join("state/engines")).unwrap().flatten() {
             if let Ok(process) = fs::read(entry.path().join("process.json")) {
                 let process: serde_json::Value = serde_json::from_slice(&process).unwrap();

@@ -26,7 +26,7 @@ async fn a_walk_passes_every_failpoint() {
     let scenario = fail::FailScenario::setup();
     let place = Place::new();
     let state = std::env::var_os(STATE).map_or(place.state(), |given| Path::new(&given).to_owned());
-    let passed = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let passed = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     for point in points() {
         let passed = std::sync::Arc::clone(&passed);
         let deadly = std::env::var(POINT).is_ok_and(|wanted| wanted == *point);
@@ -34,7 +34,7 @@ async fn a_walk_passes_every_failpoint() {
             if deadly {
                 std::process::abort();
             }
-            passed.lock().unwrap().push(*point);
+            passed.lock().push(*point);
         })
         .unwrap();
     }
@@ -42,7 +42,7 @@ async fn a_walk_passes_every_failpoint() {
     let ensured = process.ensure(&sleeper("one"), EPOCH).await.unwrap();
     process.delete(&name("one"), &ensured.uid, LONG, EPOCH).await.unwrap();
     let missing = || {
-        let passed = passed.lock().unwrap();
+        let passed = passed.lock();
         points().filter(|point| !passed.contains(point)).copied().collect::<Vec<_>>()
     };
     // The keeper passes the last ones.

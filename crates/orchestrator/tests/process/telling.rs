@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use model::clock::SystemClock;
 use orchestrator::process::{Config, KEEPER_PERIOD, Process};
+use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Dispatch, Event, Level, Metadata, Subscriber, span};
 
@@ -30,7 +31,7 @@ impl Lines {
     }
 
     fn count(&self, level: Level, text: &str) -> usize {
-        self.0.lock().unwrap().iter().filter(|(of, line)| *of == level && line.contains(text)).count()
+        self.0.lock().iter().filter(|(of, line)| *of == level && line.contains(text)).count()
     }
 
     async fn until(&self, level: Level, text: &str) {
@@ -39,11 +40,7 @@ impl Lines {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        assert!(
-            tokio::time::timeout(DEADLINE, come).await.is_ok(),
-            "no line with {text}: {:?}",
-            self.0.lock().unwrap()
-        );
+        assert!(tokio::time::timeout(DEADLINE, come).await.is_ok(), "no line with {text}: {:?}", self.0.lock());
     }
 }
 
@@ -71,7 +68,7 @@ impl Subscriber for Lines {
     fn event(&self, event: &Event<'_>) {
         let mut text = Text(String::new());
         event.record(&mut text);
-        self.0.lock().unwrap().push((*event.metadata().level(), text.0));
+        self.0.lock().push((*event.metadata().level(), text.0));
     }
 
     fn enter(&self, _: &span::Id) {}

@@ -1,8 +1,9 @@
 //! A failpoint at which the first to pass is held.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 use model::failpoint::fail;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Mutex as Turn, MutexGuard};
 
 use crate::rig::{WAIT, eventually};
@@ -28,14 +29,14 @@ struct State {
 
 impl Gate {
     fn pass(&self) {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         if state.arrived {
             return;
         }
         state.arrived = true;
         // What else this thread had to do goes to another one.
         tokio::task::block_in_place(|| {
-            drop(self.changed.wait_timeout_while(state, WAIT, |state| !state.open).unwrap());
+            self.changed.wait_while_for(&mut state, |state| !state.open, WAIT);
         });
     }
 }
@@ -56,7 +57,7 @@ impl Held {
 
     /// Waits until somebody is held.
     pub async fn reached(&self) {
-        let arrived = async || self.gate.state.lock().unwrap().arrived.then_some(());
+        let arrived = async || self.gate.state.lock().arrived.then_some(());
         eventually(self.point, arrived).await;
     }
 
@@ -68,7 +69,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         fail::remove(self.point);
-        self.gate.state.lock().unwrap().open = true;
+        self.gate.state.lock().open = true;
         self.gate.changed.notify_all();
     }
 }

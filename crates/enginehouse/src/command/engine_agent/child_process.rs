@@ -13,9 +13,10 @@
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, ExitStatus};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use tokio::sync::{oneshot, watch};
@@ -43,7 +44,7 @@ struct Group {
 
 impl Group {
     fn reaped(&self) -> MutexGuard<'_, bool> {
-        self.reaped.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reaped.lock()
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {

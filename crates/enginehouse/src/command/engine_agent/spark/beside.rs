@@ -6,12 +6,12 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use engine_agent::engine::{Backend, EngineRuntime, RuntimeError};
 use hs2::{Auth, Client, ClientOptions};
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tracing::{debug, info};
 
@@ -75,7 +75,7 @@ impl EngineRuntime for Beside {
             match self.look().await {
                 Port::Accepts => return Ok(spark::backend(self.address)),
                 Port::Refuses(why) | Port::Silent(why) => {
-                    *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+                    *self.refused.lock() = Some(why);
                 }
             }
             tokio::time::sleep(PAUSE).await;
@@ -83,7 +83,7 @@ impl EngineRuntime for Beside {
     }
 
     fn waits_for(&self) -> Option<String> {
-        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let refused = self.refused.lock().clone()?;
         Some(format!("Spark's container does not listen on {}: {refused}", self.address))
     }
 
