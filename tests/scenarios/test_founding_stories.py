@@ -163,7 +163,7 @@ def test_an_agent_that_dies_between_node_and_database_changes_nothing_and_its_no
     engine = cluster.engines.one(name).process
     cluster.settled(control)
     cluster.logs.allow(
-        "no metadata agent answers, the proxy goes on with the catalog that it last read", "the master waits for long",
+        "no metadata agent answers, the proxy goes on with the catalog that it last read", "still waiting",
     )
     for agent in ("agent-1", "agent-2"):
         restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")

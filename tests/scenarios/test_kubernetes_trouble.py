@@ -22,7 +22,7 @@ CALL_DEADLINE_S = 2
 # The first create in a namespace is told that there is none yet.
 THE_FIRST = 1
 # What a master says of it.
-TROUBLE = ["the watch is broken", "decision failed", "the master waits for long", "rights are missing"]
+TROUBLE = ["the watch is broken", "decision failed", "still waiting", "rights are missing"]
 WATCH = asking("watch", resource="pods")
 # The candidates: whoever may become master watches from its start.
 WATCHERS = 2

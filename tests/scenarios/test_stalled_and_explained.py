@@ -29,7 +29,7 @@ class PlaceIsAFile:
 
     settings = {}
     reason = r"the orchestrator: .*/engines: Not a directory"
-    allowed = ["the master waits for long", "the keeper can't read the state directory"]
+    allowed = ["still waiting", "the keeper can't read the state directory"]
 
     def __init__(self, cluster, name):
         self.place = cluster.state_dir / "engines"

@@ -30,7 +30,7 @@ BACK_WITHIN_S = 45
 EXPECTED = (
     "no metadata agent answers, the proxy goes on with the catalog that it last read",
     "the outcome of an alteration can't be settled yet",
-    "the master waits for long",
+    "still waiting",
     "metadata database does not answer",
 )
 SERVERS = some([PostgresServer, MariadbServer], PostgresServer)

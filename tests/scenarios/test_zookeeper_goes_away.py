@@ -43,7 +43,7 @@ def installed(own_cluster, ensemble):
     control.start(*names)
     at_rest(cluster)
     # Nobody can be elected, and after a while that is worth a warning.
-    cluster.logs.allow("can't stand for election", "the master waits for long")
+    cluster.logs.allow("can't stand for election", "still waiting")
     return cluster, control, names
 
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::clock::SharedClock;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -135,19 +135,19 @@ struct Task {
     base: bool,
 }
 
-/// What is told of in the log, however many sessions it takes.
+/// The log throttles, kept across sessions.
 #[derive(Default)]
-struct Told {
-    no_session: Trouble,
-    denied: Trouble,
-    not_built: Trouble,
-    gone: Trouble,
+struct Throttles {
+    no_session: LogThrottle,
+    denied: LogThrottle,
+    not_built: LogThrottle,
+    gone: LogThrottle,
 }
 
 impl Task {
     async fn run(self) {
         let stop = self.stop.clone();
-        let mut troubles = Told::default();
+        let mut throttles = Throttles::default();
         while !stop.is_cancelled() {
             let connected = tokio::select! {
                 connected = Session::connect(&self.settings, &self.clock) => connected,
@@ -155,11 +155,11 @@ impl Task {
             };
             match connected {
                 Ok(session) => {
-                    if let Some(times) = troubles.no_session.over() {
+                    if let Some(times) = throttles.no_session.clear() {
                         tracing::info!(times, "there is a zookeeper session");
                     }
                     tokio::select! {
-                        () = self.keep(&session, &mut troubles) => {}
+                        () = self.keep(&session, &mut throttles) => {}
                         () = stop.cancelled() => {
                             self.sessions.send_replace(None);
                             self.states.send_replace(SessionState::Expired);
@@ -177,7 +177,7 @@ impl Task {
                     model::failpoint!(failpoints::SESSION_EXPIRED);
                 }
                 Err(error) => {
-                    if let Some(times) = troubles.no_session.again(self.clock.boottime()) {
+                    if let Some(times) = throttles.no_session.hit(self.clock.boottime()) {
                         tracing::info!(%error, times, "no zookeeper session yet");
                     }
                     self.pause().await;
@@ -194,7 +194,7 @@ impl Task {
     }
 
     /// Prepares the session, hands it out, and returns when it has ended.
-    async fn keep(&self, session: &Session, troubles: &mut Told) {
+    async fn keep(&self, session: &Session, throttles: &mut Throttles) {
         let nodes = loop {
             let error = match self.prepare(session).await {
                 Ok(nodes) => break nodes,
@@ -205,22 +205,22 @@ impl Task {
             }
             let now = self.clock.boottime();
             if error.kind() == Kind::Denied {
-                if let Some(times) = troubles.denied.again(now) {
+                if let Some(times) = throttles.denied.hit(now) {
                     tracing::error!(%error, times, "zookeeper refuses what this process needs; look at secret and root");
                 }
-            } else if let Some(times) = troubles.not_built.again(now) {
+            } else if let Some(times) = throttles.not_built.hit(now) {
                 tracing::info!(%error, times, "what hangs on the zookeeper session can't be built now");
             }
             self.pause().await;
         };
-        let times = troubles.denied.over().unwrap_or(0) + troubles.not_built.over().unwrap_or(0);
+        let times = throttles.denied.clear().unwrap_or(0) + throttles.not_built.clear().unwrap_or(0);
         if times > 0 {
             tracing::info!(times, "what hangs on the zookeeper session is built");
         }
         self.sessions.send_replace(Some(session.clone()));
         tokio::select! {
             () = self.tell_states(session) => {}
-            () = self.hold(session, nodes, &mut troubles.gone) => {}
+            () = self.hold(session, nodes, &mut throttles.gone) => {}
         }
     }
 
@@ -237,7 +237,7 @@ impl Task {
     }
 
     /// Makes again what somebody took away, for ever.
-    async fn hold(&self, session: &Session, mut nodes: Vec<String>, gone: &mut Trouble) {
+    async fn hold(&self, session: &Session, mut nodes: Vec<String>, gone: &mut LogThrottle) {
         let mut watches = Watches::new(session);
         loop {
             // Armed before the look: what goes after it wakes us.
@@ -251,7 +251,7 @@ impl Task {
                     let prepared = self.prepare(session).await;
                     let wanted = prepared.as_ref().map_or(nodes.len(), Vec::len);
                     // An owner who answers fewer has taken the others away himself.
-                    let told = if wanted < nodes.len() { None } else { gone.again(self.clock.boottime()) };
+                    let told = if wanted < nodes.len() { None } else { gone.hit(self.clock.boottime()) };
                     match prepared {
                         Ok(made) => {
                             nodes = made;
@@ -270,7 +270,7 @@ impl Task {
                     continue;
                 }
                 Ok(None) => {
-                    if let Some(times) = gone.over() {
+                    if let Some(times) = gone.clear() {
                         tracing::info!(times, "the nodes of this session are there again");
                     }
                 }

@@ -9,8 +9,8 @@ use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
 use model::alteration::{Progress, RequestId};
 use model::engine_name::EngineName;
+use model::log_throttle::KeyedLogThrottle;
 use model::number::Epoch;
-use model::trouble::Troubles;
 use parking_lot::Mutex;
 use planner::{Action, Chain, Decision, Plan};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -63,7 +63,7 @@ impl Executed {
 }
 
 /// Decisions that fail, by what, which engine and which slot: each tick makes them anew.
-pub(crate) type Failing = Mutex<Troubles<(String, String, String)>>;
+pub(crate) type Failing = Mutex<KeyedLogThrottle<(String, String, String)>>;
 
 /// How effects are executed.
 #[derive(Clone, Copy)]
@@ -218,7 +218,7 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Du
     }
 }
 
-/// What the trouble with a decision is known by: being rejected is another one than failing.
+/// The throttle key of a decision: a rejection and a failure are logged separately.
 fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
     let row = decision.row(0);
     let how = match kind {
@@ -233,8 +233,8 @@ fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
     let failed = {
         let mut failing = failing.lock();
         // That it was rejected before is not worth a word; when it is again, that is.
-        failing.over(&named(decision, FailureKind::Stale));
-        failing.over(&named(decision, FailureKind::Refused))
+        failing.clear(&named(decision, FailureKind::Stale));
+        failing.clear(&named(decision, FailureKind::Refused))
     };
     tracing::info!(
         epoch = ground.epoch.get(),
@@ -251,7 +251,7 @@ fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
 fn log_failed(failing: &Failing, decision: &Decision, failure: &Failure, now: Duration) {
     let row = decision.row(0);
     let key = named(decision, failure.kind());
-    let told = failing.lock().again(key, now);
+    let told = failing.lock().hit(key, now);
     let Some(times) = told else { return };
     let (decision, engine, slot) = (row.decision, row.engine, row.slot);
     match failure.kind() {

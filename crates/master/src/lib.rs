@@ -31,7 +31,7 @@ mod tests;
 mod tick;
 mod told_nodes;
 mod turns;
-mod waiting;
+mod wait_log;
 mod world;
 
 pub use master::{Master, Parts};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use coordination::{Election, Kind};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 use orchestrator::Orchestrator;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -94,7 +94,7 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
     let clock = Arc::clone(&parts.clock);
     let means = Arc::new(Means::new(&settings, &parts));
     // What repeats every second until an operator changes the configuration is logged once a minute.
-    let mut not_standing = Trouble::default();
+    let mut not_standing = LogThrottle::default();
     while !stop.is_cancelled() {
         let _ = state.send(State::Candidate);
         let won = tokio::select! {
@@ -103,7 +103,7 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
         };
         match won {
             Ok(lock) => {
-                if let Some(times) = not_standing.over() {
+                if let Some(times) = not_standing.clear() {
                     tracing::info!(times, "stood for election again");
                 }
                 let world = Arc::new(ActingWorld::new(Arc::clone(&means), lock));
@@ -116,7 +116,7 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
                 if error.kind() == Kind::Lost {
                     // Nothing is wrong with that: it takes another place.
                     tracing::info!(%error, "the place in the queue for the lock is lost");
-                } else if let Some(times) = not_standing.again(clock.boottime()) {
+                } else if let Some(times) = not_standing.hit(clock.boottime()) {
                     tracing::warn!(%error, times, "can't stand for election");
                 }
                 tokio::select! {

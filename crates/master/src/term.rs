@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt};
 use model::engine_name::EngineName;
+use model::log_throttle::LogThrottle;
 use model::number::Epoch;
-use model::trouble::Trouble;
 use planner::Status;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -18,7 +18,7 @@ use crate::failpoints;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::tick::{Driver, Loads, Ticked};
-use crate::waiting::Waiting;
+use crate::wait_log::WaitLog;
 use crate::world::{Failure, World};
 
 /// Between two ticks, at least: what comes in between is one wake-up.
@@ -77,7 +77,8 @@ async fn act(
     tracing::info!(epoch = epoch.get(), "epoch raised");
     let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads.clone(), stop.clone());
     let mut ticks = 0_u64;
-    let (mut stopped, mut unasked, mut refused) = (Trouble::default(), Trouble::default(), Trouble::default());
+    let (mut stopped, mut unasked, mut refused) =
+        (LogThrottle::default(), LogThrottle::default(), LogThrottle::default());
     loop {
         if stop.is_cancelled() {
             return "it is shut down".to_owned();
@@ -94,10 +95,10 @@ async fn act(
         match driver.tick(world).await {
             Ticked::Done { progress, due } => {
                 ticks += 1;
-                if let Some(times) = stopped.over().filter(|times| *times > 1) {
+                if let Some(times) = stopped.clear().filter(|times| *times > 1) {
                     tracing::info!(epoch = driver.epoch().get(), times, "ticks end again");
                 }
-                refused.over();
+                refused.clear();
                 let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
                 let reachable = driver.addresses();
                 load.addresses.send_if_modified(|known| {
@@ -112,7 +113,7 @@ async fn act(
                 }
             }
             Ticked::Stopped(reason) => {
-                if let Some(times) = stopped.again(world.now()) {
+                if let Some(times) = stopped.hit(world.now()) {
                     tracing::info!(epoch = driver.epoch().get(), reason, times, "tick stopped");
                 }
                 // Who is refused again and again must not be quick about it.
@@ -122,7 +123,7 @@ async fn act(
                     match raised {
                         Some(epoch) => {
                             // Four times in each second until it is taken, if the database is behind the engines' place.
-                            if let Some(times) = refused.again(world.now()) {
+                            if let Some(times) = refused.hit(world.now()) {
                                 tracing::info!(epoch = epoch.get(), times, "epoch raised again");
                             }
                             driver.raised(epoch);
@@ -150,16 +151,16 @@ async fn look_again(
     world: &dyn World,
     settings: &Settings,
     stop: &CancellationToken,
-    unasked: &mut Trouble,
+    unasked: &mut LogThrottle,
 ) -> Option<Epoch> {
     match world.still_held().await {
         Ok(true) => {
-            unasked.over();
+            unasked.clear();
             raise(world, settings, stop).await
         }
         Ok(false) => None,
         Err(failure) => {
-            if let Some(times) = unasked.again(world.now()) {
+            if let Some(times) = unasked.hit(world.now()) {
                 tracing::info!(%failure, times, "can't ask for the lock");
             }
             if world.is_over() { None } else { raise(world, settings, stop).await }
@@ -169,7 +170,7 @@ async fn look_again(
 
 /// Raises the epoch in the database: the first thing that a master does. Tries until it succeeds or the lock is lost.
 async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
-    let mut waiting = Waiting::default();
+    let mut wait_log = WaitLog::default();
     loop {
         if world.is_over() || stop.is_cancelled() {
             return None;
@@ -178,7 +179,7 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
             match timeout(settings.effect_deadline(), raise_once(world)).await {
                 Ok(Ok(epoch)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);
-                    waiting.over(world.now());
+                    wait_log.clear(world.now());
                     return Some(epoch);
                 }
                 Ok(Err(Failure::Deposed(_))) => {
@@ -187,10 +188,10 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
                     }
                 }
                 Ok(Err(failure)) => {
-                    waiting.waits(world.now(), &failure.to_string());
+                    wait_log.hit(world.now(), &failure.to_string());
                 }
                 Err(_) => {
-                    waiting.waits(world.now(), "an answer about the epoch");
+                    wait_log.hit(world.now(), "an answer about the epoch");
                 }
             }
         }

@@ -14,9 +14,9 @@ use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
 use model::alteration::RequestId;
 use model::engine_name::EngineName;
+use model::log_throttle::{KeyedLogThrottle, LogThrottle};
 use model::number::Epoch;
 use model::observation::{ObservedNode, Report};
-use model::trouble::{Trouble, Troubles};
 use parking_lot::Mutex;
 use planner::{Compared, Desired, Memo, Plan, Pod, Status};
 use tokio::sync::Notify;
@@ -30,7 +30,7 @@ use crate::made_in::MadeIn;
 use crate::recollection::Recollection;
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
-use crate::waiting::Waiting;
+use crate::wait_log::WaitLog;
 use crate::world::{Engines, Failure, FailureKind, World};
 
 /// What engine agents last said, shared with whoever asks them.
@@ -93,20 +93,20 @@ pub struct Driver {
     doubts: Doubts,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
-    waiting: Waiting,
+    wait_log: WaitLog,
     failing: Failing,
-    troubles: Lasting,
+    throttles: Throttles,
     memo: Memo,
     halt: CancellationToken,
 }
 
-/// What can fail in each tick for as long as its reason lasts, and is logged once a minute at most.
+/// The log throttles of failures that may recur in each tick.
 #[derive(Debug, Default)]
-struct Lasting {
-    settling: Trouble,
-    releasing: Trouble,
-    unread: Trouble,
-    asking: Troubles<EngineName>,
+struct Throttles {
+    settling: LogThrottle,
+    releasing: LogThrottle,
+    unread: LogThrottle,
+    asking: KeyedLogThrottle<EngineName>,
 }
 
 /// What was read before the snapshot.
@@ -126,9 +126,9 @@ impl Driver {
             doubts: Doubts::default(),
             loads,
             addresses: BTreeMap::new(),
-            waiting: Waiting::default(),
+            wait_log: WaitLog::default(),
             failing: Failing::default(),
-            troubles: Lasting::default(),
+            throttles: Throttles::default(),
             memo: Memo::default(),
             halt,
         }
@@ -163,7 +163,7 @@ impl Driver {
             Ok(ticked) => ticked,
             Err(failure) if failure.kind() == FailureKind::NotMaster => Ticked::Stopped(failure.to_string()),
             Err(failure) => {
-                self.waiting.waits(world.now(), &failure.to_string());
+                self.wait_log.hit(world.now(), &failure.to_string());
                 Ticked::Done { progress: false, due: None }
             }
         }
@@ -221,13 +221,13 @@ impl Driver {
         match bounded(self.settings.effect_deadline(), settling).await {
             // What can't be decided now stays undecided, and holds up nobody but the next alteration.
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.troubles.settling.again(world.now()) {
+                if let Some(times) = self.throttles.settling.hit(world.now()) {
                     tracing::info!(%failure, times, "the alteration is not settled yet");
                 }
                 Ok(Settled::Stands((failure.kind() != FailureKind::Stale).then(|| failure.to_string())))
             }
             other => {
-                if let Some(times) = self.troubles.settling.over() {
+                if let Some(times) = self.throttles.settling.clear() {
                     tracing::info!(times, "settling works again");
                 }
                 other
@@ -260,7 +260,7 @@ impl Driver {
         let (mut found, mut vanished) = (BTreeMap::new(), BTreeSet::new());
         for (question, answer) in answers {
             if answer.is_ok()
-                && let Some(times) = self.troubles.asking.over(&question.engine)
+                && let Some(times) = self.throttles.asking.clear(&question.engine)
             {
                 tracing::info!(engine = %question.engine, times, "an answer about an engine at last");
             }
@@ -268,7 +268,7 @@ impl Driver {
                 Ok(Some(pod)) if pod.uid == question.uid => drop(found.insert(pod.uid.clone(), pod)),
                 Ok(_) => drop(vanished.insert((question.engine, question.uid))),
                 Err(failure) => {
-                    if let Some(times) = self.troubles.asking.again(question.engine.clone(), world.now()) {
+                    if let Some(times) = self.throttles.asking.hit(question.engine.clone(), world.now()) {
                         tracing::info!(engine = %question.engine, %failure, times, "no answer about an engine");
                     }
                 }
@@ -353,13 +353,13 @@ impl Driver {
         }
         match bounded(self.settings.effect_deadline(), settle::delete_node(world, node)).await {
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.troubles.releasing.again(world.now()) {
+                if let Some(times) = self.throttles.releasing.hit(world.now()) {
                     tracing::info!(%failure, times, "alter node stands until the next tick");
                 }
                 Ok(())
             }
             other => {
-                self.troubles.releasing = Trouble::default();
+                self.throttles.releasing = LogThrottle::default();
                 other
             }
         }
@@ -376,7 +376,7 @@ impl Driver {
         settled: Settled,
     ) -> Result<Ticked, Failure> {
         let reason = format!("the orchestrator: {failure}");
-        self.waiting.waits(world.now(), &reason);
+        self.wait_log.hit(world.now(), &reason);
         let plan = planner::plan_without_engines(desired, &reason);
         let executed = self.execute(world, coordinated, &plan).await;
         if let Some(failure) = executed.stop {
@@ -408,8 +408,8 @@ impl Driver {
     fn log_unread(&mut self, now: Duration, coordinated: &Coordinated) {
         let (permits, drains) = (coordinated.unread.permits.len(), coordinated.unread.drains.len());
         if coordinated.unread.is_empty() {
-            self.troubles.unread.over();
-        } else if let Some(times) = self.troubles.unread.again(now) {
+            self.throttles.unread.clear();
+        } else if let Some(times) = self.throttles.unread.hit(now) {
             let limit = coordination::MAX_CHILDREN;
             tracing::warn!(permits, drains, limit, times, "more permits or drain facts than are read in one tick");
         }

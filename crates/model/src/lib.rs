@@ -17,7 +17,7 @@
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors that reach users, values that must not and their digest, keys, time |
 //! | [`stack_trace`] | the stack traces of Java in the texts of errors |
 //! | [`statement_timeout`] | how long a statement may take |
-//! | [`trouble`] | how often a log tells of what lasts |
+//! | [`log_throttle`] | how often a condition that lasts is logged |
 //!
 //! A caller with stale values gets stale results, never wrong effects: every effect elsewhere carries the
 //! generation, incarnation or epoch that it was derived from and is refused if that moved.
@@ -37,6 +37,7 @@ pub mod error;
 pub mod failpoint;
 pub mod fingerprint;
 pub mod labels;
+pub mod log_throttle;
 pub mod name;
 pub mod number;
 pub mod observation;
@@ -49,7 +50,6 @@ pub mod span;
 pub mod stack_trace;
 pub mod statement_timeout;
 pub mod table_catalog;
-pub mod trouble;
 
 pub use engine_name::EngineName;
 pub use error::{ErrorKind, UserError};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use coordination::registry::{self, Live, OwnWatch, Standing};
 use coordination::{Session, Supervisor};
 use model::clock::SharedClock;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -85,16 +85,16 @@ impl Alone {
 /// What of the registry is there and can't be read.
 #[derive(Default)]
 struct Unreadable {
-    permit: Trouble,
-    fact: Trouble,
+    permit: LogThrottle,
+    fact: LogThrottle,
 }
 
-fn tell<T>(trouble: &mut Trouble, now: Duration, what: &'static str, content: Option<&Result<T, String>>) {
+fn tell<T>(throttle: &mut LogThrottle, now: Duration, what: &'static str, content: Option<&Result<T, String>>) {
     if let Some(Err(reason)) = content {
-        if let Some(times) = trouble.again(now) {
+        if let Some(times) = throttle.hit(now) {
             warn!(what, reason, times, "what the registry holds can't be read");
         }
-    } else if let Some(times) = trouble.over() {
+    } else if let Some(times) = throttle.clear() {
         info!(what, times, "what the registry holds is no longer unreadable");
     }
 }

@@ -16,8 +16,8 @@ use model::alteration::{Abort, AlterationRecord, ObjectRef, Outcome, Progress};
 use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
+use model::log_throttle::LogThrottle;
 use model::number::Generation;
-use model::trouble::Trouble;
 use tracing::{Instrument, info, info_span, warn};
 
 use super::answer::{Answer, text};
@@ -239,11 +239,11 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
     };
     let clock = &context.agent.clock;
     let until = clock.boottime() + SETTLE_DEADLINE;
-    let mut trouble = Trouble::default();
+    let mut throttle = LogThrottle::default();
     let unknown = loop {
         let answer = context.store().abort(&abort).await;
         if answer.is_ok()
-            && let Some(times) = trouble.over()
+            && let Some(times) = throttle.clear()
         {
             info!(times, "the outcome of the alteration is settled");
         }
@@ -261,7 +261,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
             }
             Err(unknown) if clock.boottime() >= until => break unknown,
             Err(unknown) => {
-                if let Some(times) = trouble.again(clock.boottime()) {
+                if let Some(times) = throttle.hit(clock.boottime()) {
                     warn!(%unknown, times, "the outcome of an alteration can't be settled yet");
                 }
                 tokio::time::sleep(SETTLE_POLL).await;

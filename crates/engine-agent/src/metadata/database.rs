@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use metadata::Store;
 use model::clock::SharedClock;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -29,7 +29,7 @@ pub(super) struct Database {
 struct State {
     /// Why it does not answer; `None` while it does.
     lost: Option<String>,
-    lasts: Trouble,
+    throttle: LogThrottle,
 }
 
 impl Database {
@@ -44,12 +44,12 @@ impl Database {
         match answer {
             Ok(()) => {
                 state.lost = None;
-                if let Some(failures) = state.lasts.over() {
+                if let Some(failures) = state.throttle.clear() {
                     info!(failures, "metadata database answers again");
                 }
             }
             Err(reason) => {
-                if let Some(failures) = state.lasts.again(now) {
+                if let Some(failures) = state.throttle.hit(now) {
                     warn!(reason, failures, "metadata database does not answer");
                 }
                 state.lost = Some(reason);

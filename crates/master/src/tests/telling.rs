@@ -123,13 +123,13 @@ async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
         driver.tick(&*fake).await;
         fake.pass(TICK);
     }
-    let loud = lines.with("the master waits for long").len();
-    assert_eq!((loud, lines.with("the master waits").len()), (SAID - 1, SAID), "at once, and loudly after a while");
+    let loud = lines.with("still waiting").len();
+    assert_eq!((loud, lines.with("waiting").len()), (SAID - 1, SAID), "at once, and loudly after a while");
     fake.state().database = true;
     fake.state().unsettled = false;
     driver.tick(&*fake).await;
     driver.tick(&*fake).await;
-    assert_eq!(lines.with("the master waits no longer").len(), 1);
+    assert_eq!(lines.with("no longer waiting").len(), 1);
     assert_eq!(lines.with("settling works again").len(), 1);
 }
 

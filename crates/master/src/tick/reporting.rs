@@ -35,7 +35,7 @@ impl Driver {
         self.recollection.nodes.told(written.is_ok(), report.nodes, now);
         written?;
         model::failpoint!(failpoints::REPORTED);
-        self.waiting.over(world.now());
+        self.wait_log.clear(world.now());
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use k8s_openapi::api::authorization::v1::{
     SelfSubjectRulesReviewSpec,
 };
 use kube::api::Api;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 
 use super::answer::Failure;
 use super::config::Config;
@@ -167,12 +167,12 @@ async fn unless_granted<'a>(place: &Place, right: &'a Right) -> Result<Option<&'
 
 /// Asks again and again: often while something is missing, so that what was granted is seen soon.
 pub(super) async fn watch(place: Arc<Place>) {
-    let mut trouble = Trouble::default();
+    let mut throttle = LogThrottle::default();
     loop {
         let began = place.clock.boottime();
         let pause = match missing(&place).await {
             Ok(missing) => {
-                trouble.over();
+                throttle.clear();
                 let missing: Vec<String> = missing.iter().map(ToString::to_string).collect();
                 if !missing.is_empty() && place.cache.set_missing(missing.clone()) {
                     tracing::warn!(missing = missing.join(", "), "rights are missing");
@@ -182,7 +182,7 @@ pub(super) async fn watch(place: Arc<Place>) {
                 if missing.is_empty() { ASK_AGAIN } else { ASK_SOON }
             }
             Err(error) => {
-                if let Some(times) = trouble.again(place.clock.boottime()) {
+                if let Some(times) = throttle.hit(place.clock.boottime()) {
                     tracing::info!(%error, times, "what rights we have can't be asked now");
                 }
                 ASK_SOON

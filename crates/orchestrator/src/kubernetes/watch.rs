@@ -14,7 +14,7 @@ use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
 use model::labels::LabelMap;
-use model::trouble::Trouble;
+use model::log_throttle::LogThrottle;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
@@ -116,11 +116,11 @@ where
     let relist = RELIST + RELIST_APART * (number % RELIST_GROUPS) as u32;
     tokio::spawn(async move {
         ready.await;
-        let (mut trouble, mut pause) = (Trouble::default(), PAUSE_FIRST);
+        let (mut throttle, mut pause) = (LogThrottle::default(), PAUSE_FIRST);
         loop {
             let error = follow(&api, &config, relist, &keeper, &mut || {
                 pause = PAUSE_FIRST;
-                if trouble.over().is_some() {
+                if throttle.clear().is_some() {
                     tracing::info!(what, "the watch works again");
                 }
             })
@@ -128,7 +128,7 @@ where
             let Some(error) = error else { continue };
             let failure = failure(&error);
             let error = failure.into_error(&format!("watch {what}"));
-            if let Some(times) = trouble.again(clock.boottime()) {
+            if let Some(times) = throttle.hit(clock.boottime()) {
                 tracing::warn!(what, %error, times, "the watch is broken");
             }
             keeper.broke(error);

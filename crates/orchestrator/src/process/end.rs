@@ -158,13 +158,13 @@ fn clear_debris(state: &State) {
 
 /// What fails here fails twice a second for as long as its reason lasts.
 fn tell(state: &State, what: &'static str, of: &str, done: io::Result<()>) {
-    let mut troubles = state.troubles.lock();
+    let mut throttles = state.throttles.lock();
     let key = (what, of.to_owned());
     if let Err(error) = done {
-        if let Some(times) = troubles.again(key, state.clock.boottime()) {
+        if let Some(times) = throttles.hit(key, state.clock.boottime()) {
             tracing::warn!(what, of, %error, times, "the state directory's keeper failed");
         }
-    } else if let Some(times) = troubles.over(&key) {
+    } else if let Some(times) = throttles.clear(&key) {
         tracing::info!(what, of, times, "the state directory's keeper succeeded at last");
     }
 }

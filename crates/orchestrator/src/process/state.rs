@@ -8,7 +8,7 @@ use model::EngineName;
 use model::clock::SharedClock;
 use model::engine_state::Phase;
 use model::labels::LabelMap;
-use model::trouble::Troubles;
+use model::log_throttle::KeyedLogThrottle;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) only_looks: bool,
     nudges: Notify,
     /// What could not be carried on: what, and of which engine or path.
-    pub(super) troubles: Mutex<Troubles<(&'static str, String)>>,
+    pub(super) throttles: Mutex<KeyedLogThrottle<(&'static str, String)>>,
     /// What the last look of this process saw, whoever it was for.
     seen: Mutex<Option<Listing>>,
 }
@@ -77,7 +77,7 @@ impl State {
             ringer: Ringer::new(),
             only_looks: false,
             nudges: Notify::new(),
-            troubles: Mutex::default(),
+            throttles: Mutex::default(),
             seen: Mutex::default(),
         }
     }
