@@ -3,6 +3,7 @@
 //! The checks are in `tests/*.rs`. They read the files of the checkout, committed or not, except those that git ignores.
 //! Facts that a check compares with the code are in tables of the pages, which [`page`] reads; prose is not checked.
 
+pub mod imports;
 pub mod package;
 pub mod page;
 pub mod program;
