@@ -15,7 +15,7 @@ budget() {
         default:servers) echo 45 ;;
         default:rust) echo 360 ;;
         default:scripts) echo 60 ;;
-        default:"failpoint walk") echo 300 ;;
+        default:"failpoint matrix") echo 300 ;;
         default:"scenarios, three at a time") echo 600 ;;
         default:"scenarios, one at a time") echo 360 ;;
     esac

@@ -4,14 +4,19 @@
 cache=${ENGINEHOUSE_TEST_CACHE:-$HOME/.cache/enginehouse-tests}
 venv=$cache/venv
 quick_debian_packages=(python3-venv)
-quick_python_packages=(pyhive==0.7.0 kazoo==2.11.0 thrift==0.25.0 thrift-sasl==0.4.3 pure-sasl==0.6.2 pytest==9.2.0 pytest-xdist==3.8.0 psutil==7.2.2 pg8000==1.31.6 pymysql==1.2.4 impyla==0.24.0)
 debian_packages=("${quick_debian_packages[@]}" openjdk-17-jdk-headless zookeeper postgresql mariadb-server thrift-compiler)
-python_packages=("${quick_python_packages[@]}" pyspark==3.5.9 "moto[server]==5.2.5")
+
+# python_packages [GROUP]: prints the pinned requirements of tests/pyproject.toml, with those of an optional group.
+python_packages() {
+    python3 -c 'import sys, tomllib
+project = tomllib.load(open("tests/pyproject.toml", "rb"))["project"]
+print(*project["dependencies"], *(it for group in sys.argv[1:] for it in project["optional-dependencies"][group]), sep="\n")' "$@"
+}
 
 # The process that installs, while it does.
 installing=
 
-# Begins to install what a tier needs. It waits for a network most of its time, so it goes beside the build.
+# Begins to install what a tier needs, in parallel with the build: it mostly waits for the network.
 begin_install() {
     set -m
     "$1" >"$work/install.log" 2>&1 &
@@ -19,7 +24,7 @@ begin_install() {
     set +m
 }
 
-# Waits for that, and says what was done.
+# Waits for the installation and prints its log.
 end_install() {
     local status=0
     wait "$installing" || status=$?
@@ -29,11 +34,11 @@ end_install() {
 }
 
 install_all() {
-    install_debian_packages "${debian_packages[@]}" && install_python_packages "${python_packages[@]}"
+    install_debian_packages "${debian_packages[@]}" && install_python_packages $(python_packages servers)
 }
 
 install_quick() {
-    install_debian_packages "${quick_debian_packages[@]}" && install_python_packages "${quick_python_packages[@]}"
+    install_debian_packages "${quick_debian_packages[@]}" && install_python_packages $(python_packages)
 }
 
 install_debian_packages() {

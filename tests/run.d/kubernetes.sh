@@ -86,14 +86,14 @@ is_go_since() {
 
 kubernetes_pid=
 
-# start_kubernetes: the one that tests in Rust use. They play scheduler and kubelets themselves; what a real scheduler said of
-# their pods would be in their way. Scenarios start their own.
+# start_kubernetes: the one that tests in Rust use. They act as scheduler and kubelets themselves, so a real scheduler would
+# interfere. Scenarios start their own.
 start_kubernetes() {
     local dir=$work/kubernetes
     mkdir -p "$dir"
     "$venv/bin/python" tests/scenarios/harness/kubernetes.py "$dir" --without-scheduler >"$dir/out" 2>"$dir/log" &
     kubernetes_pid=$!
-    wait_for "$kubernetes_starts_within_s" kubernetes_has_said "$dir/out" "$kubernetes_pid"
+    wait_for "$kubernetes_starts_within_s" kubernetes_is_ready "$dir/out" "$kubernetes_pid"
     EH_TEST_KUBECONFIG=$(sed -n 's/^ready: //p' "$dir/out")
     [ -n "$EH_TEST_KUBECONFIG" ] || { tail -n 30 "$dir/log"; return 1; }
     export EH_TEST_KUBECONFIG
@@ -110,6 +110,6 @@ stop_kubernetes() {
 }
 
 # Whether it is ready, or has ended and never will be.
-kubernetes_has_said() {
+kubernetes_is_ready() {
     grep -q '^ready: ' "$1" || process_gone "$2"
 }

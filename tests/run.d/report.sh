@@ -1,8 +1,8 @@
 # Counting, timing and the closing line. Sourced by tests/run.
 
 passed=0 failed=0 skipped=0 ignored=0 filtered=0
-# The process group that runs beside this one, if any.
-beside=
+# The process group that runs in parallel, if any.
+background=
 failures=()
 step_name="" step_began=0
 parts=() run_began=$(date +%s)
@@ -21,7 +21,7 @@ step_end() {
     echo "== $step_name: $took s${allowed:+ of $allowed s}"
 }
 
-# What each part took beside what it may take.
+# The duration and the budget of each part.
 print_parts() {
     local part name took allowed
     [ ${#parts[@]} -gt 0 ] || return 0
@@ -42,26 +42,26 @@ run_step() {
     total
 }
 
-# Runs the tests of all packages, in two lanes beside each other: cargo runs one binary after the other, and most of them
+# Runs the tests of all packages, in two parallel jobs: cargo runs one binary after the other, and most of them
 # wait most of their time, for processes and for times that are promised. The tests of these roles take as long as all
 # others, the proxy's included. The arguments go to the test binaries.
 roles=(enginehouse engine-agent metadata)
 rust_tests() {
-    local lane
+    local name
     # A job of its own: others in the background ignore SIGINT, and so would every process that the tests interrupt.
     set -m
-    rust_lane roles "${roles[@]/#/--package=}" -- "$@" &
-    beside=$!
+    rust_job roles "${roles[@]/#/--package=}" -- "$@" &
+    background=$!
     set +m
-    rust_lane others --workspace "${roles[@]/#/--exclude=}" -- "$@"
-    wait "$beside"
-    beside=
+    rust_job others --workspace "${roles[@]/#/--exclude=}" -- "$@"
+    wait "$background"
+    background=
     ignored=0 filtered=0
-    for lane in roles others; do count_rust_tests "$lane"; done
+    for name in roles others; do count_rust_tests "$name"; done
 }
 
-# Prints what a lane says, but for the tests that pass.
-rust_lane() {
+# Prints the output of a job without the tests that pass.
+rust_job() {
     local name=$1
     shift
     cargo test --no-fail-fast "$@" 2>&1 | tee "$work/rust-$name.log" |
@@ -70,7 +70,7 @@ rust_lane() {
     echo "${PIPESTATUS[0]}" >"$work/rust-$name.status"
 }
 
-# Counts what a lane said of each binary.
+# Sums up the result lines of a job's binaries.
 count_rust_tests() {
     local log=$work/rust-$1.log status p f i test
     status=$(cat "$work/rust-$1.status" || echo 1)
@@ -83,6 +83,18 @@ count_rust_tests() {
     passed=$((passed + p)) failed=$((failed + f)) ignored=$((ignored + i))
     while read -r test; do failures+=("$test"); done < <(grep -E '^test .* \.\.\. FAILED' "$log")
     echo "$1: $p passed, $f failed, $i left for other steps"
+}
+
+# Linter and formatter, which change nothing here. Together they are one test.
+lint_python() {
+    local files=(tests crates/embedded-zookeeper/tests/kazoo_suite.py)
+    if "$venv/bin/ruff" check --quiet --no-cache --config tests/pyproject.toml "${files[@]}" &&
+        "$venv/bin/ruff" format --quiet --no-cache --check --config tests/pyproject.toml "${files[@]}"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        failures+=("ruff")
+    fi
 }
 
 # One script is one test: it passes when it exits with 0.
@@ -100,7 +112,7 @@ script_test() {
     fi
 }
 
-# Runs scenarios under a name, with what pytest is told besides, and counts what pytest's report says.
+# Runs scenarios under a name, with further arguments of pytest, and counts the results in pytest's report.
 pytest_tests() {
     local name=$1 report=$work/pytest-$1.xml log=$work/pytest-$1.log
     shift
@@ -131,7 +143,7 @@ PY
     while read -r test; do failures+=("$test"); done <"$work/pytest-failed"
 }
 
-# What a tier leaves out is said as well: nothing is skipped in silence.
+# What a tier leaves out is counted too: nothing is skipped silently.
 count_left_out() {
     local left
     left=$(grep -oE '[0-9]+ deselected' "$work/pytest-$1.log" | tail -n 1 | grep -oE '[0-9]+')
@@ -142,12 +154,12 @@ count_left_out() {
 count_left_out_parts() {
     [ ${#selected[@]} -gt 0 ] || return 0
     local part left
-    for part in walk scenarios alone; do
+    for part in failpoints scenarios alone; do
         runs "$part" && continue
         case "$part" in
-            walk) left=$(collected $walk) ;;
-            scenarios) left=$(collected tests/scenarios --ignore=$walk -m "not alone") ;;
-            alone) left=$(collected tests/scenarios --ignore=$walk -m alone) ;;
+            failpoints) left=$(collected $failpoints) ;;
+            scenarios) left=$(collected tests/scenarios --ignore=$failpoints -m "not alone") ;;
+            alone) left=$(collected tests/scenarios --ignore=$failpoints -m alone) ;;
         esac
         skipped=$((skipped + left))
         echo "$part: $left left out"

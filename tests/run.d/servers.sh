@@ -31,7 +31,7 @@ admin.enableServer=false
 maxClientCnxns=0
 4lw.commands.whitelist=*
 CFG
-    # What it keeps is worth nothing after the run: nobody has to wait for the disk.
+    # Its data is worthless after the run, so it need not wait for the disk.
     java -Xmx256m -Dzookeeper.forceSync=no -Dzookeeper.log.dir="$dir" -cp "/etc/zookeeper/conf:/usr/share/java/*" \
         org.apache.zookeeper.server.quorum.QuorumPeerMain "$dir/zoo.cfg" >"$dir/log" 2>&1 &
     server_pids+=("$!")
@@ -75,7 +75,7 @@ start_mariadb() {
     chown mysql "$dir"
     mariadb-install-db --no-defaults --datadir="$dir/data" --user=mysql --auth-root-authentication-method=normal \
         --skip-test-db >"$dir/install.log" 2>&1 || { tail -n 20 "$dir/install.log"; return 1; }
-    # Started by root and told to become mysql, so that the pid is the server's own.
+    # Started by root with --user=mysql, so that the pid is the server's own.
     mariadbd --no-defaults --user=mysql --datadir="$dir/data" --port="$port" --bind-address=127.0.0.1 \
         --socket="$dir/socket" --pid-file="$dir/pid" --max-connections=300 --innodb-flush-log-at-trx-commit=0 \
         >"$dir/log" 2>&1 &

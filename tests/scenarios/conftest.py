@@ -9,10 +9,7 @@ import pathlib
 import random
 import shutil
 import signal
-import sys
 import tempfile
-
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 import pytest
 
@@ -20,7 +17,7 @@ from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
-from harness.lending import FAILED
+from harness.fixtures import FAILED
 from harness.processes import BINARY, run
 from harness.standalone import Standalone
 from harness.tier import skip_long
@@ -54,10 +51,10 @@ def pytest_sessionstart():
 
 def pytest_terminal_summary(terminalreporter):
     """What tests printed that passed: measured times, tables, seeds."""
-    told = [it for it in terminalreporter.stats.get("passed", []) if it.when == "call" and it.capstdout]
-    if told:
+    reported = [it for it in terminalreporter.stats.get("passed", []) if it.when == "call" and it.capstdout]
+    if reported:
         terminalreporter.section("what the tests measured")
-    for report in told:
+    for report in reported:
         terminalreporter.write_line(report.nodeid)
         for line in report.capstdout.rstrip().splitlines():
             terminalreporter.write_line(f"    {line}")
@@ -65,8 +62,8 @@ def pytest_terminal_summary(terminalreporter):
 
 def pytest_report_teststatus(report):
     """What a test told by `tell` stands beside its name, as soon as it has passed."""
-    told = getattr(report, "told", None)
-    return ("passed", ".", f"PASSED: {told}") if told and report.when == "call" and report.passed else None
+    reported = getattr(report, "reported", None)
+    return ("passed", ".", f"PASSED: {reported}") if reported and report.when == "call" and report.passed else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -74,21 +71,21 @@ def pytest_runtest_makereport(item, call):
     report = yield
     if report.when == "call":
         item.stash[FAILED] = report.failed
-        report.told = item.stash.get(TOLD, None)
+        report.reported = item.stash.get(REPORTED, None)
     return report
 
 
-TOLD = pytest.StashKey[str]()
+REPORTED = pytest.StashKey[str]()
 
 
 @pytest.fixture
-def tell(request):
+def report(request):
     """Tells something of the test, if it passes: on the screen only, since a report in JUnit's form has no place for it."""
 
-    def say(what):
-        request.node.stash[TOLD] = what
+    def execute(what):
+        request.node.stash[REPORTED] = what
 
-    return say
+    return execute
 
 
 @pytest.fixture(scope="session")
@@ -110,33 +107,42 @@ def seed():
 @pytest.fixture
 def folder(workspace, request):
     """A folder of one test's own."""
-    path = pathlib.Path(tempfile.mkdtemp(prefix=request.node.name[:40] + ".", dir=workspace))
-    return path
+    return pathlib.Path(tempfile.mkdtemp(prefix=request.node.name[:40] + ".", dir=workspace))
 
 
-class Toured:
+class Tour:
     """One `standalone --tour --exit`: its data directory, its exit status and what it printed."""
 
     def __init__(self, folder, seed):
         self.seed = seed
         self.installation = Standalone(folder, "tour")
-        self.done = self.play()
+        self.done = self.run_tour()
         # Kept aside: the next play writes its own.
         self.rides = folder / "rides.parquet"
         shutil.copy(self.installation.data / "samples/rides/rides.parquet", self.rides)
 
-    def play(self, seed=None):
+    def run_tour(self, seed=None):
         return run(
-            ["standalone", "--data-dir", self.installation.data, "--listen", "127.0.0.1:0", "--tour", "--exit",
-             "--seed", seed or self.seed],
-            within_s=180, cwd=self.installation.folder,
+            [
+                "standalone",
+                "--data-dir",
+                self.installation.data,
+                "--listen",
+                "127.0.0.1:0",
+                "--tour",
+                "--exit",
+                "--seed",
+                seed or self.seed,
+            ],
+            within_s=180,
+            cwd=self.installation.folder,
         )
 
 
 @pytest.fixture(scope="session")
 def toured(workspace, seed):
     """The tour, played once for all tests that look at what it printed or left."""
-    tour = Toured(workspace / "tour", seed)
+    tour = Tour(workspace / "tour", seed)
     yield tour
     tour.installation.close()
 

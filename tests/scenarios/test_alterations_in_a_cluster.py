@@ -13,7 +13,7 @@ TICKS_S = 5
 BUSY_S = 10
 
 
-def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refused(cluster, cluster_tenant):
+def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster, cluster_tenant):
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, user = cluster_tenant("stopped", options=", PROPERTIES ('app.token'='hidden')")
     old = control.start(tenant, pool, unit)
@@ -22,15 +22,15 @@ def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refuse
     master = cluster.programs["proxy-a"]
     master.pause()
     try:
-        (answer,) = control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+        (answer,) = control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
         assert answer["state"] == "committed, converging", answer
         node = cluster.nodes.read("lock/alter")
         assert node["version"] == 1 and node["id"] == answer["alteration"]
         assert cluster.nodes.children("lock/alter") == [answer["alteration"]]
         assert (node["by"], node["base_generation"]) == ("admin", int(generation)), node
         # The complete old object, as it was before: secrets are masked in it.
-        told = str(node["old"])
-        assert unit in told and "512M" in told and "hidden" not in told and "******" in told, node["old"]
+        text = str(node["old"])
+        assert unit in text and "512M" in text and "hidden" not in text and "******" in text, node["old"]
         assert "1G" in node["statement"] and "hidden" not in str(node)
         began = time.monotonic()
         with pyhive_session(control.address) as session:
@@ -56,7 +56,7 @@ def test_while_the_master_is_stopped_an_alter_commits_and_a_second_one_is_refuse
     assert (converged["outcome"], converged["progress"]) == ("committed", "converged")
 
 
-def test_while_somebody_else_holds_the_master_lock_nobody_acts(cluster, cluster_tenant):
+def test_no_master_acts_while_another_client_holds_the_lock(cluster, cluster_tenant):
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, _ = cluster_tenant("nobody_acts")
     cluster.settled(control)
@@ -66,11 +66,15 @@ def test_while_somebody_else_holds_the_master_lock_nobody_acts(cluster, cluster_
     try:
         cluster.start_program("proxy-a", "proxy")
         before = len(applied(cluster.logs))
-        (started,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+        (started,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
         stays(
-            lambda: not cluster.engines.of(tenant) and len(applied(cluster.logs)) == before
-            and started["engine"] not in cluster.nodes.children("engines"),
-            TICKS_S, "nobody makes the engine",
+            lambda: (
+                not cluster.engines.of(tenant)
+                and len(applied(cluster.logs)) == before
+                and started["engine"] not in cluster.nodes.children("engines")
+            ),
+            TICKS_S,
+            "nobody makes the engine",
         )
         shown = control.engine(tenant, started["engine"])
         assert shown["state"] == "pending" and shown["reason"], shown
@@ -91,7 +95,7 @@ def test_a_freshly_started_master_makes_no_create_call_when_all_is_well(cluster,
     cluster.wait_for_master()
     ticked = cluster.last_tick()
     wait_until(lambda: cluster.last_tick() >= ticked + 3000, 20, "the new master ticks twice more")
-    assert applied(cluster.logs)[len(before):] == []
+    assert applied(cluster.logs)[len(before) :] == []
     assert cluster.logs.count(r"engine started") == started
     assert {name: it.process for name, it in cluster.engines.all().items()} == engines
 
@@ -103,7 +107,7 @@ def test_everything_converges_without_any_watch_event(own_cluster):
     first = control.start(*made)
     with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
-        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
+        control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
     cluster.settled(control)
     (engine,) = control.wait_ready(tenant)
@@ -125,10 +129,10 @@ def test_the_rows_of_explain_are_the_decisions_that_are_then_executed(cluster, c
         (f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'", different),
         (f"ALTER TENANT {tenant} RESOURCE_POOL_LIST ()", different),
     ):
-        promised = explained(control.say(f"EXPLAIN {change}"))
+        promised = explained(control.execute(f"EXPLAIN {change}"))
         assert promised, change
         before = len(applied(cluster.logs, "proxy-a"))
-        control.say(f"{change} WAIT '1m'")
+        control.execute(f"{change} WAIT '1m'")
 
         def done(before=before, promised=promised):
             return len(applied(cluster.logs, "proxy-a")) - before >= len(promised)

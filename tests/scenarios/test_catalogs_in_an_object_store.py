@@ -7,7 +7,7 @@ import pytest
 
 from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
-from harness.lending import started
+from harness.fixtures import started
 from harness.object_store import ObjectStore
 from harness.pods import PodCluster, Pods
 from harness.tier import only_long
@@ -29,10 +29,10 @@ def at(cluster, user, unit):
 def two_engines(control, nodes=("", "")):
     """A tenant with two units, an engine of each; answers their names by unit."""
     for unit in ("one", "two"):
-        control.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
+        control.execute(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
     for unit, places in zip(("one", "two"), nodes, strict=True):
-        control.say(f"CREATE RESOURCE POOL of_{unit} UNIT_LIST ('{unit}'){places}")
-    control.say("CREATE TENANT keepers RESOURCE_POOL_LIST ('of_one', 'of_two'), USER_LIST ('alice') WAIT '2m'")
+        control.execute(f"CREATE RESOURCE POOL of_{unit} UNIT_LIST ('{unit}'){places}")
+    control.execute("CREATE TENANT keepers RESOURCE_POOL_LIST ('of_one', 'of_two'), USER_LIST ('alice') WAIT '2m'")
     return {it["unit"]: it["engine"] for it in control.wait_ready("keepers", 2)}
 
 
@@ -41,11 +41,11 @@ def tables_outlive_engines(cluster, control, engines):
         rows(session, "CREATE VIEW answers AS SELECT 42 AS answer")
         rows(session, 'CREATE SCHEMA "Other one"')
         rows(session, 'CREATE VIEW "Other one"."ünï %20" AS SELECT 7 AS n')
-    seen = "SELECT answer, n FROM answers, \"Other one\".\"ünï %20\""
+    seen = 'SELECT answer, n FROM answers, "Other one"."ünï %20"'
     with at(cluster, "alice", "two") as session:
         assert rows(session, seen) == [{"answer": 42, "n": 7}], "a second engine has the tables of the first"
-    control.say("ALTER RESOURCE UNIT one DRIVER_MEMORY '300M' WAIT '2m'")
-    control.say(f"RESTART ENGINE of_two '{engines['two']}' FORCE WAIT '2m'")
+    control.execute("ALTER RESOURCE UNIT one DRIVER_MEMORY '300M' WAIT '2m'")
+    control.execute(f"RESTART ENGINE of_two '{engines['two']}' FORCE WAIT '2m'")
     after = {it["unit"]: it["engine"] for it in control.wait_ready("keepers", 2)}
     assert not set(after.values()) & set(engines.values())
     for unit in ("one", "two"):
@@ -59,17 +59,20 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
     control = Control(cluster.addresses["proxy-b"])
     engines = two_engines(control)
     tables_outlive_engines(cluster, control, engines)
-    assert any(it.endswith("/answers.json") for it in store.keys())
+    assert any(it.endswith("/answers.json") for it in store)
     # Two engines race for one name: exactly one makes it, and its definition is the one that stands.
-    with at(cluster, "alice", "one") as one, at(cluster, "alice", "two") as two, \
-            concurrent.futures.ThreadPoolExecutor(2) as both:
+    with (
+        at(cluster, "alice", "one") as one,
+        at(cluster, "alice", "two") as two,
+        concurrent.futures.ThreadPoolExecutor(2) as both,
+    ):
         for number in range(ROUNDS):
             create = "CREATE VIEW raced_{} AS SELECT '{}' AS by"
 
             def race(session, name, number=number, create=create):
                 try:
                     rows(session, create.format(number, name))
-                except Exception as error:  # noqa: BLE001: its text is compared
+                except Exception as error:
                     return str(error)
                 return None
 
@@ -78,17 +81,19 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
             (winner,) = [name for name, error in outcomes.items() if error is None]
             (error,) = filter(None, outcomes.values())
             assert "42P07" in error, error
-            assert rows(one, f"SELECT by FROM raced_{number}") == rows(two, f"SELECT by FROM raced_{number}") == [{"by": winner}]
+            assert (
+                rows(one, f"SELECT by FROM raced_{number}") == rows(two, f"SELECT by FROM raced_{number}") == [{"by": winner}]
+            )
         # A schema is dropped when it is empty, and for all.
         assert refused(one, 'DROP SCHEMA "Other one"').sqlstate == "2BP01"
         assert rows(two, 'SELECT n FROM "Other one"."ünï %20"') == [{"n": 7}]
         rows(one, 'DROP SCHEMA "Other one" CASCADE')
         assert refused(two, 'SELECT n FROM "Other one"."ünï %20"').sqlstate == "42P01"
-    assert not any("ther" in it for it in store.keys())
+    assert not any("ther" in it for it in store)
 
 
 @only_long
-def test_while_the_object_store_is_away_statements_that_need_it_fail_and_others_go_on(own_cluster, folder):
+def test_an_object_store_outage_fails_only_statements_that_need_it(own_cluster, folder):
     store = ObjectStore(folder / "store").start()
     try:
         cluster = own_cluster(engines=store.settings())

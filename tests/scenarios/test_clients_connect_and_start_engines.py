@@ -27,9 +27,7 @@ def test_beeline_connects_to_a_tenant_without_an_engine_and_starts_one(standalon
     assert done.status != 0
     assert f"{start_statement(lonely)}" in done.err, done.err
     assert "(state=55000," in done.err, done.err
-    done = beeline_ok(
-        standalone.address, start_statement(lonely) + " WAIT '1m'", "SELECT 40 + 2 AS answer", user=user,
-    )
+    done = beeline_ok(standalone.address, start_statement(lonely) + " WAIT '1m'", "SELECT 40 + 2 AS answer", user=user)
     lines = done.lines()
     assert lines[0].split("\t")[:2] == ["engine", "state"], lines
     assert lines[1].split("\t")[1] == "ready", lines

@@ -10,9 +10,9 @@ import sys
 import psutil
 import pytest
 
-from harness.kubelet.container import Image, Process
-from harness.kubelet.environment import Sight
 from harness.waiting import wait_until
+from kubelet.container import Image, Process
+from kubelet.environment import Sight
 
 WITHIN_S = 60
 SCENARIOS = pathlib.Path(__file__).parent
@@ -59,7 +59,8 @@ def inside(found):
 @pytest.mark.parametrize("killed", ["starter", "waiter"])
 def test_all_of_a_container_ends_with_who_started_it(folder, user, killed):
     starter = subprocess.Popen(
-        [sys.executable, "-c", STARTER, SCENARIOS, folder / "container", str(user)], stdout=subprocess.PIPE,
+        [sys.executable, "-c", STARTER, SCENARIOS, folder / "container", str(user)],
+        stdout=subprocess.PIPE,
         start_new_session=True,
     )
     first = None
@@ -81,11 +82,16 @@ def test_one_whose_starter_is_gone_before_it_begins_does_not_begin(folder):
     """It may be that late: it is a program that has to be loaded."""
     it = started(folder / "container", 0, ["/bin/true"])
     assert it.wait() == 0
-    told = it.folder / "container.json"
+    description = it.folder / "container.json"
     # As if somebody else had been its parent.
-    told.write_text(json.dumps(json.loads(told.read_text()) | {"parent": 1}))
-    late = subprocess.run([sys.executable, "-I", SCENARIOS / "harness/kubelet/container_init.py", told], timeout=WITHIN_S,
-                          capture_output=True, check=False, text=True)
+    description.write_text(json.dumps(json.loads(description.read_text()) | {"parent": 1}))
+    late = subprocess.run(
+        [sys.executable, "-I", SCENARIOS / "kubelet/container_init.py", description],
+        timeout=WITHIN_S,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
     assert late.returncode == 128 and "has ended" in late.stderr
 
 

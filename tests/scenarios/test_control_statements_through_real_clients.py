@@ -8,8 +8,20 @@ from harness.java import Jdbc, beeline
 from harness.waiting import wait_until
 
 COLUMNS = {
-    "engines": ["tenant", "pool", "unit", "engine", "state", "config", "current", "sessions", "running", "address",
-                "started_at", "reason"],
+    "engines": [
+        "tenant",
+        "pool",
+        "unit",
+        "engine",
+        "state",
+        "config",
+        "current",
+        "sessions",
+        "running",
+        "address",
+        "started_at",
+        "reason",
+    ],
     "change": ["alteration", "object", "state"],
     "request": ["engine", "state", "tenant", "pool", "unit"],
     "properties": ["property", "value"],
@@ -20,8 +32,11 @@ def life_of_a_tenant(name):
     """Statements in their order, and what to expect: a set of columns, and a text that must be in the answer."""
     t, p, u = f"{name}_t", f"{name}_p", f"{name}_u"
     return [
-        (f"CREATE RESOURCE UNIT {u} DRIVER_CPU 1, DRIVER_MEMORY '512M', PROPERTIES ('x.password'='s3cret', 'a'='b')",
-         "change", f'resource unit "{u}"'),
+        (
+            f"CREATE RESOURCE UNIT {u} DRIVER_CPU 1, DRIVER_MEMORY '512M', PROPERTIES ('x.password'='s3cret', 'a'='b')",
+            "change",
+            f'resource unit "{u}"',
+        ),
         (f"CREATE RESOURCE UNIT IF NOT EXISTS {u} DRIVER_CPU 2", "change", u),
         (f"CREATE RESOURCE POOL {p} UNIT_LIST ('{u}'), COMMENT 'ünï'", "change", p),
         (f"CREATE TENANT {t} RESOURCE_POOL_LIST ('{p}'), USER_LIST ('carol')", "change", t),
@@ -75,17 +90,17 @@ def live(name, execute):
             engine = answer[0]["engine"]
 
 
-def test_jdbc_says_every_control_statement(standalone):
+def test_jdbc_runs_every_control_statement(standalone):
     with Jdbc(standalone.address) as jdbc:
         live("by_jdbc", jdbc.rows)
 
 
-def test_pyhive_says_every_control_statement(standalone):
+def test_pyhive_runs_every_control_statement(standalone):
     with pyhive_session(standalone.address) as session:
         live("by_pyhive", lambda statement: rows(session, statement))
 
 
-def test_impyla_says_every_control_statement(standalone):
+def test_impyla_runs_every_control_statement(standalone):
     with impyla_session(standalone.address) as cursor:
 
         def execute(statement):
@@ -152,7 +167,7 @@ def test_a_user_of_no_tenant_learns_nothing_of_what_exists(standalone, tenant):
         assert refused(session, "SHOW MASTER").sqlstate == "42501"
 
 
-def test_a_user_may_look_at_his_tenants_engines_and_not_alter_the_tenant(standalone, tenant):
+def test_a_user_may_view_engines_of_the_tenant_and_not_alter_it(standalone, tenant):
     with pyhive_session(standalone.address, "alice") as session:
         assert [it["engine"] for it in rows(session, "SHOW ENGINES analysts")] == [tenant.engine]
         assert rows(session, f"DESCRIBE ENGINE {tenant.pool} '{tenant.engine}'")

@@ -5,10 +5,10 @@ from harness.java import beeline_ok
 from harness.waiting import wait_until
 
 
-def test_beeline_finds_a_proxy_through_zookeeper_and_only_those_that_live(cluster):
+def test_beeline_finds_only_live_proxies_through_zookeeper(cluster):
     namespace = cluster.discovery
     children = wait_until(
-        lambda: len(found := cluster.nodes.below(f"/{namespace}")) == 2 and found, 20, "both proxies are registered",
+        lambda: len(found := cluster.nodes.below(f"/{namespace}")) == 2 and found, 20, "both proxies are registered"
     )
     for name in ("proxy-a", "proxy-b"):
         address = cluster.addresses[name]

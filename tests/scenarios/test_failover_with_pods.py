@@ -1,6 +1,5 @@
-"""Masters that die, or go in an orderly way, while their engines are pods: the next one writes as soon as with any engines, finds
-the pods that are there, ends none of them, and makes and ends what is said from then on. No name ever has two pods.
-"""
+"""Failover of masters with pods: the next master writes as soon as with any engines, adopts the existing pods, ends
+none of them, and carries out later statements. No name ever has two pods."""
 
 import signal
 
@@ -9,9 +8,9 @@ import pytest
 from harness.clients import pyhive_session, rows
 from harness.control import Control
 from harness.failovers import CANDIDATES, terms_ended_by, with_a_third
-from harness.lending import started
+from harness.fixtures import started
 from harness.masters import summary
-from harness.pod_witness import PodWitness
+from harness.pod_recorder import PodRecorder
 from harness.pods import PodCluster, Pods
 from harness.rest import at_rest
 from harness.tier import LONG
@@ -34,7 +33,10 @@ def pods(workspace):
 def test_the_next_master_goes_on_with_the_pods_that_are_there(pods, folder, number, session_timeout_s, within_s):
     name = f"after_{number.name.lower()}"
     cluster = PodCluster(
-        folder / "cluster", pods, cluster={"name": name.replace("_", "-")}, candidates=CANDIDATES,
+        folder / "cluster",
+        pods,
+        cluster={"name": name.replace("_", "-")},
+        candidates=CANDIDATES,
         session_timeout_s=session_timeout_s,
     )
     cluster.logs.begin()
@@ -55,7 +57,7 @@ def failovers(cluster, masters, pods, name, number):
     engine = control.start(*names, wait="2m")
     before = at_rest(cluster)
     took, made = [], [engine]
-    with PodWitness(pods.admin, cluster.namespace(names[0], names[1])) as witness:
+    with PodRecorder(pods.admin, cluster.namespace(names[0], names[1])) as monitor:
         for at, _, term in terms_ended_by(cluster, masters, number, RUNS):
             took.append(term.since_ms - at)
             master = masters.program_of(term)
@@ -68,7 +70,7 @@ def failovers(cluster, masters, pods, name, number):
             made.append(control.start(*names, wait="2m"))
             control.stop(names[1], made[-1])
         assert at_rest(cluster) == before, "the pod that was there is the one that is there"
-        wait_until(lambda: set(witness.names.values()) >= set(made), WITHIN_S, "the witness has heard of them all")
-        assert sorted(witness.names.values()) == sorted(made), "each was made once, and nothing else"
+        wait_until(lambda: set(monitor.names.values()) >= set(made), WITHIN_S, "the witness has heard of them all")
+        assert sorted(monitor.names.values()) == sorted(made), "each was made once, and nothing else"
     control.drop(*names)
     return took

@@ -8,11 +8,11 @@ import pytest
 from harness.clients import pyhive_session, refused, rows
 from harness.control import Control
 from harness.doctor import check, ill
-from harness.kubelet import bearing
-from harness.lending import followed, started
+from harness.fixtures import followed, started
 from harness.pods import HOME, PodCluster, Pods
 from harness.processes import run
 from harness.waiting import wait_until
+from kubelet import bearing
 
 WITHIN_S = 60
 
@@ -54,13 +54,13 @@ def test_a_pod_answers_a_query_and_stop_ends_it(cluster, control, pods):
     control.drop(tenant, pool, unit)
 
 
-def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(cluster, control, pods):
+def test_alter_replaces_a_pod_after_its_sessions_finish(cluster, control, pods):
     tenant, pool, unit = control.make("altered", users="'bob'", places=pods.nodes_of("altered"))
     old = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
         rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
-        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'")
+        control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '600M'")
 
         def replaced():
             by_name = {it["engine"]: it for it in control.engines(tenant)}
@@ -79,7 +79,8 @@ def test_alter_replaces_a_pod_and_the_old_one_finishes_what_a_session_has_there(
     assert row["engine"] == new["engine"]
     ended = wait_until(
         lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{old}' AND ended_reason IS NOT NULL"),
-        WITHIN_S, "the old engine's end is written down",
+        WITHIN_S,
+        "the old engine's end is written down",
     )
     assert ended == [["drained"]]
     control.drop(tenant, pool, unit)
@@ -96,10 +97,12 @@ def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, contro
     assert any("warning: " in it and f'"{old}"' in it for it in log), log
     with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
         rows(session, "CREATE VIEW mine AS SELECT 42 AS answer")
-        control.say(change)
+        control.execute(change)
         wait_until(
-            lambda: {it["engine"]: it["state"] for it in control.engines(tenant)}.get(old) == "draining", WITHIN_S,
-            "the old engine drains", 0.2,
+            lambda: {it["engine"]: it["state"] for it in control.engines(tenant)}.get(old) == "draining",
+            WITHIN_S,
+            "the old engine drains",
+            0.2,
         )
         # It is not moved to the new engine, which has no such view.
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
@@ -108,7 +111,7 @@ def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, contro
     control.drop(tenant, pool, unit)
 
 
-def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, control, pods):
+def test_a_deleted_pod_drains_and_its_slot_gets_another(cluster, control, pods):
     tenant, pool, unit = control.make("deleted", users="'carol'", places=pods.nodes_of("deleted"))
     first = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
@@ -117,8 +120,10 @@ def test_a_pod_that_somebody_deletes_drains_and_its_slot_gets_another(cluster, c
         pods.admin.delete("pods", first, namespace)
         # It has the grace of its spec, and the session has state there.
         wait_until(
-            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating", WITHIN_S,
-            "SHOW ENGINES tells that it is on its way out", 0.2,
+            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating",
+            WITHIN_S,
+            "SHOW ENGINES tells that it is on its way out",
+            0.2,
         )
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
     pods.gone(namespace, first)
@@ -133,26 +138,32 @@ def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
     namespace = cluster.namespace(tenant, pool)
     own = pods.admin.get("pods", engine, namespace)
     # Somebody who may make pods there copies all labels, but can't sign.
-    pods.admin.create("pods", {
-        "metadata": {"name": "stranger", "labels": own["metadata"]["labels"]},
-        "spec": {
-            "containers": [{"name": "main", "image": "nothing",
-                            "securityContext": own["spec"]["containers"][0]["securityContext"]}],
-            "securityContext": own["spec"]["securityContext"], "nodeSelector": {"no": "such-node"},
+    pods.admin.create(
+        "pods",
+        {
+            "metadata": {"name": "stranger", "labels": own["metadata"]["labels"]},
+            "spec": {
+                "containers": [
+                    {"name": "main", "image": "nothing", "securityContext": own["spec"]["containers"][0]["securityContext"]}
+                ],
+                "securityContext": own["spec"]["securityContext"],
+                "nodeSelector": {"no": "such-node"},
+            },
         },
-    }, namespace)
+        namespace,
+    )
 
-    def told():
+    def shown_row():
         row = control.engine(tenant, "stranger")
         return row if row and row["state"] == "foreign" else None
 
-    row = wait_until(told, WITHIN_S, "SHOW ENGINES names it", 0.2)
+    row = wait_until(shown_row, WITHIN_S, "SHOW ENGINES names it", 0.2)
     assert (row["tenant"], row["pool"], row["unit"], row["current"]) == (tenant, pool, None, False), row
     assert f"{namespace}/stranger" in row["reason"] and "no signature" in row["reason"], row
     _, log = control.look("SHOW MASTER")
     assert any("foreign" in line and "stranger" in line for line in log), log
     # Users of the tenant are told of engines only.
-    assert [it["engine"] for it in control.say(f"SHOW ENGINES {tenant}", user="dave")] == [engine]
+    assert [it["engine"] for it in control.execute(f"SHOW ENGINES {tenant}", user="dave")] == [engine]
     stranger = pods.admin.get("pods", "stranger", namespace)
     control.stop(pool, engine)
     pods.gone(namespace, engine)
@@ -164,16 +175,16 @@ def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
     control.drop(tenant, pool, unit)
 
 
-def test_an_image_that_can_not_be_pulled_is_told_and_mended(cluster, control, pods):
+def test_an_image_pull_failure_is_reported_and_recovered_from(cluster, control, pods):
     tenant, pool, unit = control.make("imageless", users="'erin'", places=pods.nodes_of("imageless"))
     with pods.kubelet.fault("image", bearing(tenant_name=tenant), message="manifest unknown"):
-        (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+        (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
 
-        def told():
+        def shown_row():
             row = control.engine(tenant, answer["engine"])
             return row if row and "can't be pulled" in (row["reason"] or "") else None
 
-        row = wait_until(told, WITHIN_S, "SHOW ENGINES says why", 0.2)
+        row = wait_until(shown_row, WITHIN_S, "SHOW ENGINES says why", 0.2)
         assert row["state"] in ("pending", "starting") and "manifest unknown" in row["reason"], row
         described = control.described(pool, answer["engine"])
         assert "manifest unknown" in described["reason"] and described["pod"].endswith(answer["engine"]), described
@@ -183,7 +194,7 @@ def test_an_image_that_can_not_be_pulled_is_told_and_mended(cluster, control, po
     control.drop(tenant, pool, unit)
 
 
-def test_a_right_that_is_missing_is_told_by_show_and_the_doctor(cluster, control, pods):
+def test_a_missing_right_is_reported_by_show_and_the_doctor(cluster, control, pods):
     cluster.logs.allow("rights are missing")
     file = cluster.write("doctor")
 
@@ -198,16 +209,14 @@ def test_a_right_that_is_missing_is_told_by_show_and_the_doctor(cluster, control
     less = [it | {"resources": [r for r in it["resources"] if r != "rolebindings"]} for it in role["rules"]]
     pods.admin.patch("clusterroles", f"{HOME}-master", {"rules": less})
     missing = "create rolebindings in the whole cluster"
-    status, report = wait_until(
-        lambda: next((it for it in [look()] if ill(it[1])), None), WITHIN_S, "the doctor finds it", 0.2,
-    )
+    status, report = wait_until(lambda: next((it for it in [look()] if ill(it[1])), None), WITHIN_S, "the doctor finds it", 0.2)
     assert status == 1 and ill(report) == {"rights"}, report
     assert [it["subject"] for it in check(report, "rights")["findings"]] == [missing]
     # A master asks when it begins.
     cluster.restart("proxy-a")
 
     def waits_for():
-        return [it["waits_for"] or "" for it in control.say("SHOW MASTER")]
+        return [it["waits_for"] or "" for it in control.execute("SHOW MASTER")]
 
     wait_until(lambda: any(missing in it for it in waits_for()), WITHIN_S, "SHOW MASTER tells it", 0.2)
     pods.admin.patch("clusterroles", f"{HOME}-master", {"rules": role["rules"]})
@@ -216,11 +225,11 @@ def test_a_right_that_is_missing_is_told_by_show_and_the_doctor(cluster, control
 
 def described(control, pool):
     """DESCRIBE RESOURCE POOL: its properties, and its warnings apart."""
-    rows_of = control.say(f"DESCRIBE RESOURCE POOL {pool}")
+    rows_of = control.execute(f"DESCRIBE RESOURCE POOL {pool}")
     return {it["property"]: it["value"] for it in rows_of}, [it["value"] for it in rows_of if it["property"] == "warning"]
 
 
-def test_what_a_pool_says_of_nodes_and_cpu_is_where_and_how_its_pods_run(cluster, control, pods):
+def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods):
     cluster.logs.allow("a node is in two resource pools")
     for node, labels in (("fast-1", {"disk": "fast", "tier": "gold"}), ("slow-1", {"disk": "slow"})):
         pods.kubelet.nodes.add(node, cpu="8", memory="16Gi", labels=labels)
@@ -232,28 +241,32 @@ def test_what_a_pool_says_of_nodes_and_cpu_is_where_and_how_its_pods_run(cluster
     (container,) = pod["spec"]["containers"]
     assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("500m", "1")
 
-    def tells(wanted):
+    def described(wanted):
         return wait_until(
-            lambda: (found := described(control, pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2,
+            lambda: (found := described(control, pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2
         )
 
     # 16 cores may be promised where 8 are; the engine asked for a half of its one.
-    shown, _ = tells(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
+    shown, _ = described(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
     assert shown["nodes"] == "any with disk=fast" and shown["nodes that are there"] == "fast-1", shown
     assert shown["capacity"] == "8 CPU and 16G" and shown["nodes that take engines"] == "1 of 1", shown
     assert shown["largest engine that fits"].startswith("15 CPU and 15."), shown
     assert shown["largest engine that fits"].endswith("on node fast-1"), shown
     # Other labels that mean the same node can't be refused, and are told.
-    control.say("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")
-    _, warnings = tells(lambda _, warnings: warnings)
+    control.execute("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")
+    _, warnings = described(lambda _, warnings: warnings)
     assert warnings == ['node "fast-1" is in resource pool "golden" too']
-    control.say("DROP RESOURCE POOL golden")
+    control.execute("DROP RESOURCE POOL golden")
     # The node leaves the pool and another comes: the engine follows.
     pods.kubelet.nodes.change("slow-1", labels={"disk": "fast"})
     pods.kubelet.nodes.change("fast-1", labels={"disk": None})
     (row,) = wait_until(
-        lambda: [it for it in [control.engines(tenant)] if len(it) == 1 and it[0]["engine"] != engine and it[0]["state"] == "ready"],
-        WITHIN_S, "the engine is replaced", 0.2,
+        lambda: [
+            it for it in [control.engines(tenant)] if len(it) == 1 and it[0]["engine"] != engine and it[0]["state"] == "ready"
+        ],
+        WITHIN_S,
+        "the engine is replaced",
+        0.2,
     )[0]
     assert pods.admin.get("pods", row["engine"], namespace)["spec"]["nodeName"] == "slow-1"
     control.drop(tenant, pool, unit)
@@ -264,14 +277,14 @@ def test_a_pool_without_nodes_starts_nothing_and_keeps_what_runs(cluster, contro
     namespace = cluster.namespace(tenant, pool)
     start = f"START ENGINE {tenant} {pool} {unit} WAIT '2m'"
     with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
-        said = refused(session, start)
-        assert said.sqlstate == "55000" and f'resource pool "{pool}" has no nodes' in said.message, said
-        assert "neither NODE_LIST nor NODE_SELECTOR" in said.message, said
+        refusal = refused(session, start)
+        assert refusal.sqlstate == "55000" and f'resource pool "{pool}" has no nodes' in refusal.message, refusal
+        assert "neither NODE_LIST nor NODE_SELECTOR" in refusal.message, refusal
     assert control.engines(tenant) == [] and pods.admin.find("namespaces", namespace) is None, "nothing was created"
-    control.say(f"ALTER RESOURCE POOL {pool} {pods.nodes_of('nodeless')}")
+    control.execute(f"ALTER RESOURCE POOL {pool} {pods.nodes_of('nodeless')}")
     engine = control.start(tenant, pool, unit, wait="2m")
     uid = pods.admin.get("pods", engine, namespace)["metadata"]["uid"]
-    control.say(f"ALTER RESOURCE POOL {pool} NODE_LIST ()")
+    control.execute(f"ALTER RESOURCE POOL {pool} NODE_LIST ()")
     with pyhive_session(cluster.addresses["proxy-b"], "gil") as session:
         assert "its NODE_LIST is empty" in refused(session, start).message
         assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]

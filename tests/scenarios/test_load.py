@@ -68,7 +68,7 @@ def session(load, number, address, seed):
                 talk(load, number, connection, rng, own_state)
             finally:
                 connection.close()
-    except Exception as error:  # noqa: BLE001: whatever it is, the test has to hear of it
+    except Exception as error:
         with load.lock:
             load.wrong.append(f"session {number}: {type(error).__name__}: {error}")
         load.ended.set()
@@ -119,14 +119,15 @@ def alter(load, control, units):
 
     while goes_on() and not load.ended.is_set():
         unit, size = units[done % len(units)], ("384M", "512M")[done // len(units) % 2]
-        control.say(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '{size}' WAIT '2m'")
+        control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '{size}' WAIT '2m'")
         done += 1
     return done
 
 
-def test_sessions_go_on_while_units_are_altered_and_memory_stays_bounded(own_cluster, seed):
+def test_sessions_survive_alterations_and_memory_stays_bounded(own_cluster, seed):
     cluster = own_cluster(
-        candidates=("proxy-a", "proxy-b"), metadata_agent={"drain_grace": f"{GRACE_S}s"},
+        candidates=("proxy-a", "proxy-b"),
+        metadata_agent={"drain_grace": f"{GRACE_S}s"},
         proxy={"max_sessions_per_user": SESSIONS},
     )
     # Of sessions with state of their own; any other one would have failed.
@@ -165,8 +166,10 @@ def test_sessions_go_on_while_units_are_altered_and_memory_stays_bounded(own_clu
     assert not any(client.is_alive() for client in clients), "a session hangs"
     table, above = memory.table(LIMITS_MIB)
     print(f"seed {seed}: {SESSIONS} sessions at once for {took:.0f} s, {altered} alterations of units")
-    print(f"{load.opened / took:.0f} sessions/s, {load.statements / took:.0f} statements/s, "
-          f"{load.lost_with_state} sessions with state of their own outlived their grace")
+    print(
+        f"{load.opened / took:.0f} sessions/s, {load.statements / took:.0f} statements/s, "
+        f"{load.lost_with_state} sessions with state of their own outlived their grace"
+    )
     print("\n".join(table))
     assert not load.wrong, "\n".join(load.wrong[:10])
     assert not above, f"above their limit: {above}\n" + "\n".join(table)

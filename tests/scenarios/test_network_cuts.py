@@ -12,10 +12,10 @@ from harness import zookeeper
 from harness.control import Control
 from harness.masters import Masters, wall_ms
 from harness.rest import at_rest
+from harness.session_monitor import SessionMonitor
 from harness.tcp_relay import TcpRelay
 from harness.tier import some
 from harness.waiting import wait_until
-from harness.witness import Witness
 
 SESSION_TIMEOUT_S = 4
 TAKEN_OVER_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
@@ -45,7 +45,7 @@ def relayed(relay, own_cluster):
     """A cluster whose proxy b is the master and reaches ZooKeeper through a relay; its engine, which proxy a started,
     does not."""
     cluster = own_cluster(
-        candidates=("proxy-a", "proxy-b"), session_timeout_s=SESSION_TIMEOUT_S, master={"tick_interval": "1s"},
+        candidates=("proxy-a", "proxy-b"), session_timeout_s=SESSION_TIMEOUT_S, master={"tick_interval": "1s"}
     )
     masters = Masters(cluster)
     cluster.programs[CUT_OFF].stop()
@@ -71,9 +71,9 @@ def relayed(relay, own_cluster):
 
 
 @pytest.mark.parametrize("kind", some(["silence", "reset"], "silence"))
-def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_proxy(relayed, kind):
+def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, kind):
     cluster, masters, relay, names = relayed
-    with Witness(cluster, "alice") as witness:
+    with SessionMonitor(cluster, "alice") as monitor:
         term = masters.wait_acting()
         relay.cut(kind)
         at, passed = wall_ms(), relay.passed
@@ -85,13 +85,11 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         masters.wait_acting(term.epoch)
         # The proxy that is cut off serves all the same, control statements included; they tell who is master now.
         control = Control(cluster.addresses[CUT_OFF])
-        (master,) = control.say("SHOW MASTER")
+        (master,) = control.execute("SHOW MASTER")
         assert master["epoch"] == after.epoch and master["state"] == "acting", master
-        (started,) = control.say(f"START ENGINE {' '.join(names)}")
+        (started,) = control.execute(f"START ENGINE {' '.join(names)}")
         assert len(at_rest(cluster)) == 2, "what was said there happens"
-        wait_until(
-            lambda: "zookeeper can't be reached" in cluster.programs[CUT_OFF].said(), 30, "it says what it lacks"
-        )
+        wait_until(lambda: "zookeeper can't be reached" in cluster.programs[CUT_OFF].logged(), 30, "it says what it lacks")
         # Not in its log alone: whoever looks through it is told, and sees all the same what is there.
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines
@@ -102,7 +100,7 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         assert "this proxy" in described["reason"], described
         _, log = Control(cluster.addresses["proxy-a"]).look(f"SHOW ENGINES {names[0]}")
         assert not [line for line in log if "ZooKeeper" in line], log
-        witness.wait_round()
+        monitor.wait_round()
         assert relay.passed == passed, "nothing passed the cut"
         connections = relay.connections
         relay.heal()
@@ -112,10 +110,10 @@ def test_a_master_that_is_cut_off_from_zookeeper_is_replaced_and_goes_on_as_a_pr
         assert started["engine"] in engines and masters.wait_acting().epoch == after.epoch
         # It learns of the engine that was made while it knew nothing: it is the only one left.
         (old,) = set(engines) - {started["engine"]}
-        witness.wait_round()
+        monitor.wait_round()
         wait_until(lambda: not with_warning(control, names[0]), 30, "SHOW ENGINES misses nothing any more")
         assert not [it for it in control.engines(names[0]) if "this proxy" in (it["reason"] or "")]
-        print(f"the longest that a user waited: {witness.slowest_s:.2f} s")
+        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
     control.stop(names[1], old)
     wait_until(lambda: list(at_rest(cluster)) == [started["engine"]], 30, "the old engine is gone")
-    assert Control(cluster.addresses[CUT_OFF]).say("SELECT 3 AS three", user="alice") == [{"three": 3}]
+    assert Control(cluster.addresses[CUT_OFF]).execute("SELECT 3 AS three", user="alice") == [{"three": 3}]

@@ -16,15 +16,15 @@ def two_pools(control):
     """Pools with the queues `pool1` and `pool10` for one tenant, whose user is `quinn`; an engine in each."""
     tenant, first, unit = control.make("queued", users="'quinn'")
     second = f"{tenant}_ten"
-    control.say(f"ALTER RESOURCE POOL {first} QUEUE_PREFIX 'pool1'")
-    control.say(f"CREATE RESOURCE POOL {second} UNIT_LIST ('{unit}'), QUEUE_PREFIX 'pool10'")
-    control.say(f"ALTER TENANT {tenant} RESOURCE_POOL_LIST ('{first}', '{second}')")
+    control.execute(f"ALTER RESOURCE POOL {first} QUEUE_PREFIX 'pool1'")
+    control.execute(f"CREATE RESOURCE POOL {second} UNIT_LIST ('{unit}'), QUEUE_PREFIX 'pool10'")
+    control.execute(f"ALTER TENANT {tenant} RESOURCE_POOL_LIST ('{first}', '{second}')")
     engines = {pool: control.start(tenant, pool, unit) for pool in (first, second)}
     yield tenant, first, second, engines
-    control.say(f"DROP TENANT {tenant} WAIT '1m'")
+    control.execute(f"DROP TENANT {tenant} WAIT '1m'")
     for pool in (first, second):
-        control.say(f"DROP RESOURCE POOL {pool}")
-    control.say(f"DROP RESOURCE UNIT {unit}")
+        control.execute(f"DROP RESOURCE POOL {pool}")
+    control.execute(f"DROP RESOURCE UNIT {unit}")
 
 
 def opening_refused(address, user, **settings):
@@ -47,14 +47,16 @@ def test_a_queue_chooses_the_pool_through_every_driver(standalone, control, two_
             # Told by the agents every few seconds; a session that was closed may still be counted.
             wait_until(
                 lambda wanted=engines[pool]: [it["engine"] for it in control.engines(tenant) if it["sessions"]] == [wanted],
-                60, f"the session is on the engine of {pool}",
+                60,
+                f"the session is on the engine of {pool}",
             )
     with Jdbc(standalone.address, "quinn", "?spark.yarn.queue=pool10.y") as jdbc:
         assert jdbc.rows("SET spark.yarn.queue") == [{"key": "spark.yarn.queue", "value": "pool10.y"}]
         assert jdbc.rows("SELECT 42 AS answer") == [{"answer": "42"}]
         wait_until(
             lambda: [it["engine"] for it in control.engines(tenant) if it["sessions"]] == [engines[second]],
-            60, "the session of JDBC is on the engine of the second pool",
+            60,
+            "the session of JDBC is on the engine of the second pool",
         )
     done = beeline_ok(standalone.address, "SELECT 42 AS answer", user="quinn", query="?enginehouse.queue=pool1")
     assert "42" in done.lines()
@@ -62,10 +64,10 @@ def test_a_queue_chooses_the_pool_through_every_driver(standalone, control, two_
 
 def test_an_unknown_queue_is_an_error_of_opening_the_session(standalone, two_pools):
     for key in ("spark.yarn.queue", "enginehouse.queue"):
-        said = opening_refused(standalone.address, "quinn", **{key: "pool100.x"})
-        assert said.sqlstate == "42704"
-        assert 'queue "pool100.x" belongs to no resource pool' in said.message
-        assert "'pool1', 'pool10'" in said.message, said
+        refusal = opening_refused(standalone.address, "quinn", **{key: "pool100.x"})
+        assert refusal.sqlstate == "42704"
+        assert 'queue "pool100.x" belongs to no resource pool' in refusal.message
+        assert "'pool1', 'pool10'" in refusal.message, refusal
     # The Hive driver has one state of its own for whatever it could not open a session for, and keeps the message.
     with pytest.raises(JdbcError, match='queue "nowhere" belongs to no resource pool'):
         Jdbc(standalone.address, "quinn", "?spark.yarn.queue=nowhere")
@@ -76,46 +78,45 @@ def test_an_unknown_queue_is_an_error_of_opening_the_session(standalone, two_poo
 
 def test_a_node_or_queue_of_another_pool_is_refused_with_its_owner(standalone, control, two_pools):
     _, first, second, _ = two_pools
-    control.say(f"ALTER RESOURCE POOL {first} NODE_LIST ('node-of-first', '{socket.gethostname()}')")
+    control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ('node-of-first', '{socket.gethostname()}')")
     with pyhive_session(standalone.address) as session:
-        said = refused(session, f"ALTER RESOURCE POOL {second} NODE_LIST ('node-9', 'node-of-first')")
-        assert said.sqlstate == "55000" and f'node "node-of-first" belongs to resource pool "{first}"' in said.message
-        said = refused(session, f"ALTER RESOURCE POOL {second} QUEUE_PREFIX 'pool1'")
-        assert said.sqlstate == "55000" and f'queue prefix "pool1" belongs to resource pool "{first}"' in said.message
-        said = refused(session, f"ALTER RESOURCE POOL {second} CPU_OVERCOMMIT 50")
-        assert said.sqlstate == "22023" and "from 100 to 1000" in said.message
-    (shown,) = control.say(f"SHOW RESOURCE POOLS LIKE '{second}'")
+        refusal = refused(session, f"ALTER RESOURCE POOL {second} NODE_LIST ('node-9', 'node-of-first')")
+        assert refusal.sqlstate == "55000" and f'node "node-of-first" belongs to resource pool "{first}"' in refusal.message
+        refusal = refused(session, f"ALTER RESOURCE POOL {second} QUEUE_PREFIX 'pool1'")
+        assert refusal.sqlstate == "55000" and f'queue prefix "pool1" belongs to resource pool "{first}"' in refusal.message
+        refusal = refused(session, f"ALTER RESOURCE POOL {second} CPU_OVERCOMMIT 50")
+        assert refusal.sqlstate == "22023" and "from 100 to 1000" in refusal.message
+    (shown,) = control.execute(f"SHOW RESOURCE POOLS LIKE '{second}'")
     assert (shown["nodes"], shown["queue_prefix"]) == ("any", "pool10")
 
 
-def test_an_emptied_pool_keeps_its_engine_starts_none_and_tells_who_waits(standalone, control, two_pools):
+def test_an_emptied_pool_keeps_its_engine_and_reports_what_waits(standalone, control, two_pools):
     tenant, first, _, engines = two_pools
     unit = f"{tenant}_u"
     engine = standalone.engines.one(engines[first])
     with ThreadPoolExecutor(1) as beside:
-        control.say(f"ALTER RESOURCE POOL {first} NODE_LIST ()")
+        control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ()")
         with pyhive_session(standalone.address, "quinn") as session:
-            said = refused(session, f"START ENGINE {tenant} {first} {unit} WAIT '5m'")
-            assert said.sqlstate == "55000" and f'resource pool "{first}" has no nodes' in said.message
-        assert len(control.say(f"SHOW ENGINES POOL {tenant} {first}")) == 1, "nothing was created"
+            refusal = refused(session, f"START ENGINE {tenant} {first} {unit} WAIT '5m'")
+            assert refusal.sqlstate == "55000" and f'resource pool "{first}" has no nodes' in refusal.message
+        assert len(control.execute(f"SHOW ENGINES POOL {tenant} {first}")) == 1, "nothing was created"
         # One that ends in an emptied pool is wished for and waits.
-        control.say(f"ALTER RESOURCE POOL {first} NODE_LIST ('{socket.gethostname()}')")
+        control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ('{socket.gethostname()}')")
         begun = control.start(tenant, first, unit)
-        control.say(f"ALTER RESOURCE POOL {first} NODE_LIST ()")
+        control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ()")
         standalone.engines.one(begun).kill()
         name = wait_until(
             lambda: [it for it in control.engines(tenant) if it["state"] == "pending" and "no nodes" in it["reason"]],
-            60, "its successor waits for a node",
+            60,
+            "its successor waits for a node",
         )[0]["engine"]
-        waiting = beside.submit(lambda: control.say(f"ALTER RESOURCE UNIT {unit} MAX_ENGINES 4 WAIT '5m'"))
+        waiting = beside.submit(lambda: control.execute(f"ALTER RESOURCE UNIT {unit} MAX_ENGINES 4 WAIT '5m'"))
         with pytest.raises(pyhive.exc.OperationalError) as raised:
             waiting.result(timeout=120)
         assert "has no nodes" in refusal_of(raised.value).message
         with pyhive_session(standalone.address, "quinn", pool=first) as session:
             assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}], "what runs lives on"
         assert engine.is_alive()
-        control.say(f"ALTER RESOURCE POOL {first} NODE_LIST DEFAULT")
-        wait_until(
-            lambda: (found := control.engine(tenant, name)) and found["state"] == "ready", 60, "with a node it starts",
-        )
+        control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST DEFAULT")
+        wait_until(lambda: (found := control.engine(tenant, name)) and found["state"] == "ready", 60, "with a node it starts")
         assert engine.is_alive() and control.engine(tenant, engines[first])["current"], "and nothing was replaced"

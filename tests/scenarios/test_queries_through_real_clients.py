@@ -25,7 +25,7 @@ MILLION = rides.TOUR_ROWS * COPIES
 FOREIGN = REPOSITORY / "crates/ddl/tests/data/foreign"
 
 
-def test_use_and_set_said_before_an_engine_is_bound_are_replayed_at_binding(standalone, tenant):
+def test_use_and_set_before_binding_are_replayed_at_binding(standalone, tenant):
     with pyhive_session(standalone.address, "alice") as session:
         rows(session, "CREATE SCHEMA IF NOT EXISTS before_binding")
     with pyhive_session(standalone.address, "alice", database="before_binding") as session:
@@ -43,14 +43,14 @@ def test_use_and_set_said_before_an_engine_is_bound_are_replayed_at_binding(stan
         assert "before_binding" in str(cursor.fetchall())
 
 
-def test_a_schema_that_a_ready_engine_refuses_is_refused_when_the_session_opens(standalone, tenant):
+def test_a_rejected_schema_is_refused_when_the_session_opens(standalone, tenant):
     with pytest.raises(OperationalError) as error, pyhive_session(standalone.address, "alice", database="no_such_schema"):
         pass
     refusal = refusal_of(error.value)
     assert refusal.sqlstate == "3F000" and "no_such_schema" in refusal.message, refusal
 
 
-def told_to_choose(address):
+def must_choose(address):
     with pyhive_session(address, "bob") as session:
         try:
             rows(session, "SELECT 1")
@@ -59,11 +59,11 @@ def told_to_choose(address):
         return None
 
 
-def test_a_session_of_several_tenants_is_told_to_choose_and_set_chooses(standalone, tenant, control):
+def test_a_session_of_several_tenants_must_choose_one_with_set(standalone, tenant, control):
     made = control.make("second", users="'bob'")
     try:
         # A proxy reads the catalog every two seconds, and once more only before it refuses somebody.
-        refusal = wait_until(lambda: told_to_choose(standalone.address), 10, "bob is told to choose")
+        refusal = wait_until(lambda: must_choose(standalone.address), 10, "bob is told to choose")
         assert "analysts" in refusal.message and "second" in refusal.message, refusal
         with pyhive_session(standalone.address, "bob") as session:
             rows(session, "SET enginehouse.tenant=analysts")
@@ -75,7 +75,7 @@ def test_a_session_of_several_tenants_is_told_to_choose_and_set_chooses(standalo
         control.drop(*made)
 
 
-def test_impyla_reads_a_million_rows_that_are_what_the_formula_says(standalone, tenant, seed):
+def test_impyla_reads_a_million_expected_rows(standalone, tenant, seed):
     with impyla_session(standalone.address, "alice") as cursor:
         cursor.execute(
             "SELECT r.id, r.city, r.passengers, r.fare, r.paid_by, copy.value AS copy "
@@ -97,10 +97,12 @@ def test_impyla_reads_a_million_rows_that_are_what_the_formula_says(standalone, 
     assert not seen
 
 
-def test_beeline_reads_a_million_rows_that_are_what_the_formula_says(standalone, tenant):
+def test_beeline_reads_a_million_expected_rows(standalone, tenant):
     done = beeline_ok(
-        standalone.address, f"SELECT value AS id, value * value % 1000 AS v FROM generate_series(1, {MILLION})",
-        user="alice", output="csv2",
+        standalone.address,
+        f"SELECT value AS id, value * value % 1000 AS v FROM generate_series(1, {MILLION})",
+        user="alice",
+        output="csv2",
     )
     header, *lines = done.lines()
     assert header == "id,v"
@@ -112,14 +114,15 @@ def test_beeline_reads_a_million_rows_that_are_what_the_formula_says(standalone,
 def test_pyhive_reads_the_same_aggregates_as_the_formula(standalone, tenant, seed):
     with pyhive_session(standalone.address, "alice") as session:
         answer = rows(
-            session, "SELECT city, count(*) AS n, sum(fare) AS fares, max(distance_km) AS far FROM rides "
+            session,
+            "SELECT city, count(*) AS n, sum(fare) AS fares, max(distance_km) AS far FROM rides "
             "GROUP BY city ORDER BY fares DESC LIMIT 5",
         )
     got = [(it["city"], it["n"], decimal.Decimal(it["fares"]), decimal.Decimal(it["far"])) for it in answer]
     assert got == rides.tour_query(seed)
 
 
-def test_fifty_sessions_at_once_each_have_their_own_settings_and_right_answers(standalone, tenant, control):
+def test_fifty_concurrent_sessions_keep_their_own_settings_and_answers(standalone, tenant, control):
     def one(number):
         if number % 2:
             with impyla_session(standalone.address, "alice") as cursor:
@@ -154,9 +157,7 @@ def test_fifty_sessions_at_once_each_have_their_own_settings_and_right_answers(s
         wait_until(counted, TOGETHER_WITHIN_S / 2, f"SHOW ENGINES counts {SESSIONS} sessions", 0.5)
         opened.wait(timeout=TOGETHER_WITHIN_S)
         assert sorted(future.result(60) for future in futures) == list(range(1, SESSIONS + 1))
-    wait_until(
-        lambda: control.engine("analysts", tenant.engine)["sessions"] == 0, 30, "SHOW ENGINES counts none any more", 0.5,
-    )
+    wait_until(lambda: control.engine("analysts", tenant.engine)["sessions"] == 0, 30, "SHOW ENGINES counts none any more", 0.5)
 
 
 def received(tenant):
@@ -165,7 +166,7 @@ def received(tenant):
     return [(int(length), digest) for length, digest in pattern.findall(tenant.process.log())]
 
 
-def test_other_peoples_sql_arrives_at_the_engine_byte_for_byte(standalone, tenant):
+def test_foreign_sql_reaches_the_engine_byte_for_byte(standalone, tenant):
     corpus = {path.name: path.read_bytes() for path in sorted(FOREIGN.glob("*.sql"))}
     assert len(corpus) >= 60
     million = ("SELECT '" + "ä' '\r\n-- it''s; SHOW ENGINES t_1\n" * 40_000).encode()
@@ -178,22 +179,22 @@ def test_other_peoples_sql_arrives_at_the_engine_byte_for_byte(standalone, tenan
         connection = open_pyhive(standalone.address, "alice")
         rows(connection, "SELECT 1")
         connection.close()
-        for name, data in corpus.items():
-            say(client, standalone.address, data.decode())
+        for _name, data in corpus.items():
+            execute(client, standalone.address, data.decode())
         wanted = {(len(data), hashlib.sha256(data).hexdigest()): name for name, data in corpus.items()}
         arrived = set(received(tenant)[before:])
         missing += [f"{client}: {name}" for key, name in wanted.items() if key not in arrived]
     assert not missing, missing
 
 
-def say(client, address, text):
+def execute(client, address, text):
     """Sends one text to a bound session; what the engine thinks of it does not matter here."""
     if client == "PyHive":
         with pyhive_session(address, "alice") as session:
             rows(session, "SELECT 1")
             try:
                 rows(session, text)
-            except Exception:  # noqa: BLE001, S110: any answer of the engine will do
+            except Exception:
                 pass
         return
     with impyla_session(address, "alice") as cursor:
@@ -201,7 +202,7 @@ def say(client, address, text):
         cursor.fetchall()
         try:
             cursor.execute(text)
-        except Exception:  # noqa: BLE001: any answer of the engine will do
+        except Exception:
             pass
 
 

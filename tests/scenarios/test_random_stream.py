@@ -61,45 +61,47 @@ def too_little(stream, killer, least):
 
 
 def load(stream, killer, seed):
-    return (f"seed {seed}: {stream.count(ACKED)} {ACKED}, {stream.count(REFUSED)} {REFUSED}, "
-            f"{stream.count(UNANSWERED)} {UNANSWERED}; killed: {killer}")
+    return (
+        f"seed {seed}: {stream.count(ACKED)} {ACKED}, {stream.count(REFUSED)} {REFUSED}, "
+        f"{stream.count(UNANSWERED)} {UNANSWERED}; killed: {killer}"
+    )
 
 
 def verdict(stream, killer, seed, database, least):
     """Fails, with the seed and the load, if anything is not as it has to be or too little happened."""
-    told = load(stream, killer, seed)
-    print(told)
+    summary = load(stream, killer, seed)
+    print(summary)
     rows = Rows(database)
     try:
-        judge(stream.said, rows)
+        judge(stream.statements, rows)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{told}") from None
-    the_verdict_can_fail(stream.said, rows)
+        raise AssertionError(f"{error}\n{summary}") from None
+    the_verdict_can_fail(stream.statements, rows)
     acked, hits = least
     if too_little(stream, killer, least):
-        pytest.fail(f"void: at least {acked} acknowledged statements and {hits} kills in flight are needed; {told}")
+        pytest.fail(f"void: at least {acked} acknowledged statements and {hits} kills in flight are needed; {summary}")
 
 
-def the_verdict_can_fail(said, rows):
+def the_verdict_can_fail(statements, rows):
     """Each of these would be a defect: a verdict that lets one pass is worth nothing."""
-    acked = next(it for it in said.values() if it.outcome == ACKED and it.change is None)
-    refused = next(it for it in said.values() if it.outcome == REFUSED)
+    acked = next(it for it in statements.values() if it.outcome == ACKED and it.change is None)
+    refused = next(it for it in statements.values() if it.outcome == REFUSED)
     nowhere = ("t_0", "p_0", "u_0", 77)
     request = rows.requests[-1]
     for what, tamper in (
-        ("a refused statement was acknowledged", lambda said, rows: setattr(said[refused.token], "outcome", ACKED)),
-        ("an effect was refused", lambda said, rows: setattr(said[acked.token], "outcome", REFUSED)),
-        ("an effect is lost", lambda said, rows: rows.requests.pop()),
-        ("an effect came twice", lambda said, rows: rows.requests.append(request | {"id": "another"})),
-        ("a number is nobody's", lambda said, rows: setattr(rows, "counter", rows.counter + 1)),
-        ("a slot is there that nobody asked for", lambda said, rows: rows.slots.update({nowhere: (1, "start")})),
-        ("a name was issued for nobody", lambda said, rows: rows.names.update({rows.counter + 9: ("x", nowhere)})),
-        ("a comment is an older one", lambda said, rows: rows.objects["unit", "u_0"][0].update(comment="older")),
+        ("a refused statement was acknowledged", lambda statements, rows: setattr(statements[refused.token], "outcome", ACKED)),
+        ("an effect was refused", lambda statements, rows: setattr(statements[acked.token], "outcome", REFUSED)),
+        ("an effect is lost", lambda statements, rows: rows.requests.pop()),
+        ("an effect came twice", lambda statements, rows: rows.requests.append(request | {"id": "another"})),
+        ("a number is nobody's", lambda statements, rows: setattr(rows, "counter", rows.counter + 1)),
+        ("a slot is there that nobody asked for", lambda statements, rows: rows.slots.update({nowhere: (1, "start")})),
+        ("a name was issued for nobody", lambda statements, rows: rows.names.update({rows.counter + 9: ("x", nowhere)})),
+        ("a comment is an older one", lambda statements, rows: rows.objects["unit", "u_0"][0].update(comment="older")),
     ):
-        other_said, other_rows = copy.deepcopy(said), copy.deepcopy(rows)
-        tamper(other_said, other_rows)
+        other_statements, other_rows = copy.deepcopy(statements), copy.deepcopy(rows)
+        tamper(other_statements, other_rows)
         with pytest.raises(AssertionError, match="what was said is not what is there"):
-            judge(other_said, other_rows)
+            judge(other_statements, other_rows)
             pytest.fail(f"the verdict did not see that {what}")
 
 
@@ -117,11 +119,10 @@ def servers(request, folder):
 
 
 @pytest.mark.parametrize("servers", PAIRS, indirect=True)
-def test_what_was_acknowledged_is_there_and_nothing_else_whoever_is_killed(servers, own_cluster, folder, seed):
+def test_exactly_the_acknowledged_statements_take_effect_under_kills(servers, own_cluster, folder, seed):
     failpoints = Failpoints(folder / "points")
     cluster = own_cluster(
-        candidates=("proxy-a", "proxy-b"), session_timeout_s=1, master={"tick_interval": "500ms"}, env=failpoints.env,
-        **servers,
+        candidates=("proxy-a", "proxy-b"), session_timeout_s=1, master={"tick_interval": "500ms"}, env=failpoints.env, **servers
     )
     cluster.logs.allow(*EXPECTED)
 
@@ -133,9 +134,13 @@ def test_what_was_acknowledged_is_there_and_nothing_else_whoever_is_killed(serve
     stream.set_up(cluster.addresses["proxy-a"])
     killer = Killer(
         {"proxy": ["proxy-a", "proxy-b"], "metadata agent": ["agent-1", "agent-2"]},
-        program=lambda name: cluster.programs[name], start=cluster.start_program,
+        program=lambda name: cluster.programs[name],
+        start=cluster.start_program,
         flying=lambda name: stream.flying(name if name and name.startswith("proxy") else None),
-        engines=cluster.engines, failpoints=failpoints, seed=seed, kills=KILLS,
+        engines=cluster.engines,
+        failpoints=failpoints,
+        seed=seed,
+        kills=KILLS,
     )
     pour(stream, killer, STREAM_S, (MIN_ACKED, MIN_HITS))
     at_rest(cluster, REST_WITHIN_S)
@@ -143,7 +148,7 @@ def test_what_was_acknowledged_is_there_and_nothing_else_whoever_is_killed(serve
 
 
 @pytest.mark.quick
-def test_what_standalone_acknowledged_is_there_and_nothing_else_when_it_is_killed(own_standalone, folder, seed):
+def test_standalone_keeps_exactly_the_acknowledged_statements(own_standalone, folder, seed):
     failpoints = Failpoints(folder / "points")
     own_standalone.env = failpoints.env
     installation = own_standalone.start()
@@ -152,8 +157,14 @@ def test_what_standalone_acknowledged_is_there_and_nothing_else_when_it_is_kille
     stream = Stream(lambda _: ("standalone", installation.address), seed, CLIENTS)
     stream.set_up(installation.address)
     killer = Killer(
-        {"standalone": ["standalone"]}, program=lambda _: installation.program, start=lambda _: installation.start(),
-        flying=lambda _: stream.flying(), engines=installation.engines, failpoints=failpoints, seed=seed, kills=QUICK_KILLS,
+        {"standalone": ["standalone"]},
+        program=lambda _: installation.program,
+        start=lambda _: installation.start(),
+        flying=lambda _: stream.flying(),
+        engines=installation.engines,
+        failpoints=failpoints,
+        seed=seed,
+        kills=QUICK_KILLS,
     )
     pour(stream, killer, QUICK_S, (QUICK_MIN_ACKED, QUICK_MIN_HITS))
     installation.database, installation.nodes = database, None

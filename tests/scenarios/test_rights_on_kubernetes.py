@@ -28,15 +28,25 @@ def verbs(group, resource, *names):
 
 
 # What a master may do in a namespace of engines, in its own, and everywhere.
-AMONG_ENGINES = verbs(CORE, "pods", "create", "delete", "get", "list", "patch", "watch") \
-    | verbs(CORE, "events", "list", "watch") \
-    | verbs(CORE, "services", "create", "get") | verbs(CORE, "configmaps", "create", "get")
+AMONG_ENGINES = (
+    verbs(CORE, "pods", "create", "delete", "get", "list", "patch", "watch")
+    | verbs(CORE, "events", "list", "watch")
+    | verbs(CORE, "services", "create", "get")
+    | verbs(CORE, "configmaps", "create", "get")
+)
 AT_HOME = verbs(CORE, "configmaps", "create", "get", "update")
 EVERYWHERE = verbs(CORE, "nodes", "list", "watch")
 # And with the component every-namespace.
-WIDE = AMONG_ENGINES | EVERYWHERE | verbs(CORE, "pods", "deletecollection") | verbs(CORE, "namespaces", "create", "get") \
-    | verbs(CORE, "serviceaccounts", "create") | verbs(RBAC, "roles", "create") | verbs(RBAC, "rolebindings", "create") \
+WIDE = (
+    AMONG_ENGINES
+    | EVERYWHERE
+    | verbs(CORE, "pods", "deletecollection")
+    | verbs(CORE, "namespaces", "create", "get")
+    | verbs(CORE, "serviceaccounts", "create")
+    | verbs(RBAC, "roles", "create")
+    | verbs(RBAC, "rolebindings", "create")
     | verbs(NETWORKING, "networkpolicies", "create")
+)
 # What the service account of engines may do in its namespace: what Spark's driver does.
 OF_ENGINES = verbs(CORE, "pods", "create", "delete", "deletecollection", "get", "list", "patch", "watch")
 
@@ -92,16 +102,19 @@ def rules(client, namespace):
 
 def own_rules(cluster, account, namespace, of=OURS):
     """Without what every account may do: ask about itself, and read the API's description."""
-    nobody = cluster.client_of(cluster.token("default", "default"))
-    return rules(client_of(cluster, account, of), namespace) - rules(nobody, namespace)
+    unprivileged = cluster.client_of(cluster.token("default", "default"))
+    return rules(client_of(cluster, account, of), namespace) - rules(unprivileged, namespace)
 
 
 def allowed(client, group, resource, verb, namespace, subresource=None):
     attributes = {"group": group, "resource": resource, "verb": verb}
     attributes |= {"namespace": namespace} if namespace else {}
     attributes |= {"subresource": subresource} if subresource else {}
-    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-              "spec": {"resourceAttributes": attributes}}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
     return client.create("selfsubjectaccessreviews", review)["status"]["allowed"]
 
 
@@ -128,30 +141,36 @@ def test_a_master_may_what_it_needs_where_it_needs_it(narrow):
         assert own_rules(narrow, "enginehouse-master", namespace) == expected | EVERYWHERE, namespace
 
 
-def test_engines_may_make_and_delete_pods_in_their_namespace_and_nothing_else(narrow):
+def test_engines_may_only_create_and_delete_pods_in_their_namespace(narrow):
     for namespace, expected in ((ENGINES, OF_ENGINES), (OURS, set()), ("default", set())):
         assert own_rules(narrow, "enginehouse-engine", namespace, of=ENGINES) == expected, namespace
 
 
-def test_a_master_that_makes_namespaces_may_what_that_needs_and_nothing_else(wide):
+def test_a_master_that_creates_namespaces_has_only_the_rights_for_it(wide):
     for namespace, expected in ((OURS, WIDE | AT_HOME), ("default", WIDE), ("kube-system", WIDE)):
         assert own_rules(wide, "enginehouse-master", namespace) == expected, namespace
     assert own_rules(wide, "enginehouse-proxy", "default") == set()
 
 
 @pytest.mark.parametrize("account", ["enginehouse-proxy", "enginehouse-master", "enginehouse-metadata-agent"])
-def test_every_verb_on_every_resource_of_the_server_is_answered_as_the_list_says(narrow, account):
+def test_the_server_grants_exactly_the_listed_verbs_on_every_resource(narrow, account):
     client = client_of(narrow, account)
-    nobody = narrow.client_of(narrow.token("default", "default"))
+    unprivileged = narrow.client_of(narrow.token("default", "default"))
     may = {ENGINES: AMONG_ENGINES | EVERYWHERE, OURS: AT_HOME | EVERYWHERE, None: EVERYWHERE}
     asked = 0
     for group, resource, subresource in resources(client):
         for verb, place in itertools.product(VERBS, may):
             asked += 1
-            said = allowed(client, group, resource, verb, place, subresource)
+            granted = allowed(client, group, resource, verb, place, subresource)
             expected = account == "enginehouse-master" and subresource is None and (group, resource, verb) in may[place]
-            if said != expected:
-                assert allowed(nobody, group, resource, verb, place, subresource), (verb, group, resource, subresource, place)
+            if granted != expected:
+                assert allowed(unprivileged, group, resource, verb, place, subresource), (
+                    verb,
+                    group,
+                    resource,
+                    subresource,
+                    place,
+                )
     assert asked > 3000, f"only {asked} questions: did the server tell its resources?"
 
 
@@ -165,10 +184,13 @@ def refused(action, *words):
 
 def pod(name, **labels):
     secure = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-    return {"metadata": {"name": name, "labels": LABEL | labels}, "spec": {
-        "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [{"name": "main", "image": "any", "securityContext": secure}],
-    }}
+    return {
+        "metadata": {"name": name, "labels": LABEL | labels},
+        "spec": {
+            "securityContext": {"runAsNonRoot": True, "runAsUser": 10001, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "main", "image": "any", "securityContext": secure}],
+        },
+    }
 
 
 def test_a_master_does_what_it_does_and_is_refused_the_rest(narrow):
@@ -212,23 +234,31 @@ def wait_for_the_fence(cluster):
 
 def test_the_fence_holds_a_master_to_its_namespaces(wide):
     master, admin = client_of(wide, "enginehouse-master"), wide.admin
-    said = "only what is in namespaces with the label enginehouse.io/cluster=enginehouse"
-    for resource, it in (("pods", pod("p")), ("configmaps", {"metadata": {"name": "c"}}),
-                         ("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}}),
-                         ("serviceaccounts", {"metadata": {"name": "a"}}),
-                         ("roles", {"metadata": {"name": "r"}, "rules": []}),
-                         ("networkpolicies", {"metadata": {"name": "n"}, "spec": {"podSelector": {}}})):
+    granted = "only what is in namespaces with the label enginehouse.io/cluster=enginehouse"
+    for resource, it in (
+        ("pods", pod("p")),
+        ("configmaps", {"metadata": {"name": "c"}}),
+        ("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}}),
+        ("serviceaccounts", {"metadata": {"name": "a"}}),
+        ("roles", {"metadata": {"name": "r"}, "rules": []}),
+        ("networkpolicies", {"metadata": {"name": "n"}, "spec": {"podSelector": {}}}),
+    ):
         for namespace in ("default", "kube-system"):
-            refused(lambda it=it, resource=resource, namespace=namespace: master.create(resource, it, namespace), said)
-    refused(lambda: master.create("pods", pod("p"), OURS), said)
-    for labels in ({}, LABEL, RESTRICTED, LABEL | {"pod-security.kubernetes.io/enforce": "privileged"},
-                   {"enginehouse.io/cluster": "another"} | RESTRICTED):
+            refused(lambda it=it, resource=resource, namespace=namespace: master.create(resource, it, namespace), granted)
+    refused(lambda: master.create("pods", pod("p"), OURS), granted)
+    for labels in (
+        {},
+        LABEL,
+        RESTRICTED,
+        LABEL | {"pod-security.kubernetes.io/enforce": "privileged"},
+        {"enginehouse.io/cluster": "another"} | RESTRICTED,
+    ):
         it = {"metadata": {"name": "mine", "labels": labels}}
-        refused(lambda it=it: master.create("namespaces", it), said)
+        refused(lambda it=it: master.create("namespaces", it), granted)
     admin.create("configmaps", {"metadata": {"name": "somebodys"}}, "default")
     admin.create("pods", pod("somebodys"), wide.namespace("others"))
-    refused(lambda: master.delete("pods", "somebodys", "others"), said)
-    refused(lambda: master.patch("pods", "somebodys", {"metadata": {"labels": LABEL}}, "others"), said)
+    refused(lambda: master.delete("pods", "somebodys", "others"), granted)
+    refused(lambda: master.patch("pods", "somebodys", {"metadata": {"labels": LABEL}}, "others"), granted)
     # What it makes, it may fill.
     master.create("namespaces", {"metadata": {"name": ENGINES, "labels": LABEL | RESTRICTED}})
     master.create("networkpolicies", {"metadata": {"name": "deny-all"}, "spec": {"podSelector": {}}}, ENGINES)
@@ -236,7 +266,9 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     master.create("roles", {"metadata": {"name": "enginehouse-engine"}, "rules": [rule]}, ENGINES)
     reference = {"apiGroup": RBAC, "kind": "Role", "name": "enginehouse-engine"}
     subject = {"kind": "ServiceAccount", "name": "enginehouse-engine", "namespace": ENGINES}
-    master.create("rolebindings", {"metadata": {"name": "enginehouse-engine"}, "roleRef": reference, "subjects": [subject]}, ENGINES)
+    master.create(
+        "rolebindings", {"metadata": {"name": "enginehouse-engine"}, "roleRef": reference, "subjects": [subject]}, ENGINES
+    )
     master.create("serviceaccounts", {"metadata": {"name": "enginehouse-engine"}}, ENGINES)
     wait_until(lambda: admin.find("serviceaccounts", "default", ENGINES), WITHIN_S, "pods can be made in the namespace")
     made = master.create("pods", pod("engine"), ENGINES)
@@ -252,19 +284,28 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     admin.create("configmaps", {"metadata": {"name": "c"}}, "kube-system")
 
 
-@pytest.mark.parametrize(("file", "place", "expected"), [
-    ("listed-namespaces", f'namespace "{ENGINES}"', AMONG_ENGINES), ("listed-namespaces", "the whole cluster", EVERYWHERE),
-    ("listed-namespaces", f'namespace "{OURS}"', AT_HOME), ("whole-cluster", "the whole cluster", WIDE),
-    ("whole-cluster", f'namespace "{OURS}"', AT_HOME),
-])
-def test_what_is_granted_is_what_the_program_says_that_it_needs(file, place, expected):
+@pytest.mark.parametrize(
+    ("file", "place", "expected"),
+    [
+        ("listed-namespaces", f'namespace "{ENGINES}"', AMONG_ENGINES),
+        ("listed-namespaces", "the whole cluster", EVERYWHERE),
+        ("listed-namespaces", f'namespace "{OURS}"', AT_HOME),
+        ("whole-cluster", "the whole cluster", WIDE),
+        ("whole-cluster", f'namespace "{OURS}"', AT_HOME),
+    ],
+)
+def test_the_granted_rights_are_those_that_the_program_lists(file, place, expected):
     """The program's own list, which its doctor asks for, as its tests keep it."""
     lines = (REPOSITORY / f"crates/orchestrator/tests/kubernetes/golden/rights-{file}.txt").read_text().splitlines()
-    said = {re.fullmatch(r"(\S+) (\S+) in (.+)", it).groups() for it in lines}
-    assert {(verb, resource) for verb, resource, where in said if where == place} == {(verb, it) for _, it, verb in expected}
+    granted = {re.fullmatch(r"(\S+) (\S+) in (.+)", it).groups() for it in lines}
+    assert {(verb, resource) for verb, resource, where in granted if where == place} == {(verb, it) for _, it, verb in expected}
 
 
 def test_the_base_alone_gives_masters_no_namespace_of_engines():
     kinds = [(it["kind"], it["metadata"]["name"]) for it in render(FOLDER / "base") if "Role" in it["kind"]]
-    assert sorted(kinds) == [("ClusterRole", "enginehouse-nodes"), ("ClusterRoleBinding", "enginehouse-nodes"),
-                             ("Role", "enginehouse-master"), ("RoleBinding", "enginehouse-master")]
+    assert sorted(kinds) == [
+        ("ClusterRole", "enginehouse-nodes"),
+        ("ClusterRoleBinding", "enginehouse-nodes"),
+        ("Role", "enginehouse-master"),
+        ("RoleBinding", "enginehouse-master"),
+    ]

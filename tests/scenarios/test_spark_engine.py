@@ -13,8 +13,8 @@ from harness import spark
 from harness.clients import pyhive_session, refused, rows
 from harness.cluster import Cluster
 from harness.control import Control
+from harness.fixtures import followed, started
 from harness.java import beeline_ok
-from harness.lending import followed, started
 from harness.processes import is_alive, working_below
 from harness.tier import only_long
 from harness.waiting import wait_until
@@ -78,7 +78,8 @@ def ended_because(cluster, name):
     """The reason with which the engine's end is written down."""
     return wait_until(
         lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{name}' AND ended_reason IS NOT NULL"),
-        WITHIN_S, f"the end of engine {name} is written down",
+        WITHIN_S,
+        f"the end of engine {name} is written down",
     )[0][0]
 
 
@@ -88,7 +89,7 @@ def has_ended(engine, java):
 
 def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
     tenant, pool, unit = control.make(
-        "sparkling", users="'alice'", options=f"{SPARK}, PROPERTIES ('spark.sql.shuffle.partitions'='3')",
+        "sparkling", users="'alice'", options=f"{SPARK}, PROPERTIES ('spark.sql.shuffle.partitions'='3')"
     )
     name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
@@ -131,9 +132,7 @@ def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control):
     with pyhive_session(cluster.addresses["proxy-b"], "bob") as session:
         cursor = session.cursor()
         cursor.execute(ENDLESS, async_=True)
-        wait_until(
-            lambda: (control.engine(tenant, name) or {}).get("running") == 1, WITHIN_S, "SHOW ENGINES counts it", 0.2,
-        )
+        wait_until(lambda: (control.engine(tenant, name) or {}).get("running") == 1, WITHIN_S, "SHOW ENGINES counts it", 0.2)
         assert cursor.poll().operationState == TOperationState.RUNNING_STATE
         cursor.cancel()
         wait_until(lambda: cursor.poll().operationState == TOperationState.CANCELED_STATE, WITHIN_S, "it is cancelled")
@@ -143,7 +142,7 @@ def test_a_cancelled_statement_gives_sparks_only_core_free(cluster, control):
     control.drop(tenant, pool, unit)
 
 
-def test_a_restart_drains_spark_which_finishes_what_sessions_have_there(cluster, control):
+def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
     tenant, pool, unit = control.make("restarted", users="'carol', 'dave'", options=SPARK)
     old = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     engine = cluster.engines.one(old)
@@ -155,7 +154,7 @@ def test_a_restart_drains_spark_which_finishes_what_sessions_have_there(cluster,
         spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         cursor = another.cursor()
         cursor.execute(ENDLESS, async_=True)
-        control.say(f"RESTART ENGINE {pool} '{old}'")
+        control.execute(f"RESTART ENGINE {pool} '{old}'")
 
         def replaced():
             by_name = {it["engine"]: it for it in control.engines(tenant)}
@@ -186,8 +185,10 @@ def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control
     assert "Spark ended with signal: 9" in ended_because(cluster, first)
     assert not engine.is_alive()
     second = wait_until(
-        lambda: next((it["engine"] for it in control.engines(tenant) if it["state"] == "ready"), None), WITHIN_S,
-        "its slot has another engine", 0.3,
+        lambda: next((it["engine"] for it in control.engines(tenant) if it["state"] == "ready"), None),
+        WITHIN_S,
+        "its slot has another engine",
+        0.3,
     )
     engine = cluster.engines.one(second)
     java = spark_of(engine)
@@ -195,7 +196,7 @@ def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control
     # Nobody is left to end it but who takes care of the engine's place.
     wait_until(lambda: not is_alive(java.pid, java.create_time()), WITHIN_S, "Spark is ended with its agent")
     wait_until(lambda: not working_below(engine.folder), WITHIN_S, "nothing of the engine is left")
-    control.say(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 0")
+    control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 0")
     control.drop(tenant, pool, unit)
 
 
@@ -221,11 +222,11 @@ def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on(cluster, contro
     control.drop(tenant, pool, unit)
 
 
-def test_what_keeps_spark_from_starting_is_told(cluster, control):
+def test_a_spark_start_failure_is_reported(cluster, control):
     cluster.logs.allow("the engine failed reason=")
     broken = f"{SPARK}, PROPERTIES ('spark.serializer'='no.such.Serializer')"
     tenant, pool, unit = control.make("broken", options=broken)
-    (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+    (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
     reason = ended_because(cluster, answer["engine"])
     assert "did not start" in reason and "Spark ended with exit status: 1" in reason, reason
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")

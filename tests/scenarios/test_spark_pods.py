@@ -7,8 +7,8 @@ import pytest
 from harness import spark
 from harness.clients import pyhive_session, rows
 from harness.control import Control
+from harness.fixtures import followed, started
 from harness.java import beeline_ok
-from harness.lending import followed, started
 from harness.pods import IMAGE, PodCluster, Pods
 from harness.ports import free_port
 from harness.waiting import wait_until
@@ -42,7 +42,9 @@ def control(cluster):
 
 def make(control, pods, name, user, options=", MAX_EXECUTORS 0"):
     return control.make(
-        name, users=f"'{user}'", options=f", ENGINE_TYPE 'spark'{options}",
+        name,
+        users=f"'{user}'",
+        options=f", ENGINE_TYPE 'spark'{options}",
         places=f"{pods.nodes_of(name)}, IMAGE '{spark.IMAGE}'",
     )
 
@@ -50,7 +52,8 @@ def make(control, pods, name, user, options=", MAX_EXECUTORS 0"):
 def ended_because(cluster, name):
     return wait_until(
         lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{name}' AND ended_reason IS NOT NULL"),
-        WITHIN_S, f"the end of engine {name} is written down",
+        WITHIN_S,
+        f"the end of engine {name} is written down",
     )[0][0]
 
 
@@ -74,17 +77,15 @@ def test_spark_answers_beside_its_agent_and_outlives_it_in_a_drain(cluster, cont
     # The pod is told to end: the agent drains, and Spark is not told before nobody needs it any more.
     with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
         spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
-        control.say(f"STOP ENGINE {pool} '{name}' WITHIN '10m'")
-        wait_until(
-            lambda: (control.engine(tenant, name) or {}).get("state") == "draining", WITHIN_S, "it drains", 0.2,
-        )
+        control.execute(f"STOP ENGINE {pool} '{name}' WITHIN '10m'")
+        wait_until(lambda: (control.engine(tenant, name) or {}).get("state") == "draining", WITHIN_S, "it drains", 0.2)
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
     pods.gone(namespace, name)
     assert ended_because(cluster, name) == "drained"
     control.drop(tenant, pool, unit)
 
 
-def test_a_pod_that_somebody_deletes_has_its_spark_until_its_agent_is_done(cluster, control, pods):
+def test_a_deleted_pod_keeps_its_spark_until_its_agent_is_done(cluster, control, pods):
     tenant, pool, unit = make(control, pods, "evicted", "bob")
     first = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     namespace = cluster.namespace(tenant, pool)
@@ -92,8 +93,10 @@ def test_a_pod_that_somebody_deletes_has_its_spark_until_its_agent_is_done(clust
         spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         pods.admin.delete("pods", first, namespace)
         wait_until(
-            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating", WITHIN_S,
-            "SHOW ENGINES tells that it is on its way out", 0.2,
+            lambda: (control.engine(tenant, first) or {}).get("state") == "terminating",
+            WITHIN_S,
+            "SHOW ENGINES tells that it is on its way out",
+            0.2,
         )
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
     pods.gone(namespace, first)
@@ -118,12 +121,12 @@ def test_an_engine_ends_with_its_sparks_container(cluster, control, pods):
     control.drop(tenant, pool, unit)
 
 
-def test_what_keeps_spark_from_starting_is_told_at_once(cluster, control, pods):
+def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, pods):
     """Not when the start's deadline has passed, which is minutes later."""
     cluster.logs.allow("the engine failed reason=")
     broken = ", MAX_EXECUTORS 0, PROPERTIES ('spark.serializer'='no.such.Serializer')"
     tenant, pool, unit = make(control, pods, "broken", "dave", broken)
-    (answer,) = control.say(f"START ENGINE {tenant} {pool} {unit}")
+    (answer,) = control.execute(f"START ENGINE {tenant} {pool} {unit}")
     reason = ended_because(cluster, answer["engine"])
     assert reason == "container spark: exit code 1", reason
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")

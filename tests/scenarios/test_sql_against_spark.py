@@ -2,8 +2,8 @@
 
 Each statement of `differential/statements.sql`, and each with parameters below, is executed by both. Rows are compared as a
 client has them, types by their family, and names of columns where the statement says `-- names`. Where the results differ, the
-statement stands in `differential/differences.txt` behind the name of the difference, which `docs/sql-differences.md` explains. A
-difference that no longer exists fails too.
+statement stands in `differential/differences.txt` after the name of the difference, which `docs/sql-differences.md` explains.
+A difference that no longer exists fails too.
 
 The default tier compares with Spark's recorded answers (`differential/spark.json`), because Spark needs more than a minute for
 them. The long tier compares these with a real Spark, and runs impyla and JDBC against it. With `EH_GOLDEN=update` it records.
@@ -80,10 +80,15 @@ def reference(workspace):
     folder.mkdir(parents=True)
     port = free_port()
     conf = {
-        "spark.master": "local[1]", "spark.ui.enabled": "false", "spark.sql.catalogImplementation": "in-memory",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "1", "spark.hadoop.hive.server2.thrift.port": str(port),
-        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1", **spark.PROPERTIES,
+        "spark.master": "local[1]",
+        "spark.ui.enabled": "false",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.hadoop.hive.server2.thrift.port": str(port),
+        "spark.hadoop.hive.server2.thrift.bind.host": "127.0.0.1",
+        **spark.PROPERTIES,
     }
     command = [str(spark.home() / "bin/spark-submit")]
     for key, value in conf.items():
@@ -91,11 +96,21 @@ def reference(workspace):
     command += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2", "spark-internal"]
     with open(folder / "log", "wb") as log:
         process = subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env={"PATH": str(pathlib.Path(shutil.which("java")).parent) + ":/usr/bin:/bin", "JAVA_HOME": str(spark.java_home()),
-                 "HOME": str(folder), "TZ": "UTC"},
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            env={
+                "PATH": str(pathlib.Path(shutil.which("java")).parent) + ":/usr/bin:/bin",
+                "JAVA_HOME": str(spark.java_home()),
+                "HOME": str(folder),
+                "TZ": "UTC",
+            },
         )
     try:
+
         def answers():
             assert process.poll() is None, (folder / "log").read_text()[-4000:]
             with contextlib.suppress(Exception):

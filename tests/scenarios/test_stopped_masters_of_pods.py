@@ -1,9 +1,8 @@
-"""A master whose engines are pods, and that is stopped between its last look and a call of the API server, or with the call
-on its way, for longer than its session lives: at most that one call arrives, and what it changed is gone with what its successor
-does next.
+"""A master with pods that is stopped for longer than its session lives, between its last check and a call of the API server or
+with the call in flight: at most that one call arrives, and the next tick of its successor undoes its effect.
 
-It may stop before it looks at the epoch that the API server keeps, or just after, when nothing refuses the call any more but
-names and uids. Between masters and API server is a relay that counts the calls, and may hold the late one back.
+It stops before it reads the epoch that the API server keeps, or just after, when only names and uids can refuse the call. A
+relay between masters and API server counts the calls and may hold the late one back.
 """
 
 import contextlib
@@ -11,11 +10,11 @@ import itertools
 
 import pytest
 
-from harness.api_relay import ApiRelay, asking
+from harness.api_relay import ApiRelay, api_calls
 from harness.decisions import applied_in
-from harness.duel import CANDIDATES, SESSION_TIMEOUT_S, TICK_S, Duel
+from harness.deposed_master import CANDIDATES, SESSION_TIMEOUT_S, TICK_S, DeposedMaster
 from harness.failpoints import Failpoints
-from harness.lending import started
+from harness.fixtures import started
 from harness.pods import HOME, PodCluster, Pods
 from harness.rest import at_rest
 from harness.tier import some
@@ -47,8 +46,13 @@ def points(workspace):
 @pytest.fixture(scope="module")
 def installation(pods, relay, points, workspace):
     it = PodCluster(
-        workspace / "contested-cluster", pods, relay.kubeconfig_of(pods.token, "master", HOME), candidates=CANDIDATES,
-        session_timeout_s=SESSION_TIMEOUT_S, env=points.env, master={"tick_interval": f"{TICK_S}s"},
+        workspace / "contested-cluster",
+        pods,
+        relay.kubeconfig_of(pods.token, "master", HOME),
+        candidates=CANDIDATES,
+        session_timeout_s=SESSION_TIMEOUT_S,
+        env=points.env,
+        master={"tick_interval": f"{TICK_S}s"},
     )
     try:
         yield it.start()
@@ -58,13 +62,13 @@ def installation(pods, relay, points, workspace):
 
 
 @pytest.fixture
-def duel(installation, pods, points):
+def deposed(installation, pods, points):
     """With one engine that serves, so that nothing has to be prepared for another one."""
     installation.logs.begin()
     # A call that was stopped for longer than it may take is given up, and one whose answer was lost has failed.
     installation.logs.allow("decision failed", "the watch is broken")
     name = f"contested_{next(numbers)}"
-    it = Duel(installation, points, name, pods.nodes_of(name))
+    it = DeposedMaster(installation, points, name, pods.nodes_of(name))
     try:
         it.served_by = it.control.start(*it.link)
         at_rest(installation)
@@ -78,21 +82,21 @@ def duel(installation, pods, points):
 
 
 @contextlib.contextmanager
-def late(duel, relay, point, verb, begin, meanwhile=lambda begun: None):
+def late(deposed, relay, point, verb, begin, meanwhile=lambda begun: None):
     """The master stops before or within its next call of this verb, and another follows it; afterwards a call that is on its
     way arrives. What `begin` answers; with `ON_THE_WAY` the call was sent and is held back by the relay, so that nothing but
     names and uids refuses it."""
     if point != ON_THE_WAY:
-        duel.points.arm(point, "stop")
+        deposed.points.arm(point, "stop")
         begun = begin()
-        duel.wait_followed(point, lambda: meanwhile(begun))
+        deposed.wait_followed(point, lambda: meanwhile(begun))
         yield begun
         return
-    held = relay.fault("hold", asking(verb, resource="pods"))
+    held = relay.fault("hold", api_calls(verb, resource="pods"))
     try:
         begun = begin()
-        duel.stop_while_held(held)
-        duel.follow(lambda: meanwhile(begun))
+        deposed.stop_while_held(held)
+        deposed.follow(lambda: meanwhile(begun))
         yield begun
     finally:
         held.lift()
@@ -103,52 +107,52 @@ def calls(relay, verb):
     return relay.requests[verb, "pods"]
 
 
-def start(duel):
-    return lambda: duel.control.say(f"START ENGINE {' '.join(duel.link)}")[0]["engine"]
+def start(deposed):
+    return lambda: deposed.control.execute(f"START ENGINE {' '.join(deposed.link)}")[0]["engine"]
 
 
 @pytest.mark.parametrize("point", some([BEFORE_CREATE, CREATE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
-def test_a_create_that_comes_late_makes_no_second_pod(duel, relay, point):
-    with late(duel, relay, point, "create", start(duel)) as name:
-        assert at_rest(duel.cluster).keys() == {duel.served_by, name}, "the successor makes the pod under the same name"
+def test_a_create_that_comes_late_makes_no_second_pod(deposed, relay, point):
+    with late(deposed, relay, point, "create", start(deposed)) as name:
+        assert at_rest(deposed.cluster).keys() == {deposed.served_by, name}, "the successor makes the pod under the same name"
         sent = calls(relay, "create")
-    done, rejected, _ = duel.go_on_in_vain()
+    done, rejected, _ = deposed.go_on_in_vain()
     # Its master has given the call up. With the way free, it finds the pod that is there.
     assert (done, rejected) == ([], [("create engine", name)])
     assert calls(relay, "create") - sent <= (point == CREATE_ADMITTED)
 
 
 @pytest.mark.parametrize("point", some([CREATE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
-def test_a_pod_that_is_made_late_never_registers_and_goes(duel, relay, point):
+def test_a_pod_that_is_made_late_never_registers_and_goes(deposed, relay, point):
     # It is not desired any more, so the successor makes no call about it, and the API server keeps no newer epoch.
     def stop(name):
-        duel.control.say(f"STOP ENGINE {duel.link[1]} '{name}' FORCE")
+        deposed.control.execute(f"STOP ENGINE {deposed.link[1]} '{name}' FORCE")
 
-    with late(duel, relay, point, "create", start(duel), stop) as name:
-        serving = at_rest(duel.cluster)
-        assert serving.keys() == {duel.served_by}
+    with late(deposed, relay, point, "create", start(deposed), stop) as name:
+        serving = at_rest(deposed.cluster)
+        assert serving.keys() == {deposed.served_by}
         sent = calls(relay, "create")
     if point == ON_THE_WAY:
         # The next tick of the successor finds the pod that it did not make.
-        other = duel.cluster.programs[duel.other]
-        wait_until(lambda: ("drain engine", name) in [it[:2] for it in applied_in(other.said())], 20, "it is drained")
-    done, rejected, _ = duel.go_on()
+        other = deposed.cluster.programs[deposed.other]
+        wait_until(lambda: ("drain engine", name) in [it[:2] for it in applied_in(other.logged())], 20, "it is drained")
+    done, rejected, _ = deposed.go_on()
     assert (done, rejected) == ([], [("create engine", name)])
     assert calls(relay, "create") - sent <= (point == CREATE_ADMITTED)
-    assert at_rest(duel.cluster) == serving
-    assert f"registered engine={name} " not in duel.cluster.logs.text("engine-agent")
+    assert at_rest(deposed.cluster) == serving
+    assert f"registered engine={name} " not in deposed.cluster.logs.text("engine-agent")
 
 
 @pytest.mark.parametrize("point", some([BEFORE_DELETE, DELETE_ADMITTED, ON_THE_WAY], ON_THE_WAY))
-def test_a_delete_that_comes_late_hits_no_other_pod(duel, relay, point):
-    old = duel.served_by
+def test_a_delete_that_comes_late_hits_no_other_pod(deposed, relay, point):
+    old = deposed.served_by
 
     def restart():
-        return duel.control.say(f"RESTART ENGINE {duel.link[1]} '{old}' FORCE")[0]["engine"]
+        return deposed.control.execute(f"RESTART ENGINE {deposed.link[1]} '{old}' FORCE")[0]["engine"]
 
-    with late(duel, relay, point, "delete", restart) as new:
-        assert at_rest(duel.cluster).keys() == {new} != {old}
+    with late(deposed, relay, point, "delete", restart) as new:
+        assert at_rest(deposed.cluster).keys() == {new} != {old}
         sent = calls(relay, "delete")
-    done, rejected, _ = duel.go_on_in_vain()
+    done, rejected, _ = deposed.go_on_in_vain()
     assert (done, rejected) == ([], [("delete engine", old)])
     assert calls(relay, "delete") - sent <= (point == DELETE_ADMITTED)

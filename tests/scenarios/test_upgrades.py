@@ -13,7 +13,7 @@ from harness.cluster import Cluster
 from harness.control import Control
 from harness.databases import MariadbDatabase, PostgresDatabase, SqliteDatabase
 from harness.decisions import applied
-from harness.lending import started
+from harness.fixtures import started
 from harness.pods import PodCluster, Pods
 from harness.processes import run
 from harness.recorded import Recorded, wait_registered
@@ -91,7 +91,7 @@ def takes_over(cluster, recorded, names):
     replaced = [it for it in applied(cluster.logs) if it[0] in REPLACING]
     assert replaced == [], "an upgrade replaces no engine"
     for statement, had in recorded.about["shown"].items():
-        assert control.say(statement) == had, statement
+        assert control.execute(statement) == had, statement
     kept_rows(cluster, recorded)
     return control
 
@@ -127,7 +127,7 @@ def test_an_upgrade_keeps_engines_catalogs_and_declarations(folder, version):
         for query, had in recorded.about["answers"].items():
             assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
         # And the installation goes on: an alteration replaces what it reaches and nothing else.
-        control.say("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
+        control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
         control.wait_ready("lab")
         left = cluster.engines.all().keys() & set(names)
         assert left == {it for it in names if "-nightly-" not in it}
@@ -158,7 +158,7 @@ def test_an_upgrade_keeps_pods(pods, folder, version):
         assert {name: it.uid for name, it in cluster.engines.all().items()} == uids
         assert answered(cluster.addresses["proxy-a"], "alice", "SELECT 42 AS answer") == [{"answer": 42}]
         if LONG:
-            control.say("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '2m'")
+            control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '2m'")
             wait_until(lambda: len(cluster.engines.all().keys() & set(names)) == 2, WITHIN_S, "two pods were replaced")
         cluster.logs.check()
     finally:

@@ -8,20 +8,19 @@ issues the statements below, waits until the installation is at rest, and writes
 `harness.recorded` describes the files and loads them. The engines keep running while the state is read.
 """
 
-import json
 import pathlib
 import shutil
 import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "scenarios"))
+sys.path[:0] = [str(HERE.parent / "scenarios"), str(HERE.parent)]
 
 from harness import recording
 from harness.clients import pyhive_session, refused, rows
 from harness.cluster import Cluster
 from harness.control import Control
-from harness.pods import IMAGE, PodCluster, Pods
+from harness.pods import PodCluster, Pods
 from harness.processes import BINARY
 from harness.rest import at_rest
 
@@ -34,9 +33,15 @@ QUERIES = [
     "SELECT zone, price FROM sales.dear_rides ORDER BY zone",
     "SELECT text, length(text) AS characters FROM backslashes",
 ]
-SHOWN = ["SHOW CREATE TENANT analysts", "SHOW CREATE TENANT lab", "SHOW CREATE RESOURCE POOL main",
-         "SHOW CREATE RESOURCE POOL side", "SHOW CREATE RESOURCE UNIT small", "SHOW CREATE RESOURCE UNIT zoned",
-         "SHOW CREATE RESOURCE UNIT nightly"]
+SHOWN = [
+    "SHOW CREATE TENANT analysts",
+    "SHOW CREATE TENANT lab",
+    "SHOW CREATE RESOURCE POOL main",
+    "SHOW CREATE RESOURCE POOL side",
+    "SHOW CREATE RESOURCE UNIT small",
+    "SHOW CREATE RESOURCE UNIT zoned",
+    "SHOW CREATE RESOURCE UNIT nightly",
+]
 
 
 def declare(control, main="", side=""):
@@ -54,11 +59,11 @@ def declare(control, main="", side=""):
         "ALTER RESOURCE UNIT nightly DRIVER_MEMORY '300M' WAIT '2m'",
         "DROP RESOURCE UNIT dropped",
     ]:
-        control.say(statement)
+        control.execute(statement)
     # A started engine that was restarted, one that was stopped, and one that another tenant started.
     restarted = control.start("analysts", "side", "nightly", wait="2m")
     stopped = control.start("analysts", "side", "nightly", wait="2m")
-    control.say(f"RESTART ENGINE side '{restarted}' FORCE WAIT '2m'")
+    control.execute(f"RESTART ENGINE side '{restarted}' FORCE WAIT '2m'")
     control.stop("side", stopped, wait="2m")
     control.start("lab", "side", "nightly", wait="2m")
     # A statement that was refused leaves its row too.
@@ -85,17 +90,23 @@ def fill_catalog(cluster):
 def record(cluster, control, kind, version, answers):
     cluster.settled(control)
     engines = at_rest(cluster)
-    shown = {statement: control.say(statement) for statement in SHOWN}
-    recording.write(target(version, kind), cluster, {
-        "version": version, "kind": kind, "engines": sorted(engines), "answers": answers,
-        "shown": shown, "settings": {"metadata_agent": {"secret_keys": SECRET_KEYS}},
-    })
+    shown = {statement: control.execute(statement) for statement in SHOWN}
+    recording.write(
+        target(version, kind),
+        cluster,
+        {
+            "version": version,
+            "kind": kind,
+            "engines": sorted(engines),
+            "answers": answers,
+            "shown": shown,
+            "settings": {"metadata_agent": {"secret_keys": SECRET_KEYS}},
+        },
+    )
 
 
 def record_processes(version, work):
-    cluster = Cluster(
-        work / "processes", secret=SECRET, cluster={"name": "recorded"}, metadata_agent=agent_settings(),
-    )
+    cluster = Cluster(work / "processes", secret=SECRET, cluster={"name": "recorded"}, metadata_agent=agent_settings())
     try:
         cluster.start()
         control = Control(cluster.addresses["proxy-b"])
@@ -110,9 +121,7 @@ def record_pods(version, work):
     cluster = None
     try:
         pods.start()
-        cluster = PodCluster(
-            work / "pods", pods, secret=SECRET, cluster={"name": "recorded"}, metadata_agent=agent_settings(),
-        )
+        cluster = PodCluster(work / "pods", pods, secret=SECRET, cluster={"name": "recorded"}, metadata_agent=agent_settings())
         cluster.start()
         control = Control(cluster.addresses["proxy-b"])
         declare(control, *(f", {pods.nodes_of(pool)}" for pool in ("main", "side")))

@@ -4,6 +4,7 @@
 Each function below is one behaviour, run with two clients in a folder of its own. Ends with a line
 `kazoo: N passed, N failed` and exit status 1 if one failed. Works on the embedded server and on ZooKeeper itself.
 """
+
 import sys
 import threading
 import traceback

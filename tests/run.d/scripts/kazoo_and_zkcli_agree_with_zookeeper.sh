@@ -27,13 +27,13 @@ done
 embedded=$(sed -n 's/^listening: //p' "$folder/output")
 [ -n "$embedded" ] || { echo "the embedded server did not listen within 10 s" >&2; exit 1; }
 
-said=()
+results=()
 for server_at in "real $EH_TEST_ZOOKEEPER" "embedded $embedded"; do
     read -r which address <<<"$server_at"
     echo "== $which: $address"
     "$python" "$suites/kazoo_suite.py" "$address" | tee "$folder/kazoo"
     "$suites/zkcli_suite.sh" "$address" | tee "$folder/zkcli"
-    said+=("$which: $(tail -n 1 "$folder/kazoo"), $(tail -n 1 "$folder/zkcli")")
+    results+=("$which: $(tail -n 1 "$folder/kazoo"), $(tail -n 1 "$folder/zkcli")")
 done
-printf '%s; ' "${said[@]}" | sed 's/; $//'
+printf '%s; ' "${results[@]}" | sed 's/; $//'
 echo

@@ -12,9 +12,9 @@ mkdir "$work" "$cache"
 
 # fails_saying WORDS: the installation fails, says so, and nothing is left that a later run would take for a program.
 fails_saying() {
-    local said
-    if said=$(install_kubernetes 2>&1); then echo "it was built: $said"; exit 1; fi
-    grep -qF "$1" <<<"$said" || { echo "it does not say \"$1\": $said"; exit 1; }
+    local output
+    if output=$(install_kubernetes 2>&1); then echo "it was built: $output"; exit 1; fi
+    grep -qF "$1" <<<"$output" || { echo "it does not say \"$1\": $output"; exit 1; }
     [ -z "$(find "$cache/kubernetes" \( -name build -o -name kubernetes-server \) -print)" ] ||
         { echo "something is left:"; find "$cache/kubernetes"; exit 1; }
 }

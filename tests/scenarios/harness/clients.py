@@ -1,7 +1,5 @@
-"""The Python clients: PyHive and impyla, and what their errors say.
-
-PyHive has no deadline of its own, so it gets one here: a run that waits for ever tells nothing. PyHive keeps the whole answer of the server in its exception, so the SQLSTATE is there. impyla keeps the message only.
-"""
+"""The Python clients PyHive and impyla, and their errors. PyHive has no deadline of its own, so it gets one here. Its errors
+keep the server's whole response with the SQLSTATE; impyla's keep the message only."""
 
 import contextlib
 
@@ -37,11 +35,9 @@ def open_pyhive(address, user="admin", database="default", **settings):
     socket.setTimeout(ANSWER_WITHIN_S * 1000)
     # The transport that PyHive makes by itself, but for the deadline.
     transport = thrift_sasl.TSaslClientTransport(
-        lambda: hive.get_installed_sasl(host=host, sasl_auth="PLAIN", username=user, password="x"), "PLAIN", socket,
+        lambda: hive.get_installed_sasl(host=host, sasl_auth="PLAIN", username=user, password="x"), "PLAIN", socket
     )
-    return hive.connect(
-        thrift_transport=transport, username=user, database=database, configuration=session_keys(settings),
-    )
+    return hive.connect(thrift_transport=transport, username=user, database=database, configuration=session_keys(settings))
 
 
 def session_keys(settings):

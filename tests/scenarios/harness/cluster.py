@@ -27,8 +27,15 @@ class Cluster:
     """An installation of separate processes."""
 
     def __init__(
-        self, folder, database=None, ensemble=None, candidates=("proxy-a",), session_timeout_s=SESSION_TIMEOUT_S,
-        env=None, secret=None, **settings,
+        self,
+        folder,
+        database=None,
+        ensemble=None,
+        candidates=("proxy-a",),
+        session_timeout_s=SESSION_TIMEOUT_S,
+        env=None,
+        secret=None,
+        **settings,
     ):
         """`settings` are tables of the configuration file; `env` is the environment of every program."""
         self.folder = pathlib.Path(folder)
@@ -66,13 +73,12 @@ class Cluster:
         tables = {
             "cluster": {"name": self.name, "secret_file": str(self.folder / "cluster.secret")},
             "zookeeper": {
-                "connect": self.connect_of.get(name, self.connect), "root": self.root,
+                "connect": self.connect_of.get(name, self.connect),
+                "root": self.root,
                 "session_timeout": f"{round(self.session_timeout_s * 1000)}ms",
             },
             "database": {"url": self.url_of.get(name, self.database.url)},
-            "proxy": {
-                "listen": "127.0.0.1:0", "bind_deadline": "60s", "discovery_namespace": self.discovery,
-            },
+            "proxy": {"listen": "127.0.0.1:0", "bind_deadline": "60s", "discovery_namespace": self.discovery},
             "master": {"candidate": candidate},
             "metadata_agent": {"listen": "127.0.0.1:0", "alter_wait": f"{ALTER_WAIT_S}s"},
             "orchestrator": {"state_dir": str(self.state_dir)},
@@ -137,10 +143,17 @@ class Cluster:
         read, knows of no drain either."""
 
         def quiet():
-            open_ones = [it for it in control.alterations() if it["progress"] in ("converging", "stalled")
-                         or it["outcome"] == "undecided"]
-            return not open_ones and not self.nodes.exists("lock/alter") and not self.nodes.children("drains") \
+            open_ones = [
+                it
+                for it in control.alterations()
+                if it["progress"] in ("converging", "stalled") or it["outcome"] == "undecided"
+            ]
+            return (
+                not open_ones
+                and not self.nodes.exists("lock/alter")
+                and not self.nodes.children("drains")
                 and not self.database.rows("SELECT name FROM observed_engine WHERE draining <> 0")
+            )
 
         wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain fact is left", 0.2)
 

@@ -12,7 +12,7 @@ class Control:
     def __init__(self, address):
         self.address = address
 
-    def say(self, statement, user="admin"):
+    def execute(self, statement, user="admin"):
         with pyhive_session(self.address, user) as connection:
             return rows(connection, statement)
 
@@ -22,7 +22,7 @@ class Control:
             return rows_and_log(connection, statement)
 
     def engines(self, tenant):
-        return self.say(f"SHOW ENGINES {tenant}")
+        return self.execute(f"SHOW ENGINES {tenant}")
 
     def engine(self, tenant, name):
         found = [it for it in self.engines(tenant) if it["engine"] == name]
@@ -30,35 +30,35 @@ class Control:
 
     def described(self, pool, engine):
         """DESCRIBE ENGINE: the values by property."""
-        return {it["property"]: it["value"] for it in self.say(f"DESCRIBE ENGINE {pool} '{engine}'")}
+        return {it["property"]: it["value"] for it in self.execute(f"DESCRIBE ENGINE {pool} '{engine}'")}
 
     def make(self, tenant, unit=None, pool=None, options="", users="", places=""):
-        """A tenant with one pool and one unit of its own; answers (tenant, pool, unit). `places`: what its pool says of nodes."""
+        """A tenant with its own pool and unit; returns (tenant, pool, unit). `places`: the pool's clause for nodes."""
         unit, pool = unit or f"{tenant}_u", pool or f"{tenant}_p"
-        self.say(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '512M'{options}")
-        self.say(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}'){places and f', {places}'}")
+        self.execute(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '512M'{options}")
+        self.execute(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{unit}'){places and f', {places}'}")
         listed = f", USER_LIST ({users})" if users else ""
-        self.say(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}'){listed}")
+        self.execute(f"CREATE TENANT {tenant} RESOURCE_POOL_LIST ('{pool}'){listed}")
         return tenant, pool, unit
 
     def start(self, tenant, pool, unit, wait="1m"):
         """START ENGINE … WAIT; answers the engine's name, which must be ready."""
-        answer = self.say(f"START ENGINE {tenant} {pool} {unit} WAIT '{wait}'")
+        answer = self.execute(f"START ENGINE {tenant} {pool} {unit} WAIT '{wait}'")
         assert len(answer) == 1 and answer[0]["engine"], answer
         assert answer[0]["state"] == "ready", answer
         return answer[0]["engine"]
 
     def stop(self, pool, engine, how="FORCE", wait="1m"):
-        return self.say(f"STOP ENGINE {pool} '{engine}' {how} WAIT '{wait}'")
+        return self.execute(f"STOP ENGINE {pool} '{engine}' {how} WAIT '{wait}'")
 
     def drop(self, tenant, pool, unit):
         """DROP of all three; the tenant's engines are drained with it."""
-        self.say(f"DROP TENANT {tenant} WAIT '1m'")
-        self.say(f"DROP RESOURCE POOL {pool}")
-        self.say(f"DROP RESOURCE UNIT {unit}")
+        self.execute(f"DROP TENANT {tenant} WAIT '1m'")
+        self.execute(f"DROP RESOURCE POOL {pool}")
+        self.execute(f"DROP RESOURCE UNIT {unit}")
 
     def alterations(self):
-        return self.say("SHOW ALTERATIONS LIMIT 50")
+        return self.execute("SHOW ALTERATIONS LIMIT 50")
 
     def wait_ready(self, tenant, count=1, within_s=READY_WITHIN_S):
         """Waits until the tenant has `count` engines, all current and ready; answers them."""

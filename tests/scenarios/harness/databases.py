@@ -76,7 +76,7 @@ class Database:
         if connection is not None:
             try:
                 connection.close()
-            except Exception:  # noqa: BLE001: it is broken, whatever a driver says to that
+            except Exception:
                 pass
 
     def on_server(self, statement):
@@ -108,7 +108,7 @@ class PostgresDatabase(Database):
     def open(self, name):
         parts = urllib.parse.urlsplit(self.server_url)
         return pg8000.native.Connection(
-            parts.username, host=parts.hostname, port=parts.port, database=name, timeout=CONNECT_WITHIN_S,
+            parts.username, host=parts.hostname, port=parts.port, database=name, timeout=CONNECT_WITHIN_S
         )
 
     def ask(self, connection, statement):
@@ -132,8 +132,14 @@ class MariadbDatabase(Database):
     def open(self, name):
         parts = urllib.parse.urlsplit(self.server_url)
         return pymysql.connect(
-            host=parts.hostname, port=parts.port, user=parts.username, database=name, autocommit=True,
-            connect_timeout=CONNECT_WITHIN_S, read_timeout=30, write_timeout=30,
+            host=parts.hostname,
+            port=parts.port,
+            user=parts.username,
+            database=name,
+            autocommit=True,
+            connect_timeout=CONNECT_WITHIN_S,
+            read_timeout=30,
+            write_timeout=30,
         )
 
     def ask(self, connection, statement):
@@ -197,7 +203,7 @@ class Server(ServerProcess):
     def answers(self):
         try:
             self.connect().close()
-        except Exception:  # noqa: BLE001: not yet, in the words of one driver or the other
+        except Exception:
             return False
         return True
 
@@ -227,8 +233,21 @@ class PostgresServer(Server):
         self.run([*self.program("initdb"), "-D", self.folder / "data", "-U", "postgres", "-A", "trust", "--no-sync"])
 
     def command(self):
-        return [*self.program("postgres"), "-D", self.folder / "data", "-p", self.port, "-h", "127.0.0.1",
-                "-c", "unix_socket_directories=", "-c", "max_connections=100", "-c", "shared_buffers=32MB"]
+        return [
+            *self.program("postgres"),
+            "-D",
+            self.folder / "data",
+            "-p",
+            self.port,
+            "-h",
+            "127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "max_connections=100",
+            "-c",
+            "shared_buffers=32MB",
+        ]
 
     def connect(self):
         return pg8000.native.Connection("postgres", host="127.0.0.1", port=self.port, database="postgres", timeout=5)
@@ -248,13 +267,29 @@ class MariadbServer(Server):
         return f"mysql://root@127.0.0.1:{self.port}/"
 
     def make(self):
-        self.run(["mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", "--user=mysql",
-                  "--auth-root-authentication-method=normal", "--skip-test-db"])
+        self.run(
+            [
+                "mariadb-install-db",
+                "--no-defaults",
+                f"--datadir={self.folder}/data",
+                "--user=mysql",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ]
+        )
 
     def command(self):
-        return ["mariadbd", "--no-defaults", "--user=mysql", f"--datadir={self.folder}/data", f"--port={self.port}",
-                "--bind-address=127.0.0.1", f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid",
-                "--max-connections=100"]
+        return [
+            "mariadbd",
+            "--no-defaults",
+            "--user=mysql",
+            f"--datadir={self.folder}/data",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--socket={self.folder}/socket",
+            f"--pid-file={self.folder}/pid",
+            "--max-connections=100",
+        ]
 
     def connect(self):
         return pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=5)

@@ -2,8 +2,10 @@
 
 import re
 
-LINE = re.compile(r"decision applied.*? decision=\"(?P<decision>[^\"]*)\" engine=\"(?P<engine>[^\"]*)\" "
-                  r"slot=\"(?P<slot>[^\"]*)\" because=\"(?P<because>(?:[^\"\\]|\\.)*)\"")
+LINE = re.compile(
+    r"decision applied.*? decision=\"(?P<decision>[^\"]*)\" engine=\"(?P<engine>[^\"]*)\" "
+    r"slot=\"(?P<slot>[^\"]*)\" because=\"(?P<because>(?:[^\"\\]|\\.)*)\""
+)
 
 
 def applied(logs, path_part=""):
@@ -13,9 +15,7 @@ def applied(logs, path_part=""):
 
 def applied_in(text):
     """The same of a piece of a log."""
-    return [
-        (it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"')) for it in LINE.finditer(text)
-    ]
+    return [(it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"')) for it in LINE.finditer(text)]
 
 
 def explained(rows):
@@ -39,12 +39,12 @@ def out_of_order(promised, executed):
     for row in finished:
         if row not in executed:
             return f"not executed: {row}"
-        early = [it for it in promised[:promised.index(row)] if it not in executed[:executed.index(row)]]
+        early = [it for it in promised[: promised.index(row)] if it not in executed[: executed.index(row)]]
         if early:
             return f"{row}\n  came before {early}"
     one, other = ([it for it in rows if it[1]] for rows in (promised, executed))
     for row in range(max(len(one), len(other))):
-        if one[row:row + 1] != other[row:row + 1]:
+        if one[row : row + 1] != other[row : row + 1]:
             return f"row {row + 1}:\n  promised: {one[row:]}\n  executed: {other[row:]}"
     return "" if len(executed) == len(promised) else f"executed: {executed}"
 

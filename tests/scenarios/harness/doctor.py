@@ -45,8 +45,7 @@ class Patient:
     def look(self, file=None):
         """(exit status, report)."""
         done = run(
-            ["doctor", "--config", file or self.file, "--format", "json"], within_s=LOOK_WITHIN_S,
-            cwd=self.cluster.folder,
+            ["doctor", "--config", file or self.file, "--format", "json"], within_s=LOOK_WITHIN_S, cwd=self.cluster.folder
         )
         assert done.stdout, done.stderr
         return done.returncode, json.loads(done.stdout)
@@ -73,7 +72,7 @@ class Patient:
     def restart_engine(self):
         """Replaces the one engine, which the acting master has to do."""
         (engine,) = self.control.wait_ready(self.tenant)
-        self.control.say(f"RESTART ENGINE {self.pool} '{engine['engine']}' FORCE WAIT '1m'")
+        self.control.execute(f"RESTART ENGINE {self.pool} '{engine['engine']}' FORCE WAIT '1m'")
         self.control.wait_ready(self.tenant)
 
     def progress(self, alteration):

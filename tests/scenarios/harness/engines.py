@@ -80,7 +80,8 @@ class Engines:
     def of(self, tenant, unit=None):
         """The running engines of a tenant, of one unit if named."""
         return [
-            engine for engine in self.all().values()
+            engine
+            for engine in self.all().values()
             if engine.labels["tenant_name"] == tenant and unit in (None, engine.labels["unit_name"])
         ]
 

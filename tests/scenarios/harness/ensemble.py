@@ -33,9 +33,18 @@ class Member(ServerProcess):
         return f"127.0.0.1:{self.port}"
 
     def command(self):
-        return ["java", f"-Xmx{HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no",
-                f"-Dzookeeper.log.dir={self.folder}", "-cp", "/etc/zookeeper/conf:/usr/share/java/*",
-                "org.apache.zookeeper.server.quorum.QuorumPeerMain", self.folder / "zoo.cfg"]
+        return [
+            "java",
+            f"-Xmx{HEAP}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Dzookeeper.forceSync=no",
+            f"-Dzookeeper.log.dir={self.folder}",
+            "-cp",
+            "/etc/zookeeper/conf:/usr/share/java/*",
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            self.folder / "zoo.cfg",
+        ]
 
     def start(self):
         self.launch()
@@ -70,9 +79,11 @@ class Ensemble:
         self.folder = pathlib.Path(folder)
         ports = free_ports(3 * members)
         self.members = []
-        peers = "".join(
-            f"server.{i + 1}=127.0.0.1:{ports[3 * i + 1]}:{ports[3 * i + 2]}\n" for i in range(members)
-        ) if members > 1 else ""
+        peers = (
+            "".join(f"server.{i + 1}=127.0.0.1:{ports[3 * i + 1]}:{ports[3 * i + 2]}\n" for i in range(members))
+            if members > 1
+            else ""
+        )
         for i in range(members):
             place = self.folder / f"zookeeper-{i + 1}"
             (place / "data").mkdir(parents=True)
@@ -99,6 +110,7 @@ class Ensemble:
 
     def leader(self, within_s=START_WITHIN_S):
         """The member that leads (the only one, if it is the only one)."""
+
         def leads():
             return next((it for it in self.members if it.is_running() and it.mode() in ("leader", "standalone")), None)
 

@@ -1,6 +1,6 @@
 """Golden files: what the system prints, with everything that differs between two runs masked at the same width.
 
-    EH_GOLDEN=update tests/run …     writes them anew; look at the difference before committing it
+EH_GOLDEN=update tests/run …     writes them anew; look at the difference before committing it
 """
 
 import difflib
@@ -52,9 +52,9 @@ def first_column_of_width(text, width):
     for line in text.splitlines(keepends=True):
         end = re.search("[┬╪┆┴]", line)
         if line[0] in "┌╞│└" and end:
-            cell = line[1:end.start()]
+            cell = line[1 : end.start()]
             cell = cell.rstrip().ljust(width) if line[0] == "│" else cell[0] * width
-            line = line[0] + cell + line[end.start():]
+            line = line[0] + cell + line[end.start() :]
         lines.append(line)
     return "".join(lines)
 

@@ -10,7 +10,7 @@ the kinds of tests that this run has in full. Prints what is missing and fails i
 import pathlib
 import re
 import sys
-import xml.etree.ElementTree as tree
+import xml.etree.ElementTree as ElementTree
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
 HEADING = "## In which tier each test runs"
@@ -41,7 +41,7 @@ def of_python(folder):
     """Scenarios of which at least one variant passed."""
     names = set()
     for report in folder.glob("pytest-*.xml"):
-        for case in tree.parse(report).getroot().iter("testcase"):
+        for case in ElementTree.parse(report).getroot().iter("testcase"):
             if not {it.tag for it in case} & {"failure", "error", "skipped"}:
                 names.add(case.get("name").split("[", 1)[0])
     return names

@@ -7,8 +7,8 @@ import pathlib
 import shlex
 import subprocess
 
-from harness.kubelet import Image
 from harness.processes import BINARY, REPOSITORY
+from kubelet import Image
 
 CONTAINERFILE = REPOSITORY / "deploy/Containerfile"
 SCRIPT = REPOSITORY / "deploy/image-root"
@@ -21,10 +21,10 @@ class Stage:
 
     base: str
     name: str
-    said: list
+    instructions: list
 
     def all(self, word):
-        return [rest for it, rest in self.said if it == word]
+        return [rest for it, rest in self.instructions if it == word]
 
     def one(self, word):
         found = self.all(word)
@@ -44,7 +44,7 @@ def stages():
             base, *alias = rest.split(" AS ")
             found.append(Stage(base, alias[0] if alias else "", []))
         else:
-            found[-1].said.append((word, rest))
+            found[-1].instructions.append((word, rest))
     return found
 
 
@@ -68,6 +68,8 @@ def user():
 
 
 def image(folder):
-    """The image for `harness.kubelet`, with its file system in `folder`."""
+    """The image for `kubelet`, with its file system in `folder`."""
     last = stages()[-1]
-    return Image(layers=[made(folder)], entrypoint=json.loads(last.one("ENTRYPOINT")), user=user()[0], workdir=last.one("WORKDIR"))
+    return Image(
+        layers=[made(folder)], entrypoint=json.loads(last.one("ENTRYPOINT")), user=user()[0], workdir=last.one("WORKDIR")
+    )

@@ -1,8 +1,5 @@
-"""An installation on Kubernetes as an operator makes it: `deploy/kubernetes` through the real kustomize, API server, controllers
-and scheduler, and its pods as processes with the image's file system, ZooKeeper and PostgreSQL beside them.
-
-One thing differs from a cluster: nobody enforces NetworkPolicies.
-"""
+"""An installation on Kubernetes as an operator makes it: `deploy/kubernetes` through the real kustomize, API server,
+controllers and scheduler; its pods are processes with the image's file system. NetworkPolicies are not enforced."""
 
 import json
 import uuid
@@ -10,10 +7,10 @@ import uuid
 from harness import zookeeper
 from harness.databases import PostgresDatabase
 from harness.image import image
-from harness.kubelet import Kubelet
 from harness.kubernetes import CONTROLLERS, WORKLOADS, Kubernetes
 from harness.manifests import SECRETS, Applier, overlay
 from harness.waiting import wait_until
+from kubelet import Kubelet
 
 NAMESPACE = "enginehouse"
 ENGINES = "rp-1--t-1"
@@ -46,10 +43,13 @@ class Installation:
     def rendered(self):
         """What the example says, for these servers."""
         settings = {"ENGINEHOUSE_ZOOKEEPER_CONNECT": zookeeper.address(), "ENGINEHOUSE_ZOOKEEPER_ROOT": self.root}
-        of_masters = {"ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
-                      "ENGINEHOUSE_ENGINES_IMAGES": f'{{datafusion = "{IMAGE}"}}'}
+        of_masters = {
+            "ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
+            "ENGINEHOUSE_ENGINES_IMAGES": f'{{datafusion = "{IMAGE}"}}',
+        }
         return overlay(
-            self.folder / "overlay", ["base", "example/rp-1--t-1"],
+            self.folder / "overlay",
+            ["base", "example/rp-1--t-1"],
             files={"cluster.secret": SECRETS["cluster.secret"], "database.url": self.database.url},
             secretGenerator=[
                 {"name": "enginehouse-cluster", "namespace": NAMESPACE, "files": ["secret=cluster.secret"]},
@@ -58,15 +58,19 @@ class Installation:
             patches=[
                 {"target": {"kind": "Deployment"}, "patch": json.dumps(added(settings))},
                 {"target": {"kind": "Deployment", "name": "enginehouse-master"}, "patch": json.dumps(added(of_masters))},
-                {"target": {"kind": "Deployment", "name": "enginehouse-metadata-agent"},
-                 "patch": json.dumps(added(settings, "initContainers"))},
+                {
+                    "target": {"kind": "Deployment", "name": "enginehouse-metadata-agent"},
+                    "patch": json.dumps(added(settings, "initContainers")),
+                },
             ],
         )
 
     def make_secret(self, name):
         """The one whose name begins so, unless it is there."""
         made = [it for it in self.objects if it["kind"] == "Secret" and it["metadata"]["name"].startswith(f"{name}-")]
-        Applier(self.cluster).apply([it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)])
+        Applier(self.cluster).apply(
+            [it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)]
+        )
 
     def pods(self, role=None):
         """Those of a role that are not on their way out, or all."""
@@ -82,21 +86,30 @@ class Installation:
         """Why the pod's first container that has not begun waits, as a kubelet tells it: in its state, or by warnings."""
         status = pod["status"]
         states = [it["state"] for it in status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
-        told = next((it["waiting"] for it in states if "waiting" in it), {})
-        warned = [it for it in self.cluster.admin.items("events", NAMESPACE)
-                  if it["involvedObject"].get("uid") == pod["metadata"]["uid"] and it["type"] == "Warning"]
-        return "; ".join([f"{told.get('reason')}: {told.get('message', '')}", *(f"{it['reason']}: {it['message']}" for it in warned)])
+        diagnosis = next((it["waiting"] for it in states if "waiting" in it), {})
+        warned = [
+            it
+            for it in self.cluster.admin.items("events", NAMESPACE)
+            if it["involvedObject"].get("uid") == pod["metadata"]["uid"] and it["type"] == "Warning"
+        ]
+        return "; ".join(
+            [
+                f"{diagnosis.get('reason')}: {diagnosis.get('message', '')}",
+                *(f"{it['reason']}: {it['message']}" for it in warned),
+            ]
+        )
 
     def wait_runs(self):
         """Until each Deployment has all its pods, ready."""
         for role in ("metadata-agent", "proxy", "master"):
-            wait_until(lambda role=role: self.is_rolled_out(role), RUNS_WITHIN_S, f"{role} runs: {self.told(role)}", 0.2)
+            wait_until(lambda role=role: self.is_rolled_out(role), RUNS_WITHIN_S, f"{role} runs: {self.diagnosis(role)}", 0.2)
 
     def is_rolled_out(self, role):
         deployment = self.cluster.admin.get("deployments", f"enginehouse-{role}", NAMESPACE)
         wanted, status = deployment["spec"]["replicas"], deployment.get("status", {})
-        return status.get("observedGeneration", 0) >= deployment["metadata"]["generation"] and \
-            {status.get(it, 0) for it in ("replicas", "updatedReplicas", "availableReplicas")} == {wanted}
+        return status.get("observedGeneration", 0) >= deployment["metadata"]["generation"] and {
+            status.get(it, 0) for it in ("replicas", "updatedReplicas", "availableReplicas")
+        } == {wanted}
 
     def restart(self, role):
         """`kubectl rollout restart`; answers the uids of the pods that have to go."""
@@ -112,7 +125,7 @@ class Installation:
     def log(self, pod):
         return self.kubelet.log(NAMESPACE, pod["metadata"]["name"]) or ""
 
-    def told(self, role):
+    def diagnosis(self, role):
         """For whoever has to find out why it doesn't run."""
         return "\n".join(f"{it['metadata']['name']}: {self.waits(it)}\n{self.log(it)[-2000:]}" for it in self.pods(role))
 
@@ -135,5 +148,7 @@ def is_ready(pod):
 
 def added(variables, containers="containers"):
     """A patch that adds variables to a Deployment's first container."""
-    return [{"op": "add", "path": f"/spec/template/spec/{containers}/0/env/-", "value": {"name": name, "value": value}}
-            for name, value in variables.items()]
+    return [
+        {"op": "add", "path": f"/spec/template/spec/{containers}/0/env/-", "value": {"name": name, "value": value}}
+        for name, value in variables.items()
+    ]

@@ -52,7 +52,11 @@ def beeline(address, *statements, user="admin", query="", output="tsv2", within_
     """Runs statements with BeeLine, which ends at the first error with a status that isn't 0."""
     done = subprocess.run(
         beeline_command(address, statements, user, query, output),
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within_s, check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        check=False,
     )
     return Output(done.returncode, done.stdout, done.stderr)
 
@@ -66,8 +70,12 @@ def beeline_ok(*arguments, **options):
 def start_beeline(address, statement, user="admin", query=""):
     """BeeLine with one statement, to be interrupted while it runs."""
     return subprocess.Popen(
-        beeline_command(address, [statement], user, query, "tsv2"), stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        beeline_command(address, [statement], user, query, "tsv2"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -98,7 +106,11 @@ class Jdbc:
     def __init__(self, address, user="admin", query=""):
         self.process = subprocess.Popen(
             [*JAVA, "-cp", f"{driver_classes()}:{jars()}", "Jdbc", f"jdbc:hive2://{address}/{query}", user],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            bufsize=1,
             start_new_session=True,
         )
         self.answers = queue.Queue()

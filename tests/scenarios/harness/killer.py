@@ -58,7 +58,7 @@ class Killer(threading.Thread):
                     self.strike_engine()
                 else:
                     self.strike()
-        except Exception as error:  # noqa: BLE001: the test has to hear of it
+        except Exception as error:
             self.failure = f"{type(error).__name__}: {error}"
 
     def strike(self):
@@ -129,8 +129,8 @@ class Killer(threading.Thread):
         self.note_uids()
 
     def __str__(self):
-        told = [f"{kind} {count} ({self.hits[kind]} with a statement in flight)" for kind, count in sorted(self.done.items())]
-        return f"{', '.join(told) or 'none'}; at {len(self.points_hit)} different failpoints"
+        kinds = [f"{kind} {count} ({self.hits[kind]} with a statement in flight)" for kind, count in sorted(self.done.items())]
+        return f"{', '.join(kinds) or 'none'}; at {len(self.points_hit)} different failpoints"
 
 
 def slot_of(engine):

@@ -1,7 +1,7 @@
 """A Kubernetes of the tests' own: the real etcd, kube-apiserver, controllers and scheduler, four processes on loopback.
 
 `EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`).
-There are no nodes; `harness.kubelet` makes and plays them, and without it a pod stays pending for ever.
+There are no nodes; `kubelet` makes and plays them, and without it a pod stays pending for ever.
 
 Who may do what is RBAC's business: the admin of `Kubernetes.admin` is in `system:masters`, everybody else gets a
 service account (`service_account`) or a token of `users` and only the rights that somebody binds. The processes
@@ -33,8 +33,12 @@ from harness.waiting import wait_until
 # What the system relies on: namespaces that end with all that is in them, quotas that count, default service accounts
 # and their tokens, the cluster's certificate in every namespace, and executors that go with their driver.
 CONTROLLERS = (
-    "namespace-controller", "resourcequota-controller", "serviceaccount-controller", "serviceaccount-token-controller",
-    "root-ca-certificate-publisher-controller", "garbage-collector-controller",
+    "namespace-controller",
+    "resourcequota-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "root-ca-certificate-publisher-controller",
+    "garbage-collector-controller",
 )
 # For what is deployed by Deployments and such, in addition.
 WORKLOADS = ("deployment-controller", "replicaset-controller", "statefulset-controller", "disruption-controller")
@@ -102,15 +106,17 @@ class Kubernetes:
         self.admin = None
         self.etcd = Component("etcd", self.folder / "etcd", self.etcd_arguments, self.etcd_answers)
         self.apiserver = Component(
-            "kube-apiserver", self.folder / "apiserver", self.apiserver_arguments, self.apiserver_answers,
+            "kube-apiserver", self.folder / "apiserver", self.apiserver_arguments, self.apiserver_answers
         )
         self.manager = Component(
-            "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers,
+            "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers
         )
         # Nobody waits for it: what it has not looked at yet is pending.
-        self.scheduler = Component(
-            "kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True,
-        ) if scheduler else None
+        self.scheduler = (
+            Component("kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True)
+            if scheduler
+            else None
+        )
 
     @property
     def url(self):
@@ -130,8 +136,12 @@ class Kubernetes:
         write_secret(self.folder / "tokens.csv", "".join(lines))
         subprocess.run([program(), "service-account-key", self.key], check=True, timeout=KEY_WITHIN_S)
         if self.audit_log:
-            policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-                      "rules": [{"level": "Metadata"}]}
+            policy = {
+                "apiVersion": "audit.k8s.io/v1",
+                "kind": "Policy",
+                "omitStages": ["RequestReceived"],
+                "rules": [{"level": "Metadata"}],
+            }
             (self.folder / "audit-policy.json").write_text(json.dumps(policy))
 
     def etcd_arguments(self):
@@ -145,8 +155,15 @@ class Kubernetes:
             return False
 
     def apiserver_arguments(self):
-        audit = [f"--audit-policy-file={self.folder}/audit-policy.json", f"--audit-log-path={self.audit_log}",
-                 "--audit-log-mode=blocking"] if self.audit_log else []
+        audit = (
+            [
+                f"--audit-policy-file={self.folder}/audit-policy.json",
+                f"--audit-log-path={self.audit_log}",
+                "--audit-log-mode=blocking",
+            ]
+            if self.audit_log
+            else []
+        )
         return [
             f"--etcd-servers=http://{self.etcd_address}",
             "--bind-address=127.0.0.1",
@@ -163,7 +180,8 @@ class Kubernetes:
             f"--service-account-key-file={self.key}",
             f"--service-account-signing-key-file={self.key}",
             "--profiling=false",
-            *audit, *self.flags,
+            *audit,
+            *self.flags,
         ]
 
     def apiserver_answers(self):
@@ -191,22 +209,28 @@ class Kubernetes:
     def manager_answers(self):
         """It has given the namespace that was there first what every namespace gets."""
         try:
-            return self.admin.find("serviceaccounts", "default", "default") is not None and \
-                self.admin.find("configmaps", "kube-root-ca.crt", "default") is not None
+            return (
+                self.admin.find("serviceaccounts", "default", "default") is not None
+                and self.admin.find("configmaps", "kube-root-ca.crt", "default") is not None
+            )
         except Unreachable:
             return False
 
     def scheduler_arguments(self):
         path = self.scheduler.folder / "scheduler.json"
-        path.write_text(json.dumps({
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
-            # What could not be scheduled is looked at again at once, as far as it can be said.
-            "podInitialBackoffSeconds": 1,
-            "podMaxBackoffSeconds": 1,
-        }))
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "kubescheduler.config.k8s.io/v1",
+                    "kind": "KubeSchedulerConfiguration",
+                    "leaderElection": {"leaderElect": False},
+                    "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
+                    # What could not be scheduled is looked at again at once, as far as it can be said.
+                    "podInitialBackoffSeconds": 1,
+                    "podMaxBackoffSeconds": 1,
+                }
+            )
+        )
         return [f"--config={path}", "--secure-port=0"]
 
     def client(self, user="admin", agent="enginehouse-scenarios", address=None):
@@ -224,23 +248,35 @@ class Kubernetes:
         """The path of a kubeconfig for whoever has the token; `address` may be that of a relay before the server."""
         path = self.folder / f"{name}.kubeconfig"
         # JSON is YAML.
-        write_secret(path, json.dumps({
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "tests", "cluster": {
-                "server": f"https://{address or self.address}", "certificate-authority": str(self.authority),
-            }}],
-            "users": [{"name": name, "user": {"token": token}}],
-            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name, "namespace": namespace}}],
-            "current-context": "tests",
-        }))
+        write_secret(
+            path,
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "clusters": [
+                        {
+                            "name": "tests",
+                            "cluster": {
+                                "server": f"https://{address or self.address}",
+                                "certificate-authority": str(self.authority),
+                            },
+                        }
+                    ],
+                    "users": [{"name": name, "user": {"token": token}}],
+                    "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name, "namespace": namespace}}],
+                    "current-context": "tests",
+                }
+            ),
+        )
         return path
 
     def namespace(self, name, labels=None):
         """Makes a namespace and waits until pods can be made in it: a pod needs the service account of its namespace."""
         self.admin.create("namespaces", {"metadata": {"name": name, "labels": labels or {}}})
         wait_until(
-            lambda: self.admin.find("serviceaccounts", "default", name), CONTROLLERS_WITHIN_S,
+            lambda: self.admin.find("serviceaccounts", "default", name),
+            CONTROLLERS_WITHIN_S,
             f"namespace {name} has its default service account",
         )
         return name
@@ -252,23 +288,31 @@ class Kubernetes:
         group = "rbac.authorization.k8s.io"
         if rules:
             self.admin.create("roles", {"metadata": {"name": name}, "rules": list(rules)}, namespace)
-            self.admin.create("rolebindings", {
-                "metadata": {"name": name}, "subjects": [subject],
-                "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-            }, namespace)
+            self.admin.create(
+                "rolebindings",
+                {
+                    "metadata": {"name": name},
+                    "subjects": [subject],
+                    "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+                },
+                namespace,
+            )
         if cluster_rules:
             whole = f"{namespace}-{name}"
             self.admin.create("clusterroles", {"metadata": {"name": whole}, "rules": list(cluster_rules)})
-            self.admin.create("clusterrolebindings", {
-                "metadata": {"name": whole}, "subjects": [subject],
-                "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": whole},
-            })
+            self.admin.create(
+                "clusterrolebindings",
+                {
+                    "metadata": {"name": whole},
+                    "subjects": [subject],
+                    "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": whole},
+                },
+            )
         return self.token(namespace, name, hours)
 
     def token(self, namespace, name, hours=1):
         """A new token of a service account."""
-        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-                 "spec": {"expirationSeconds": hours * 3600}}
+        asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": hours * 3600}}
         return self.admin.create("serviceaccounts", asked, namespace, name, "token")["status"]["token"]
 
     def bind(self, namespace, name, node):
@@ -282,9 +326,12 @@ class Kubernetes:
         # The last line may be being written.
         for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
             event = json.loads(line)
-            said = {"user": event["user"].get("username"), "verb": event["verb"],
-                    "resource": event.get("objectRef", {}).get("resource")}
-            if all(said[name] == value for name, value in wanted.items()):
+            found_of = {
+                "user": event["user"].get("username"),
+                "verb": event["verb"],
+                "resource": event.get("objectRef", {}).get("resource"),
+            }
+            if all(found_of[name] == value for name, value in wanted.items()):
                 found.append(event)
         return found
 

@@ -39,7 +39,7 @@ class Logs:
                 for path in glob.glob(pattern):
                     if path not in self.files:
                         try:
-                            self.files[path] = open(path, "rb")  # noqa: SIM115: held until close()
+                            self.files[path] = open(path, "rb")  # noqa: SIM115 -- held until close()
                         except OSError:
                             continue
 
@@ -78,7 +78,8 @@ class Logs:
     def unexpected(self):
         allowed = [re.compile(it) for it in self.allowed]
         return [
-            f"{path}: {line}" for path, line in self.since_begin()
+            f"{path}: {line}"
+            for path, line in self.since_begin()
             if (LEVEL.search(line) or PANIC.search(line)) and not any(it.search(line) for it in allowed)
         ]
 

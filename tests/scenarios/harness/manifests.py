@@ -67,8 +67,11 @@ def of_kind(objects, kind):
 
 def named(objects, kind, name, namespace=None):
     """The one object of that name."""
-    found = [it for it in objects if (it["kind"], it["metadata"]["name"]) == (kind, name)
-             and namespace in (None, it["metadata"].get("namespace"))]
+    found = [
+        it
+        for it in objects
+        if (it["kind"], it["metadata"]["name"]) == (kind, name) and namespace in (None, it["metadata"].get("namespace"))
+    ]
     assert len(found) == 1, f"{kind} {name}: {len(found)}"
     return found[0]
 
@@ -107,5 +110,8 @@ class Applier:
         for it in objects:
             if it["kind"] == "Namespace":
                 name = it["metadata"]["name"]
-                wait_until(lambda name=name: self.client.find("serviceaccounts", "default", name), READY_WITHIN_S,
-                           f"namespace {name} has its default service account")
+                wait_until(
+                    lambda name=name: self.client.find("serviceaccounts", "default", name),
+                    READY_WITHIN_S,
+                    f"namespace {name} has its default service account",
+                )

@@ -82,8 +82,10 @@ def summary(what, values, unit="ms"):
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-    print(f"{what}: min {ordered[0]:.0f}, median {median:.0f}, 95th percentile {percentile(values, 95):.0f}, "
-          f"max {ordered[-1]:.0f} {unit} in {len(ordered)} runs")
+    print(
+        f"{what}: min {ordered[0]:.0f}, median {median:.0f}, 95th percentile {percentile(values, 95):.0f}, "
+        f"max {ordered[-1]:.0f} {unit} in {len(ordered)} runs"
+    )
     return median
 
 

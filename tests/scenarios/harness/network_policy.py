@@ -25,22 +25,28 @@ class Peer:
 
 def permits(policies, source, target, port, protocol="TCP"):
     """Whether `source` may open a connection to the port of `target`."""
-    return one_way(policies, "Egress", source, target, port, protocol) and \
-        one_way(policies, "Ingress", target, source, port, protocol)
+    return one_way(policies, "Egress", source, target, port, protocol) and one_way(
+        policies, "Ingress", target, source, port, protocol
+    )
 
 
 def one_way(policies, direction, own, other, port, protocol):
     if own.namespace is None:
         return True
-    chosen = [it["spec"] for it in policies
-              if it["metadata"]["namespace"] == own.namespace and direction in it["spec"]["policyTypes"]
-              and selects(it["spec"]["podSelector"], own.labels)]
+    chosen = [
+        it["spec"]
+        for it in policies
+        if it["metadata"]["namespace"] == own.namespace
+        and direction in it["spec"]["policyTypes"]
+        and selects(it["spec"]["podSelector"], own.labels)
+    ]
     if not chosen:
         return True
     peers = "to" if direction == "Egress" else "from"
     return any(
         is_port(rule.get("ports"), port, protocol) and is_peer(rule.get(peers), own.namespace, other)
-        for spec in chosen for rule in spec.get(direction.lower(), [])
+        for spec in chosen
+        for rule in spec.get(direction.lower(), [])
     )
 
 
@@ -56,8 +62,9 @@ def matches(peer, namespace, other):
     if "ipBlock" in peer:
         # Pods have addresses too; whether a block covers them is the network's business, so they are taken as covered.
         address, block = ipaddress.ip_address(other.address), peer["ipBlock"]
-        return address in ipaddress.ip_network(block["cidr"]) and \
-            not any(address in ipaddress.ip_network(it) for it in block.get("except", []))
+        return address in ipaddress.ip_network(block["cidr"]) and not any(
+            address in ipaddress.ip_network(it) for it in block.get("except", [])
+        )
     if other.namespace is None:
         return False
     if "namespaceSelector" in peer:
@@ -69,14 +76,17 @@ def matches(peer, namespace, other):
 
 def selects(selector, labels):
     wanted = selector.get("matchLabels", {})
-    return all(labels.get(key) == value for key, value in wanted.items()) and \
-        all(fits(it, labels) for it in selector.get("matchExpressions", []))
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        fits(it, labels) for it in selector.get("matchExpressions", [])
+    )
 
 
 def fits(expression, labels):
     key, operator = expression["key"], expression["operator"]
     values = expression.get("values", [])
     return {
-        "In": labels.get(key) in values, "NotIn": labels.get(key) not in values,
-        "Exists": key in labels, "DoesNotExist": key not in labels,
+        "In": labels.get(key) in values,
+        "NotIn": labels.get(key) not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
     }[operator]

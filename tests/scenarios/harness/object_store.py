@@ -34,14 +34,18 @@ class ObjectStore(ServerProcess):
 
     def client(self):
         return boto3.client(
-            "s3", endpoint_url=self.endpoint, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION,
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET,
+            region_name=REGION,
             config=Config(connect_timeout=2, read_timeout=5, retries={"max_attempts": 0}),
         )
 
     def answers(self):
         try:
             self.client().list_buckets()
-        except Exception:  # noqa: BLE001: it does not serve yet, whatever the client raises
+        except Exception:
             return False
         return True
 
@@ -57,10 +61,16 @@ class ObjectStore(ServerProcess):
 
     def settings(self):
         """The keys of section `engines` for a catalog below `eh`."""
-        return {"catalog_url": f"s3://{BUCKET}/eh", "catalog_options": {
-            "aws_endpoint": self.endpoint, "aws_region": REGION, "aws_access_key_id": KEY,
-            "aws_secret_access_key": SECRET, "aws_allow_http": "true",
-        }}
+        return {
+            "catalog_url": f"s3://{BUCKET}/eh",
+            "catalog_options": {
+                "aws_endpoint": self.endpoint,
+                "aws_region": REGION,
+                "aws_access_key_id": KEY,
+                "aws_secret_access_key": SECRET,
+                "aws_allow_http": "true",
+            },
+        }
 
     def close(self):
         self.stop()

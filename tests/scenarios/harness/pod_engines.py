@@ -54,8 +54,7 @@ class PodEngines:
     def of(self, tenant, unit=None):
         """The running engines of a tenant, of one unit if named."""
         return [
-            it for it in self.all().values()
-            if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])
+            it for it in self.all().values() if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])
         ]
 
     def one(self, name, within_s=30):
@@ -82,8 +81,13 @@ class PodEngines:
                 different.append(f"there are two pods {name}")
             else:
                 found[name] = {
-                    "pid": processes[uid], "uid": uid, "tenant": labels["tenant_name"], "pool": labels["pool_name"],
-                    "unit": labels["unit_name"], "ordinal": int(labels[SLOT]), "incarnation": int(labels[INCARNATION]),
+                    "pid": processes[uid],
+                    "uid": uid,
+                    "tenant": labels["tenant_name"],
+                    "pool": labels["pool_name"],
+                    "unit": labels["unit_name"],
+                    "ordinal": int(labels[SLOT]),
+                    "incarnation": int(labels[INCARNATION]),
                     "config": labels[CONFIG],
                 }
         there = {it["metadata"]["uid"] for it in every}

@@ -7,12 +7,12 @@ The proxies act with the token of a service account that has what a master needs
 import contextlib
 
 from harness.cluster import Cluster
-from harness.kubelet import Image, Kubelet
 from harness.kubernetes import Kubernetes
 from harness.logs import Logs
 from harness.pod_engines import PodEngines
 from harness.processes import BINARY
 from harness.waiting import wait_until
+from kubelet import Image, Kubelet
 
 HOME = "enginehouse"
 IMAGE = "registry.example/enginehouse:1"
@@ -91,8 +91,11 @@ class PodCluster(Cluster):
         self.pods = pods
         section = {"kubeconfig": str(kubeconfig or pods.master), "program": PROGRAM} | (kubernetes or {})
         super().__init__(
-            folder, orchestrator={"kind": "kubernetes"}, kubernetes=section,
-            engines={"images": {"datafusion": IMAGE}, "allowed_locations": []} | (engines or {}), **settings,
+            folder,
+            orchestrator={"kind": "kubernetes"},
+            kubernetes=section,
+            engines={"images": {"datafusion": IMAGE}, "allowed_locations": []} | (engines or {}),
+            **settings,
         )
         self.engines = PodEngines(pods, self.name)
         self.logs.close()

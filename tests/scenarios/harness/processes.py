@@ -37,8 +37,13 @@ class Program:
         # What an earlier run of it printed is not this one's.
         with open(self.out, "wb") as out, open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                self.arguments, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=self.env,
-                cwd=self.out.parent, start_new_session=True,
+                self.arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=log,
+                env=self.env,
+                cwd=self.out.parent,
+                start_new_session=True,
             )
         return self
 
@@ -49,7 +54,7 @@ class Program:
     def printed(self):
         return self.out.read_text(errors="replace")
 
-    def said(self):
+    def logged(self):
         return self.log.read_text(errors="replace")
 
     def wait_ready(self, within_s=READY_WITHIN_S):
@@ -60,7 +65,7 @@ class Program:
                 if line.startswith("ready: "):
                     return line.removeprefix("ready: ").strip()
             code = self.process.poll()
-            assert code is None, f"{self.name} ended with {code}:\n{self.printed()}\n{self.said()[-4000:]}"
+            assert code is None, f"{self.name} ended with {code}:\n{self.printed()}\n{self.logged()[-4000:]}"
             return None
 
         return wait_until(line, within_s, f"{self.name} prints ready:")
@@ -100,14 +105,21 @@ class Program:
             return self.process.wait(timeout=within_s), time.monotonic() - began
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"{self.name} did not end within {within_s} s:\n{self.said()[-4000:]}") from None
+            raise AssertionError(f"{self.name} did not end within {within_s} s:\n{self.logged()[-4000:]}") from None
 
 
 def run(arguments, within_s=120, env=None, text=None, cwd=None):
     """Runs the binary to its end."""
     return subprocess.run(
-        [str(BINARY), *map(str, arguments)], input=text, stdin=subprocess.DEVNULL if text is None else None,
-        capture_output=True, text=True, timeout=within_s, env=environment(env), cwd=cwd, check=False,
+        [str(BINARY), *map(str, arguments)],
+        input=text,
+        stdin=subprocess.DEVNULL if text is None else None,
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        env=environment(env),
+        cwd=cwd,
+        check=False,
     )
 
 

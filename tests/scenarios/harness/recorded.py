@@ -47,10 +47,16 @@ class Recorded:
     def place(self, cluster):
         """Fixes what the placeholders stand for in an installation that is not started yet."""
         self.names = {
-            "{{STATE_DIR}}": str(cluster.state_dir), "{{DATA_DIR}}": str(cluster.folder / "data"),
-            "{{SAMPLES}}": str(cluster.samples), "{{FOLDER}}": str(cluster.folder), "{{PROGRAM}}": str(BINARY),
-            "{{ROOT}}": cluster.root, "{{ROOT_NAME}}": cluster.root.lstrip("/"), "{{DISCOVERY}}": cluster.discovery,
-            "{{ZOOKEEPER}}": cluster.connect, "{{NODE}}": NODE,
+            "{{STATE_DIR}}": str(cluster.state_dir),
+            "{{DATA_DIR}}": str(cluster.folder / "data"),
+            "{{SAMPLES}}": str(cluster.samples),
+            "{{FOLDER}}": str(cluster.folder),
+            "{{PROGRAM}}": str(BINARY),
+            "{{ROOT}}": cluster.root,
+            "{{ROOT_NAME}}": cluster.root.lstrip("/"),
+            "{{DISCOVERY}}": cluster.discovery,
+            "{{ZOOKEEPER}}": cluster.connect,
+            "{{NODE}}": NODE,
         }
         if hasattr(cluster, "pods"):
             self.names["{{KUBECONFIG}}"] = str(cluster.pods.master)
@@ -109,13 +115,19 @@ class Recorded:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with open(folder / "log", "ab") as log:
                 child = subprocess.Popen(
-                    record["argv"], cwd=folder / "files", env=environment(variables), stdin=lock, stdout=log, stderr=log,
+                    record["argv"],
+                    cwd=folder / "files",
+                    env=environment(variables),
+                    stdin=lock,
+                    stdout=log,
+                    stderr=log,
                     start_new_session=True,
                 )
             # The child has it as its standard input; ours would keep a dead engine alive.
             os.close(lock)
             started = json.loads((folder / "process.json").read_text()) | {
-                "pid": child.pid, "start_ticks": start_ticks(child.pid),
+                "pid": child.pid,
+                "start_ticks": start_ticks(child.pid),
             }
             (folder / "process.json").write_text(json.dumps(started))
             children.append(child)

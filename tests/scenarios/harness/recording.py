@@ -39,16 +39,15 @@ def write(folder, cluster, about):
     names = placeholders(cluster)
     files = {
         "installation.json": about | {"secret": cluster.secret, "cluster": cluster.name},
-        "rows.json": rows(cluster.database), "znodes.json": znodes(cluster),
+        "rows.json": rows(cluster.database),
+        "znodes.json": znodes(cluster),
     }
     if about["kind"] == "pods":
         files["objects.json"] = objects(cluster)
     else:
         places = {"STATE_DIR": cluster.state_dir, "DATA_DIR": cluster.folder / "data", "SAMPLES": cluster.samples}
         files["files.json"] = [it for name, place in places.items() for it in texts_below(place, name)]
-        files["environments.json"] = {
-            name: environment(engine.pid) for name, engine in sorted(cluster.engines.all().items())
-        }
+        files["environments.json"] = {name: environment(engine.pid) for name, engine in sorted(cluster.engines.all().items())}
     for name, content in files.items():
         text = json.dumps(content, indent=1, ensure_ascii=False, sort_keys=True)
         (folder / name).write_text(replaced(text, names) + "\n")
@@ -59,11 +58,17 @@ def placeholders(cluster):
     """What stands for what; longer values first, because one may begin with another."""
     kubeconfig = getattr(cluster, "pods", None) and str(cluster.pods.master)
     found = {
-        str(cluster.state_dir): "{{STATE_DIR}}", str(cluster.samples): "{{SAMPLES}}", str(cluster.folder): "{{FOLDER}}",
-        str(BINARY): "{{PROGRAM}}", cluster.root: "{{ROOT}}", cluster.root.lstrip("/"): "{{ROOT_NAME}}",
-        cluster.discovery: "{{DISCOVERY}}", cluster.connect: "{{ZOOKEEPER}}", f'"{NODE}"': '"{{NODE}}"',
+        str(cluster.state_dir): "{{STATE_DIR}}",
+        str(cluster.samples): "{{SAMPLES}}",
+        str(cluster.folder): "{{FOLDER}}",
+        str(BINARY): "{{PROGRAM}}",
+        cluster.root: "{{ROOT}}",
+        cluster.root.lstrip("/"): "{{ROOT_NAME}}",
+        cluster.discovery: "{{DISCOVERY}}",
+        cluster.connect: "{{ZOOKEEPER}}",
+        f'"{NODE}"': '"{{NODE}}"',
         # In the text of a file that is JSON itself.
-        rf'\"{NODE}\"': r'\"{{NODE}}\"',
+        rf"\"{NODE}\"": r"\"{{NODE}}\"",
     } | ({kubeconfig: "{{KUBECONFIG}}"} if kubeconfig else {})
     return dict(sorted(found.items(), key=lambda it: -len(it[0])))
 
@@ -75,9 +80,12 @@ def replaced(text, names):
 
 
 def tables(database):
-    return [it for (it,) in database.rows(
-        "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name"
-    )]
+    return [
+        it
+        for (it,) in database.rows(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name"
+        )
+    ]
 
 
 def columns(database, table):
@@ -96,10 +104,13 @@ def columns(database, table):
 def schema(database):
     statements = []
     for table in tables(database):
-        key = [it for (it,) in database.rows(
-            "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
-            f"WHERE i.indisprimary AND i.indrelid = '{table}'::regclass ORDER BY array_position(i.indkey, a.attnum)"
-        )]
+        key = [
+            it
+            for (it,) in database.rows(
+                "SELECT a.attname FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) "
+                f"WHERE i.indisprimary AND i.indrelid = '{table}'::regclass ORDER BY array_position(i.indkey, a.attnum)"
+            )
+        ]
         described = [f"{name} {kind}{'' if nullable else ' NOT NULL'}" for name, kind, nullable in columns(database, table)]
         described.append(f"PRIMARY KEY ({', '.join(key)})")
         statements.append(f"CREATE TABLE {table} ({', '.join(described)})")
@@ -116,8 +127,10 @@ def rows(database):
         described = columns(database, table)
         names = ", ".join(name for name, _, _ in described)
         found[table] = [
-            {name: int(value) if value is not None and kind in NUMBERS.values() else value
-             for (name, kind, _), value in zip(described, row, strict=True)}
+            {
+                name: int(value) if value is not None and kind in NUMBERS.values() else value
+                for (name, kind, _), value in zip(described, row, strict=True)
+            }
             for row in database.rows(f"SELECT {names} FROM {table} ORDER BY 1, 2")
         ]
     return found
@@ -125,9 +138,11 @@ def rows(database):
 
 def connected(hosts, secret):
     """A client that may do what each of our roles may."""
-    client = KazooClient(hosts=hosts, timeout=TIMEOUT_S, auth_data=[
-        ("digest", f"{role}:{derived(secret, f'zookeeper-{role}')}") for role in ("master", "proxy", "agent")
-    ])
+    client = KazooClient(
+        hosts=hosts,
+        timeout=TIMEOUT_S,
+        auth_data=[("digest", f"{role}:{derived(secret, f'zookeeper-{role}')}") for role in ("master", "proxy", "agent")],
+    )
     client.start(timeout=TIMEOUT_S)
     return client
 
@@ -157,7 +172,9 @@ def node(client, path):
     data, state = client.get(path)
     rights, _ = client.get_acls(path)
     return {
-        "path": path, "text": data.decode(), "ephemeral": state.ephemeralOwner != 0,
+        "path": path,
+        "text": data.decode(),
+        "ephemeral": state.ephemeralOwner != 0,
         "access": [{"scheme": it.id.scheme, "id": it.id.id, "rights": it.perms} for it in rights],
     }
 
@@ -189,6 +206,9 @@ def objects(cluster):
     for namespace in namespaces:
         for kind in KINDS:
             found += [{"kind": kind, "object": it} for it in admin.items(kind, namespace)]
-    found += [{"kind": "configmaps", "object": it} for it in admin.items("configmaps", "enginehouse")
-              if it["metadata"]["name"] != "kube-root-ca.crt"]
+    found += [
+        {"kind": "configmaps", "object": it}
+        for it in admin.items("configmaps", "enginehouse")
+        if it["metadata"]["name"] != "kube-root-ca.crt"
+    ]
     return found

@@ -80,8 +80,13 @@ def wanted_engines(database):
         if end_reason is not None:
             different.append(f"{slot}: engine {name} is to end: {end_reason}")
         wanted[name] = {
-            "uid": uid, "tenant": tenant, "pool": pool, "unit": unit, "ordinal": int(ordinal),
-            "incarnation": int(incarnation), "config": config,
+            "uid": uid,
+            "tenant": tenant,
+            "pool": pool,
+            "unit": unit,
+            "ordinal": int(ordinal),
+            "incarnation": int(incarnation),
+            "config": config,
         }
     for (name,) in database.rows(UNENDED):
         if name not in wanted:
@@ -111,9 +116,14 @@ def running_engines(state_dir):
         known.add(pid)
         labels = record["labels"]
         found[folder.name] = {
-            "pid": pid, "uid": record["uid"], "tenant": labels["tenant_name"], "pool": labels["pool_name"],
-            "unit": labels["unit_name"], "ordinal": int(labels["enginehouse.io/slot"]),
-            "incarnation": int(labels["enginehouse.io/incarnation"]), "config": labels["enginehouse.io/config"],
+            "pid": pid,
+            "uid": record["uid"],
+            "tenant": labels["tenant_name"],
+            "pool": labels["pool_name"],
+            "unit": labels["unit_name"],
+            "ordinal": int(labels["enginehouse.io/slot"]),
+            "incarnation": int(labels["enginehouse.io/incarnation"]),
+            "config": labels["enginehouse.io/config"],
         }
     for pid, cwd in processes:
         if pid not in known:

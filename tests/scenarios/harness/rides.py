@@ -31,8 +31,12 @@ def ride(seed, number):
     x = [mix((seed + (number * 8 + k) * GOLDEN) & MASK) for k in range(6)]
     distance = 5 + x[2] % 300
     return Ride(
-        id=number, city=CITIES[x[0] % 8], distance_tenths=distance, passengers=1 + x[3] % 4,
-        fare_cents=250 + 12 * distance + x[4] % 500, paid_by=PAID_BY[x[5] % 5],
+        id=number,
+        city=CITIES[x[0] % 8],
+        distance_tenths=distance,
+        passengers=1 + x[3] % 4,
+        fare_cents=250 + 12 * distance + x[4] % 500,
+        paid_by=PAID_BY[x[5] % 5],
     )
 
 
@@ -49,6 +53,4 @@ def tour_query(seed, rows=TOUR_ROWS):
         fares[it.city] += it.fare_cents
         farthest[it.city] = max(farthest[it.city], it.distance_tenths)
     best = sorted(fares, key=lambda city: -fares[city])[:5]
-    return [
-        (city, count[city], cents(fares[city]), decimal.Decimal(farthest[city]).scaleb(-1)) for city in best
-    ]
+    return [(city, count[city], cents(fares[city]), decimal.Decimal(farthest[city]).scaleb(-1)) for city in best]

@@ -31,8 +31,7 @@ class ServerProcess:
     def launch(self):
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                list(map(str, self.command())), stdin=self.stdin, stdout=log, stderr=log, env=self.env,
-                start_new_session=True,
+                list(map(str, self.command())), stdin=self.stdin, stdout=log, stderr=log, env=self.env, start_new_session=True
             )
 
     def wait_serving(self):

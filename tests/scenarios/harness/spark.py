@@ -3,7 +3,7 @@
 import pathlib
 import shutil
 
-from harness.kubelet import Image
+from kubelet import Image
 
 # The section for a machine on which there is none.
 ABSENT = {"unconfined": True, "program": "/nowhere/bin/spark-submit"}
@@ -47,7 +47,9 @@ def java_home():
 def on_this_machine():
     """The section of the configuration with which engines of type spark are local processes."""
     return {
-        "unconfined": True, "program": str(home() / "bin/spark-submit"), "environment": {"JAVA_HOME": str(java_home())},
+        "unconfined": True,
+        "program": str(home() / "bin/spark-submit"),
+        "environment": {"JAVA_HOME": str(java_home())},
         "properties": PROPERTIES,
     }
 
@@ -73,6 +75,9 @@ def done(session, statement):
 def in_pods(port):
     """The section with which they are pods. All pods of the tests have one loopback: a port that nobody else has."""
     return {
-        "program": f"{HOME}/bin/spark-submit", "environment": {"JAVA_HOME": str(java_home())}, "port": port,
-        "versions": {IMAGE: version()}, "properties": PROPERTIES,
+        "program": f"{HOME}/bin/spark-submit",
+        "environment": {"JAVA_HOME": str(java_home())},
+        "port": port,
+        "versions": {IMAGE: version()},
+        "properties": PROPERTIES,
     }

@@ -19,14 +19,14 @@ class Standalone:
         self.name = name
         self.engines = Engines(self.data / "engines")
         self.logs = Logs(
-            str(self.data / "enginehouse.log"), str(self.folder / "*.log"), str(self.data / "engines/engines/*/log"),
+            str(self.data / "enginehouse.log"), str(self.folder / "*.log"), str(self.data / "engines/engines/*/log")
         )
         self.program = None
         self.address = None
 
     def start(self, *arguments, listen="127.0.0.1:0", wait=True):
         self.program = Program(
-            self.name, ["standalone", "--data-dir", self.data, "--listen", listen, *arguments], self.folder, self.env,
+            self.name, ["standalone", "--data-dir", self.data, "--listen", listen, *arguments], self.folder, self.env
         ).start()
         if wait:
             url = self.program.wait_ready()

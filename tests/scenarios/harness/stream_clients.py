@@ -28,7 +28,7 @@ AGAIN_S = 0.05
 MEMORY = ["256M", "384M", "512M"]
 
 
-class Said:
+class Statement:
     """One statement: what it says, and what its client was told."""
 
     def __init__(self, token, text, change=None, engine=None):
@@ -46,7 +46,7 @@ class Stream:
         """`address(rng)` answers the (name, address) of a proxy to try."""
         self.address = address
         self.seed = seed
-        self.said = {}
+        self.statements = {}
         self.engines = collections.deque(maxlen=40)
         self.in_flight = collections.Counter()
         self.lock = threading.Lock()
@@ -69,41 +69,41 @@ class Stream:
         ]
         for number, change in enumerate(objects):
             change = with_comment(change, f"setup-{number}")
-            said = self.begin(f"setup-{number}", change.text(), change)
-            self.say(said, "set up", address, "admin")
-            assert said.outcome == ACKED, said
+            statement = self.begin(f"setup-{number}", change.text(), change)
+            self.execute(statement, "set up", address, "admin")
+            assert statement.outcome == ACKED, statement
 
     def begin(self, token, text, change=None, engine=None):
-        said = Said(token, text, change, engine)
+        statement = Statement(token, text, change, engine)
         with self.lock:
-            assert token not in self.said, token
-            self.said[token] = said
-        return said
+            assert token not in self.statements, token
+            self.statements[token] = statement
+        return statement
 
-    def forget(self, said):
+    def forget(self, statement):
         with self.lock:
-            del self.said[said.token]
+            del self.statements[statement.token]
 
-    def say(self, said, proxy, address, user):
+    def execute(self, statement, proxy, address, user):
         """Says it on one proxy; afterwards its outcome is known, or `UNANSWERED`. Answers why it could not be said."""
         try:
             connection = open_session(address, user)
-        except Exception as error:  # noqa: BLE001: no session, so nothing was said, whatever the reason
+        except Exception as error:
             return error
         with self.lock:
             self.in_flight[proxy] += 1
         try:
-            answer = rows(connection, said.text)
-            said.outcome, said.answer = ACKED, answer[0] if answer else None
-            if said.change is None and said.answer:
+            answer = rows(connection, statement.text)
+            statement.outcome, statement.answer = ACKED, answer[0] if answer else None
+            if statement.change is None and statement.answer:
                 with self.lock:
-                    self.engines.append((said.answer["pool"], said.answer["engine"]))
+                    self.engines.append((statement.answer["pool"], statement.answer["engine"]))
         except pyhive.exc.OperationalError as error:
             refusal = refusal_of(error)
-            said.error = f"{refusal.sqlstate}: {refusal.message}"
-            said.outcome = UNANSWERED if not_told(refusal) else REFUSED
-        except Exception as error:  # noqa: BLE001: the connection broke, in the words of one library or the other
-            said.error, said.outcome = f"{type(error).__name__}: {error}", UNANSWERED
+            statement.error = f"{refusal.sqlstate}: {refusal.message}"
+            statement.outcome = UNANSWERED if leaves_open(refusal) else REFUSED
+        except Exception as error:
+            statement.error, statement.outcome = f"{type(error).__name__}: {error}", UNANSWERED
         finally:
             with self.lock:
                 self.in_flight[proxy] -= 1
@@ -131,7 +131,7 @@ class Stream:
 
     def count(self, outcome):
         with self.lock:
-            return sum(it.outcome == outcome for it in self.said.values())
+            return sum(it.outcome == outcome for it in self.statements.values())
 
 
 class Client(threading.Thread):
@@ -150,15 +150,21 @@ class Client(threading.Thread):
         try:
             while not self.stream.ended.is_set():
                 self.one()
-        except Exception as error:  # noqa: BLE001: the test has to hear of it
+        except Exception as error:
             self.stream.failures.append(f"{self.name}: {type(error).__name__}: {error}")
 
     def one(self):
         alter = self.rng.random() < ALTERATIONS
-        what = self.rng.choices(*zip(*(
-            [(self.alter, 30), (self.create, 6), (self.drop, 6), (self.senseless, 6)] if alter
-            else [(self.begin_engine, 22), (self.end_engine, 24)]
-        ), strict=True))[0]
+        what = self.rng.choices(
+            *zip(
+                *(
+                    [(self.alter, 30), (self.create, 6), (self.drop, 6), (self.senseless, 6)]
+                    if alter
+                    else [(self.begin_engine, 22), (self.end_engine, 24)]
+                ),
+                strict=True,
+            )
+        )[0]
         if alter:
             self.alterations += 1
             token = f"a{self.number}-{self.alterations}"
@@ -170,24 +176,27 @@ class Client(threading.Thread):
         made = what(token)
         if made is None:
             return
-        said = self.stream.begin(*made)
-        user = "admin" if said.change else said.token
-        while self.stream.say(said, *self.stream.address(self.rng), user) is not None:
+        statement = self.stream.begin(*made)
+        user = "admin" if statement.change else statement.token
+        while self.stream.execute(statement, *self.stream.address(self.rng), user) is not None:
             if self.stream.ended.wait(AGAIN_S):
-                self.stream.forget(said)
+                self.stream.forget(statement)
                 break
 
     def alter(self, token):
         unit = self.rng.choice(["u_0", "u_1", "u_2"])
-        change = self.rng.choices([
-            Change("ALTER", "unit", unit),
-            Change("ALTER", "unit", unit, (("min_engines", self.rng.randrange(3)),)),
-            Change("ALTER", "unit", unit, (("max_engines", self.rng.choice([2, 2, 3])),)),
-            Change("ALTER", "unit", unit, (("driver_memory", self.rng.choice(MEMORY)),)),
-            Change("ALTER", "unit", unit, (("properties", ((f"app.c{self.number}", token),)),)),
-            Change("ALTER", "tenant", "t_0", (("pools", self.rng.choice([("p_0",), ("p_0", "p_1")])),)),
-            Change("ALTER", "pool", "p_0", (("units", self.rng.choice([("u_0",), ("u_0", "u_1"), ("u_1", "u_0")])),)),
-        ], [8, 6, 2, 3, 3, 3, 2])[0]
+        change = self.rng.choices(
+            [
+                Change("ALTER", "unit", unit),
+                Change("ALTER", "unit", unit, (("min_engines", self.rng.randrange(3)),)),
+                Change("ALTER", "unit", unit, (("max_engines", self.rng.choice([2, 2, 3])),)),
+                Change("ALTER", "unit", unit, (("driver_memory", self.rng.choice(MEMORY)),)),
+                Change("ALTER", "unit", unit, (("properties", ((f"app.c{self.number}", token),)),)),
+                Change("ALTER", "tenant", "t_0", (("pools", self.rng.choice([("p_0",), ("p_0", "p_1")])),)),
+                Change("ALTER", "pool", "p_0", (("units", self.rng.choice([("u_0",), ("u_0", "u_1"), ("u_1", "u_0")])),)),
+            ],
+            [8, 6, 2, 3, 3, 3, 2],
+        )[0]
         change = with_comment(change, token)
         return token, change.text(), change, None
 
@@ -204,11 +213,16 @@ class Client(threading.Thread):
 
     def senseless(self, token):
         """What has to be refused whatever happened before."""
-        change = with_comment(self.rng.choice([
-            Change("ALTER", "unit", "u_9", (("min_engines", 1),)),
-            Change("CREATE", "unit", "u_0", (("min_engines", 1),)),
-            Change("ALTER", "pool", "p_1", (("units", ("u_9",)),)),
-        ]), token)
+        change = with_comment(
+            self.rng.choice(
+                [
+                    Change("ALTER", "unit", "u_9", (("min_engines", 1),)),
+                    Change("CREATE", "unit", "u_0", (("min_engines", 1),)),
+                    Change("ALTER", "pool", "p_1", (("units", ("u_9",)),)),
+                ]
+            ),
+            token,
+        )
         return token, change.text(), change, None
 
     def begin_engine(self, token):
@@ -225,10 +239,10 @@ class Client(threading.Thread):
 
 
 def with_comment(change, token):
-    return Change(change.verb, change.kind, change.name, (*change.said, ("comment", token)))
+    return Change(change.verb, change.kind, change.name, (*change.options, ("comment", token)))
 
 
-def not_told(refusal):
+def leaves_open(refusal):
     """Whether a refusal leaves open what became of the statement: the connection, or the outcome, is not known."""
     late = refusal.sqlstate == "HYT00" and "before it could take effect" not in refusal.message
     return (refusal.sqlstate or "").startswith("08") or late

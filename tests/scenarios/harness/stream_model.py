@@ -19,7 +19,7 @@ class Change:
     verb: str
     kind: str
     name: str
-    said: tuple = ()
+    options: tuple = ()
 
     OPTIONS = {
         "min_engines": lambda it: f"MIN_ENGINES {it}",
@@ -34,7 +34,7 @@ class Change:
     KINDS = {"unit": "RESOURCE UNIT", "pool": "RESOURCE POOL", "tenant": "TENANT"}
 
     def text(self):
-        options = ", ".join(self.OPTIONS[key](value) for key, value in self.said)
+        options = ", ".join(self.OPTIONS[key](value) for key, value in self.options)
         return f"{self.verb} {self.KINDS[self.kind]} {self.name} {options}".rstrip()
 
 
@@ -67,7 +67,7 @@ class Catalog:
             del new.objects[key]
             return new
         spec = new.objects[key]
-        for option, value in change.said:
+        for option, value in change.options:
             if option == "properties":
                 spec["properties"].update(value)
             else:
@@ -187,8 +187,8 @@ class Replay:
         self.draw(incarnation)
         self.slots[slot] = Slot(incarnation, STARTED, incarnation)
 
-    def restart(self, slot, said_incarnation, incarnation):
-        self.present(slot, said_incarnation, "RESTART")
+    def restart(self, slot, named_incarnation, incarnation):
+        self.present(slot, named_incarnation, "RESTART")
         self.draw(incarnation)
         self.slots[slot].incarnation = incarnation
 
@@ -199,12 +199,12 @@ class Replay:
         self.draw(self.number + 1)
         del self.slots[slot]
 
-    def nothing(self, slot, said_incarnation, effect):
+    def nothing(self, slot, named_incarnation, effect):
         """RESTART of an engine that was restarted before, or any of one whose slot is gone: a number, no effect."""
         row = self.slots.get(slot)
-        succeeded = row is not None and row.born <= said_incarnation < row.incarnation
-        gone = row is None or row.born > said_incarnation
-        require(succeeded if effect == "in_progress" else gone, f"{effect}: {slot} has {row}, said was {said_incarnation}")
+        succeeded = row is not None and row.born <= named_incarnation < row.incarnation
+        gone = row is None or row.born > named_incarnation
+        require(succeeded if effect == "in_progress" else gone, f"{effect}: {slot} has {row}, said was {named_incarnation}")
         self.draw(self.number + 1)
 
     def renewed_by_master(self, slot, incarnation):

@@ -21,20 +21,29 @@ class Rows:
     def __init__(self, database):
         self.counter = int(database.rows("SELECT generation FROM catalog")[0][0])
         self.alterations = [
-            {"id": id_, "statement": statement, "base": int(base), "generation": int(generation), "outcome": outcome,
-             "progress": progress}
+            {
+                "id": id_,
+                "statement": statement,
+                "base": int(base),
+                "generation": int(generation),
+                "outcome": outcome,
+                "progress": progress,
+            }
             for id_, statement, base, generation, outcome, progress in database.rows(
-                "SELECT id, statement, base_generation, generation, outcome, progress FROM alteration")
+                "SELECT id, statement, base_generation, generation, outcome, progress FROM alteration"
+            )
         ]
         self.requests = [
             {"id": id_, "user": user, "statement": statement, "done_at": int(done), **json.loads(answer)}
             for id_, user, statement, answer, done in database.rows(
-                "SELECT id, requested_by, statement, answer, done_at_ms FROM request ORDER BY done_at_ms")
+                "SELECT id, requested_by, statement, answer, done_at_ms FROM request ORDER BY done_at_ms"
+            )
         ]
         self.names = {
             int(incarnation): (name, (tenant, pool, unit, int(ordinal)))
             for name, tenant, pool, unit, ordinal, incarnation in database.rows(
-                "SELECT name, tenant, pool, unit, ordinal, incarnation FROM engine")
+                "SELECT name, tenant, pool, unit, ordinal, incarnation FROM engine"
+            )
         }
         self.objects = {}
         for kind, table in (("unit", "resource_unit"), ("pool", "resource_pool"), ("tenant", "tenant")):
@@ -43,7 +52,8 @@ class Rows:
         self.slots = {
             (tenant, pool, unit, int(ordinal)): (int(incarnation), origin)
             for tenant, pool, unit, ordinal, incarnation, origin in database.rows(
-                "SELECT tenant, pool, unit, ordinal, incarnation, origin FROM slot")
+                "SELECT tenant, pool, unit, ordinal, incarnation, origin FROM slot"
+            )
         }
 
     @staticmethod
@@ -52,40 +62,40 @@ class Rows:
         return it["tenant"], it["pool"], it["unit"], it["ordinal"]
 
 
-def judge(said, rows):
+def judge(statements, rows):
     """Fails with everything that is not as it has to be; `said` are the statements by their token."""
     wrong = []
-    committed, requests = told_and_written(said, rows, wrong)
+    committed, requests = compare_answers(statements, rows, wrong)
     try:
-        replay(said, rows, committed, requests, wrong)
+        replay(statements, rows, committed, requests, wrong)
     except Impossible as error:
         wrong.append(f"the changes can't have come to be one after the other: {error}")
     assert not wrong, "what was said is not what is there:\n" + "\n".join(f"  {it}" for it in wrong)
 
 
-def told_and_written(said, rows, wrong):
+def compare_answers(statements, rows, wrong):
     """Compares the clients' answers with the rows; answers (committed rows with their token, requests)."""
     committed = {}
     for row in rows.alterations:
         token = token_of(row["statement"])
-        if token not in said:
+        if token not in statements:
             wrong.append(f"nobody said {row['statement']}")
         elif row["outcome"] == "committed":
             if token in committed:
-                wrong.append(f"{said[token]} was committed twice: {committed[token]['id']} and {row['id']}")
+                wrong.append(f"{statements[token]} was committed twice: {committed[token]['id']} and {row['id']}")
             if row["progress"] not in ("converged", "superseded"):
-                wrong.append(f"{said[token]} is {row['progress']} at the end")
+                wrong.append(f"{statements[token]} is {row['progress']} at the end")
             committed[token] = row
     requests = {}
     for row in rows.requests:
         token = row["user"]
-        if token not in said or said[token].change:
-            wrong.append(f"nobody said {row['statement']} as \"{token}\"")
+        if token not in statements or statements[token].change:
+            wrong.append(f'nobody said {row["statement"]} as "{token}"')
         elif token in requests:
-            wrong.append(f"{said[token]} took effect twice: {requests[token]['id']} and {row['id']}")
+            wrong.append(f"{statements[token]} took effect twice: {requests[token]['id']} and {row['id']}")
         else:
             requests[token] = row
-    for token, it in said.items():
+    for token, it in statements.items():
         row = committed.get(token) if it.change else requests.get(token)
         if it.outcome == ACKED and row is None:
             wrong.append(f"{it} was acknowledged and left nothing")
@@ -93,9 +103,9 @@ def told_and_written(said, rows, wrong):
             wrong.append(f"{it} was refused and took effect: {row}")
         if it.outcome == ACKED and row and it.answer:
             written = row["id"] if it.change else row["engine"]
-            told = it.answer["alteration" if it.change else "engine"]
-            if written != told:
-                wrong.append(f"{it} was told {told}, written is {written}")
+            answered = it.answer["alteration" if it.change else "engine"]
+            if written != answered:
+                wrong.append(f"{it} was told {answered}, written is {written}")
     return committed, requests
 
 
@@ -107,7 +117,7 @@ def token_of(statement):
     return found[1] if found else None
 
 
-def replay(said, rows, committed, requests, wrong):
+def replay(statements, rows, committed, requests, wrong):
     model = Replay()
     alterations = sorted(((row["generation"], token, row) for token, row in committed.items()), reverse=True)
     drawn = {row["incarnation"]: (token, row) for token, row in requests.items() if row["effect"] in ("started", "restarted")}
@@ -123,20 +133,22 @@ def replay(said, rows, committed, requests, wrong):
             if row["effect"] == "started":
                 model.start(slot, number)
             else:
-                model.restart(slot, incarnations.get(said[token].engine), number)
+                model.restart(slot, incarnations.get(statements[token].engine), number)
             issued[number] = slot
         elif number in rows.names:
             issued[number] = rows.names[number][1]
             model.renewed_by_master(rows.names[number][1], number)
-        elif alterations and begins(said, model, rows, alterations[-1]):
+        elif alterations and begins(statements, model, rows, alterations[-1]):
             generation, token, row = alterations.pop()
-            followed = model.alter(said[token].change, row["base"], generation)
+            followed = model.alter(statements[token].change, row["base"], generation)
             issued |= {incarnation: slot for slot, incarnation in followed.items()}
         else:
-            require(unwritten, f"number {number} of {rows.counter} was drawn by nobody; next is "
-                               f"{alterations[-1] if alterations else None}")
+            require(
+                unwritten,
+                f"number {number} of {rows.counter} was drawn by nobody; next is {alterations[-1] if alterations else None}",
+            )
             token, row = unwritten.pop()
-            engine = incarnations.get(said[token].engine)
+            engine = incarnations.get(statements[token].engine)
             if row["effect"] == "stopped":
                 model.stop(rows.slot(row), engine)
             else:
@@ -154,14 +166,14 @@ def replay(said, rows, committed, requests, wrong):
             wrong.append(f"slot {key} is {rows.slots.get(key)}, what was said makes it {slots.get(key)}")
 
 
-def begins(said, model, rows, alteration):
+def begins(statements, model, rows, alteration):
     """Whether the next number is the first one of this alteration: as many names follow as its change asks for."""
     generation, token, _ = alteration
     count = generation - model.number - 1
     if any(model.number + 2 + place not in rows.names for place in range(count)):
         return False
     try:
-        _, _, renew, add = model.follows(said[token].change)
+        _, _, renew, add = model.follows(statements[token].change)
     except Impossible:
         return False
     return len(renew) + len(add) == count

@@ -32,7 +32,9 @@ class Nodes:
         self.root = root
         key = derived(secret, "zookeeper-master")
         self.client = KazooClient(
-            hosts=hosts or address(), timeout=TIMEOUT_S, auth_data=[("digest", f"master:{key}")],
+            hosts=hosts or address(),
+            timeout=TIMEOUT_S,
+            auth_data=[("digest", f"master:{key}")],
             default_acl=[make_digest_acl("master", key, all=True)],
         )
         self.client.start(timeout=TIMEOUT_S)

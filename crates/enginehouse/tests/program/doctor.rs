@@ -1,4 +1,4 @@
-//! The doctor on a running standalone and on what is not there; `tests/scenarios/test_the_doctor.py` has separate processes
+//! The doctor on a running standalone and on what is not there; `tests/scenarios/test_doctor.py` has separate processes
 //! and everything that can be broken in them.
 #![allow(clippy::unwrap_used, clippy::panic)]
 

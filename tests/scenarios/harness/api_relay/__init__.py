@@ -12,7 +12,7 @@ that it happened; `with relay.fault(…)` fails if it never did.
 What it can do is in `faults`. A network that is cut is `harness.tcp_relay`, which knows nothing of what it relays.
 """
 
-from harness.api_relay.asked import ANY, Asked, asking, telling
+from harness.api_relay.calls import ANY, ApiCall, api_calls, watch_events
 from harness.api_relay.relay import ApiRelay
 
-__all__ = ["ANY", "ApiRelay", "Asked", "asking", "telling"]
+__all__ = ["ANY", "ApiCall", "ApiRelay", "api_calls", "watch_events"]

@@ -5,7 +5,7 @@ import http
 import json
 
 from harness.api_relay import wire
-from harness.api_relay.asked import Asked
+from harness.api_relay.calls import ApiCall
 
 # The API server itself ends what takes longer than a minute.
 ANSWER_WITHIN_S = 90
@@ -41,12 +41,12 @@ class Connection:
 
     async def handle(self, first, headers, body):
         method, target, _ = first.split(" ")
-        asked = Asked(method, target, headers.get("User-Agent", ""))
+        call = ApiCall(method, target, headers.get("User-Agent", ""))
         if headers.get("Upgrade"):
-            raise AssertionError(f"{asked}: the relay has no {headers['Upgrade']}")
-        self.relay.requests[asked.verb, asked.resource] += 1
-        request = asked, headers, body
-        fault = self.relay.faults.for_request(asked)
+            raise AssertionError(f"{call}: the relay has no {headers['Upgrade']}")
+        self.relay.requests[call.verb, call.resource] += 1
+        request = call, headers, body
+        fault = self.relay.faults.for_request(call)
         if fault is None:
             await self.pass_on(*request)
         elif fault.kind == "stale":
@@ -54,16 +54,16 @@ class Connection:
         else:
             await self.refuse(fault, *request)
 
-    async def refuse(self, fault, asked, headers, body):
+    async def refuse(self, fault, call, headers, body):
         """What a fault of requests does, whatever the server did before."""
         answer = None
         if fault.after:
             try:
-                answer = await self.ask(asked.target, asked, headers, body)
+                answer = await self.ask(call.target, call, headers, body)
             except BaseException:
                 fault.missed()
                 raise
-        fault.done(asked)
+        fault.done(call)
         if fault.kind in ("silence", "hold"):
             try:
                 await self.unless_left(fault.lifted.wait())
@@ -73,34 +73,34 @@ class Connection:
         if fault.kind in ("silence", "hang_up"):
             raise Ended
         if fault.kind == "hold":
-            await (self.pass_on(asked, headers, body) if answer is None else self.tell(*answer))
-        elif fault.kind == "gone" and asked.verb == "watch":
-            await self.tell_status_as_watch(fault)
+            await (self.pass_on(call, headers, body) if answer is None else self.answer(*answer))
+        elif fault.kind == "gone" and call.verb == "watch":
+            await self.answer_status_as_watch(fault)
         else:
-            await self.tell_status(fault)
+            await self.answer_status(fault)
 
-    async def answer_stale(self, fault, asked, headers, body):
+    async def answer_stale(self, fault, call, headers, body):
         try:
-            first, *rest = await self.ask(asked.at(fault.version), asked, headers, body)
+            first, *rest = await self.ask(call.at(fault.version), call, headers, body)
         except BaseException:
             fault.missed()
             raise
         if first.split(" ")[1] == OK:
-            fault.done(asked)
+            fault.done(call)
         else:
             # The server doesn't know that version any more, or refuses the client: nobody may think that it was stale.
             fault.missed()
-        await self.tell(first, *rest)
+        await self.answer(first, *rest)
 
     # To the server.
 
-    async def pass_on(self, asked, headers, body):
-        if asked.streams:
-            await self.stream(asked, headers, body)
+    async def pass_on(self, call, headers, body):
+        if call.streams:
+            await self.stream(call, headers, body)
         else:
-            await self.tell(*await self.ask(asked.target, asked, headers, body))
+            await self.answer(*await self.ask(call.target, call, headers, body))
 
-    async def ask(self, target, asked, headers, body):
+    async def ask(self, target, call, headers, body):
         """Asks the server: (first line, headers, body)."""
         # One that the server has ended since is of no use.
         if self.server is not None and self.server[0].at_eof():
@@ -109,8 +109,8 @@ class Connection:
             self.server = await self.relay.connect()
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                first, answered = await self.send(self.server, asked.method, target, headers, body)
-                return first, answered, await self.answer_body(self.server[0], asked, first, answered)
+                first, answered = await self.send(self.server, call.method, target, headers, body)
+                return first, answered, await self.answer_body(self.server[0], call, first, answered)
         except BaseException:
             self.forget_server()
             raise
@@ -127,8 +127,8 @@ class Connection:
             raise EOFError("the server ended without an answer")
         return read
 
-    async def answer_body(self, reader, asked, first, headers):
-        if asked.method == "HEAD" or first.split(" ")[1] in ("204", "304"):
+    async def answer_body(self, reader, call, first, headers):
+        if call.method == "HEAD" or first.split(" ")[1] in ("204", "304"):
             return b""
         return await wire.read_body(reader, headers, is_answer=True)
 
@@ -137,44 +137,44 @@ class Connection:
             self.server[1].transport.abort()
             self.server = None
 
-    async def stream(self, asked, headers, body):
+    async def stream(self, call, headers, body):
         """A watch or a log that is followed, over a connection of its own."""
         server = await self.relay.connect()
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                first, answered = await self.send(server, asked.method, asked.target, headers, body)
+                first, answered = await self.send(server, call.method, call.target, headers, body)
                 if first.split(" ")[1] != OK:
-                    await self.tell(first, answered, await self.answer_body(server[0], asked, first, answered))
+                    await self.answer(first, answered, await self.answer_body(server[0], call, first, answered))
                     return
             self.writer.write(wire.head(first, wire.own_headers(answered), ("Transfer-Encoding", "chunked")))
             await self.writer.drain()
             pieces = wire.read_pieces(server[0], answered, is_answer=True)
-            self.relay.watches = (*self.relay.watches, asked)
+            self.relay.watches = (*self.relay.watches, call)
             try:
-                await self.unless_left(self.pass_pieces(asked, answered, pieces))
+                await self.unless_left(self.pass_pieces(call, answered, pieces))
             finally:
-                self.relay.watches = tuple(it for it in self.relay.watches if it is not asked)
+                self.relay.watches = tuple(it for it in self.relay.watches if it is not call)
         finally:
             server[1].transport.abort()
 
-    async def pass_pieces(self, asked, headers, pieces):
+    async def pass_pieces(self, call, headers, pieces):
         is_json = headers.get("Content-Type", "").startswith("application/json")
-        if asked.verb == "watch" and is_json:
-            await self.pass_events(asked, wire.read_lines(pieces))
+        if call.verb == "watch" and is_json:
+            await self.pass_events(call, wire.read_lines(pieces))
         else:
             async for piece in pieces:
-                if asked.verb == "watch" and self.relay.faults.want_events_of(asked):
-                    raise AssertionError(f"{asked}: a fault wants events that are not JSON")
+                if call.verb == "watch" and self.relay.faults.want_events_of(call):
+                    raise AssertionError(f"{call}: a fault wants events that are not JSON")
                 await self.write(wire.chunk(piece))
         await self.write(wire.LAST_CHUNK)
 
-    async def pass_events(self, asked, lines):
+    async def pass_events(self, call, lines):
         late = []
         async for line in lines:
             event = json.loads(line)
-            fault = self.relay.faults.for_event(asked, event["type"], event["object"])
+            fault = self.relay.faults.for_event(call, event["type"], event["object"])
             if fault is not None:
-                fault.done(asked)
+                fault.done(call)
             kind = fault and fault.kind
             if kind == "drop":
                 continue
@@ -193,7 +193,7 @@ class Connection:
     async def tear(self, line):
         """Half of it, of which the length of all was said, and the end of the connection."""
         whole = wire.chunk(line)
-        self.writer.write(whole[:len(whole) - len(line) // 2])
+        self.writer.write(whole[: len(whole) - len(line) // 2])
         # Unlike an abort this sends what was written.
         self.writer.close()
         await self.writer.wait_closed()
@@ -205,24 +205,32 @@ class Connection:
         self.writer.write(data)
         await self.writer.drain()
 
-    async def tell(self, first, headers, body):
+    async def answer(self, first, headers, body):
         kept = wire.own_headers(headers)
         await self.write(wire.head(first, kept, ("Content-Length", len(body))) + body)
 
-    async def tell_status(self, fault):
+    async def answer_status(self, fault):
         status = fault.status()
         body = wire.json_body(status)
         more = [("Retry-After", fault.retry_after_s)] if fault.kind == "throttle" else []
         code = http.HTTPStatus(status["code"])
-        await self.write(wire.head(
-            f"HTTP/1.1 {code.value} {code.phrase}", {}, ("Content-Type", "application/json"), *more,
-            ("Content-Length", len(body)),
-        ) + body)
+        await self.write(
+            wire.head(
+                f"HTTP/1.1 {code.value} {code.phrase}",
+                {},
+                ("Content-Type", "application/json"),
+                *more,
+                ("Content-Length", len(body)),
+            )
+            + body
+        )
 
-    async def tell_status_as_watch(self, fault):
-        await self.write(wire.head(
-            "HTTP/1.1 200 OK", {}, ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"),
-        ) + wire.chunk(error_event(fault)) + wire.LAST_CHUNK)
+    async def answer_status_as_watch(self, fault):
+        await self.write(
+            wire.head("HTTP/1.1 200 OK", {}, ("Content-Type", "application/json"), ("Transfer-Encoding", "chunked"))
+            + wire.chunk(error_event(fault))
+            + wire.LAST_CHUNK
+        )
 
     async def unless_left(self, waiting):
         """Waits for it, unless the client leaves before: then it is `Ended`."""

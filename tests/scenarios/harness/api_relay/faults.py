@@ -15,21 +15,21 @@ With `after=True` the first five come when the server has done it: only the answ
 | kind | what becomes of an event that `event=` accepts, in a watch that matches |
 | --- | --- |
 | `drop` | it is not told |
-| `repeat` | it is told `copies=` (1) times more; with `late=True` behind the next event, so that an older version follows a newer |
+| `repeat` | it is sent `copies=` (1) times more; with `late=True` after the next event, so that an older version is last |
 | `tear` | half of it is told, and the connection ends |
 | `expire` | 410 is told instead, and the watch ends |
 | `end` | the watch ends before it, as servers end watches: nothing is lost for who goes on from what was told |
 
 Of what matches the first `skip=` pass, then every `every=`-th is hit until it has been `times=` (`None`: until the fault is
-lifted). Who repeats something in that rhythm is hit each time and never gets through: for weather rather than a blow there is
-`share=`, the part that is hit, drawn with `seed=`. Of several faults the one that was made first and wants the request has it. Only the relay's own thread counts.
+lifted). `share=` hits a random part instead, drawn with `seed=`: a client with a fixed rhythm would be hit each time.
+Of several faults that match, the first one made is injected.
 """
 
 import asyncio
 import http
 import random
 
-from harness.api_relay.asked import telling
+from harness.api_relay.calls import watch_events
 
 # kind → what it may be told, with defaults.
 REFUSALS = {
@@ -42,12 +42,22 @@ REFUSALS = {
     "stale": {"version": None},
 }
 OF_EVENTS = {
-    "drop": {}, "repeat": {"copies": 1, "late": False}, "tear": {}, "end": {},
+    "drop": {},
+    "repeat": {"copies": 1, "late": False},
+    "tear": {},
+    "end": {},
     "expire": {"message": "too old resource version: injected by the tests"},
 }
 REASONS = {
-    403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid", 429: "TooManyRequests",
-    500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
 }
 # So many of the requests that a fault hit are kept, the last ones.
 KEPT = 1000
@@ -57,17 +67,17 @@ class Fault:
     """One of the kinds above. `injected`: how often it was done; `hits`: to which requests; `left`: how many clients gave
     up waiting for an answer that was held back."""
 
-    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **told):
+    def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **options):
         known = REFUSALS.get(kind, OF_EVENTS.get(kind))
         assert known is not None, f"there is no fault {kind}"
-        assert told.keys() <= known.keys(), f"{kind} is told {sorted(known)}, not {sorted(told.keys() - known.keys())}"
+        assert options.keys() <= known.keys(), f"{kind} is told {sorted(known)}, not {sorted(options.keys() - known.keys())}"
         assert event is None or kind in OF_EVENTS, f"{kind} is none of events"
-        assert kind != "stale" or told.get("version"), "stale needs the version that is told"
+        assert kind != "stale" or options.get("version"), "stale needs the version that is told"
         assert every >= 1 and skip >= 0 and (times is None or times >= 1) and 0 < share <= 1
-        self.faults, self.kind, self.match, self.event = faults, kind, match, event or telling()
+        self.faults, self.kind, self.match, self.event = faults, kind, match, event or watch_events()
         self.times, self.skip, self.every, self.share = times, skip, every, share
         self.random = random.Random(seed)
-        self.told = known | told
+        self.options = known | options
         self.seen = self.taken = self.injected = self.left = 0
         self.hits = []
         self.lifted = asyncio.Event()
@@ -80,22 +90,22 @@ class Fault:
 
     @property
     def after(self):
-        return self.told.get("after", False)
+        return self.options.get("after", False)
 
-    def suits(self, asked):
+    def suits(self, call):
         """Whether such a request can have it at all."""
         if self.kind in OF_EVENTS:
-            return asked.verb == "watch"
+            return call.verb == "watch"
         if self.kind == "gone":
-            return asked.verb in ("list", "watch")
+            return call.verb in ("list", "watch")
         if self.kind == "stale":
             # The further pages of a list are of the version of its first one.
-            return asked.verb == "list" and not asked.query.get("continue")
-        return not (self.after and asked.streams)
+            return call.verb == "list" and not call.query.get("continue")
+        return not (self.after and call.streams)
 
-    def takes(self, asked, event=None):
+    def takes(self, call, event=None):
         """Whether it is to be done to this one; who takes it says `done` or `missed`."""
-        if not self.suits(asked) or not self.match(asked) or (event is not None and not self.event(*event)):
+        if not self.suits(call) or not self.match(call) or (event is not None and not self.event(*event)):
             return False
         if self.times is not None and self.taken >= self.times:
             return False
@@ -107,9 +117,9 @@ class Fault:
         self.taken += 1
         return True
 
-    def done(self, asked):
+    def done(self, call):
         self.injected += 1
-        self.hits = [*self.hits[1 - KEPT:], asked]
+        self.hits = [*self.hits[1 - KEPT :], call]
 
     def missed(self):
         """It could not be done: the next one has it."""
@@ -118,10 +128,17 @@ class Fault:
     def status(self):
         """The refusal, as the API server words one."""
         code = {"throttle": 429, "gone": 410, "expire": 410}.get(self.kind) or self.code
-        reason = self.told.get("reason") or REASONS.get(code, http.HTTPStatus(code).phrase.replace(" ", ""))
+        reason = self.options.get("reason") or REASONS.get(code, http.HTTPStatus(code).phrase.replace(" ", ""))
         details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.kind == "throttle" else {}
-        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-                "reason": reason, "code": code} | details
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": reason,
+            "code": code,
+        } | details
 
     def lift(self):
         """Nothing more is done to anything when this returns."""
@@ -146,8 +163,8 @@ class Faults:
         self.held = ()
         self.run = run
 
-    def add(self, kind, match, **told):
-        fault = Fault(self, kind, match, **told)
+    def add(self, kind, match, **options):
+        fault = Fault(self, kind, match, **options)
         self.run(lambda: self.hold(fault))
         return fault
 
@@ -161,12 +178,12 @@ class Faults:
         self.held = tuple(it for it in self.held if it is not fault)
         fault.lifted.set()
 
-    def for_request(self, asked):
-        return next((it for it in self.held if it.kind in REFUSALS and it.takes(asked)), None)
+    def for_request(self, call):
+        return next((it for it in self.held if it.kind in REFUSALS and it.takes(call)), None)
 
-    def for_event(self, asked, kind, told):
-        return next((it for it in self.held if it.kind in OF_EVENTS and it.takes(asked, (kind, told))), None)
+    def for_event(self, call, kind, options):
+        return next((it for it in self.held if it.kind in OF_EVENTS and it.takes(call, (kind, options))), None)
 
-    def want_events_of(self, asked):
+    def want_events_of(self, call):
         """Whether some fault would look into this watch."""
-        return any(it.kind in OF_EVENTS and it.suits(asked) and it.match(asked) for it in self.held)
+        return any(it.kind in OF_EVENTS and it.suits(call) and it.match(call) for it in self.held)

@@ -41,19 +41,21 @@ class ApiRelay:
         self.failures = []
         self.faults = Faults(self._run)
         self.loop = asyncio.new_event_loop()
-        self.loop.set_exception_handler(lambda _, told: self.failures.append(str(told.get("exception") or told["message"])))
+        self.loop.set_exception_handler(
+            lambda _, options: self.failures.append(str(options.get("exception") or options["message"]))
+        )
         self.thread = threading.Thread(target=self._work, name=f"relay to {cluster.address}", daemon=True)
         self.thread.start()
-        self.listener = self._await(asyncio.start_server(
-            self._serve, "127.0.0.1", 0, ssl=serving, ssl_shutdown_timeout=FAREWELL_WITHIN_S,
-        ))
+        self.listener = self._await(
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=serving, ssl_shutdown_timeout=FAREWELL_WITHIN_S)
+        )
         self.address = "127.0.0.1:%d" % self.listener.sockets[0].getsockname()[1]
 
     # What tests call.
 
-    def fault(self, kind, match, **told):
+    def fault(self, kind, match, **options):
         """A fault of `harness.api_relay.faults`, until it is lifted or used up; also for `with`."""
-        return self.faults.add(kind, match, **told)
+        return self.faults.add(kind, match, **options)
 
     def client(self, user="admin"):
         """A plain client of one of the cluster's users, through the relay."""
@@ -111,7 +113,7 @@ class ApiRelay:
             await Connection(self, reader, writer).run()
         except asyncio.CancelledError:
             pass  # closed
-        except Exception as error:  # noqa: BLE001: told by close
+        except Exception as error:
             self.failures.append(repr(error))
         finally:
             self.tasks.discard(task)

@@ -1,0 +1,111 @@
+"""What a kubelet writes into a pod's status, as pure functions: states of containers, conditions, phases."""
+
+import datetime
+
+NOT_STARTED = {"waiting": {"reason": "ContainerCreating"}}
+INITIALIZING = {"waiting": {"reason": "PodInitializing"}}
+
+
+def now():
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def waiting(reason, message=None):
+    return {"waiting": {"reason": reason} | ({"message": message} if message else {})}
+
+
+def running(started_at):
+    return {"running": {"startedAt": started_at}}
+
+
+def terminated(code, started_at, reason=None, message=None):
+    """`code` above 128 is that of a signal."""
+    state = {
+        "exitCode": code,
+        "reason": reason or ("Completed" if code == 0 else "Error"),
+        "startedAt": started_at,
+        "finishedAt": now(),
+    }
+    return {"terminated": state | ({"message": message} if message else {})}
+
+
+def container(name, image, state, ready=False, restarts=0, last=None):
+    """One entry of `containerStatuses`."""
+    return {
+        "name": name,
+        "image": image,
+        "imageID": f"tests/{image}" if "waiting" not in state else "",
+        "ready": ready,
+        "restartCount": restarts,
+        "state": state,
+        "lastState": last or {},
+        "started": "running" in state,
+    }
+
+
+def condition(kind, holds, reason=None, message=None):
+    entry = {"type": kind, "status": "True" if holds else "False", "lastTransitionTime": now()}
+    return entry | ({"reason": reason} if reason else {}) | ({"message": message} if message else {})
+
+
+def succeeded(state):
+    return state.get("terminated", {}).get("exitCode") == 0
+
+
+def phase_of(states, restart_policy, initial=()):
+    """The pod's phase from the states of its containers, of which the `initial` ones come first."""
+    if restart_policy == "Never" and any("terminated" in it and not succeeded(it) for it in initial):
+        return "Failed"
+    if not all(succeeded(it) for it in initial):
+        return "Pending"
+    if all("terminated" in it for it in states) and restart_policy != "Always":
+        failed = any(it["terminated"]["exitCode"] != 0 for it in states)
+        if not failed:
+            return "Succeeded"
+        if restart_policy == "Never":
+            return "Failed"
+    started = any("running" in it or "terminated" in it for it in states)
+    crashed = any(it.get("waiting", {}).get("reason") == "CrashLoopBackOff" for it in states)
+    return "Running" if started or crashed else "Pending"
+
+
+def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None, initial=()):
+    """The status of a pod that has a node."""
+    states = [it["state"] for it in containers]
+    phase = phase_of(states, restart_policy, [it["state"] for it in initial])
+    incomplete = [it["name"] for it in initial if not succeeded(it["state"])]
+    uninitialized = (
+        {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: {incomplete}"}
+        if incomplete
+        else {}
+    )
+    ready = phase == "Running" and all(it["ready"] for it in containers)
+    unready = [it["name"] for it in containers if not it["ready"]]
+    why = {} if ready else {"reason": "ContainersNotReady", "message": f"containers with unready status: {unready}"}
+    if phase == "Succeeded":
+        why = {"reason": "PodCompleted"}
+    return (
+        {
+            "phase": phase,
+            "startTime": start_time,
+            "conditions": [
+                condition("PodScheduled", True),
+                condition("Initialized", not incomplete, **uninitialized),
+                condition("ContainersReady", ready, **why),
+                condition("Ready", ready, **why),
+            ],
+            "containerStatuses": containers,
+        }
+        | ({"initContainerStatuses": list(initial)} if initial else {})
+        | ({"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {})
+        | ({"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]} if host_ip else {})
+    )
+
+
+def keep_times(conditions, before):
+    """A condition that says what it said before has the time of that."""
+    known = {it["type"]: it for it in before}
+    for it in conditions:
+        old = known.get(it["type"])
+        if old and old["status"] == it["status"]:
+            it["lastTransitionTime"] = old["lastTransitionTime"]

@@ -1,0 +1,97 @@
+"""What happens to a process at a point: it dies, it is stopped for longer than its session lives, it is cut off from
+everything, or a proxy is cut off from the API server alone.
+
+An action says what the point is armed with, and what is done once a process has passed it.
+"""
+
+import collections
+import os
+import re
+import signal
+import time
+
+from failpoint_matrix.table import RESET_AT
+from harness.pod_recorder import PodRecorder
+from harness.waiting import wait_until
+
+# In session timeouts: long enough that the session is over whatever was answered last.
+AWAY = 2
+REPORTED_WITHIN_S = 60
+LOOK_EVERY_S = 0.2
+# What is said of an engine that can't be made, because the API server does not answer or can't be reached.
+MISSED = re.compile("no answer within|config map")
+
+
+def kill(worker, pid):
+    """It killed itself; nobody but it is dead. It is started again; an engine is the master's business."""
+    worker.installation.revive(pid)
+
+
+def stop(worker, pid):
+    """It stopped itself; it goes on when its session has long been over."""
+    worker.installation.points.wait_stopped(worker.row.point)
+    away(worker)
+    os.kill(pid, signal.SIGCONT)
+    worker.installation.went_on(pid)
+
+
+def cut(worker, pid):
+    """It is held at the point while its connections are cut, and goes on without them until its session is over."""
+    relays = worker.installation.relays_of(pid)
+    assert relays, f"process {pid} has no connection that could be cut"
+    for relay, how in relays:
+        relay.cut(how)
+    passed = [relay.passed for relay, _ in relays]
+    try:
+        worker.installation.points.let_go(worker.row.point)
+        away(worker)
+        assert [relay.passed for relay, _ in relays] == passed, "nothing passes a cut"
+    finally:
+        for relay, _ in relays:
+            relay.heal()
+    worker.installation.went_on(pid)
+
+
+def cut_from_api(worker, pid):
+    """A proxy is held at the point while its connections to the API server are cut, and goes on without these: it has its
+    session and all else. If it is the master it stays master and says of an engine that is asked for meanwhile what it
+    can't do; and that engine is made when the cut is healed, once. If it is not, nobody misses it."""
+    installation = worker.installation
+    relay = installation.relays.api[installation.name_of(pid)]
+    with PodRecorder(installation.pods.admin, installation.namespace) as monitor:
+        relay.cut("reset" if worker.row.point.startswith(RESET_AT) else "silence")
+        try:
+            installation.points.let_go(worker.row.point)
+            # Also one that has just been started gets ready without the API server.
+            installation.all_run()
+            worker.done(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}")
+            is_cut_off = installation.pid_of("master") == pid
+            term = installation.masters.wait_acting()
+            wait_until(
+                lambda: any(is_reported(is_cut_off, it) for it in worker.shown_started()),
+                REPORTED_WITHIN_S,
+                "SHOW ENGINES says why the engine is not made" if is_cut_off else "the engine is ready",
+                LOOK_EVERY_S,
+            )
+        finally:
+            relay.heal()
+        installation.at_rest()
+        assert installation.masters.term().epoch == term.epoch, "whoever was master is it all the while"
+    installation.went_on(pid)
+    twice = [name for name, count in collections.Counter(monitor.names.values()).items() if count > 1]
+    assert not twice, f"made more than once: {twice}"
+    for *_, name in worker.started():
+        worker.done(f"STOP ENGINE {worker.pool} '{name}' FORCE")
+
+
+def is_reported(is_cut_off, row):
+    return MISSED.search(row["reason"] or "") if is_cut_off else row["state"] == "ready"
+
+
+def away(worker):
+    """Not a wait for something: being away is what happens here."""
+    time.sleep(worker.installation.session_timeout_s * AWAY)
+
+
+# What a point is armed with, and what is done then.
+ACTIONS = {"kill": ("kill", kill), "stop": ("stop", stop), "cut": ("hold", cut), "cut-from-api": ("hold", cut_from_api)}

@@ -1,0 +1,403 @@
+"""What the walk walks on: a cluster of separate processes, or a standalone. Both are driven the same way.
+
+A ground knows its processes by pid, starts again what was killed, and says when it is at rest. Every other process
+must have gone on running: that one died is no reason for another to die.
+"""
+
+import functools
+import operator
+import signal
+import urllib.parse
+
+from harness.cluster import ROLES, Cluster
+from harness.databases import PostgresDatabase, SqliteDatabase
+from harness.failpoints import Failpoints
+from harness.masters import Masters
+from harness.pods import HOME, PodCluster
+from harness.processes import Program, run
+from harness.rest import at_rest, runs
+from harness.standalone import Standalone
+from harness.tcp_relay import TcpRelay
+from harness.waiting import wait_until
+from harness.zookeeper import Nodes
+
+DIES_WITHIN_S = 10
+SESSION_TIMEOUT_S = 1
+# Of a ground where nobody is to lose a session, however busy the machine is.
+PATIENT_S = 4
+# Of one call of the API server, where it may be cut off.
+CALL_DEADLINE_S = 2
+PROXIES = ("proxy-a", "proxy-b")
+
+# Short times, so that waiting for them costs little; everything else is as an operator has it.
+TIMES = {
+    "proxy": {"snapshot_poll": "500ms", "bind_deadline": "40s", "load_cache_ms": 200},
+    "master": {"tick_interval": "500ms", "alter_grace": "6s", "status_poll": "500ms"},
+    "metadata_agent": {"alter_wait": "5s", "alter_deadline": "40s"},
+    "engines": {"start_deadline": "20s"},
+}
+
+
+class FreshSchema:
+    """A database of its own in which `enginehouse migrate` makes the schema."""
+
+    def __init__(self, installation, point):
+        self.installation = installation
+        self.database = type(installation.database)()
+        self.relay = TcpRelay(server_of(self.database.url)) if installation.relays else None
+        url = self.database.url
+        if self.relay:
+            url = url.replace(server_of(url), self.relay.address)
+            installation.relays.passing = self.relay
+        self.arguments = ["migrate", "--config", installation.cluster.write("migrate")]
+        self.env = installation.points.env | {"ENGINEHOUSE_DATABASE_URL": url}
+        self.program = Program(f"{point}.migrate", self.arguments, installation.cluster.folder, self.env)
+
+    def begin(self):
+        self.program.start()
+        self.installation.passing[self.program.pid] = ("migrate", self.program)
+
+    def finish(self):
+        try:
+            for _ in range(2):
+                done = run(self.arguments, env=self.env, cwd=self.installation.cluster.folder)
+                assert done.returncode == 0, done.stdout + done.stderr
+            assert self.database.rows("SELECT version FROM schema_version")[0][0] != "0"
+        finally:
+            if self.relay:
+                self.relay.close()
+            self.database.close()
+
+
+class FreshStandalone:
+    """A standalone that starts on an empty folder."""
+
+    def __init__(self, installation, point):
+        self.installation = installation
+        self.standalone = Standalone(installation.folder / point, name=point, env=installation.points.env)
+
+    def begin(self):
+        self.standalone.start(wait=False)
+        self.installation.passing[self.standalone.program.pid] = ("standalone", self.standalone.program)
+
+    def finish(self):
+        self.standalone.start()
+        self.standalone.close()
+
+
+def server_of(url):
+    """`host:port` of a database's URL."""
+    return urllib.parse.urlsplit(url).netloc.rsplit("@", 1)[-1]
+
+
+class Relays:
+    """Relays between each program and what it depends on. Engines, pods too, reach ZooKeeper as the proxy does that made
+    them: it is by its configuration that they know where."""
+
+    def __init__(self, cluster):
+        self.zookeeper, self.database, self.passing = {}, {}, None
+        for name in ROLES:
+            self.zookeeper[name] = [TcpRelay(it) for it in cluster.connect.split(",")]
+            cluster.connect_of[name] = ",".join(it.address for it in self.zookeeper[name])
+        for name in ("agent-1", "agent-2"):
+            url = cluster.database.url
+            self.database[name] = TcpRelay(server_of(url))
+            cluster.url_of[name] = url.replace(server_of(url), self.database[name].address)
+
+    def of(self, name):
+        """(relay, how it is cut) of a program. ZooKeeper falls silent, so that a session is lost that nobody closed;
+        connections to the database are reset, and no new one is taken."""
+        silent = [(it, "silence") for it in self.zookeeper.get(name, [])]
+        return silent + [(it, "reset") for it in [self.database.get(name)] if it]
+
+    def of_engines(self):
+        """The same of all engines."""
+        return [(it, "silence") for name in PROXIES for it in self.zookeeper[name]]
+
+    def close(self):
+        for it in [*functools.reduce(operator.iadd, self.zookeeper.values(), []), *self.database.values()]:
+            it.close()
+
+
+class PodRelays(Relays):
+    """Between each proxy and the API server as well: there is silence, with the calls that it holds back, of which the
+    server hears when the cut is healed and whoever made them has long given them up."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        kubernetes, token = cluster.pods.kubernetes, cluster.pods.token
+        self.api = {name: TcpRelay(kubernetes.address) for name in PROXIES}
+        for name, relay in self.api.items():
+            kubeconfig = kubernetes.kubeconfig_of(token, f"{cluster.name}-{name}", HOME, relay.address)
+            cluster.settings_of[name] = {"kubernetes": {"kubeconfig": str(kubeconfig), "call_deadline": f"{CALL_DEADLINE_S}s"}}
+
+    def of(self, name):
+        return super().of(name) + [(it, "silence") for it in [self.api.get(name)] if it]
+
+    def close(self):
+        super().close()
+        for it in self.api.values():
+            it.close()
+
+
+def killed(program):
+    """Waits for the end of a program that killed itself at a point; fails if it ended any other way."""
+    code = program.wait(DIES_WITHIN_S)
+    assert code == -signal.SIGKILL, f"{program.name} ended with {code}, not by SIGKILL"
+
+
+class ClusterInstallation:
+    """Two metadata agents, two proxies that are both candidates, engines."""
+
+    tenant = "walked"
+
+    # Between programs and what they depend on.
+    make_relays = Relays
+
+    def __init__(self, folder, database, ensemble=None, relayed=False, session_timeout_s=SESSION_TIMEOUT_S):
+        """`relayed`: every program reaches ZooKeeper and the database through relays of its own, which can be cut."""
+        self.points = Failpoints(folder / "points")
+        # Programs that are no part of the installation, by pid: their role, and they themselves.
+        self.passing = {}
+        self.kind = database.kind
+        self.session_timeout_s = session_timeout_s
+        self.cluster = self.make_cluster(
+            folder,
+            database=database,
+            ensemble=ensemble,
+            candidates=PROXIES,
+            session_timeout_s=session_timeout_s,
+            env=self.points.env,
+            **TIMES,
+        )
+        self.relays = self.make_relays(self.cluster) if relayed else None
+
+    def make_cluster(self, folder, **settings):
+        return Cluster(folder, **settings)
+
+    def places(self, tenant):
+        """What the pool of a tenant says of nodes, behind what else it says."""
+        del tenant
+        return ""
+
+    def start(self):
+        self.cluster.start()
+        self.masters = Masters(self.cluster)
+        wait_until(self.masters.term, 30, "somebody is master")
+        return self
+
+    database = property(lambda self: self.cluster.database)
+    engines = property(lambda self: self.cluster.engines)
+    nodes = property(lambda self: self.cluster.nodes)
+    programs = property(lambda self: self.cluster.programs)
+    logs = property(lambda self: self.cluster.logs)
+
+    def master(self):
+        """The name of the proxy that is master."""
+
+        def of_the_term():
+            term = self.masters.term()
+            who = (self.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
+            return next((it for it, p in self.programs.items() if p.is_running() and who.endswith(f":{p.pid}")), None)
+
+        return wait_until(of_the_term, 20, "a running proxy is master")
+
+    def other(self):
+        """The name of the proxy that is not master."""
+        master = self.master()
+        return next(it for it in PROXIES if it != master)
+
+    def address(self, via):
+        """Where to connect: `any`, `master`, `other`, or a program's name."""
+        names = {"any": self.any_proxy, "master": self.master, "other": self.other}
+        return self.cluster.addresses[names[via]() if via in names else via]
+
+    def any_proxy(self):
+        return next(it for it in ("proxy-b", "proxy-a") if self.programs[it].is_running())
+
+    def program(self, role):
+        """The name of a program of a role; `agent` is the first metadata agent."""
+        return {"agent": "agent-1", "proxy": "proxy-b"}.get(role, role)
+
+    agents = ("agent-1", "agent-2")
+
+    def pid_of(self, role):
+        if role in ("master", "other"):
+            return self.programs[getattr(self, role)()].pid
+        return self.programs[self.program(role)].pid
+
+    def role_of(self, pid):
+        if pid in self.passing:
+            return self.passing[pid][0]
+        return (self.name_of(pid) or "engine").split("-")[0]
+
+    def name_of(self, pid):
+        """The name of the program that has this pid; `None` if none has."""
+        return next((it for it, program in self.programs.items() if program.pid == pid), None)
+
+    def stop(self, name, number=signal.SIGTERM):
+        self.programs[name].stop(number)
+
+    def start_again(self, name, wait=True):
+        self.cluster.start_program(name, wait=wait)
+
+    def revive(self, pid):
+        """Starts the program again that had this pid, after it killed itself. An engine is the master's business."""
+        if pid in self.passing:
+            return killed(self.passing[pid][1])
+        name = self.name_of(pid)
+        if name is None:
+            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+        killed(self.programs[name])
+        return self.start_again(name)
+
+    def went_on(self, pid):
+        """Waits for the end of a program that was stopped or cut off, if it is one that ends by itself."""
+        if pid in self.passing:
+            _, program = self.passing[pid]
+            program.wait(DIES_WITHIN_S * 3)
+
+    def all_run(self):
+        """Fails if a program does not run: nobody killed it. One that was just started is waited for."""
+        for name, program in self.programs.items():
+            assert program.is_running(), f"{name} ended with {program.process.returncode}: {program.logged()[-2000:]}"
+            self.cluster.wait_ready(name)
+
+    def fresh(self, point):
+        return FreshSchema(self, point)
+
+    def relays_of(self, pid):
+        """The relays of a process, each with how it is cut."""
+        role = self.role_of(pid)
+        if role == "migrate":
+            return [(self.relays.passing, "reset")]
+        return self.relays.of_engines() if role == "engine" else self.relays.of(self.name_of(pid))
+
+    def proxies(self):
+        return [self.cluster.addresses[it] for it in PROXIES]
+
+    def at_rest(self, within_s=60):
+        return at_rest(self.cluster, within_s)
+
+    def close(self):
+        self.points.clear()
+        try:
+            self.cluster.close()
+        finally:
+            if self.relays:
+                self.relays.close()
+
+
+class PodInstallation(ClusterInstallation):
+    """The same with engines that are pods. All such grounds share one Kubernetes (`pods`, a `harness.pods.Pods`), so each
+    has names of its own. `relayed`: the API server as well."""
+
+    make_relays = PodRelays
+
+    def __init__(self, folder, pods, number, **how):
+        self.pods, self.tenant = pods, f"walked_{number}"
+        super().__init__(folder, PostgresDatabase(), **how)
+
+    def make_cluster(self, folder, **settings):
+        return PodCluster(folder, self.pods, cluster={"name": self.tenant.replace("_", "-")}, **settings)
+
+    @property
+    def namespace(self):
+        """Where the engines of the walk's tenant are."""
+        return self.cluster.namespace(self.tenant, f"{self.tenant}_p")
+
+    def places(self, tenant):
+        return f", {self.pods.nodes_of(tenant)}"
+
+
+class StandaloneInstallation:
+    """Every role in one process, SQLite and the embedded ZooKeeper."""
+
+    tenant, places = ClusterInstallation.tenant, ClusterInstallation.places
+    kind = "sqlite"
+    session_timeout_s = 6
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.points = Failpoints(folder / "points")
+        self.passing = {}
+        self.standalone = Standalone(folder, env=self.points.env)
+        self.database = SqliteDatabase(self.standalone.data / "metadata.sqlite")
+        self.nodes = None
+
+    def start(self):
+        self.start_again("standalone")
+        return self
+
+    engines = property(lambda self: self.standalone.engines)
+    programs = property(lambda self: {"standalone": self.standalone.program})
+    logs = property(lambda self: self.standalone.logs)
+
+    def address(self, via):
+        del via
+        return self.standalone.address
+
+    def master(self):
+        return "standalone"
+
+    other = master
+
+    def program(self, role):
+        del role
+        return "standalone"
+
+    def pid_of(self, role):
+        del role
+        return self.standalone.program.pid
+
+    def role_of(self, pid):
+        if pid in self.passing:
+            return self.passing[pid][0]
+        return "standalone" if pid == self.standalone.program.pid else "engine"
+
+    def stop(self, name, number=signal.SIGTERM):
+        del name
+        self.standalone.program.stop(number)
+
+    def start_again(self, name, wait=True):
+        del name
+        self.standalone.start(wait=wait)
+        if wait:
+            self.look_into_registry()
+
+    def fresh(self, point):
+        return FreshStandalone(self, point)
+
+    def look_into_registry(self):
+        """Connects to the embedded ZooKeeper, as the master may. It knows no session from before its start."""
+        if self.nodes:
+            self.nodes.close()
+        port = int((self.standalone.data / "zookeeper" / "zookeeper-port").read_text())
+        secret = (self.standalone.data / "cluster.secret").read_text().strip()
+        self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
+
+    def revive(self, pid):
+        if pid in self.passing:
+            return killed(self.passing[pid][1])
+        if pid != self.standalone.program.pid:
+            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+        killed(self.standalone.program)
+        return self.start_again("standalone")
+
+    def all_run(self):
+        program = self.standalone.program
+        assert program.is_running(), f"it ended with {program.process.returncode}: {program.logged()[-2000:]}"
+        self.standalone.address = program.wait_ready().removeprefix("jdbc:hive2://").rstrip("/")
+        self.look_into_registry()
+
+    def proxies(self):
+        return [self.standalone.address]
+
+    def at_rest(self, within_s=60):
+        return at_rest(self, within_s)
+
+    def close(self):
+        self.points.clear()
+        if self.nodes:
+            self.nodes.close()
+        self.standalone.close()

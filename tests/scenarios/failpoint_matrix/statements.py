@@ -1,0 +1,99 @@
+"""Statements said by clients of their own, in the background, and what became of them.
+
+The outcome is one of three: *acknowledged*, *refused* (the server says that nothing changed), *lost* (the connection
+broke, or the server says that the outcome is not known). Only a lost one may be either way.
+"""
+
+import concurrent.futures
+import contextlib
+
+import pyhive.exc
+
+from harness.clients import open_pyhive, refusal_of, rows
+from harness.waiting import wait_until
+
+# A client's whole patience: more than the proxy's own (60 s), so that it is the server that gives up.
+ANSWER_WITHIN_S = 75
+AGAIN_WITHIN_S = 30
+# Nothing was changed, and it is worth trying again. 55P03: another alteration is on its way, because the one before it has
+# yet to be settled. 57P03: ZooKeeper or the metadata agents can't be reached at this moment. 40001: it was aborted.
+NOT_NOW = {"55P03", "57P03", "40001"}
+
+
+class Outcome:
+    """What became of a statement."""
+
+    def __init__(self, kind, rows=None, sqlstate=None, message=""):
+        self.kind = kind
+        self.rows = rows
+        self.sqlstate = sqlstate
+        self.message = message
+
+    def __repr__(self):
+        return f"{self.kind}: {self.rows if self.kind == 'acknowledged' else f'{self.sqlstate} {self.message}'}"
+
+
+def execute(address, statement, user="admin"):
+    """Says a statement in a session of its own and answers the outcome, whatever it is."""
+    connection = None
+    try:
+        connection = open_pyhive(address, user)
+        return Outcome("acknowledged", rows(connection, statement))
+    except pyhive.exc.OperationalError as error:
+        try:
+            refusal = refusal_of(error)
+        except (AttributeError, IndexError):
+            return Outcome("lost", message=repr(error))
+        # Class 08 is about connections; 08007 says that the outcome is not known.
+        lost = (refusal.sqlstate or "08").startswith("08")
+        return Outcome("lost" if lost else "refused", None, refusal.sqlstate, refusal.message)
+    except Exception as error:
+        return Outcome("lost", message=repr(error))
+    finally:
+        if connection is not None:
+            with contextlib.suppress(Exception):
+                connection.close()
+
+
+class Statement:
+    """A statement that is on its way."""
+
+    def __init__(self, pool, installation, statement, via, user):
+        self.pool = pool
+        self.installation = installation
+        self.statement = statement
+        self.via = via
+        self.user = user
+        self.future = self.submit()
+
+    def __repr__(self):
+        return f"{self.statement}: {self.future.result() if self.future.done() else 'no answer yet'}"
+
+    def submit(self):
+        return self.pool.submit(execute, self.installation.address(self.via), self.statement, self.user)
+
+    def nudge(self):
+        """Says it again if it was refused for a reason of the moment: on a busy machine ZooKeeper's answers may come too
+        late for sessions as short as the walk's, and then the statement never gets where it is to drive something."""
+        if self.future.done():
+            outcome = self.future.result()
+            if outcome.kind == "refused" and outcome.sqlstate in NOT_NOW:
+                self.future = self.submit()
+
+    def outcome(self):
+        try:
+            return self.future.result(ANSWER_WITHIN_S)
+        except concurrent.futures.TimeoutError:
+            raise AssertionError(f"no answer within {ANSWER_WITHIN_S} s: {self.statement}") from None
+
+    def again(self, gone=()):
+        """Says it again until it is acknowledged, or refused with a state that says that it was done (`gone`)."""
+
+        def done():
+            outcome = execute(self.installation.address("any"), self.statement, self.user)
+            if outcome.kind == "refused" and outcome.sqlstate not in NOT_NOW:
+                assert outcome.sqlstate in gone, f"said again: {self.statement}: {outcome}"
+                return outcome
+            return outcome if outcome.kind == "acknowledged" else None
+
+        return wait_until(done, AGAIN_WITHIN_S, f"acknowledged when it is said again: {self.statement}", 0.2)

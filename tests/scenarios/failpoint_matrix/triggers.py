@@ -1,0 +1,299 @@
+"""What drives a process to a point: statements, and deaths and pauses of other processes.
+
+A drive is a generator with two stops. Up to the first it prepares, with nothing armed. Between the two it drives: the
+point is hit at some moment after the first stop. It goes on after the second one when the installation is at rest
+again, and says whether what was said is wholly there or wholly not there.
+"""
+
+import json
+import os
+import signal
+import time
+
+from failpoint_matrix.statements import ANSWER_WITHIN_S
+from harness.waiting import wait_until
+
+
+def alter(worker, via="other"):
+    """ALTER of the unit: a new configuration, so the engine is replaced by a newer one and drained."""
+    yield
+    statement, there = worker.execute_alter(via)
+    yield
+    worker.judge(statement, there)
+
+
+def create(worker, via="other"):
+    """CREATE of a unit that nothing uses; no engine is concerned."""
+    name = worker.next_name("extra")
+    worker.expect_same_engines()
+    yield
+    statement = worker.execute(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'", via)
+    yield
+    worker.judge(statement, lambda: worker.has_unit(name), gone=("42710",))
+
+
+def drop(worker, via="other"):
+    """DROP of a unit that nothing uses."""
+    name = worker.next_name("extra")
+    worker.done(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
+    worker.expect_same_engines()
+    yield
+    statement = worker.execute(f"DROP RESOURCE UNIT {name}", via)
+    yield
+    worker.judge(statement, lambda: not worker.has_unit(name), gone=("42704",))
+
+
+def newcomer(worker, via="other"):
+    """A tenant with a pool of its own comes; its first engine needs a place that is not there yet."""
+    name = f"{worker.tenant}_{worker.next_name('new')}"
+    pool = f"{name}_p"
+    worker.done(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{worker.unit}'){worker.installation.places(name)}")
+    yield
+    statement = worker.execute(f"CREATE TENANT {name} RESOURCE_POOL_LIST ('{pool}')", via)
+    yield
+    worker.judge(statement, lambda: worker.count(f"SELECT 1 FROM tenant WHERE name = '{name}'") == 1, gone=("42710",))
+    for statement in (f"DROP TENANT {name}", f"DROP RESOURCE POOL {pool}"):
+        worker.done(statement)
+
+
+def start(worker, via="other"):
+    """START ENGINE. Said again it starts another one: so what counts is a slot for each request that took effect."""
+    before, requests = worker.slots(), worker.requests()
+    yield
+    statement = worker.execute(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}", via)
+    yield
+    outcome = statement.outcome()
+    started, new = worker.slots() - before, worker.requests() - requests
+    assert len(started) == len(new) <= 1, (outcome, started, new)
+    if outcome.kind == "acknowledged":
+        assert {outcome.rows[0]["engine"]} == {it[-1] for it in started}, (outcome, started)
+    elif outcome.kind == "refused":
+        assert not started, (outcome, started)
+    else:
+        statement.again()
+        assert len(worker.slots() - before) == len(started) + 1
+    worker.stop_started()
+
+
+def stop(worker, via="other"):
+    """STOP ENGINE of one that was started."""
+    name = worker.start_another()
+    yield
+    statement = worker.execute(f"STOP ENGINE {worker.pool} '{name}'", via)
+    yield
+    worker.judge(statement, lambda: not worker.wants(name))
+    worker.stop_started()
+
+
+def restart(worker, via="other"):
+    """RESTART ENGINE: the slot stays and gets another engine."""
+    (before,) = worker.slots()
+    yield
+    statement = worker.execute(f"RESTART ENGINE {worker.pool} '{before[-1]}'", via)
+    yield
+    worker.judge(statement, lambda: not worker.wants(before[-1]))
+
+
+def query(worker, via="any"):
+    """A session of the tenant's user with one query."""
+    yield
+    statement = worker.execute("SELECT 1 AS one", via, user=worker.user)
+    yield
+    outcome = statement.outcome()
+    assert outcome.kind == "lost" or outcome.rows == [{"one": 1}], outcome
+
+
+def view(worker, via="any"):
+    """CREATE VIEW in the tenant's catalog: a definition in a file, which is there as a whole or not at all."""
+    name = worker.next_name("view")
+    yield
+    statement = worker.execute(f"CREATE VIEW {name} AS SELECT 42 AS answer", via, user=worker.user)
+    yield
+    outcome = statement.outcome()
+    seen = worker.query(f"SELECT answer FROM {name}")
+    if outcome.kind == "lost" and seen.kind == "refused":
+        assert seen.sqlstate == "42P01", seen
+        again = worker.query(f"CREATE VIEW {name} AS SELECT 42 AS answer")
+        assert again.kind == "acknowledged", again
+        seen = worker.query(f"SELECT answer FROM {name}")
+    assert outcome.kind in ("lost", "acknowledged") and seen.rows == [{"answer": 42}], (outcome, seen)
+
+
+def drop_schema(worker, via="any"):
+    """DROP SCHEMA … CASCADE in the tenant's catalog."""
+    name = worker.next_name("schema")
+    for statement in (f"CREATE SCHEMA {name}", f"CREATE VIEW {name}.v AS SELECT 1 AS one"):
+        made = worker.query(statement)
+        assert made.kind == "acknowledged", made
+    yield
+    statement = worker.execute(f"DROP SCHEMA {name} CASCADE", via, user=worker.user)
+    yield
+    outcome = statement.outcome()
+    seen = worker.query(f"SELECT * FROM {name}.v")
+    if outcome.kind == "lost" and seen.kind == "acknowledged":
+        again = worker.query(f"DROP SCHEMA {name} CASCADE")
+        assert again.kind == "acknowledged", again
+        seen = worker.query(f"SELECT * FROM {name}.v")
+    assert outcome.kind in ("lost", "acknowledged") and seen.kind == "refused", (outcome, seen)
+    made = worker.query(f"CREATE SCHEMA {name}")
+    assert made.kind == "acknowledged", made
+
+
+def hand_over(worker, via="any"):
+    """A session is opened at an engine that then begins to drain: its first statement is refused there, and sent to
+    another engine. A second session with state of its own keeps the first engine alive meanwhile."""
+    points, opened, seen = worker.installation.points, "proxy.bind.session_opened", "engine_agent.drain.begun"
+    with worker.session() as stays:
+        worker.on(stays, "CREATE TEMPORARY VIEW mine AS SELECT 1 AS one")
+        (slot,) = worker.slots()
+        points.arm(opened, "hold")
+        yield
+        statement = worker.execute_bare("SELECT 1 AS one", via)
+        worker.wait_claimed(opened)
+        points.arm(seen, "hold")
+        worker.done(f"RESTART ENGINE {worker.pool} '{slot[-1]}' WITHIN '5s'")
+        worker.wait_claimed(seen)
+        for held in (seen, opened):
+            points.let_go(held)
+        worker.wait_hit()
+        yield
+        assert statement.result(ANSWER_WITHIN_S) in ([(1,)], "lost")
+
+
+def label(worker):
+    """An operator changes an engine's label by hand: the slot gets a new incarnation."""
+    (slot,) = worker.slots()
+    engine = worker.installation.engines.one(slot[-1])
+    yield
+    engine.set_label("enginehouse.io/config", "0123456789abcdef")
+    yield
+    assert not worker.wants(slot[-1])
+
+
+def crash(worker):
+    """kill -9 of an engine: its end is recorded, what is left of it goes, and its slot is filled again."""
+    (slot,) = worker.slots()
+    engine = worker.installation.engines.one(slot[-1])
+    yield
+    engine.kill()
+    yield
+    assert not worker.wants(slot[-1])
+
+
+def hang(worker, via="other"):
+    """An engine that does not answer any more is stopped with FORCE: it has to be told by its process's id."""
+    name = worker.start_another()
+    engine = worker.installation.engines.one(name)
+    os.kill(engine.pid, signal.SIGSTOP)
+    yield
+    statement = worker.execute(f"STOP ENGINE {worker.pool} '{name}' FORCE", via)
+    yield
+    worker.judge(statement, lambda: not worker.wants(name))
+
+
+def election(worker):
+    """The master is told to end: another one is elected. A standalone is told to end and started again."""
+    name = worker.installation.master()
+    worker.expect_same_engines(unless="standalone")
+    yield
+    worker.installation.stop(name)
+    worker.installation.start_again(name, wait=False)
+    yield
+
+
+def candidate(worker):
+    """A proxy starts and stands for election."""
+    return starts(worker, worker.installation.other())
+
+
+def agent_starts(worker):
+    """A metadata agent starts."""
+    return starts(worker, worker.installation.program("agent"))
+
+
+def starts(worker, name):
+    worker.expect_same_engines(unless="standalone")
+    worker.installation.stop(name)
+    yield
+    worker.installation.start_again(name, wait=False)
+    yield
+
+
+def housekeeping(worker):
+    """A metadata agent starts, and there are rows that nobody asks for any more."""
+    name = worker.installation.program("agent")
+    worker.installation.stop(name)
+    worker.installation.database.rows(
+        "INSERT INTO request (id, statement, engine, requested_by, answer, done_at_ms) "
+        f"VALUES ('{worker.next_name('old')}', '', '', '', '{json.dumps({'effect': 'none'})}', 1)"
+    )
+    yield
+    worker.installation.start_again(name, wait=False)
+    yield
+    # It is done when an agent starts, and then every hour.
+    worker.installation.stop(name)
+    worker.installation.start_again(name)
+    wait_until(lambda: worker.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0, 30, "the old rows are gone")
+
+
+def migrate(worker):
+    """The schema is made in a database of its own, by the program that does that."""
+    installation = worker.fresh_installation()
+    yield
+    installation.begin()
+    yield
+    installation.finish()
+
+
+def sleep(role):
+    """A process is stopped for longer than its session lives, and goes on."""
+
+    def trigger(worker):
+        pid = worker.target
+        yield
+        os.kill(pid, signal.SIGSTOP)
+        # Not a wait for something: being away is what happens here.
+        time.sleep(worker.installation.session_timeout_s * 2)
+        os.kill(pid, signal.SIGCONT)
+        yield
+
+    trigger.__doc__ = f"A {role} is stopped for longer than its session lives, and goes on."
+    trigger.__name__ = "sleep"
+    return trigger
+
+
+def agents_die(worker, via="other"):
+    """Every metadata agent dies between node and transaction, and so does the proxy, so that nobody says the
+    statement again under its id: the master has to settle the alteration."""
+    proxy = getattr(worker.installation, via)()
+    worker.arm_agents_at("agent.alter.node_made")
+    yield
+    statement, there = worker.execute_alter(proxy)
+    worker.let_agents_die(proxy)
+    yield
+    worker.judge(statement, there)
+
+
+def agent_hangs(worker, via="other"):
+    """A metadata agent makes the node and then nothing for longer than `master.alter_grace`."""
+    worker.installation.points.arm("agent.alter.node_made", "hold")
+    yield
+    statement, there = worker.execute_alter(via)
+    worker.wait_hit()
+    worker.installation.points.let_go("agent.alter.node_made")
+    yield
+    worker.judge(statement, there)
+
+
+def transaction_breaks(worker, via="other"):
+    """The database drops its connections, or is locked, while an alteration's transaction is under way."""
+    yield
+    held = worker.arm_transaction()
+    statement, there = worker.execute_alter(via)
+    worker.break_transaction(held)
+    yield
+    worker.judge(statement, there)
+
+
+# These pass other points first, and arm the row's own when it is its turn: it might be passed for another reason before.
+ARM_LATE = (agents_die, transaction_breaks)

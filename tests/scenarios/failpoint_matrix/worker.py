@@ -1,0 +1,323 @@
+"""A worker of the failpoint matrix: it keeps one installation through many points, one after the other.
+
+For each point: at rest → the point is armed → it is triggered → the process that was hit was ended by SIGKILL, and no other
+one was → it is started again → at rest → the statement took effect as a whole or not at all. Other actions stop the process for
+a while or cut it off (failpoint_matrix/actions.py). After a failure the worker makes a new installation, so that one defect is
+one failure.
+"""
+
+import concurrent.futures
+import contextlib
+import json
+
+from failpoint_matrix import triggers
+from failpoint_matrix.actions import ACTIONS
+from failpoint_matrix.statements import NOT_NOW, Statement, execute
+from harness.clients import impyla_session, open_pyhive, rows
+from harness.logs import PANIC
+from harness.rest import runs
+from harness.waiting import wait_until
+
+HIT_WITHIN_S = 50
+LOOK_EVERY_S = 0.02
+CLIENTS = 8
+LEAST_MEMORY_M = 512
+
+
+class Worker:
+    """An installation with one tenant, and the walk over it."""
+
+    def __init__(self, name, make_installation, action="kill"):
+        self.name = name
+        self.armed_with, self.act = ACTIONS[action]
+        self.make_installation = make_installation
+        self.installation = None
+        self.count_of_names = 0
+        self.user = "alice"
+        self.clients = concurrent.futures.ThreadPoolExecutor(CLIENTS)
+
+    # The walk itself.
+
+    def run(self, row):
+        """Walks one row; answers what was hit, in words."""
+        if self.installation is None:
+            self.open()
+        try:
+            return self._run(row)
+        except BaseException:
+            # Whatever state it is in, the next point begins with another one.
+            with contextlib.suppress(Exception):
+                self.close_installation()
+            raise
+
+    def _run(self, row):
+        self.row, self.hit_pid, self.same_engines, self.last_statement = row, None, None, None
+        self.installation.logs.begin()
+        if row.role == "engine" or row.trigger.__name__ == "crash":
+            self.forget_failures()
+        self.target = row.target(self.installation) if row.target else None
+        trigger = row.trigger(self, row.via) if row.via else row.trigger(self)
+        next(trigger)
+        if row.trigger not in triggers.ARM_LATE:
+            self.arm()
+        next(trigger, None)
+        pid = self.wait_hit()
+        role = self.installation.role_of(pid)
+        assert role in row.roles, f"{role} was hit, not {' or '.join(row.roles)}"
+        self.act(self, pid)
+        self.installation.all_run()
+        self.installation.at_rest()
+        next(trigger, None)
+        self.installation.at_rest()
+        if self.same_engines is not None and self.same_engines != self.engine_pids():
+            raise AssertionError(f"engines were replaced for it: {self.same_engines} → {self.engine_pids()}")
+        self.serves()
+        panics = [it for it in self.installation.logs.since_begin() if PANIC.search(it[1])]
+        assert not panics, panics[:10]
+        self.installation.points.clear()
+        return f"{role} {pid}"
+
+    def arm(self):
+        self.installation.points.arm(self.row.point, self.armed_with, self.target)
+
+    def wait_hit(self):
+        if self.hit_pid is None:
+            self.hit_pid = self.wait_claimed(self.row.point)
+        return self.hit_pid
+
+    def wait_claimed(self, point):
+        """Waits until somebody passes a point, and sees to it that what is to drive it there goes on being said."""
+        return self.wait(lambda: self.installation.points.claimed_by(point), f"somebody passes {point}")
+
+    def wait(self, condition, what):
+        def looked():
+            found = condition()
+            if not found and self.last_statement:
+                self.last_statement.nudge()
+            return found
+
+        try:
+            return wait_until(looked, HIT_WITHIN_S, what, LOOK_EVERY_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the last statement: {self.last_statement}") from None
+
+    # The installation.
+
+    def open(self):
+        self.installation = self.make_installation()
+        self.tenant = self.installation.tenant
+        self.pool, self.unit = f"{self.tenant}_p", f"{self.tenant}_u"
+        try:
+            self.installation.start()
+            for statement in (
+                f"CREATE RESOURCE UNIT {self.unit} DRIVER_CPU 1, DRIVER_MEMORY '512M', MIN_ENGINES 1",
+                f"CREATE RESOURCE POOL {self.pool} UNIT_LIST ('{self.unit}'){self.installation.places(self.tenant)}",
+                f"CREATE TENANT {self.tenant} RESOURCE_POOL_LIST ('{self.pool}'), USER_LIST ('{self.user}')",
+            ):
+                self.done(statement)
+            self.installation.at_rest()
+        except BaseException:
+            with contextlib.suppress(Exception):
+                self.close_installation()
+            raise
+
+    def close_installation(self):
+        installation, self.installation = self.installation, None
+        if installation is not None:
+            installation.close()
+
+    def close(self):
+        """Ends everything; fails if a program does not end when it is told to."""
+        try:
+            self.close_installation()
+        finally:
+            self.clients.shutdown(wait=True, cancel_futures=True)
+
+    # What drives say.
+
+    def execute(self, statement, via="any", user="admin"):
+        self.last_statement = Statement(self.clients, self.installation, statement, via, user)
+        return self.last_statement
+
+    def execute_alter(self, via):
+        """ALTER of the unit to a memory that it never had; answers the statement, and whether its effect is there."""
+        memory = f"{self.next_memory()}M"
+        statement = self.execute(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{memory}'", via)
+        return statement, lambda: self.spec_of_unit()["driver_memory"] == memory
+
+    def done(self, statement):
+        """Says a statement that must succeed, in preparation; again if its outcome was lost on a busy machine."""
+        statement = self.execute(statement)
+        outcome = statement.outcome()
+        if outcome.kind == "lost" or outcome.sqlstate in NOT_NOW:
+            outcome = statement.again(gone=("42710", "42704"))
+        assert outcome.kind == "acknowledged" or outcome.sqlstate in ("42710", "42704"), (statement, outcome)
+        return outcome.rows
+
+    def query(self, statement):
+        return execute(self.installation.address("any"), statement, self.user)
+
+    def judge(self, statement, there, gone=()):
+        """An acknowledged statement's effect is there, a refused one's is not, a lost one can be said again."""
+        outcome = statement.outcome()
+        if outcome.kind == "acknowledged":
+            assert there(), f"acknowledged and not there: {statement.statement}"
+        elif outcome.kind == "refused":
+            assert not there(), f"refused and there: {statement.statement}: {outcome}"
+        else:
+            statement.again(gone)
+            assert there(), f"said again and not there: {statement.statement}"
+            self.installation.at_rest()
+
+    def execute_bare(self, statement, via):
+        """Says a statement as the first of a session (PyHive says USE before); answers a future of rows or `lost`."""
+        address = self.installation.address(via)
+
+        def run():
+            try:
+                with impyla_session(address, self.user) as cursor:
+                    cursor.execute(statement)
+                    return cursor.fetchall()
+            except Exception:
+                return "lost"
+
+        return self.clients.submit(run)
+
+    @contextlib.contextmanager
+    def session(self):
+        session = open_pyhive(self.installation.address("any"), self.user)
+        try:
+            yield session
+        finally:
+            # Its proxy may be dead.
+            with contextlib.suppress(Exception):
+                session.close()
+
+    def on(self, session, statement):
+        return rows(session, statement)
+
+    # What the catalog says.
+
+    def next_name(self, word):
+        self.count_of_names += 1
+        return f"{word}_{self.count_of_names}"
+
+    def next_memory(self):
+        self.count_of_names += 1
+        return LEAST_MEMORY_M + self.count_of_names
+
+    def count(self, query):
+        return len(self.installation.database.rows(query))
+
+    def spec_of_unit(self):
+        ((spec,),) = self.installation.database.rows(f"SELECT spec FROM resource_unit WHERE name = '{self.unit}'")
+        return json.loads(spec)
+
+    def has_unit(self, name):
+        return self.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1
+
+    def slots(self, condition="1 = 1"):
+        """The tenant's slots, each with the name of its engine."""
+        found = self.installation.database.rows(
+            "SELECT s.ordinal, s.incarnation, e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool "
+            f"AND e.unit = s.unit AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation WHERE {condition}"
+        )
+        return {tuple(it) for it in found}
+
+    def wants(self, name):
+        """Whether a slot wants the engine of that name."""
+        return name in {it[-1] for it in self.slots()}
+
+    def requests(self):
+        return {it for (it,) in self.installation.database.rows("SELECT id FROM request WHERE statement LIKE 'START%'")}
+
+    def start_another(self):
+        """An engine beside the tenant's own, ready; answers its name."""
+        (started,) = self.done(f"START ENGINE {self.tenant} {self.pool} {self.unit} WAIT '1m'")
+        self.installation.at_rest()
+        return started["engine"]
+
+    def started(self):
+        """The slots that START made, each with the name of its engine, which an alteration changes."""
+        return self.slots("s.origin = 'start'")
+
+    def shown_started(self):
+        """What SHOW ENGINES says of their engines; nothing if it can't be said now."""
+        names = {it[-1] for it in self.started()}
+        return [
+            it
+            for it in execute(self.installation.address("any"), f"SHOW ENGINES {self.tenant}").rows or []
+            if it["engine"] in names
+        ]
+
+    def stop_started(self):
+        """Stops every engine that START started."""
+        for *_, name in self.started():
+            self.done(f"STOP ENGINE {self.pool} '{name}' FORCE")
+        self.installation.at_rest()
+        assert len(self.slots()) == 1, self.slots()
+
+    def forget_failures(self):
+        """A slot whose engines died one after the other waits longer each time; an alteration begins anew."""
+        if any(int(it) for (it,) in self.installation.database.rows("SELECT failures FROM slot")):
+            self.done(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{self.next_memory()}M'")
+            self.installation.at_rest()
+
+    def engine_pids(self):
+        return {name: it.process for name, it in self.installation.engines.all().items()}
+
+    def expect_same_engines(self, unless=None):
+        """What happens now is no reason to replace an engine; in a standalone it may be, if `unless` says so."""
+        if unless != self.installation.master():
+            self.same_engines = self.engine_pids()
+
+    def serves(self):
+        """A query is answered through every proxy."""
+        for address in self.installation.proxies():
+            outcome = execute(address, "SELECT 1 AS one", self.user)
+            assert outcome.rows == [{"one": 1}], f"through {address}: {outcome}"
+
+    # Other deaths than the one at the point.
+
+    def arm_agents_at(self, point):
+        """Every metadata agent is to die at a point: the proxy goes from one to the next."""
+        self.agents = [self.installation.pid_of(it) for it in self.installation.agents]
+        for pid in self.agents:
+            self.installation.points.arm(point, "kill", pid)
+
+    def let_agents_die(self, proxy):
+        """Waits until they are dead; then the proxy is killed, which would carry the statement to the agents that are
+        then started, and all are started again."""
+        for pid in self.agents:
+            self.wait(lambda pid=pid: not runs(pid), f"metadata agent {pid} dies")
+        self.arm()
+        self.installation.programs[proxy].kill()
+        for pid in [*self.agents, self.installation.programs[proxy].pid]:
+            self.installation.revive(pid)
+
+    def arm_transaction(self):
+        """The agent of the next alteration is held in its transaction; answers the point. Before the statement is said,
+        which would pass the point unseen."""
+        held = "metadata.commit.validated" if self.installation.kind != "sqlite" else "agent.alter.node_made"
+        self.installation.points.arm(held, "hold")
+        return held
+
+    def break_transaction(self, held):
+        """Breaks the transaction of the alteration held at a point, and lets its agent go on when it knows."""
+        points, abort = self.installation.points, "agent.alter.before_abort"
+        self.wait_claimed(held)
+        self.arm()
+        if self.row.point != abort:
+            points.arm(abort, "hold")
+        mend = self.installation.database.disturb()
+        try:
+            points.let_go(held)
+            self.wait_claimed(abort)
+        finally:
+            if mend:
+                mend()
+        if self.row.point != abort:
+            points.let_go(abort)
+
+    def fresh_installation(self):
+        return self.installation.fresh(self.row.point)

@@ -1,0 +1,319 @@
+"""The stories that the alter protocol was made for, with processes that really die; engines are processes or pods."""
+
+import concurrent.futures
+import contextlib
+import json
+import signal
+import uuid
+
+import pyhive.exc
+import pytest
+from thrift.transport.TTransport import TTransportException
+
+from harness.api_relay import ApiRelay, api_calls
+from harness.clients import impyla_session, pyhive_session, rows
+from harness.control import Control
+from harness.databases import MariadbDatabase
+from harness.decisions import applied
+from harness.fixtures import FAILED, started
+from harness.pods import HOME, PodCluster, Pods
+from harness.processes import is_alive
+from harness.rest import at_rest
+from harness.tier import only_long, some
+from harness.waiting import stays, wait_until
+
+EITHER = ["processes", "pods"]
+# An engine's start, in a WAIT.
+STARTS = {"processes": "1m", "pods": "2m"}
+
+
+class StoryInstallation:
+    """Where a story is played: makes its cluster, and knows how the creation of engines of a kind is cut short."""
+
+    def __init__(self, kind, request):
+        self.kind, self.request = kind, request
+        self.relay = self.cluster = None
+
+    def make(self, **settings):
+        if self.kind == "processes":
+            self.cluster = self.request.getfixturevalue("own_cluster")(**settings)
+            return self.cluster
+        self.pods = self.request.getfixturevalue("pods")
+        self.relay = ApiRelay(self.pods.kubernetes).__enter__()
+        self.cluster = PodCluster(
+            self.request.getfixturevalue("folder") / "pods",
+            self.pods,
+            self.relay.kubeconfig_of(self.pods.token, "master", HOME),
+            cluster={"name": f"founding-{uuid.uuid4().hex[:6]}"},
+            **settings,
+        )
+        self.cluster.logs.begin()
+        return self.cluster.start()
+
+    def places(self, name):
+        """The clause of a pool that names its nodes: pods need some."""
+        return self.pods.nodes_of(name) if self.kind == "pods" else ""
+
+    @contextlib.contextmanager
+    def one_create(self, tenant, pool):
+        """Until it ends, a master creates one engine and dies of it: no other create is begun."""
+        if self.kind == "processes":
+            # The state directory's lock is held there, so no other create has been admitted.
+            yield "orchestrator.ensure.recorded"
+            return
+        creates = api_calls("create", resource="pods", namespace=self.cluster.namespace(tenant, pool))
+        fault = self.relay.fault("silence", creates, skip=1, times=None)
+        try:
+            yield "master.after.create_engine"
+        finally:
+            fault.lift()
+
+    def close(self, failed):
+        try:
+            if self.kind == "pods" and self.cluster and not failed:
+                self.cluster.logs.check()
+        finally:
+            with contextlib.ExitStack() as stack:
+                if self.relay:
+                    stack.callback(self.relay.close)
+                if self.kind == "pods" and self.cluster:
+                    stack.callback(self.cluster.close)
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    yield from started(Pods(workspace / "founding-pods"))
+
+
+@pytest.fixture
+def installation(request):
+    it = StoryInstallation(request.param, request)
+    yield it
+    it.close(request.node.stash.get(FAILED, False))
+
+
+def on(kinds):
+    return pytest.mark.parametrize("installation", kinds, indirect=True)
+
+
+def restart_armed(cluster, name, role, failpoint):
+    """Starts a process again that kills itself at a failpoint; without one it is a usual one."""
+    program = cluster.programs[name]
+    if program.is_running():
+        program.stop()
+    program.env.pop("ENGINEHOUSE_FAILPOINTS", None)
+    if failpoint:
+        program.env["ENGINEHOUSE_FAILPOINTS"] = f"{failpoint}=kill"
+    program.start()
+    assert role in program.arguments
+
+
+def wait_killed(cluster, name, within_s=40):
+    program = cluster.programs[name]
+    wait_until(lambda: not program.is_running(), within_s, f"{name} kills itself")
+    assert program.process.returncode == -signal.SIGKILL
+
+
+def engines_of(cluster, tenant):
+    return {it.name: it.process for it in cluster.engines.of(tenant)}
+
+
+def created_since(cluster, before):
+    return [it for it in applied(cluster.logs)[before:] if it[0] == "create engine"]
+
+
+@on(some(EITHER, "processes"))
+def test_the_next_master_creates_only_what_is_missing(installation):
+    """The first master creates one engine, the second two, the third none."""
+    cluster = installation.make()
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit = control.make("three", places=installation.places("three"))
+    # A namespace is there, and an engine that has come and gone.
+    control.stop(pool, control.start(tenant, pool, unit, wait=STARTS[installation.kind]))
+    cluster.settled(control)
+    assert engines_of(cluster, tenant) == {}
+    # The first master dies of its first engine.
+    with installation.one_create(tenant, pool) as point:
+        restart_armed(cluster, "proxy-a", "proxy", point)
+        (answer,) = control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
+        wait_killed(cluster, "proxy-a")
+    first = engines_of(cluster, tenant)
+    assert len(first) == 1, first
+    # The second one makes the two that are missing and dies when only the alter node is left to delete.
+    before = len(applied(cluster.logs))
+    restart_armed(cluster, "proxy-a", "proxy", "master.node.before")
+    wait_killed(cluster, "proxy-a")
+    made = engines_of(cluster, tenant)
+    assert len(made) == 3 and first.items() <= made.items(), (first, made)
+    assert {it[1] for it in created_since(cluster, before)} == made.keys() - first.keys()
+    assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
+    # The third makes none, and takes the node away.
+    before = len(applied(cluster.logs))
+    restart_armed(cluster, "proxy-a", "proxy", None)
+    cluster.wait_ready("proxy-a")
+    assert len(control.wait_ready(tenant, 3)) == 3
+    cluster.settled(control)
+    assert created_since(cluster, before) == []
+    assert engines_of(cluster, tenant) == made
+
+
+@on(some(EITHER, "processes"))
+def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
+    cluster = installation.make()
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit = control.make("between", places=installation.places("between"))
+    name = control.start(tenant, pool, unit, wait=STARTS[installation.kind])
+    engine = cluster.engines.one(name).process
+    cluster.settled(control)
+    cluster.logs.allow("no metadata agent answers, the proxy goes on with the catalog that it last read", "still waiting")
+    for agent in ("agent-1", "agent-2"):
+        restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
+    wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")
+    before = cluster.database.rows("SELECT * FROM resource_unit")
+    # The proxy sends it to one agent and, when that dies, to the other one under the same id: both die.
+    with pytest.raises(pyhive.exc.Error) as error:
+        control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+    for agent in ("agent-1", "agent-2"):
+        wait_killed(cluster, agent)
+    node = cluster.nodes.read("lock/alter")
+    assert node and unit in json.dumps(node), (node, error)
+    assert cluster.database.rows("SELECT * FROM resource_unit") == before
+    # Nobody can decide it: the node stays. With an agent there, the master settles it.
+    restart_armed(cluster, "agent-1", "metadata-agent", None)
+    cluster.wait_ready("agent-1")
+    wait_until(lambda: not cluster.nodes.exists("lock/alter"), 40, "the node goes")
+    (row,) = [it for it in control.alterations() if it["id"] == node["id"]]
+    assert row["outcome"] == "aborted", row
+    assert cluster.database.rows("SELECT * FROM resource_unit") == before
+    assert cluster.engines.one(name).process == engine
+    # And the way is free again.
+    control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
+    (ready,) = control.wait_ready(tenant)
+    assert ready["config"].startswith("1_1G")
+
+
+@on(some(EITHER, "processes"))
+def test_concurrent_alterations_are_serialized_and_both_take_effect(installation):
+    cluster = installation.make(metadata_agent={"alter_wait": "40s"})
+    control = Control(cluster.addresses["proxy-b"])
+    tenant, pool, unit = control.make("twice", places=installation.places("twice"))
+    control.start(tenant, pool, unit, wait=STARTS[installation.kind])
+    cluster.settled(control)
+    master = cluster.programs["proxy-a"]
+    master.pause()
+    try:
+        (first,) = control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
+        with concurrent.futures.ThreadPoolExecutor(1) as other:
+            pending = other.submit(control.execute, f"ALTER RESOURCE UNIT {unit} DRIVER_CPU 2")
+            stays(
+                lambda: not pending.done() and cluster.nodes.children("lock/alter") == [first["alteration"]],
+                1,
+                "the second change waits, and the node is the first one's",
+            )
+            master.resume()
+            (second,) = pending.result(timeout=60)
+    finally:
+        master.resume()
+    # Computed from what the first one left: neither is lost.
+    (engine,) = control.wait_ready(tenant)
+    assert engine["config"].startswith("2_1G"), engine
+    at_rest(cluster)
+    states = {it["id"]: (it["outcome"], it["progress"]) for it in control.alterations()}
+    assert states[second["alteration"]] == ("committed", "converged"), states
+    # The second one's transaction supersedes the first, unless that has converged before it.
+    outcome, progress = states[first["alteration"]]
+    assert outcome == "committed", states
+    ended, decided = (
+        int(cluster.database.rows(f"SELECT {column} FROM alteration WHERE id = '{it['alteration']}'")[0][0])
+        for column, it in (("finished_at_ms", first), ("decided_at_ms", second))
+    )
+    assert (progress, ended == decided) == ("superseded", True) or (progress == "converged" and ended <= decided), states
+
+
+@on(some(EITHER, "processes"))
+def test_the_only_proxy_dies_and_comes_back_as_master(installation):
+    cluster = installation.make()
+    cluster.programs["proxy-b"].stop()
+    control = Control(cluster.addresses["proxy-a"])
+    tenant, _, unit = control.make("alone", places=installation.places("alone"))
+    control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1 WAIT '2m'")
+    (kept,) = cluster.engines.of(tenant)
+    kept = (kept.name, kept.process)
+    cluster.settled(control)
+    restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
+    cluster.wait_ready("proxy-a")
+    # The proxy that is told is the master that dies of it: whether its answer arrives is chance.
+    with contextlib.suppress(pyhive.exc.Error, TTransportException, OSError):
+        Control(cluster.addresses["proxy-a"]).execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
+    wait_killed(cluster, "proxy-a")
+    assert cluster.nodes.exists("lock/alter"), "what was said stands while nobody acts"
+    left = {it.name: it.process for it in cluster.engines.of(tenant)}
+    assert left[kept[0]] == kept[1], "engines need no proxy to live"
+    restart_armed(cluster, "proxy-a", "proxy", None)
+    cluster.wait_ready("proxy-a")
+    Control(cluster.addresses["proxy-a"]).wait_ready(tenant, 3)
+    at_rest(cluster)
+    assert left.items() <= {it.name: it.process for it in cluster.engines.of(tenant)}.items()
+
+
+def test_changing_pools_keeps_engines_of_the_remaining_pool(cluster):
+    a_tenant_changes_its_pools(cluster)
+
+
+@on(["pods"])
+def test_changing_pools_keeps_pods_of_the_remaining_pool(installation):
+    cluster = installation.make()
+    a_tenant_changes_its_pools(cluster, {it: installation.places(it) for it in ("rp_1", "rp_2", "rp_3")})
+
+
+@only_long
+def test_changing_pools_keeps_engines_on_mariadb(own_cluster):
+    cluster = own_cluster(database=MariadbDatabase())
+    a_tenant_changes_its_pools(cluster)
+    # And a client's query, on an engine that the catalog in MariaDB asked for.
+    control = Control(cluster.addresses["proxy-a"])
+    made = control.make("asked", users="'alice'")
+    control.start(*made)
+    for address in (cluster.addresses["proxy-a"], cluster.addresses["proxy-b"]):
+        with pyhive_session(address, "alice") as session:
+            assert rows(session, "SELECT sum(value) AS s FROM generate_series(1, 100)") == [{"s": 5050}]
+        with impyla_session(address, "alice") as cursor:
+            cursor.execute("SELECT 'ünïcödé' AS text")
+            assert cursor.fetchall() == [("ünïcödé",)]
+    control.drop(*made)
+    at_rest(cluster)
+
+
+def a_tenant_changes_its_pools(cluster, places=None):
+    """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
+    control = Control(cluster.addresses["proxy-b"])
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.execute(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
+    for pool, units in (("rp_1", "'uc_1', 'uc_2'"), ("rp_2", "'uc_3'"), ("rp_3", "'uc_4'")):
+        nodes = (places or {}).get(pool)
+        control.execute(f"CREATE RESOURCE POOL {pool} UNIT_LIST ({units}){(nodes and f', {nodes}') or ''}")
+    control.execute("CREATE TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_2') WAIT '2m'")
+    control.wait_ready("t_1", 3)
+    before = by_unit(cluster)
+    assert sorted(before) == ["uc_1", "uc_2", "uc_3"]
+    started = {it["unit"]: it["started_at"] for it in control.engines("t_1")}
+    (answer,) = control.execute("ALTER TENANT t_1 RESOURCE_POOL_LIST ('rp_1', 'rp_3') WAIT '2m'")
+    after_rows = control.wait_ready("t_1", 3)
+    after = by_unit(cluster)
+    assert sorted(after) == ["uc_1", "uc_2", "uc_4"]
+    assert (after["uc_1"], after["uc_2"]) == (before["uc_1"], before["uc_2"]), "pids and start times, or uids, stay"
+    now = {it["unit"]: it["started_at"] for it in after_rows}
+    assert (now["uc_1"], now["uc_2"]) == (started["uc_1"], started["uc_2"])
+    if not places:
+        assert not is_alive(*before["uc_3"][1])
+    (row,) = [it for it in control.alterations() if it["id"] == answer["alteration"]]
+    assert row["progress"] == "converged", json.dumps(row)
+    control.execute("DROP TENANT t_1 WAIT '1m'")
+    for pool in ("rp_1", "rp_2", "rp_3"):
+        control.execute(f"DROP RESOURCE POOL {pool}")
+    for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
+        control.execute(f"DROP RESOURCE UNIT {unit}")
+
+
+def by_unit(cluster):
+    return {it.labels["unit_name"]: (it.name, it.process) for it in cluster.engines.of("t_1")}

@@ -1,0 +1,441 @@
+"""The relay that other scenarios put before the API server, against the real one: a fault that isn't injected proves nothing,
+and what no fault is about must pass as if there were no relay."""
+
+import contextlib
+import http.client
+import json
+import queue
+import threading
+
+import pytest
+
+from harness.api_relay import ApiCall, ApiRelay, api_calls, watch_events
+from harness.api_relay.faults import Faults
+from harness.fixtures import started
+from harness.kubernetes import Component, Kubernetes
+from harness.kubernetes_client import ApiError, Unreachable, path_of
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+IMPATIENT_S = 0.5
+
+
+@pytest.fixture(scope="module")
+def kubernetes(workspace):
+    yield from started(Kubernetes(workspace / "kubernetes-with-relay", scheduler=False))
+
+
+@pytest.fixture
+def relay(kubernetes):
+    with ApiRelay(kubernetes) as relay:
+        yield relay
+
+
+@pytest.fixture
+def client(relay):
+    return relay.client()
+
+
+@pytest.fixture
+def namespace(kubernetes, request):
+    """A namespace of the test's own."""
+    return kubernetes.namespace(f"relay-{request.node.name.removeprefix('test_').replace('_', '-')[:50].rstrip('-')}")
+
+
+def config_map(name, **data):
+    return {"metadata": {"name": name}, "data": data}
+
+
+def make(client, namespace, *names):
+    return [client.create("configmaps", config_map(name), namespace) for name in names]
+
+
+def names(client, namespace):
+    """The names of what the test made."""
+    return [
+        it["metadata"]["name"] for it in client.items("configmaps", namespace) if it["metadata"]["name"] != "kube-root-ca.crt"
+    ]
+
+
+class Later:
+    """A call in a thread of its own: `result()` waits for it and answers or raises what it did."""
+
+    def __init__(self, call):
+        self.expected = queue.Queue()
+        threading.Thread(target=self.run, args=(call,), daemon=True).start()
+
+    def run(self, call):
+        try:
+            self.expected.put((call(), None))
+        except (ApiError, Unreachable) as error:
+            self.expected.put((None, error))
+
+    def result(self):
+        value, error = self.expected.get(timeout=WITHIN_S)
+        if error is not None:
+            raise error
+        return value
+
+
+@contextlib.contextmanager
+def watching(client, namespace):
+    """The changes from now on: an iterator over (kind, name, version)."""
+    version = client.list("configmaps", namespace)["metadata"]["resourceVersion"]
+    watch = client.watch("configmaps", namespace, resourceVersion=version)
+    try:
+        yield (
+            (kind, it["metadata"].get("name"), int(it["metadata"]["resourceVersion"]))
+            for kind, it in watch
+            if kind != "BOOKMARK"
+        )
+    finally:
+        watch.close()
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        ("GET", "/api/v1/namespaces/a/pods", ("list", "pods", "a", None, None)),
+        ("GET", "/api/v1/pods?labelSelector=x%3Dy", ("list", "pods", None, None, None)),
+        ("GET", "/api/v1/pods?watch=true&resourceVersion=5", ("watch", "pods", None, None, None)),
+        ("GET", "/api/v1/namespaces/a/pods?fieldSelector=metadata.name%3Db", ("list", "pods", "a", "b", None)),
+        ("GET", "/api/v1/namespaces/a/pods/b", ("get", "pods", "a", "b", None)),
+        ("GET", "/api/v1/namespaces/a/pods/b/log?follow=true", ("get", "pods", "a", "b", "log")),
+        ("POST", "/api/v1/namespaces/a/pods/b/binding", ("create", "pods", "a", "b", "binding")),
+        ("POST", "/apis/rbac.authorization.k8s.io/v1/namespaces/a/roles", ("create", "roles", "a", None, None)),
+        ("PUT", "/apis/apps/v1/namespaces/a/deployments/b", ("update", "deployments", "a", "b", None)),
+        ("PATCH", "/api/v1/namespaces/a/pods/b/status", ("patch", "pods", "a", "b", "status")),
+        ("DELETE", "/api/v1/namespaces/a", ("delete", "namespaces", None, "a", None)),
+        ("DELETE", "/api/v1/namespaces/a/pods", ("deletecollection", "pods", "a", None, None)),
+        ("PUT", "/api/v1/namespaces/a/finalize", ("update", "namespaces", None, "a", "finalize")),
+        ("GET", "/readyz", ("get", None, None, None, None)),
+        ("GET", "/apis/apps/v1", ("get", None, None, None, None)),
+    ],
+)
+def test_a_request_is_read_as_the_api_server_reads_it(method, target, expected):
+    call = ApiCall(method, target)
+    assert (call.verb, call.resource, call.namespace, call.name, call.subresource) == expected
+    assert api_calls(expected[0], resource=expected[1], namespace=expected[2], name=expected[3], subresource=expected[4])(call)
+    assert not api_calls("another")(call) and not api_calls(resource="others")(call)
+
+
+@pytest.mark.quick
+def test_a_share_of_the_requests_is_drawn_by_its_seed():
+    def drawn(seed, **expected):
+        faults = Faults(lambda action: action())
+        fault = faults.add("error", api_calls("get"), times=None, seed=seed, **expected)
+        call = ApiCall("GET", "/api/v1/nodes/a")
+        return [faults.for_request(call) is fault for _ in range(200)]
+
+    assert 10 < sum(drawn(1, share=0.2)) < 80
+    assert drawn(1, share=0.2) == drawn(1, share=0.2) != drawn(2, share=0.2)
+    assert all(drawn(1)) and not any(drawn(1, share=0.2, skip=5)[:5])
+
+
+def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, namespace):
+    large = "x" * 900_000
+    made = client.create("configmaps", config_map("large", text=large), namespace)
+    assert kubernetes.admin.get("configmaps", "large", namespace) == made
+    assert client.get("configmaps", "large", namespace)["data"]["text"] == large
+    patched = client.patch("configmaps", "large", {"data": {"text": None, "short": "é"}}, namespace)
+    assert patched["data"] == {"short": "é"}
+    with pytest.raises(ApiError) as refusal:
+        client.create("configmaps", config_map("wrong") | {"dota": {}}, namespace)
+    assert refusal.value.code == 400 and 'unknown field "dota"' in refusal.value.message
+    reader = kubernetes.service_account(namespace, "reader", [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])
+    own = kubernetes.client_of(reader, address=relay.address)
+    assert own.items("pods", namespace) == []
+    with pytest.raises(ApiError) as refusal:
+        own.items("configmaps", namespace)
+    assert refusal.value.code == 403
+    with watching(client, namespace) as events:
+        make(kubernetes.admin, namespace, "seen")
+        assert next(events)[:2] == ("ADDED", "seen")
+        assert [it.namespace for it in relay.watches] == [namespace]
+        kubernetes.admin.delete("configmaps", "seen", namespace)
+        assert next(events)[:2] == ("DELETED", "seen")
+    wait_until(lambda: relay.watches == (), WITHIN_S, "the relay has seen that nobody watches any more")
+    assert client.request("GET", "/readyz") == "ok"
+    assert relay.requests["create", "configmaps"] == 2 and relay.requests["watch", "configmaps"] == 1
+
+
+def test_many_clients_at_once_get_each_its_own_answers(relay, namespace):
+    def work(number):
+        own = relay.client()
+        for turn in range(20):
+            name = f"{number}-{turn}"
+            own.create("configmaps", config_map(name, text=name * 1000), namespace)
+            assert own.get("configmaps", name, namespace)["data"]["text"] == name * 1000
+        return number
+
+    calls = [Later(lambda number=number: work(number)) for number in range(8)]
+    assert [it.result() for it in calls] == list(range(8))
+    assert len(names(relay.client(), namespace)) == 160
+
+
+def test_errors_are_injected_by_count_and_match(relay, client, namespace):
+    with relay.fault("error", api_calls("create", resource="configmaps", namespace=namespace), times=2, skip=1) as fault:
+        assert names(client, namespace) == []
+        make(client, namespace, "first")
+        for _ in range(2):
+            with pytest.raises(ApiError) as refusal:
+                make(client, namespace, "second")
+            assert (refusal.value.code, refusal.value.reason) == (500, "InternalError")
+        make(client, namespace, "second")
+        assert (fault.injected, fault.seen) == (2, 3)
+        assert [(it.verb, it.namespace) for it in fault.hits] == [("create", namespace)] * 2
+    assert names(client, namespace) == ["first", "second"]
+    with relay.fault("error", api_calls("get"), times=None, every=2, code=503) as fault:
+        codes = []
+        for _ in range(4):
+            try:
+                client.get("configmaps", "first", namespace)
+                codes.append(200)
+            except ApiError as error:
+                codes.append(error.code)
+        assert codes == [503, 200, 503, 200]
+    assert client.get("configmaps", "first", namespace) and fault.injected == 2
+
+
+def test_an_error_after_the_server_did_it_leaves_it_done(kubernetes, relay, client, namespace):
+    for kind in ("error", "throttle", "hang_up"):
+        with relay.fault(kind, api_calls("create"), after=True), pytest.raises((ApiError, Unreachable)):
+            make(client, namespace, kind.replace("_", "-"))
+        with relay.fault(kind, api_calls("create")), pytest.raises((ApiError, Unreachable)):
+            make(client, namespace, "never")
+    assert names(kubernetes.admin, namespace) == ["error", "hang-up", "throttle"]
+    assert names(client, namespace) == ["error", "hang-up", "throttle"]
+
+
+def test_throttling_carries_retry_after(relay, client, namespace):
+    with relay.fault("throttle", api_calls("list"), retry_after_s=7):
+        connection = client.open(WITHIN_S)
+        connection.request("GET", path_of("pods", namespace), headers=client.headers)
+        response = connection.getresponse()
+        assert (response.status, response.getheader("Retry-After")) == (429, "7")
+        status = json.loads(response.read())
+        assert (status["reason"], status["details"]) == ("TooManyRequests", {"retryAfterSeconds": 7})
+    # The connection is as good as before.
+    connection.request("GET", path_of("pods", namespace), headers=client.headers)
+    assert json.loads(connection.getresponse().read())["items"] == []
+    connection.close()
+
+
+def test_a_request_that_is_never_answered(kubernetes, relay, client, namespace):
+    with relay.fault("silence", api_calls("create"), times=2, after=True) as fault:
+        impatient = client.open(IMPATIENT_S)
+        with pytest.raises(TimeoutError):
+            impatient.request("POST", path_of("configmaps", namespace), json.dumps(config_map("one")), client.headers)
+            impatient.getresponse()
+        impatient.close()
+        wait_until(lambda: fault.left == 1, WITHIN_S, "the relay has seen that the client gave up")
+        patient = Later(lambda: make(client, namespace, "two"))
+        wait_until(lambda: fault.injected == 2, WITHIN_S, "the second is silent too")
+        assert names(kubernetes.admin, namespace) == ["one", "two"]
+    with pytest.raises(Unreachable):
+        patient.result()
+    with relay.fault("silence", api_calls("watch")) as fault:
+        watch = Later(lambda: client.watch("configmaps", namespace))
+        wait_until(lambda: fault.injected == 1, WITHIN_S, "the watch is not answered")
+    with pytest.raises(Unreachable):
+        watch.result()
+
+
+def test_what_is_held_goes_on_when_it_may(kubernetes, relay, client, namespace):
+    with relay.fault("hold", api_calls("create"), times=None) as fault:
+        call = Later(lambda: make(client, namespace, "held"))
+        wait_until(lambda: fault.injected == 1, WITHIN_S, "it is held")
+        assert names(kubernetes.admin, namespace) == [] and call.expected.empty()
+    assert call.result()[0]["metadata"]["name"] == "held"
+    with relay.fault("hold", api_calls("delete"), after=True) as fault:
+        call = Later(lambda: client.delete("configmaps", "held", namespace))
+        wait_until(lambda: names(kubernetes.admin, namespace) == [], WITHIN_S, "the server did it")
+        assert call.expected.empty()
+    assert call.result()["status"] == "Success"
+
+
+def test_a_watch_continues_from_a_stale_list(kubernetes, relay, client, namespace):
+    make(client, namespace, "old")
+    version = relay.version()
+    make(client, namespace, "new")
+    client.delete("configmaps", "old", namespace)
+    with relay.fault("stale", api_calls("list", resource="configmaps"), version=version, times=2) as fault:
+        listed = client.list("configmaps", namespace)
+        assert listed["metadata"]["resourceVersion"] == version
+        assert "old" in [it["metadata"]["name"] for it in listed["items"]]
+        # From a cache it is asked as well as from the database.
+        assert names(kubernetes.client(address=relay.address), namespace) == ["old"]
+        assert fault.injected == 2
+        assert names(client, namespace) == ["new"]
+    watch = client.watch("configmaps", namespace, resourceVersion=version)
+    events = ((kind, it["metadata"]["name"]) for kind, it in watch if kind != "BOOKMARK")
+    assert [next(events), next(events)] == [("ADDED", "new"), ("DELETED", "old")]
+    watch.close()
+
+
+def test_an_unknown_version_is_not_counted_as_stale(relay, client, namespace):
+    future = str(int(relay.version()) + 1_000_000)
+    fault = relay.fault("stale", api_calls("list"), version=future)
+    with pytest.raises(ApiError):
+        client.list("configmaps", namespace)
+    assert fault.injected == 0 and fault.seen == 1
+    fault.lift()
+
+
+def test_events_that_are_dropped_and_repeated(kubernetes, relay, client, namespace):
+    admin = kubernetes.admin
+    with watching(client, namespace) as events:
+        with relay.fault("drop", api_calls("watch", namespace=namespace), event=watch_events("ADDED"), times=1) as fault:
+            make(admin, namespace, "dropped", "told")
+            assert next(events)[:2] == ("ADDED", "told")
+            assert fault.injected == 1
+        with relay.fault("repeat", api_calls("watch", namespace=namespace), copies=2) as fault:
+            make(admin, namespace, "thrice", "once")
+            assert [next(events)[1] for _ in range(4)] == ["thrice", "thrice", "thrice", "once"]
+        with relay.fault("repeat", api_calls("watch", namespace=namespace), event=watch_events(name="late"), late=True):
+            make(admin, namespace, "late", "behind", "last")
+            expected = [next(events) for _ in range(4)]
+            assert [it[1] for it in expected] == ["late", "behind", "late", "last"]
+            assert expected[2][2] == expected[0][2] < expected[1][2]
+        admin.delete("configmaps", "dropped", namespace)
+        assert next(events)[:2] == ("DELETED", "dropped")
+
+
+def test_a_watch_is_cut_in_the_middle_of_an_event(kubernetes, relay, client, namespace):
+    with watching(client, namespace) as events:
+        make(kubernetes.admin, namespace, "whole")
+        last = next(events)
+        with relay.fault("tear", api_calls("watch")), pytest.raises(Unreachable) as broken:
+            make(kubernetes.admin, namespace, "torn")
+            next(events)
+        assert "IncompleteRead" in str(broken.value)
+    # What was torn is told to who goes on from what was told.
+    watch = client.watch("configmaps", namespace, resourceVersion=last[2])
+    assert next((kind, it["metadata"]["name"]) for kind, it in watch) == ("ADDED", "torn")
+    watch.close()
+
+
+def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
+    with watching(client, namespace) as events, relay.fault("expire", api_calls("watch")):
+        make(kubernetes.admin, namespace, "lost")
+        with pytest.raises(ApiError) as expired:
+            next(events)
+    assert (expired.value.code, expired.value.reason) == (410, "Expired")
+    with relay.fault("gone", api_calls("list", "watch"), times=2) as fault:
+        with pytest.raises(ApiError) as gone:
+            client.list("configmaps", namespace)
+        assert gone.value.code == 410
+        # A watch is answered, and told so.
+        watch = client.watch("configmaps", namespace, resourceVersion="1")
+        with pytest.raises(ApiError) as gone:
+            next(iter(watch))
+        assert gone.value.code == 410
+        assert [it.verb for it in fault.hits] == ["list", "watch"]
+    assert names(client, namespace) == ["lost"]
+
+
+def test_what_the_relay_can_not_do_fails_the_test_that_wants_it(relay, client, namespace):
+    connection = client.open(WITHIN_S)
+    accept = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
+    fault = relay.fault("drop", api_calls("watch"))
+    connection.request("GET", path_of("configmaps", namespace) + "?watch=true", headers=client.headers | accept)
+    # There are events at once, of what is there already; none of them is told.
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        assert connection.getresponse().read() == b""
+    connection.close()
+    assert "events that are not JSON" in str(relay.failures)
+    fault.lift()
+    with pytest.raises(AssertionError, match="not JSON"):
+        relay.close()
+    relay.failures.clear()
+
+
+def test_a_watch_that_ends_loses_nothing(kubernetes, relay, client, namespace):
+    with watching(client, namespace) as events, relay.fault("end", api_calls("watch")):
+        make(kubernetes.admin, namespace, "before")
+        assert list(events) == []
+    assert names(client, namespace) == ["before"]
+
+
+def test_a_fault_that_never_came_fails_the_test_that_wanted_it(relay, client, namespace):
+    with pytest.raises(AssertionError, match="error was never injected; 0 matched"), relay.fault("error", api_calls("delete")):
+        client.list("pods", namespace)
+    with pytest.raises(ZeroDivisionError), relay.fault("error", api_calls("delete")):
+        1 / 0  # noqa: B018
+    for wrong in ({"kind": "errors"}, {"kind": "error", "copies": 2}, {"kind": "stale"}, {"kind": "drop", "after": True}):
+        with pytest.raises(AssertionError):
+            relay.fault(wrong.pop("kind"), api_calls(), **wrong)
+    assert relay.faults.held == ()
+
+
+def test_a_killed_server_is_gone_for_clients_of_the_relay(kubernetes, relay, client, namespace):
+    make(client, namespace, "kept")
+    with watching(client, namespace) as events:
+        waits = Later(lambda: list(events))
+        wait_until(lambda: relay.watches, WITHIN_S, "it is watched")
+        kubernetes.apiserver.kill()
+        # Between two events Python doesn't tell an end from a loss: what counts is that it ends.
+        with contextlib.suppress(Unreachable):
+            assert waits.result() == []
+        with pytest.raises(Unreachable):
+            client.get("configmaps", "kept", namespace)
+        kubernetes.apiserver.start()
+    assert names(client, namespace) == ["kept"]
+
+
+def test_a_client_in_go_works_through_it_and_survives_what_it_does(kubernetes, relay, namespace, folder):
+    """The real scheduler: it watches in another format, and in answers that begin with a list."""
+    kubernetes.admin.create(
+        "nodes",
+        {
+            "metadata": {"name": "there"},
+            "status": {
+                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"},
+                "conditions": [{"type": "Ready", "status": "True"}],
+            },
+        },
+    )
+    kubernetes.admin.patch("nodes", "there", {"spec": {"taints": []}})
+    settings = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(relay.kubeconfig())},
+        "podInitialBackoffSeconds": 1,
+        "podMaxBackoffSeconds": 1,
+    }
+    (folder / "scheduler.json").write_text(json.dumps(settings))
+    arguments = [f"--config={folder}/scheduler.json", "--secure-port=0"]
+    scheduler = Component("kube-scheduler", folder / "scheduler", lambda: arguments, lambda: True)
+    pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "main", "image": "any"}]}}
+    try:
+        with (
+            relay.fault("error", api_calls("create", resource="pods", subresource="binding"), times=2) as refused,
+            relay.fault("gone", api_calls("watch", resource="pods"), times=1),
+        ):
+            scheduler.start()
+            kubernetes.admin.create("pods", pod, namespace)
+            node = wait_until(
+                lambda: kubernetes.admin.get("pods", "one", namespace)["spec"].get("nodeName"), WITHIN_S, "it has a node"
+            )
+            assert node == "there" and refused.injected == 2
+            assert relay.requests["create", "pods"] == 3
+    finally:
+        scheduler.kill()
+
+
+def test_nothing_of_a_relay_is_left(kubernetes, namespace):
+    relay = ApiRelay(kubernetes)
+    watch = relay.client().watch("configmaps", namespace)
+    hold = relay.fault("hold", api_calls("list"))
+    waits = Later(lambda: relay.client().list("pods", namespace))
+    wait_until(lambda: hold.injected == 1, WITHIN_S, "it is held")
+    relay.close()
+    with pytest.raises(Unreachable):
+        waits.result()
+    with contextlib.suppress(Unreachable):
+        assert all(kind in ("ADDED", "BOOKMARK") for kind, _ in watch), "what came before, and its end"
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        relay.client().open(WITHIN_S).connect()
+    assert not relay.thread.is_alive() and relay.loop.is_closed()

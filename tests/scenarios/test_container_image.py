@@ -1,0 +1,132 @@
+"""`deploy/Containerfile`: what it says, and its file system, made by its own script and run in as its own user."""
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+
+import pytest
+
+from harness.image import SCRIPT, made, stages, user
+from harness.manifests import FOLDER, overlay
+from harness.processes import BINARY, REPOSITORY
+
+WITHIN_S = 60
+PROGRAM = "/usr/local/bin/enginehouse"
+
+
+@pytest.fixture(scope="module")
+def root(workspace):
+    folder = made(workspace / "image")
+    yield folder
+    shutil.rmtree(folder)
+
+
+def inside(root, *arguments, env=None):
+    """Runs the program there, as the image's user and with nothing of this machine."""
+    uid, gid = user()
+    return subprocess.run(
+        ["/usr/sbin/chroot", f"--userspec={uid}:{gid}", "--groups=", root, PROGRAM, *arguments],
+        env=env or {},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+    )
+
+
+def test_the_image_runs_one_program_as_a_user_on_a_named_base():
+    build, last = stages()
+    assert re.fullmatch(r"rust:\d+\.\d+-bookworm", build.base) and last.base == "scratch"
+    rust = re.search(r'rust-version = "([\d.]+)"', (REPOSITORY / "Cargo.toml").read_text())[1]
+    assert build.base.startswith(f"rust:{rust}-")
+    assert json.loads(last.one("ENTRYPOINT")) == [PROGRAM]
+    assert user()[0] > 0 and user()[1] > 0
+    assert last.all("ENV") == last.all("ARG") == last.all("RUN") == []
+    assert any("cargo build --release --locked" in it for it in build.all("RUN"))
+
+
+def test_nothing_is_in_it_but_the_program_its_libraries_and_a_user(root):
+    files = {str(it.relative_to(root)): it for it in root.rglob("*") if not it.is_dir()}
+    # No link leads out of it, and nothing there raises whoever runs it.
+    assert all(stat.S_ISREG(it.lstat().st_mode) for it in files.values())
+    assert all(not it.stat().st_mode & (stat.S_ISUID | stat.S_ISGID) for it in files.values())
+    programs = {it for it, path in files.items() if os.access(path, os.X_OK) and ".so" not in it}
+    assert programs == {PROGRAM.lstrip("/")}
+    rest = {it for it in files if ".so" not in it} - programs
+    assert rest == {"etc/group", "etc/nsswitch.conf", "etc/passwd", "etc/ssl/certs/ca-certificates.crt"}
+    own = [path for path in [root, *root.rglob("*")] if path.stat().st_uid == user()[0]]
+    assert own == [root / "var/lib/enginehouse"], "the process can change only what it is to write"
+
+
+def test_the_program_runs_there_as_its_user(root):
+    done = inside(root, "--version")
+    assert (
+        done.returncode == 0
+        and done.stdout
+        == subprocess.run([BINARY, "--version"], capture_output=True, text=True, timeout=WITHIN_S, check=True).stdout
+    ), done.stderr
+
+
+def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
+    objects = overlay(tmp_path / "base", ["base"])
+    data = next(it["data"] for it in objects if it["kind"] == "ConfigMap")
+    place, secrets = root / "etc/enginehouse", root / "run/secrets/enginehouse"
+    place.mkdir()
+    secrets.mkdir(parents=True)
+    try:
+        (place / "enginehouse.toml").write_text(data["enginehouse.toml"])
+        secret = secrets / "cluster.secret"
+        secret.write_text("ab" * 32)
+        os.chown(secret, 0, user()[1])
+        secret.chmod(0o440)
+        done = inside(root, "config", "check", "--config", "/etc/enginehouse/enginehouse.toml")
+        assert done.returncode == 0, done.stderr
+        assert "is good" in done.stdout
+    finally:
+        shutil.rmtree(place)
+        shutil.rmtree(secrets.parent)
+
+
+def test_a_secret_is_read_as_kubernetes_mounts_it_unless_others_could(root):
+    """Of root, readable by the group that the pod gives to its processes."""
+    uid, gid = user()
+    place = root / "run/secrets"
+    place.mkdir(parents=True)
+    try:
+        secret, file = place / "cluster.secret", place / "enginehouse.toml"
+        file.write_text('[cluster]\nsecret_file = "/run/secrets/cluster.secret"\n[proxy]\nlisten = "127.0.0.1:1"\n')
+        secret.write_text("ab" * 32)
+        os.chown(secret, 0, gid)
+        for mode, refused in ((0o440, False), (0o444, True), (0o460, True)):
+            secret.chmod(mode)
+            done = inside(root, "proxy", "--config", "/run/secrets/enginehouse.toml")
+            # Port 1 is root's: a secret that was read leads to that, and no further.
+            assert done.returncode == 1
+            assert ("can be read by others" in done.stderr) == refused, f"{mode:o}: {done.stderr}"
+            assert ("can't listen on 127.0.0.1:1" in done.stderr) != refused, f"{mode:o}: {done.stderr}"
+    finally:
+        shutil.rmtree(place)
+
+
+def test_the_manifests_and_the_image_agree_on_user_and_program():
+    for path in (FOLDER / "base").glob("*.yaml"):
+        for line in path.read_text().splitlines():
+            if "runAsUser:" in line or "runAsGroup:" in line or "fsGroup:" in line:
+                assert line.split()[-1] == str(user()[0]), f"{path.name}: {line}"
+
+
+def test_the_script_refuses_what_it_can_not_make(tmp_path):
+    def error(*arguments):
+        done = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=WITHIN_S, check=False)
+        assert done.returncode != 0
+        return done.stderr
+
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").touch()
+    assert "usage: image-root BINARY FOLDER" in error()
+    assert "is no program" in error(tmp_path / "nothing", tmp_path / "root")
+    assert "is not empty" in error(BINARY, tmp_path / "full")

@@ -1,0 +1,134 @@
+"""The database server dies in the middle of a commit, and both metadata agents are away for half a minute.
+
+Sessions that were there go on, new ones go to the engines that are registered, control statements are refused and say
+why. What became of the statement that was on its way is told truly, and no engine is restarted for any of it.
+"""
+
+import concurrent.futures
+import time
+
+import pyhive.exc
+import pytest
+
+from harness.clients import pyhive_session, refusal_of, refused
+from harness.control import Control
+from harness.databases import MariadbServer, PostgresServer
+from harness.failpoints import Failpoints
+from harness.masters import Masters
+from harness.rest import at_rest
+from harness.session_monitor import SessionMonitor
+from harness.tier import some
+from harness.waiting import wait_until
+
+SETTINGS = {"candidates": ("proxy-a", "proxy-b"), "session_timeout_s": 4, "master": {"tick_interval": "1s"}}
+POINT = "metadata.commit.before_commit"
+AGENTS_AWAY_S = 30
+BACK_WITHIN_S = 45
+# What processes say that can't reach it, and nothing else.
+EXPECTED = (
+    "no metadata agent answers, the proxy goes on with the catalog that it last read",
+    "the outcome of an alteration can't be settled yet",
+    "still waiting",
+    "metadata database does not answer",
+)
+SERVERS = some([PostgresServer, MariadbServer], PostgresServer)
+
+
+@pytest.fixture(params=SERVERS, ids=lambda it: it.kind)
+def server(request):
+    server = request.param()
+    try:
+        yield server.start()
+    finally:
+        server.close()
+
+
+def installed(own_cluster, **settings):
+    """A cluster with one engine of a tenant `out`, whose user is alice, at rest."""
+    cluster = own_cluster(**(SETTINGS | settings))
+    control = Control(cluster.addresses["proxy-b"])
+    names = control.make("out", users="'alice'")
+    control.start(*names)
+    at_rest(cluster)
+    cluster.logs.allow(*EXPECTED)
+    return cluster, control, names
+
+
+def refused_statement(control, statement):
+    """What a client is told: nothing, or the refusal."""
+    try:
+        control.execute(statement)
+    except pyhive.exc.OperationalError as error:
+        return refusal_of(error)
+    return None
+
+
+def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_cluster, folder):
+    points = Failpoints(folder / "points")
+    cluster, control, names = installed(own_cluster, database=server.database(), env=points.env)
+    with SessionMonitor(cluster, "alice") as monitor, concurrent.futures.ThreadPoolExecutor(1) as clients:
+        points.arm(POINT, "hold")
+        altering = clients.submit(refused_statement, control, f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7")
+        points.wait_claimed(POINT)
+        server.kill()
+        gone = time.monotonic()
+        points.let_go(POINT)
+        # Who asks is told soon, and why.
+        with pyhive_session(control.address) as session:
+            refusal = refused(session, "SHOW ENGINES out")
+        waited = time.monotonic() - gone
+        assert refusal.sqlstate == "57P03" and "the metadata database is not available" in refusal.message, refusal
+        assert "refused" in refusal.message, f"the reason is named: {refusal}"
+        monitor.wait_round()
+        server.start()
+        back = time.monotonic()
+        answer = altering.result(timeout=BACK_WITHIN_S)
+        print(f"{server.kind} was away for {back - gone:.1f} s, SHOW was refused after {waited:.1f} s")
+        print(f"the ALTER was told after {time.monotonic() - gone:.1f} s: {answer or 'committed'}")
+        at_rest(cluster, BACK_WITHIN_S)
+        # The truth is in the database, and it is what the client was told. COMMIT was never sent.
+        assert answer is not None and "nothing changed" in answer.message, answer
+        last = control.alterations()[0]
+        assert last["outcome"] == "aborted" and "MAX_ENGINES 7" in last["statement"], last
+        assert last["reason"].startswith("an answer was lost: "), last
+        # And the way is free.
+        control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
+        monitor.wait_round()
+        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
+
+
+def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
+    # Sessions so long that a busy machine ends none: it has to be the same master afterwards.
+    cluster, control, names = installed(own_cluster, session_timeout_s=10)
+    masters = Masters(cluster)
+    with SessionMonitor(cluster, "alice") as monitor:
+        term = masters.wait_acting()
+        for name in ("agent-1", "agent-2"):
+            cluster.programs[name].kill()
+        gone = time.monotonic()
+
+        def names_missing():
+            refusal = refused_statement(control, "SHOW MASTER")
+            return refusal and "no metadata agent can be reached" in refusal.message and refusal
+
+        refusal = wait_until(names_missing, 20, "SHOW says that no metadata agent can be reached")
+        assert "the proxy goes on with the catalog that it read" in refusal.message, refusal
+        refusal = refused_statement(control, f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7")
+        assert "no metadata agent can be reached" in refusal.message, refusal
+        # The master keeps its lock and says what it waits for.
+        wait_until(lambda: cluster.logs.count(r'waits_for="a metadata agent'), 20, "the master says that it waits for an agent")
+        wait_until(lambda: time.monotonic() - gone >= AGENTS_AWAY_S, AGENTS_AWAY_S, "half a minute is over", 0.5)
+        monitor.wait_round()
+        for name in ("agent-1", "agent-2"):
+            cluster.start_program(name, wait=False)
+        back = time.monotonic()
+        for name in ("agent-1", "agent-2"):
+            cluster.wait_ready(name)
+        wait_until(lambda: masters.term().last_tick_ms > term.last_tick_ms + AGENTS_AWAY_S * 1000, 20, "the master ticks")
+        took = time.monotonic() - back
+        at_rest(cluster, BACK_WITHIN_S)
+        print(f"the agents were away for {back - gone:.1f} s; the master ticked {took:.1f} s after their start")
+        assert masters.term().epoch == term.epoch, "it was the master all the time"
+        control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
+        monitor.wait_round()
+        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")

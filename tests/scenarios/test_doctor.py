@@ -1,0 +1,383 @@
+"""`enginehouse doctor` on separate processes: what it says of a healthy installation, and each thing that can be wrong.
+
+One cluster for the whole file. What is broken is broken at once, while the master is stopped, looked at once, and then
+left to the master: what the doctor calls the acting master's business has to heal when one acts.
+"""
+
+import json
+import re
+import shutil
+import time
+import uuid
+
+import pytest
+from kazoo.security import ACL, Id, make_acl
+
+from harness import golden
+from harness.cluster import SESSION_TIMEOUT_S
+from harness.doctor import HEAL_WITHIN_S, NO_SPARE, Patient, as_if_it_waited_for_the_disk, check, finding, ill
+from harness.ports import free_port
+from harness.processes import run
+from harness.tcp_relay import TcpRelay
+from harness.waiting import wait_until
+
+# How long what may be in motion is looked at again: a session's timeout and three ticks.
+LOOKS_AGAIN_S = SESSION_TIMEOUT_S + 3 * 2
+
+
+@pytest.fixture(scope="module")
+def patient(workspace):
+    made = Patient(workspace / "patient")
+    yield made
+    made.cluster.close()
+
+
+def test_a_healthy_installation_is_reported_and_left_unchanged(patient):
+    patient.cluster.logs.begin()
+    nodes = {name: patient.cluster.nodes.children(name) for name in ("", "lock", "agents", "engines", "drains")}
+    began = time.monotonic()
+    done = patient.text()
+    # That no other candidate for master waits is a warning that no tick settles: it is not looked at again.
+    assert time.monotonic() - began < LOOKS_AGAIN_S
+    assert done.returncode == 0, done.stdout + done.stderr
+    # One of the two proxies is no candidate.
+    assert f"warning: {NO_SPARE}: no other candidate waits: if this master ends" in done.stdout, done.stdout
+    cluster, folder = patient.cluster, str(patient.cluster.folder)
+    shown = golden.masked(
+        done.stdout.replace(folder, "<folder>")
+        .replace(cluster.root, "<root>")
+        .replace(cluster.discovery, "<discovery>")
+        .replace(cluster.database.name, "<database>")
+    )
+    shown = re.sub(r"proxy@[^ ]+:\d+", "proxy@<host>:<pid>", shown)
+    shown = re.sub(r"\bepoch \d+", "epoch <n>", shown)
+    shown = re.sub(r"\b(\d+) in the database, \1 the highest", "<n> in the database, <n> the highest", shown)
+    shown = re.sub(r"\d+\.\d (GiB|MiB)", "<size>", shown)
+    shown = re.sub(r"\d+(\.\d)? (ms|s)\b( (behind|ahead of))?", "<age>", shown)
+    golden.compare("doctor_healthy.txt", as_if_it_waited_for_the_disk(shown))
+    after = {name: patient.cluster.nodes.children(name) for name in nodes}
+    assert after == nodes
+    patient.cluster.logs.check()
+
+
+def test_a_database_that_may_forget_what_it_acknowledged_is_a_warning(patient):
+    status, report = patient.look()
+    found = check(report, "durability")
+    subjects = {it["subject"] for it in found["findings"]}
+    for setting in ("fsync", "full_page_writes"):
+        ((value,),) = patient.cluster.database.rows(f"SHOW {setting}")
+        assert f"{setting} {value}" in found["said"] and (setting in subjects) == (value == "off"), found
+    assert "synchronous_commit on" in found["said"], "a connection says so for itself"
+    assert status == 0 and found["verdict"] == ("warning" if subjects else "ok"), report["summary"]
+
+
+def test_without_database_settings_an_agent_is_queried_and_gaps_reported(patient):
+    status, report = patient.look(patient.variant("no-database", database=None))
+    assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 6), report["summary"]
+    assert "no section [database]" in check(report, "reachable")["said"]
+    assert "metadata agent 127.0.0.1:" in check(report, "last tick")["said"]
+    assert check(report, "wanted engines")["said"] == "1 of 1 wanted are there"
+    status, report = patient.look(patient.variant("no-place", orchestrator=None))
+    assert status == 0 and check(report, "orphans")["verdict"] == "not_looked_at", report["summary"]
+    assert "no section [orchestrator]" in check(report, "state directory")["said"]
+
+
+def test_servers_that_are_away_are_named(patient):
+    unused = f"127.0.0.1:{free_port()}"
+    status, report = patient.look(patient.variant("no-zookeeper", zookeeper={"connect": unused}))
+    assert status == 1 and ill(report) == {"servers"}, report["summary"]
+    assert "grants no session" in finding(report, "servers", unused)["what"]
+    assert check(report, "root")["verdict"] == "not_looked_at"
+    # One server of several: what can be looked at is.
+    both = f"{patient.cluster.connect},{unused}"
+    status, report = patient.look(patient.variant("one-of-two", zookeeper={"connect": both}))
+    assert status == 1 and ill(report) == {"servers"}, report["summary"]
+    away = patient.variant("no-server", database={"url": f"postgres://eh:hidden@{unused}/eh"})
+    status, report = patient.look(away)
+    assert status == 1 and ill(report) == {"reachable"}, report["summary"]
+    assert "hidden" not in json.dumps(report) and unused in finding(report, "reachable", "postgres://")["subject"]
+
+
+def test_a_database_of_another_version_is_named_with_what_to_run(patient):
+    ((version,),) = patient.cluster.database.rows("SELECT version FROM schema_version")
+    try:
+        patient.cluster.database.rows("UPDATE schema_version SET version = 1")
+        status, report = patient.look()
+        behind = finding(report, "migrations", "schema version 1")
+        assert status == 1 and "is behind this program" in behind["what"]
+        assert behind["mend"] == f"enginehouse migrate --config {patient.file}"
+        done = run(behind["mend"].split()[1:], cwd=patient.cluster.folder)
+        assert done.returncode == 0, done.stderr
+        assert patient.look()[0] == 0
+        patient.cluster.database.rows("UPDATE schema_version SET version = 99")
+        status, report = patient.look()
+        assert status == 1 and "is newer than this program" in finding(report, "migrations", "99")["what"]
+    finally:
+        patient.cluster.database.rows(f"UPDATE schema_version SET version = {version}")
+    assert patient.look()[0] == 0
+
+
+def test_timeouts_that_a_proxy_reverts_are_named(patient):
+    def taken_back(data):
+        return data.replace(b"SET lock_timeout = 5000", b"SET lock_timeout = 0000")
+
+    with TcpRelay(patient.server(), change=taken_back) as relay:
+        status, report = patient.look(patient.through(relay))
+    assert status == 1 and ill(report) == {"time-outs"}, report["summary"]
+    found = finding(report, "time-outs", "lock_timeout")
+    assert "has without end where 5s was asked for" in found["what"] and "let SET through" in found["mend"], found
+
+
+def test_a_slow_way_to_the_database_is_a_warning(patient):
+    with TcpRelay(patient.server(), delay_s=0.15) as relay:
+        status, report = patient.look(patient.through(relay))
+    assert status == 0 and ill(report) == {"round trips"}, report["summary"]
+    assert "is above 100 ms" in finding(report, "round trips", "round trips")["what"]
+
+
+def test_a_database_whose_clock_is_behind_is_a_warning(patient):
+    database = patient.cluster.database
+    role = f"behind_{database.name}"
+    for statement in (
+        "CREATE SCHEMA behind",
+        "CREATE FUNCTION behind.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
+        "'SELECT pg_catalog.clock_timestamp() - make_interval(0, 0, 0, 0, 1)'",
+        f"CREATE ROLE {role} SUPERUSER LOGIN",
+        # Whoever comes under this name gets that clock, and nobody else.
+        f"ALTER ROLE {role} IN DATABASE {database.name} SET search_path = public, behind, pg_catalog",
+    ):
+        database.rows(statement)
+    try:
+        url = database.url.replace("postgres@", f"{role}@")
+        status, report = patient.look(patient.variant("behind", database={"url": url}))
+    finally:
+        database.rows(f"DROP ROLE {role}")
+    assert status == 0 and ill(report) == {"clock"}, report["summary"]
+    found = finding(report, "clock", "clock")
+    assert re.search(r"1 h 0 min behind this machine's|59 min \d+ s behind this machine's", found["what"]), found
+
+
+def test_a_changed_access_list_is_named_with_a_working_remedy(patient):
+    nodes = patient.cluster.nodes
+    path = nodes.path("drains")
+    wanted, _ = nodes.client.get_acls(path)
+    kept = [it for it in wanted if "master" in it.id.id]
+    nodes.client.set_acls(path, [*kept, make_acl("world", "anyone", read=True, delete=True)])
+    status, report = patient.look()
+    found = finding(report, "access lists", path)
+    assert status == 1 and ill(report) == {"access lists"}, report["summary"]
+    for part in ("anybody may delete below it, read it", "proxy may read it", "agent may read it"):
+        assert part in found["what"], found
+    (rights,) = re.findall(rf"setAcl {path} (\S+)", found["mend"])
+    nodes.client.set_acls(path, [acl_of(word) for word in rights.split(",")])
+    assert sorted(nodes.client.get_acls(path)[0]) == sorted(wanted)
+    assert patient.look()[0] == 0
+
+
+def acl_of(word):
+    """What ZooKeeper's command line makes of `scheme:id:rights`."""
+    scheme, rest = word.split(":", 1)
+    name, letters = rest.rsplit(":", 1)
+    rights = sum({"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}[letter] for letter in letters)
+    return ACL(rights, Id(scheme, name))
+
+
+def test_a_hanging_metadata_agent_and_missing_ones_are_named(patient):
+    cluster = patient.cluster
+    address = cluster.programs["agent-2"].printed().split("ready: ")[1].split()[0]
+    cluster.programs["agent-2"].pause()
+    try:
+        status, report = patient.look()
+        found = finding(report, "answers", address)
+        assert status == 1 and "is registered and does not answer" in found["what"], found
+    finally:
+        cluster.programs["agent-2"].resume()
+    wait_until(
+        lambda: check(patient.look()[1], "registered")["said"].startswith("2: "), HEAL_WITHIN_S, "both are registered", 0.2
+    )
+    try:
+        cluster.programs["agent-1"].stop()
+        status, report = patient.look()
+        spare = finding(report, "registered", "metadata agents")
+        assert (status, spare["severity"]) == (0, "warning") and "there is one metadata agent" in spare["what"], spare
+        cluster.programs["agent-2"].stop()
+        status, report = patient.look()
+        assert status == 1, report["summary"]
+        assert "no metadata agent is registered" in finding(report, "registered", "metadata agents")["what"]
+        # The database itself can be read, so what is wanted is still compared with what runs.
+        assert check(report, "wanted engines")["verdict"] == "ok"
+    finally:
+        for name in ("agent-1", "agent-2"):
+            cluster.start_program(name)
+    patient.wait_well()
+
+
+@pytest.fixture(scope="module")
+def sick(patient):
+    """While the master is stopped, everything that only a master would set right is broken; the doctor looks once."""
+    cluster, nodes = patient.cluster, patient.cluster.nodes
+    cluster.programs["proxy-a"].pause()
+    lock = nodes.master_lock("a stranger")
+    try:
+        # Taken when the stopped master's session has expired.
+        assert lock.acquire(timeout=30)
+        engine = cluster.engines.one(patient.engine)
+        orphan = "patient-orphan-0-1-abcdef"
+        copy = cluster.state_dir / "engines" / orphan
+        shutil.copytree(engine.folder, copy)
+        record = json.loads((copy / "engine.json").read_text())
+        record |= {"name": orphan, "uid": str(uuid.uuid4()), "labels": record["labels"] | {"name": orphan}}
+        (copy / "engine.json").write_text(json.dumps(record))
+        engine.kill()
+        permit = {"version": 1, "tenant": patient.tenant, "pool": patient.pool, "unit": patient.unit, "uid": "nobody"}
+        nodes.client.create(nodes.path("engines/patient-nobody"), json.dumps(permit).encode())
+        fact = {"version": 1, "uid": "nobody", "grace_ms": 1, "reason": "a scenario"}
+        nodes.client.create(nodes.path("drains/patient-drained"), json.dumps(fact).encode())
+        alter = {
+            "version": 1,
+            "id": "a-scenario",
+            "object": {"kind": "tenant", "name": patient.tenant},
+            "base_generation": 1,
+            "old": None,
+            "statement": "ALTER TENANT patient COMMENT 'x'",
+            "by": "somebody",
+            "agent": "gone",
+            "requested_at_ms": 1,
+        }
+        nodes.client.create(nodes.path("lock/alter"), json.dumps(alter).encode())
+        child = {"version": 1, "agent": "gone", "session": 1}
+        nodes.client.create(nodes.path("lock/alter/a-scenario"), json.dumps(child).encode())
+        status, report = patient.look()
+    finally:
+        if lock.is_acquired:
+            lock.release()
+        cluster.programs["proxy-a"].resume()
+    return status, report, orphan
+
+
+def test_a_master_that_does_not_tick_is_named(sick):
+    status, report, _ = sick
+    assert status == 1
+    found = finding(report, "last tick", "master")
+    assert "longer than three tick intervals" in found["what"] and "master.candidate = true" in found["mend"]
+
+
+def test_a_stranger_who_holds_the_masters_lock_is_named(sick):
+    found = finding(sick[1], "lock", "lock/master")
+    assert "a stranger (session 0x" in found["what"] and "is not the master" in found["what"]
+    assert "the database knows epoch" in found["what"] and "delete " in found["mend"]
+
+
+def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
+    found = finding(sick[1], "readiness", f"{patient.tenant}/{patient.pool}/{patient.unit}/0")
+    assert patient.engine in found["what"] and "DESCRIBE ENGINE" in found["mend"]
+    # What SHOW tells of it is not what is there any more.
+    assert "it is ended" in finding(sick[1], "observations", patient.engine)["what"]
+
+
+def test_an_entry_that_was_never_issued_is_an_orphan(sick):
+    _, report, orphan = sick
+    found = finding(report, "orphans", orphan)
+    assert "nobody ever issued it" in found["what"] and f"/{orphan}" in found["mend"]
+
+
+def test_a_permit_without_an_engine_is_named(sick):
+    found = finding(sick[1], "permits", "/engines/patient-nobody")
+    assert "no engine of that name is there, and no slot wants one" in found["what"]
+
+
+def test_a_drain_fact_without_an_engine_is_named(sick):
+    found = finding(sick[1], "drain facts", "/drains/patient-drained")
+    assert "no engine of that name is there" in found["what"] and "a scenario" in found["what"]
+
+
+def test_a_stale_alter_node_is_named_with_its_age_and_object(sick):
+    found = finding(sick[1], "alter node", "/lock/alter")
+    for part in ("it stands for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is undecided", "0x1"):
+        assert part in found["what"], (part, found)
+    # Nothing else is wrong with it: no row converges.
+    assert check(sick[1], "converging")["verdict"] == "ok"
+
+
+def test_findings_for_the_master_heal_when_one_acts(patient, sick):
+    _, _, orphan = sick
+    patient.wait_well()
+    nodes = patient.cluster.nodes
+    assert not nodes.exists("lock/alter") and not nodes.exists("engines/patient-nobody")
+    assert not nodes.exists("drains/patient-drained")
+    assert not (patient.cluster.state_dir / "engines" / orphan).exists()
+    (engine,) = patient.control.wait_ready(patient.tenant)
+    assert engine["engine"] != patient.engine
+
+
+def test_an_alteration_without_its_node_is_well_and_converges(patient):
+    cluster = patient.cluster
+    cluster.programs["proxy-a"].pause()
+    try:
+        (answer,) = patient.control.execute(f"ALTER TENANT {patient.tenant} COMMENT 'without its node'")
+        cluster.nodes.client.delete(cluster.nodes.path("lock/alter"), recursive=True)
+        _, report = patient.look()
+    finally:
+        cluster.programs["proxy-a"].resume()
+    assert check(report, "converging")["verdict"] == "ok"
+    assert check(report, "alter node")["verdict"] == "ok"
+    # It is still registered, and the kernel accepts connections for it.
+    stopped = finding(report, "proxies", cluster.addresses["proxy-a"])
+    assert "has not replied within 5 s: its process is stopped, or hangs" in stopped["what"], stopped
+    patient.wait_well()
+    assert patient.progress(answer["alteration"]) == "converged"
+
+
+def test_a_database_restored_to_an_older_state_has_a_working_remedy(patient):
+    """Masters come and go, the state directory knows the last; then the database is restored from before them."""
+    database, lock = patient.cluster.database, patient.cluster.state_dir / "lock"
+    patient.stop_proxies()
+    ((older,),) = database.rows("SELECT epoch FROM master")
+    database.rows("UPDATE master SET epoch = epoch + 5")
+    patient.start_proxies()
+    patient.restart_engine()
+    seen = int(lock.read_text())
+    assert seen == int(older) + 6, (older, seen)
+    patient.stop_proxies()
+    database.rows(f"UPDATE master SET epoch = {older}")
+    database.rows(f"UPDATE observed_engine SET epoch = {older}")
+    patient.start_proxies()
+    status, report = patient.look()
+    found = finding(report, "epochs", str(patient.cluster.state_dir))
+    assert status == 1 and ill(report) == {"epochs"}, report["summary"]
+    assert f"it has seen epoch {seen}, and the database is at {int(older) + 1}" in found["what"], found
+    assert "end all proxies" in found["mend"] and f"remove {lock}," in found["mend"], found
+    patient.stop_proxies()
+    lock.unlink()
+    patient.start_proxies()
+    patient.restart_engine()
+    patient.wait_well()
+    assert int(lock.read_text()) == int(older) + 2
+
+
+def test_a_full_orchestrator_is_named_with_what_stalls_for_it(workspace):
+    patient = Patient(workspace / "crowded", metadata_agent={"alter_deadline": "2s"}, orchestrator={"max_engines": 1})
+    try:
+        status, report = patient.look()
+        room = finding(report, "room", "orchestrator.max_engines")
+        assert status == 1 and ill(report) == {"room"}, report["summary"]
+        assert "1 engine of at most 1: no engine can be started" in room["what"], room
+        _, _, unit = patient.control.make("waiting")
+        (answer,) = patient.control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1")
+        alteration = answer["alteration"]
+        wait_until(lambda: patient.progress(alteration) == "stalled", HEAL_WITHIN_S, "it is stalled", 0.2)
+        status, report = patient.look()
+        assert status == 1 and ill(report) == {"room", "stalled", "wanted engines"}, report["summary"]
+        stalled = finding(report, "stalled", alteration)
+        for part in (f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1", "stalled at ", "there are 1 engines already"):
+            assert part in stalled["what"], (part, stalled)
+        # What is said of the room mends both.
+        assert "raise orchestrator.max_engines and restart the proxies" in room["mend"], room
+        patient.cluster.settings["orchestrator"] = {"max_engines": 20}
+        patient.file = patient.cluster.write("doctor")
+        patient.stop_proxies()
+        patient.start_proxies()
+        patient.wait_well()
+        assert patient.progress(alteration) == "converged"
+    finally:
+        patient.cluster.close()

@@ -1,0 +1,336 @@
+"""Engines that are pods, while the API server refuses, is silent, loses answers or news, tells old ones or is away, and while
+masters die: nothing is made twice, nothing that runs ends, and what was said is done in the end.
+
+One of each kind by default, all of them with `--long`."""
+
+import contextlib
+
+import pytest
+
+from harness.api_relay import ApiRelay, api_calls, watch_events
+from harness.clients import pyhive_session, rows
+from harness.control import Control
+from harness.fixtures import started
+from harness.masters import Masters
+from harness.pod_recorder import PodRecorder
+from harness.pods import HOME, PodCluster, Pods
+from harness.tier import only_long, some
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+CALL_DEADLINE_S = 2
+# The first create in a namespace is told that there is none yet.
+THE_FIRST = 1
+# What a master says of it.
+TROUBLE = ["the watch is broken", "decision failed", "still waiting", "rights are missing"]
+WATCH = api_calls("watch", resource="pods")
+# The candidates: whoever may become master watches from its start.
+WATCHERS = 2
+# Not those that ask for one name: the server answers these from what is true now.
+LISTS = api_calls("list", resource="pods", namespace=None, name=None)
+
+
+@pytest.fixture(scope="module")
+def pods(workspace):
+    yield from started(Pods(workspace / "troubled-pods"))
+
+
+@pytest.fixture(scope="module")
+def relay(pods):
+    with ApiRelay(pods.kubernetes) as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def installation(pods, relay, workspace):
+    it = PodCluster(
+        workspace / "troubled-cluster",
+        pods,
+        relay.kubeconfig_of(pods.token, "master", HOME),
+        {"call_deadline": f"{CALL_DEADLINE_S}s"},
+        candidates=("proxy-a", "proxy-b"),
+    )
+    yield from started(it)
+
+
+@pytest.fixture
+def cluster(installation):
+    installation.logs.begin()
+    installation.logs.allow(*TROUBLE)
+    yield installation
+    installation.logs.check()
+
+
+@pytest.fixture
+def control(cluster):
+    return Control(cluster.addresses["proxy-b"])
+
+
+class Tenant:
+    """A tenant with a pool and a unit of its own, and its pods."""
+
+    def __init__(self, cluster, control, pods, name):
+        self.control, self.pods = control, pods
+        self.made = self.name, self.pool, self.unit = control.make(name, users=f"'{name}_user'", places=pods.nodes_of(name))
+        self.namespace = cluster.namespace(self.name, self.pool)
+        self.user, self.address = f"{name}_user", control.address
+
+    def start(self):
+        return self.control.start(*self.made, wait="2m")
+
+    def there(self):
+        """name → uid of its pods."""
+        return {name: it["metadata"]["uid"] for name, it in self.pods.of(self.namespace).items()}
+
+    def answers(self):
+        with pyhive_session(self.address, self.user) as session:
+            assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+
+    def end(self):
+        self.control.drop(*self.made)
+        wait_until(lambda: not self.there(), WITHIN_S, f"the pods of {self.name} are gone")
+
+
+@pytest.fixture
+def tenant(cluster, control, pods, request):
+    made = []
+
+    def make(name):
+        made.append(Tenant(cluster, control, pods, name))
+        return made[-1]
+
+    yield make
+    for it in made:
+        it.end()
+
+
+WRONGS = {
+    "refused": ("error", {"code": 500}),
+    "throttled": ("throttle", {"retry_after_s": 1}),
+    "cut": ("hang_up", {}),
+    "unanswered": ("silence", {}),
+    "done_and_refused": ("error", {"code": 504, "after": True}),
+    "done_and_cut": ("hang_up", {"after": True}),
+    "done_and_unanswered": ("silence", {"after": True}),
+}
+
+
+@pytest.mark.parametrize("wrong", some(WRONGS, "throttled", "done_and_cut"))
+def test_an_engine_is_created_once_despite_failing_creates(tenant, relay, wrong):
+    kind, options = WRONGS[wrong]
+    it = tenant(f"made_{wrong}")
+    with relay.fault(kind, api_calls("create", resource="pods", namespace=it.namespace), skip=THE_FIRST, **options):
+        engine = it.start()
+    assert list(it.there()) == [engine]
+    it.answers()
+
+
+@pytest.mark.parametrize("wrong", some(WRONGS, "refused", "done_and_unanswered"))
+def test_an_engine_ends_despite_failing_deletes(tenant, control, pods, relay, wrong):
+    kind, options = WRONGS[wrong]
+    it = tenant(f"ended_{wrong}")
+    engine = it.start()
+    with relay.fault(kind, api_calls("delete", resource="pods", namespace=it.namespace), **options):
+        control.stop(it.pool, engine, wait="2m")
+        pods.gone(it.namespace, engine)
+        wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
+
+
+LIES = {
+    "expire": ("expire", {"times": 2 * WATCHERS}),
+    "tear": ("tear", {"times": 2 * WATCHERS}),
+    "end": ("end", {"times": 2 * WATCHERS}),
+    "repeat": ("repeat", {"times": None}),
+    # An older version behind a newer one.
+    "repeat_late": ("repeat", {"times": None, "late": True}),
+    "drop": ("drop", {"times": WATCHERS, "event": watch_events("ADDED")}),
+}
+
+
+@pytest.mark.parametrize("lie", some(LIES, "expire", "repeat_late"))
+def test_wrong_watch_events_cause_no_wrong_decision(tenant, control, pods, relay, lie):
+    kind, options = LIES[lie]
+    it = tenant(f"watched_{lie}")
+    with relay.fault(kind, WATCH, **options):
+        old = it.start()
+        control.execute(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '600M' WAIT '2m'")
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] != old
+        pods.gone(it.namespace, old)
+        it.answers()
+        control.stop(it.pool, row["engine"], wait="2m")
+        pods.gone(it.namespace, row["engine"])
+    wait_until(lambda: control.engines(it.name) == [], WITHIN_S, "SHOW ENGINES tells of no engine", 0.2)
+
+
+def test_an_engine_whose_end_is_not_reported_is_replaced(tenant, control, pods, relay):
+    it = tenant("ghost")
+    first = it.start()
+
+    def another():
+        found = [row for row in control.engines(it.name) if row["engine"] != first and row["state"] == "ready"]
+        return found[0]["engine"] if found else None
+
+    # Neither that it was told to end, nor that it did.
+    with relay.fault("drop", WATCH, event=watch_events(name=first), times=None) as lost:
+        pods.admin.delete("pods", first, it.namespace, grace_s=0)
+        wait_until(lambda: lost.injected >= 2 * WATCHERS, WITHIN_S, "the news is lost")
+        second = wait_until(another, 2 * WITHIN_S, "the slot has another engine", 0.2)
+    (row,) = control.wait_ready(it.name)
+    assert row["engine"] == second and list(it.there()) == [second]
+    it.answers()
+
+
+def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
+    it = tenant("outlived")
+    # The server keeps what was then for some minutes.
+    version = relay.version()
+    engine = it.start()
+    before = it.there()
+    with relay.fault("stale", LISTS, times=None, version=version) as stale:
+        # Something happens to the pod, and instead of it the watches are told to begin anew.
+        with relay.fault("expire", WATCH, event=watch_events("MODIFIED", name=engine), times=WATCHERS) as expired:
+            pods.admin.patch("pods", engine, {"metadata": {"annotations": {"seen": "yes"}}}, it.namespace)
+            wait_until(
+                lambda: min(expired.injected, stale.injected) >= WATCHERS, WITHIN_S, "every candidate has read an old list", 0.2
+            )
+        masters_tick(control)
+        assert it.there() == before
+        it.answers()
+    assert it.there() == before
+    (row,) = control.wait_ready(it.name)
+    assert row["engine"] == engine
+
+
+def masters_tick(control):
+    """Waits until the master has looked at everything twice."""
+
+    def last():
+        (row,) = control.execute("SHOW MASTER")
+        return row["last_tick"]
+
+    for _ in range(2):
+        before = last()
+        wait_until(lambda before=before: last() != before, WITHIN_S, "the master ticks", 0.2)
+
+
+def everybody_restarts(cluster, masters, what):
+    """Every candidate is told to end and started again, one after the other, so that two new masters begin; `what` is to
+    hold under each of them."""
+    for name in ("proxy-a", "proxy-b"):
+        term = masters.wait_acting()
+        masters.wait_queued(2)
+        was_master = masters.program_of(term) == name
+        cluster.restart(name)
+        if was_master:
+            masters.wait_acting(term.epoch)
+        masters.wait_queued(2)
+        what()
+
+
+def test_a_new_master_with_a_stale_list_creates_and_deletes_nothing(cluster, tenant, pods, relay):
+    it = tenant("stale")
+    version = relay.version()
+    engine = it.start()
+    before = it.there()
+
+    def stays():
+        control = Control(cluster.addresses["proxy-a"])
+        masters_tick(control)
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] == engine and it.there() == before
+
+    with PodRecorder(pods.admin, it.namespace) as monitor:
+        with relay.fault("stale", LISTS, version=version, times=None), relay.fault("gone", WATCH, times=2):
+            everybody_restarts(cluster, Masters(cluster), stays)
+        assert set(monitor.names.values()) == {engine}, "no other pod was ever made"
+    it.control = Control(cluster.addresses["proxy-b"])
+    it.address = it.control.address
+    it.answers()
+
+
+@pytest.mark.parametrize("when", some(("unheard", "done"), "done"))
+def test_an_engine_of_a_dead_master_is_created_once_by_the_next(cluster, tenant, relay, when):
+    done = when == "done"
+    masters = Masters(cluster)
+    term = masters.wait_acting()
+    masters.wait_queued(2)
+    it = tenant(f"orphaned_{when}")
+    program = masters.program_of(term)
+    other = next(name for name in ("proxy-a", "proxy-b") if name != program)
+    control = Control(cluster.addresses[other])
+    it.control, it.address = control, cluster.addresses[other]
+    creates = api_calls("create", resource="pods", namespace=it.namespace)
+    try:
+        with relay.fault("hold", creates, skip=THE_FIRST, after=done) as held:
+            (answer,) = control.execute(f"START ENGINE {it.name} {it.pool} {it.unit}")
+            wait_until(lambda: held.injected, WITHIN_S, "the master is making the engine")
+            cluster.programs[program].kill()
+            made = it.there()
+            assert bool(made) == done, "the pod is there if the server has made it"
+            masters.wait_acting(term.epoch)
+        (row,) = control.wait_ready(it.name)
+        assert row["engine"] == answer["engine"] and list(it.there()) == [row["engine"]]
+        assert it.there().items() >= made.items(), "the next master takes the pod that is there"
+        it.answers()
+    finally:
+        cluster.start_program(program)
+
+
+def test_engines_survive_an_api_server_outage_and_changes_apply_afterwards(cluster, tenant, control, pods):
+    it, later = tenant("unshaken"), tenant("patient")
+    it.start()
+    before = it.there()
+    server = pods.kubernetes.apiserver
+    server.kill()
+    try:
+        it.answers()
+        (answer,) = control.execute(f"START ENGINE {later.name} {later.pool} {later.unit}")
+
+        def options():
+            row = control.engine(later.name, answer["engine"])
+            return row if row and row["state"] == "pending" and row["reason"] else None
+
+        wait_until(options, WITHIN_S, "SHOW ENGINES says why it waits", 0.2)
+        it.answers()
+    finally:
+        server.start()
+    (row,) = control.wait_ready(later.name, within_s=2 * WITHIN_S)
+    assert row["engine"] == answer["engine"]
+    assert it.there() == before
+    later.answers()
+
+
+# So often at most, so that the longest back-off that they can cause is shorter than the waits below.
+OFTEN = 3
+ROUNDS = 12
+
+
+@only_long
+def test_engines_reconcile_under_random_api_errors(tenant, control, pods, relay, seed):
+    """Some requests are refused, of some the answer is lost, and some events tear their watch, until each has happened."""
+    it = tenant("weather")
+    old = it.start()
+    calls = ("get", "list", "create", "patch", "delete")
+    some_of = {"times": OFTEN, "share": 0.2, "seed": seed}
+    with contextlib.ExitStack() as weather:
+        faults = [
+            weather.enter_context(fault)
+            for fault in (
+                relay.fault("error", api_calls(*calls, "watch"), **some_of),
+                relay.fault("hang_up", api_calls(*calls), after=True, **some_of),
+                relay.fault("tear", WATCH, **some_of),
+            )
+        ]
+        for number in range(ROUNDS):
+            control.execute(f"ALTER RESOURCE UNIT {it.unit} DRIVER_MEMORY '{600 + number}M' WAIT '5m'")
+            (row,) = control.wait_ready(it.name, within_s=5 * WITHIN_S)
+            assert row["engine"] != old
+            pods.gone(it.namespace, old)
+            it.answers()
+            old = row["engine"]
+            if all(fault.injected == OFTEN for fault in faults):
+                break
+        print(f"weather over {number + 1} alterations: {', '.join(map(str, faults))}")
+    control.stop(it.pool, old, wait="5m")
+    pods.gone(it.namespace, old)

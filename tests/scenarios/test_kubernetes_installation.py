@@ -1,0 +1,184 @@
+"""`deploy/kubernetes` as it is applied, with real pods: what it waits for, that it answers, and that all of its roles can be
+restarted under their clients."""
+
+import re
+import threading
+
+import pytest
+
+from harness.clients import open_pyhive, pyhive_session, rows
+from harness.control import Control
+from harness.fixtures import started
+from harness.installation import ENGINES, NAMESPACE, RESTARTED_WITHIN_S, Installation, address
+from harness.waiting import wait_until
+
+WITHIN_S = 60
+TENANT, POOL, UNIT = "t_1", "rp_1", "uc_1"
+
+
+@pytest.fixture(scope="module")
+def installation(workspace):
+    yield from started(Installation(workspace / "installation"))
+
+
+@pytest.fixture(scope="module")
+def running(installation):
+    """With its secrets, and all roles ready."""
+    for secret in ("enginehouse-cluster", "enginehouse-database"):
+        installation.make_secret(secret)
+    installation.wait_runs()
+    return installation
+
+
+@pytest.fixture(scope="module")
+def control(running):
+    return Control(address(running.ready("proxy")[0]))
+
+
+@pytest.fixture(scope="module")
+def engine(control):
+    control.execute(f"CREATE RESOURCE UNIT {UNIT} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
+    control.execute(f"CREATE RESOURCE POOL {POOL} NODE_LIST ('one', 'two'), UNIT_LIST ('{UNIT}')")
+    control.execute(f"CREATE TENANT {TENANT} RESOURCE_POOL_LIST ('{POOL}'), USER_LIST ('ann')")
+    return control.start(TENANT, POOL, UNIT)
+
+
+def test_without_the_secrets_each_pod_waits_and_names_them(installation):
+    def waits(role, words):
+        pattern = re.compile(words)
+        reasons = [installation.waits(it) for it in installation.pods(role)]
+        return len(reasons) == 2 and all(pattern.search(it) for it in reasons)
+
+    # A secret that is a file keeps all of a pod back; one that is a variable keeps its container.
+    for role in ("proxy", "master", "metadata-agent"):
+        words = (
+            r'FailedMount: MountVolume.SetUp failed for volume "cluster-secret" : secret "enginehouse-cluster-\w+" not found'
+        )
+        wait_until(lambda role=role, words=words: waits(role, words), WITHIN_S, f"{role} waits for the cluster's secret")
+    installation.make_secret("enginehouse-cluster")
+    words = r'CreateContainerConfigError: secret "enginehouse-database-\w+" not found'
+    wait_until(lambda: waits("metadata-agent", words), WITHIN_S, "metadata agents wait for the database's secret")
+
+
+def test_every_role_runs_and_only_masters_are_candidates(running, control):
+    assert control.execute("SHOW TENANTS") == []
+    wait_until(lambda: control.execute("SHOW MASTER"), WITHIN_S, "there is a master")
+    elected = [pod["metadata"]["name"] for pod in running.pods() if "master lock won" in running.log(pod)]
+    assert len(elected) == 1 and elected[0].startswith("enginehouse-master-"), elected
+    for pod in running.pods("proxy") + running.pods("metadata-agent"):
+        spec = pod["spec"]
+        assert not [it for it in spec["volumes"] if "projected" in it], "no token"
+
+
+def test_an_engine_is_a_pod_that_answers(running, control, engine):
+    pods = running.engines()
+    assert [it["metadata"]["name"] for it in pods] == [engine]
+    assert pods[0]["spec"]["containers"][0]["image"] == "enginehouse"
+    for pod in running.ready("proxy"):
+        with pyhive_session(address(pod), "ann") as connection:
+            assert rows(connection, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
+
+
+class Speaker(threading.Thread):
+    """Says control statements at whatever proxy is ready, again and again, each once it is known what became of the last."""
+
+    def __init__(self, installation):
+        super().__init__(daemon=True)
+        self.installation = installation
+        self.ended = threading.Event()
+        self.made, self.failed = [], []
+        self.start()
+
+    def run(self):
+        number = 0
+        while not self.ended.is_set():
+            unit = f"during_{number}"
+            try:
+                proxies = self.installation.ready("proxy")
+                Control(address(proxies[number % len(proxies)])).execute(f"CREATE RESOURCE UNIT {unit}")
+                self.made.append(unit)
+            except Exception as error:
+                self.failed.append((unit, repr(error)))
+            number += 1
+            self.ended.wait(0.2)
+
+    def end(self):
+        self.ended.set()
+        self.join(WITHIN_S)
+        assert not self.is_alive()
+
+
+def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
+    before = {it["metadata"]["uid"] for it in running.engines()}
+    leaving = running.ready("proxy")
+    sessions = [open_pyhive(address(it), "ann") for it in leaving]
+    for session in sessions:
+        assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
+    speaker = Speaker(running)
+    old = {role: running.restart(role) for role in ("proxy", "master", "metadata-agent")}
+    for role in ("master", "metadata-agent"):
+        wait_until(
+            lambda role=role: running.is_rolled_out(role) and running.gone(old[role]),
+            RESTARTED_WITHIN_S,
+            f"{role} is restarted",
+            0.2,
+        )
+    # New proxies serve while the old ones wait for their sessions, which go on.
+    wait_until(
+        lambda: len([it for it in running.ready("proxy") if it["metadata"]["uid"] not in old["proxy"]]) == 2,
+        RESTARTED_WITHIN_S,
+        "there are new proxies",
+        0.2,
+    )
+    drains = re.compile("opens no session any more")
+    for pod in leaving:
+        wait_until(lambda pod=pod: drains.search(running.log(pod)), WITHIN_S, "the old proxy has been told", 0.2)
+    for session in sessions:
+        assert rows(session, "SELECT 2 AS two") == [{"two": 2}]
+        session.close()
+    wait_until(lambda: running.gone(old["proxy"]), RESTARTED_WITHIN_S, "the old proxies are gone", 0.2)
+    running.wait_runs()
+    speaker.end()
+    control = Control(address(running.ready("proxy")[0]))
+    assert {it["metadata"]["uid"] for it in running.engines()} == before
+    assert [it["engine"] for it in control.wait_ready(TENANT)] == [engine]
+    units = {it["unit"] for it in control.execute("SHOW RESOURCE UNITS")}
+    assert set(speaker.made) <= units and len(speaker.made) > 5
+    # A statement that a leaving proxy refused, or was cut from, was either not accepted or took effect; nothing is undecided.
+    assert not [it for it in control.execute("SHOW ALTERATIONS LIMIT 500") if it["outcome"] == "undecided"]
+    print(f"{len(speaker.made)} statements during the restarts, {len(speaker.failed)} of them refused: {speaker.failed[:3]}")
+
+
+def doctor(installation):
+    """The doctor's exit status in a master's pod, which reaches all that there is to look at but the database."""
+    pod = installation.ready("master")[0]["metadata"]["name"]
+    words = ["/usr/local/bin/enginehouse", "doctor", "--config", "/etc/enginehouse/enginehouse.toml"]
+    return installation.kubelet.process(NAMESPACE, pod).run_inside(words, WITHIN_S)
+
+
+def test_the_doctor_finds_nothing_and_then_a_right_that_was_taken_away(running, engine):
+    admin = running.cluster.admin
+    assert doctor(running) == 0
+    binding = admin.get("rolebindings", "enginehouse-master", ENGINES)
+    admin.delete("rolebindings", "enginehouse-master", ENGINES)
+    restarts = [it["status"]["containerStatuses"][0]["restartCount"] for it in running.pods("master")]
+    try:
+        assert doctor(running) == 1
+    finally:
+        binding["metadata"] = {"name": "enginehouse-master"}
+        admin.create("rolebindings", binding, ENGINES)
+    assert doctor(running) == 0
+    assert restarts == [it["status"]["containerStatuses"][0]["restartCount"] for it in running.pods("master")]
+
+
+def test_nothing_in_the_logs_of_the_roles_is_an_error(running):
+    for pod in running.pods():
+        lines = [it for it in running.log(pod).splitlines() if " ERROR " in it or "panicked" in it]
+        assert lines == [], pod["metadata"]["name"]
+
+
+def test_the_engine_ends_with_its_tenant(running, engine):
+    control = Control(address(running.ready("proxy")[0]))
+    control.execute(f"DROP TENANT {TENANT} WAIT '1m'")
+    wait_until(lambda: running.cluster.admin.items("pods", ENGINES) == [], WITHIN_S, "the engine's pod is gone")
+    assert running.cluster.admin.items("pods", NAMESPACE)

@@ -1,0 +1,296 @@
+"""`deploy/kubernetes`: rendered by the real kustomize, every object through the real API server, every file and variable
+through the program. NetworkPolicies are accepted there and not enforced; what they say is read as it is specified."""
+
+import base64
+import copy
+import json
+import re
+import subprocess
+import tomllib
+
+import pytest
+
+from harness.kubernetes import Kubernetes
+from harness.kubernetes_client import ApiError
+from harness.manifests import FOLDER, SECRETS, Applier, NotRendered, example, named, of_kind, overlay, render
+from harness.network_policy import Peer, permits
+from harness.processes import BINARY, REPOSITORY, environment
+from kubelet.environment import expanded
+
+CHECKED_WITHIN_S = 60
+ENGINES = "rp-1--t-1"
+POD_IP = "10.1.2.3"
+ROLES = {"enginehouse-proxy": "proxy", "enginehouse-master": "master", "enginehouse-metadata-agent": "metadata-agent"}
+OURS = "enginehouse"
+
+
+@pytest.fixture(scope="module")
+def objects(workspace):
+    return example(workspace / "deploy")
+
+
+@pytest.fixture(scope="module")
+def applier(workspace, objects):
+    cluster = Kubernetes(workspace / "kubernetes-of-manifests")
+    try:
+        made = Applier(cluster.start())
+        made.apply([it for it in objects if it["kind"] in ("Namespace", "ServiceAccount")])
+        yield made
+    finally:
+        cluster.close()
+
+
+def templates(objects):
+    """role → the pod that its Deployment makes."""
+    found = {}
+    for name, role in ROLES.items():
+        template = named(objects, "Deployment", name)["spec"]["template"]
+        metadata = template["metadata"] | {"name": name, "namespace": OURS}
+        found[role] = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+    return found
+
+
+def test_every_object_is_accepted_with_strict_fields(applier, objects, workspace):
+    wide = overlay(workspace / "wide", ["base"], components=["every-namespace", "data-over-https"], namespace="enginehouse")
+    tried = 0
+    for it in [*objects, *wide]:
+        if it["kind"] in ("Namespace", "ServiceAccount"):
+            continue  # made for real, or there is one of that name
+        tried += 1
+        accepted = applier.try_out(it)
+        assert accepted["metadata"]["name"] == it["metadata"]["name"]
+    assert tried > 50, f"only {tried} objects"
+    wrong = copy.deepcopy(named(objects, "NetworkPolicy", "proxy"))
+    wrong["spec"]["ingres"] = []
+    with pytest.raises(ApiError, match="unknown field"):
+        applier.try_out(wrong)
+
+
+def test_pods_of_every_template_pass_restricted_pod_security(applier, objects):
+    for role, pod in templates(objects).items():
+        made = applier.try_out(pod)
+        volumes = [it["name"] for it in made["spec"]["volumes"] if it["name"].startswith("kube-api-access")]
+        assert bool(volumes) == (role == "master"), f"{role}: only a master speaks to the API server"
+        worse = copy.deepcopy(pod)
+        worse["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+        with pytest.raises(ApiError, match="violates PodSecurity"):
+            applier.try_out(worse)
+
+
+def test_nothing_is_applied_without_the_secrets(workspace):
+    with pytest.raises(NotRendered, match="cluster.secret.*no such file"):
+        render(FOLDER / "example")
+    folder = workspace / "half"
+    example(folder)
+    (folder / "example/database.url").unlink()
+    with pytest.raises(NotRendered, match="database.url.*no such file"):
+        render(folder / "example")
+
+
+def test_manifests_have_no_password_and_only_the_agent_gets_the_databases(objects):
+    assert [it for it in render(FOLDER / "base") if it["kind"] == "Secret"] == []
+    # A user with a password in a URL; the example's comment has an ellipsis there.
+    password = re.compile(r"://[^/\s:@]+:[^…@\s]+@")
+    files = [it for it in FOLDER.rglob("*") if it.is_file()] + [REPOSITORY / "deploy/Containerfile"]
+    assert [it for it in files if password.search(it.read_text())] == []
+    database = next(it for it in of_kind(objects, "Secret") if it.startswith("enginehouse-database"))
+    users = []
+    for role, pod in templates(objects).items():
+        for container in pod["spec"].get("initContainers", []) + pod["spec"]["containers"]:
+            for variable in container["env"]:
+                reference = variable.get("valueFrom", {}).get("secretKeyRef")
+                if reference:
+                    assert not reference.get("optional") and reference["name"] == database
+                    users.append((role, container["name"], variable["name"]))
+    assert users == [
+        ("metadata-agent", "migrate", "ENGINEHOUSE_DATABASE_URL"),
+        ("metadata-agent", "metadata-agent", "ENGINEHOUSE_DATABASE_URL"),
+    ]
+
+
+def variables(container, objects):
+    """The container's environment, as a kubelet makes it."""
+    values = {}
+    for it in container["env"]:
+        source = it.get("valueFrom", {})
+        if "fieldRef" in source:
+            assert source["fieldRef"]["fieldPath"] == "status.podIP"
+            values[it["name"]] = POD_IP
+        elif "secretKeyRef" in source:
+            data = named(objects, "Secret", source["secretKeyRef"]["name"])["data"]
+            values[it["name"]] = base64.b64decode(data[source["secretKeyRef"]["key"]]).decode()
+        else:
+            values[it["name"]] = expanded(it["value"], values)
+    return values
+
+
+def checked(container, objects, folder):
+    """What `config check` says of the file and the variables of a container."""
+    config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
+    text = config["data"]["enginehouse.toml"]
+    (folder / "enginehouse.toml").write_text(text)
+    # The secret is read too: there is one, in another place than in the pod.
+    secret = folder / "cluster.secret"
+    secret.write_text("ab" * 32)
+    secret.chmod(0o600)
+    done = subprocess.run(
+        [BINARY, "config", "check", "--config", folder / "enginehouse.toml"],
+        env=environment(variables(container, objects)) | {"ENGINEHOUSE_CLUSTER_SECRET_FILE": str(secret)},
+        capture_output=True,
+        text=True,
+        timeout=CHECKED_WITHIN_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{container['name']}: {done.stderr}"
+    printed = tomllib.loads(done.stdout)
+    printed["cluster"]["secret_file"] = tomllib.loads(text)["cluster"]["secret_file"]
+    return printed
+
+
+def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp_path):
+    for role, pod in templates(objects).items():
+        containers = {it["name"]: it for it in pod["spec"]["containers"] + pod["spec"].get("initContainers", [])}
+        settings = {name: checked(it, objects, tmp_path) for name, it in containers.items()}[role]
+        container = containers[role]
+        assert container["args"][1:] == ["--config", "/etc/enginehouse/enginehouse.toml"]
+        places = {it["name"]: it["mountPath"] for it in container["volumeMounts"]}
+        assert settings["cluster"]["secret_file"] == f"{places['cluster-secret']}/cluster.secret"
+        if role != "metadata-agent":
+            assert settings["master"]["candidate"] == (role == "master"), "only masters have the rights that a master needs"
+            assert settings["proxy"]["discoverable"] == (role == "proxy"), "nobody reaches a master"
+        port = container["ports"][0]["containerPort"]
+        section = "metadata_agent" if role == "metadata-agent" else "proxy"
+        assert settings[section]["listen"] == f"{POD_IP}:{port}"
+        hook_s = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        drain_s = seconds(settings["proxy"]["drain_grace"]) if role != "metadata-agent" else 0
+        # What the program itself takes to end is 10 s at most, twice for one that is a master too.
+        assert hook_s + drain_s + 20 < pod["spec"]["terminationGracePeriodSeconds"], role
+        password = SECRETS["database.url"].split(":")[2].split("@")[0]
+        assert password not in str(settings)
+
+
+def seconds(text):
+    return sum(int(number) * {"s": 1, "m": 60, "h": 3600}[unit] for number, unit in re.findall(r"(\d+)([smh])", text))
+
+
+def test_engines_run_from_the_image_that_the_overlay_names_where_it_may(objects, tmp_path):
+    master = templates(objects)["master"]["spec"]["containers"][0]
+    settings = checked(master, objects, tmp_path)
+    assert settings["engines"]["images"] == {"datafusion": master["image"]}
+    assert settings["kubernetes"]["namespaces"] == [ENGINES] and not settings["kubernetes"]["make_namespaces"]
+    # Engines are told the same, and a name without a namespace would mean theirs.
+    assert [it.split(":")[0].endswith(f".{OURS}") for it in settings["zookeeper"]["connect"].split(",")] == [True]
+    labels = named(objects, "Namespace", ENGINES)["metadata"]["labels"]
+    assert labels["enginehouse.io/cluster"] == settings["cluster"]["name"]
+    assert named(objects, "ServiceAccount", settings["kubernetes"]["service_account"], ENGINES)
+    ports = {
+        it["port"]
+        for policy in of_kind_in(objects, "NetworkPolicy", ENGINES)
+        if policy["metadata"]["name"] == "engine"
+        for rule in policy["spec"]["ingress"]
+        for it in rule["ports"]
+    }
+    assert ports == {settings["kubernetes"]["agent_port"]}
+
+
+def of_kind_in(objects, kind, namespace):
+    return [it for it in objects if it["kind"] == kind and it["metadata"]["namespace"] == namespace]
+
+
+def test_each_deployment_has_a_budget_and_clients_come_to_proxies_only(objects):
+    service = named(objects, "Service", "enginehouse-proxy")["spec"]["selector"]
+    for role, pod in templates(objects).items():
+        labels = pod["metadata"]["labels"].items()
+        budget = named(objects, "PodDisruptionBudget", f"enginehouse-{role}")["spec"]
+        deployment = named(objects, "Deployment", f"enginehouse-{role}")["spec"]
+        assert budget["selector"] == deployment["selector"] and budget["maxUnavailable"] == 1
+        assert deployment["selector"]["matchLabels"].items() <= labels and deployment["replicas"] >= 2
+        assert deployment["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+        assert (service.items() <= labels) == (role == "proxy")
+
+
+def peers():
+    """Who might speak to whom."""
+
+    def ours(role):
+        return Peer(OURS, {"app.kubernetes.io/name": "enginehouse", "app.kubernetes.io/component": role})
+
+    def engine(namespace=ENGINES, **labels):
+        labels = {"enginehouse.io/role": "engine", "enginehouse.io/cluster": "enginehouse"} | labels
+        return Peer(namespace, labels, {"enginehouse.io/cluster": "enginehouse"})
+
+    spark = {"spark-role": "driver"}
+    return {
+        "proxy": ours("proxy"),
+        "master": ours("master"),
+        "agent": ours("metadata-agent"),
+        "zookeeper": Peer(OURS, {"enginehouse.io/part": "zookeeper"}),
+        "database": Peer(OURS, {"enginehouse.io/part": "database"}),
+        "engine": engine(),
+        "another engine": engine(),
+        "driver": engine(**spark),
+        "another driver": engine(**spark),
+        "executor": engine(**{"enginehouse.io/role": "executor", "spark-role": "executor"}),
+        "pod among engines": Peer(ENGINES, {"app": "x"}, {"enginehouse.io/cluster": "enginehouse"}),
+        "client": Peer("people", {}, {"enginehouse.io/clients": "true"}),
+        "stranger": Peer("strangers", {"app": "x"}),
+        "names": Peer("kube-system", {"k8s-app": "kube-dns"}),
+        "metadata address": Peer(address="169.254.169.254"),
+        "internet": Peer(address="93.184.215.14"),
+        "api server": Peer(address="10.96.0.1"),
+    }
+
+
+def test_masters_make_the_policies_that_an_admin_applies(objects):
+    made = json.loads((REPOSITORY / "crates/orchestrator/tests/kubernetes/golden/network-policies.json").read_text())
+    applied = {it["metadata"]["name"]: it["spec"] for it in of_kind_in(objects, "NetworkPolicy", ENGINES)}
+    del applied["data-over-https"]
+    assert {it["metadata"]["name"]: it["spec"] for it in made} == applied
+
+
+# Everything that is open, of all peers and ports; nothing else may be.
+OPEN = {
+    ("client", "proxy", 10009),
+    *(
+        (role, "zookeeper", 2181)
+        for role in ("proxy", "master", "agent", "engine", "another engine", "driver", "another driver")
+    ),
+    ("zookeeper", "zookeeper", 2888),
+    ("zookeeper", "zookeeper", 3888),
+    ("proxy", "agent", 10020),
+    ("master", "agent", 10020),
+    ("agent", "database", 5432),
+    ("agent", "database", 3306),
+    *(
+        (role, engine, 10021)
+        for role in ("proxy", "master")
+        for engine in ("engine", "another engine", "driver", "another driver")
+    ),
+    *(("executor", driver, port) for driver in ("driver", "another driver") for port in (7078, 7079)),
+    # The API server may have any address; what has a policy of its own lets masters in only where that says so.
+    *(("master", it, port) for it in ("api server", "internet", "client", "stranger", "names") for port in (443, 6443)),
+    # The component of the example.
+    *((it, "internet", 443) for it in ("engine", "another engine", "driver", "another driver", "executor")),
+}
+PORTS = (22, 53, 80, 443, 2181, 2888, 3306, 3888, 5432, 6443, 7078, 7079, 8080, 10009, 10020, 10021)
+
+
+def test_policies_open_what_the_roles_need_and_nothing_else(objects):
+    policies = [it for it in objects if it["kind"] == "NetworkPolicy"]
+    known = peers()
+    inside = {name for name, it in known.items() if it.namespace in (OURS, ENGINES)}
+    # Executors and drivers of one namespace speak among themselves as they like; names are asked of everywhere.
+    executors = {("driver", "executor"), ("another driver", "executor"), ("executor", "executor")}
+    found = {
+        (source, target, port)
+        for source in known
+        for target in known
+        for port in PORTS
+        if ({source, target} & inside) and permits(policies, known[source], known[target], port)
+    }
+    names = {(source, "names", 53) for source in inside}
+    free = {(source, target, port) for source, target in executors for port in PORTS}
+    assert found - names - free == OPEN
+    assert names | free <= found
+    for it in ("engine", "driver", "executor", "pod among engines"):
+        assert not any(permits(policies, known[it], known["metadata address"], port) for port in PORTS)

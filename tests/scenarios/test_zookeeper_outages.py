@@ -1,0 +1,124 @@
+"""ZooKeeper is away for longer than a session lives, and the leader of an ensemble dies.
+
+Sessions that were there go on, new ones go to the engines that the proxies know, SHOW says what is missing, and what was
+said meanwhile happens when ZooKeeper is back. No engine is restarted for it.
+"""
+
+import time
+
+import pytest
+
+from harness.clients import pyhive_session, refused
+from harness.control import Control
+from harness.ensemble import Ensemble
+from harness.masters import Masters
+from harness.rest import at_rest
+from harness.session_monitor import SessionMonitor
+from harness.waiting import wait_until
+
+SESSION_TIMEOUT_S = 3
+TICK_S = 1
+# A client gives its session up after seven fifths of the timeout: then it has to be built anew.
+AWAY_S = SESSION_TIMEOUT_S * 2
+BACK_WITHIN_S = 30
+SETTINGS = {
+    "candidates": ("proxy-a", "proxy-b"),
+    "session_timeout_s": SESSION_TIMEOUT_S,
+    "master": {"tick_interval": f"{TICK_S}s"},
+}
+
+
+@pytest.fixture
+def ensemble(folder, request):
+    ensemble = Ensemble(folder, request.param)
+    try:
+        yield ensemble.start()
+    finally:
+        ensemble.close()
+
+
+def installed(own_cluster, ensemble):
+    """A cluster on it with one engine of a tenant `out`, whose user is alice, at rest."""
+    cluster = own_cluster(ensemble=ensemble, **SETTINGS)
+    control = Control(cluster.addresses["proxy-b"])
+    names = control.make("out", users="'alice'")
+    control.start(*names)
+    at_rest(cluster)
+    # Nobody can be elected, and after a while that is worth a warning.
+    cluster.logs.allow("can't stand for election", "still waiting")
+    return cluster, control, names
+
+
+def executed_with_log(control, statement):
+    """The rows of a statement and the lines of its log."""
+    with pyhive_session(control.address) as session:
+        cursor = session.cursor()
+        cursor.execute(statement)
+        names = [it[0] for it in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()], "\n".join(cursor.fetch_logs())
+
+
+@pytest.mark.parametrize("ensemble", [1], indirect=True, ids=["one server"])
+def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemble, own_cluster):
+    cluster, control, names = installed(own_cluster, ensemble)
+    masters = Masters(cluster)
+    with SessionMonitor(cluster, "alice") as monitor:
+        term = masters.wait_acting()
+        ensemble.kill()
+        gone = time.monotonic()
+        # What is missing is told.
+        stale = "stale: the master's last tick was"
+        wait_until(lambda: stale in control.execute("SHOW MASTER")[0]["state"], 20, "SHOW MASTER says that nobody acts")
+        (master,), log = executed_with_log(control, "SHOW MASTER")
+        assert master["epoch"] == term.epoch and "zookeeper can't be reached now" in log, (master, log)
+        (engine,), _ = executed_with_log(control, "SHOW ENGINES out")
+        assert engine["state"] == "unknown" and stale in engine["reason"], engine
+        _, log = executed_with_log(control, "SHOW ALTERATIONS")
+        assert "undecided alterations are not shown" in log and "zookeeper can't be reached now" in log, log
+        # A request is recorded; an alteration, which needs its node, is refused and says why.
+        (started,) = control.execute(f"START ENGINE {' '.join(names)}")
+        with pyhive_session(control.address) as session:
+            refusal = refused(session, f"ALTER RESOURCE UNIT {names[2]} DRIVER_MEMORY '1G'")
+        assert "zookeeper can't be reached" in refusal.message and "nothing was changed" in refusal.message, refusal
+        assert control.engine("out", started["engine"])["state"] == "pending"
+        wait_until(lambda: time.monotonic() - gone >= AWAY_S, AWAY_S + 1, "every session is given up")
+        monitor.wait_round()
+        ensemble.start()
+        back = time.monotonic()
+        engines = at_rest(cluster, BACK_WITHIN_S)
+        print(f"ZooKeeper was away for {back - gone:.1f} s; {time.monotonic() - back:.1f} s later all was at rest")
+        assert started["engine"] in engines and len(engines) == 2
+        assert masters.wait_acting(term.epoch).epoch > term.epoch
+        assert control.execute("SHOW MASTER")[0]["state"] == "acting"
+        monitor.wait_round()
+        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
+
+
+@pytest.mark.parametrize("ensemble", [3], indirect=True, ids=["three servers"])
+def test_when_the_leader_of_the_ensemble_dies_the_others_go_on(ensemble, own_cluster):
+    cluster, control, names = installed(own_cluster, ensemble)
+    masters = Masters(cluster)
+    with SessionMonitor(cluster, "alice") as monitor:
+        term = masters.wait_acting()
+        leader = ensemble.leader()
+        leader.kill()
+        gone = time.monotonic()
+        # Nothing has to be said twice: a request that finds no quorum waits for it, or says that nothing changed.
+        (started,) = control.execute(f"START ENGINE {' '.join(names)}")
+        ticked = wait_until(
+            lambda: masters.term().last_tick_ms > term.last_tick_ms + 2000 and masters.term(),
+            BACK_WITHIN_S,
+            "a master ticks again",
+            0.1,
+        )
+        acted = time.monotonic() - gone
+        assert ensemble.leader() is not leader
+        engines = at_rest(cluster, BACK_WITHIN_S)
+        print(f"{acted:.1f} s after the leader's end a master of epoch {ticked.epoch} (before: {term.epoch}) ticked")
+        assert started["engine"] in engines and len(engines) == 2
+        control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 5 WAIT '30s'")
+        leader.start()
+        leader.wait_serving()
+        assert at_rest(cluster) == engines
+        monitor.wait_round()
+        print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
