@@ -35,5 +35,6 @@ mod state;
 
 pub use config::Config;
 pub use server::error::{ErrorKind, StartError};
-pub use server::faults::{EventFilter, Faults, SessionView};
+pub use server::event_filter::EventFilter;
+pub use server::faults::{Faults, SessionView};
 pub use server::{Server, kept_port};

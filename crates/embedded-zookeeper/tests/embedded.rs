@@ -12,7 +12,7 @@ macro_rules! on_embedded {
             #[tokio::test]
             async fn $name() {
                 let server = Server::start(Config::default()).await.unwrap();
-                suite::$module::$name(suite::Place::new(server.addr(), stringify!($name)).await).await;
+                suite::$module::$name(suite::Target::new(server.addr(), stringify!($name)).await).await;
                 server.shutdown().await;
             }
         )*

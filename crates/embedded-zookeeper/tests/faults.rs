@@ -27,7 +27,7 @@ async fn until(client: &Client, state: SessionState) {
 }
 
 #[tokio::test]
-async fn an_expired_session_loses_its_nodes_at_once_and_is_told() {
+async fn an_expired_session_loses_its_nodes_at_once_and_is_notified() {
     let server = server().await;
     let (victim, other) = (client(&server).await, client(&server).await);
     victim.create("/e", b"", &EPHEMERAL).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_cut_connection_comes_back_with_session_and_watches() {
 }
 
 #[tokio::test]
-async fn dropped_events_are_used_up_and_never_told() {
+async fn dropped_events_use_up_their_watches() {
     let server = server().await;
     let mut watching = Raw::connect(server.addr()).await;
     let changing = client(&server).await;
@@ -120,7 +120,7 @@ async fn sessions_survive_an_outage_shorter_than_their_timeout() {
 }
 
 #[tokio::test]
-async fn a_server_started_again_takes_its_port_and_tells_old_sessions_that_they_expired() {
+async fn a_restarted_server_keeps_its_port_and_expires_old_sessions() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config { data_dir: Some(folder.path().join("made")), ..Config::default() };
     let server = Server::start(config()).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_server_started_again_takes_its_port_and_tells_old_sessions_that_they_
 }
 
 #[tokio::test]
-async fn a_start_that_can_not_work_says_why() {
+async fn a_failed_start_returns_its_cause() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("zookeeper-port"), "none\n").unwrap();
     let config = Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
@@ -163,7 +163,7 @@ async fn a_start_that_can_not_work_says_why() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut_and_hurts_nobody_else() {
+async fn a_client_that_does_not_read_is_disconnected_alone() {
     /// Changes in one transaction: nearly a whole frame of them.
     const CHANGES: usize = 40_000;
     /// More than any socket's buffers hold.

@@ -19,7 +19,7 @@ macro_rules! on_real {
             #[tokio::test]
             #[ignore = "needs EH_TEST_ZOOKEEPER"]
             async fn $name() {
-                suite::$module::$name(suite::Place::new(real(), stringify!($name)).await).await;
+                suite::$module::$name(suite::Target::new(real(), stringify!($name)).await).await;
             }
         )*
     };

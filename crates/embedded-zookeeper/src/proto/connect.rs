@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_client_is_told_apart_by_the_missing_flag() {
+    fn an_old_client_is_recognized_by_the_missing_flag() {
         let old = ConnectRequest::decode(request(None)).unwrap();
         let new = ConnectRequest::decode(request(Some(true))).unwrap();
         assert!(!old.knows_read_only);

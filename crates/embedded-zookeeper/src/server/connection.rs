@@ -13,8 +13,8 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tracing::debug;
 
-use super::core::{Outgoing, QUEUE_MAX};
-use super::{Shared, admin};
+use super::admin;
+use super::core::{Outgoing, QUEUE_MAX, Shared};
 use crate::proto::FRAME_MAX;
 use crate::state::ConnectionId;
 

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
-use super::faults::EventFilter;
+use super::event_filter::EventFilter;
 use crate::clock::Clock;
 use crate::proto::codes::op;
 use crate::state::{ConnectionId, Output, State};
@@ -25,6 +26,19 @@ pub(crate) const CONNECTIONS_MAX: usize = 4_096;
 pub(crate) const QUEUE_MAX: usize = 10_000;
 /// The most events that are held back at a time; with one more the oldest goes out early.
 const DELAYED_MAX: usize = 100_000;
+
+/// What all tasks share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) core: Mutex<Core>,
+}
+
+impl Shared {
+    /// The lock. A panic while it was held would have been a bug in one request; the others are still served.
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock()
+    }
+}
 
 /// A frame on its way out. The permit is the requester's, so that a client with many replies waiting is not read
 /// from; events have none.

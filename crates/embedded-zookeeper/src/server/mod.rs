@@ -7,9 +7,10 @@ mod admin;
 mod connection;
 mod core;
 pub(crate) mod error;
+pub(crate) mod event_filter;
 pub(crate) mod faults;
+mod log_throttle;
 mod port;
-mod refusals;
 
 pub use port::kept_port;
 
@@ -17,17 +18,17 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 use tracing::{info, warn};
 
-use self::core::{CONNECTIONS_MAX, Core};
+use self::core::{CONNECTIONS_MAX, Core, Shared};
 use self::error::StartError;
 use self::faults::Faults;
-use self::refusals::Refusals;
+use self::log_throttle::LogThrottle;
 use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::state::{ConnectionId, State};
@@ -37,20 +38,7 @@ const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
 /// How long accepting rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// A tick that comes this much too late means that this process stood still, and its clients are forgiven as long.
-const STANDSTILL: Duration = Duration::from_millis(500);
-
-/// What all tasks share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    core: Mutex<Core>,
-}
-
-impl Shared {
-    /// The lock. A panic while it was held would have been a bug in one request; the others are still served.
-    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock()
-    }
-}
+const PAUSE_MIN: Duration = Duration::from_millis(500);
 
 /// A running server. Dropping it stops it, without waiting for its tasks.
 #[derive(Debug)]
@@ -128,19 +116,19 @@ async fn accept(
     closed: watch::Receiver<bool>,
 ) {
     let mut last: ConnectionId = 0;
-    let (mut failed, mut refused) = (Refusals::default(), Refusals::default());
+    let (mut failed, mut refused) = (LogThrottle::default(), LogThrottle::default());
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                if let Some(times) = failed.again(Instant::now()) {
+                if let Some(times) = failed.hit(Instant::now()) {
                     warn!(%error, times, "can't accept a connection");
                 }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
-        if let Some(times) = failed.over() {
+        if let Some(times) = failed.clear() {
             info!(times, "connections can be accepted again");
         }
         while connections.try_join_next().is_some() {}
@@ -148,12 +136,12 @@ async fn accept(
             continue;
         }
         if connections.len() >= CONNECTIONS_MAX {
-            if let Some(times) = refused.again(Instant::now()) {
+            if let Some(times) = refused.hit(Instant::now()) {
                 warn!(%peer, limit = CONNECTIONS_MAX, times, "too many connections");
             }
             continue;
         }
-        if let Some(times) = refused.over() {
+        if let Some(times) = refused.clear() {
             info!(times, "there are fewer connections again");
         }
         last += 1;
@@ -170,9 +158,9 @@ async fn keep_time(shared: &Shared, tick: Duration) {
         let late = last.elapsed().saturating_sub(tick);
         last = Instant::now();
         let mut core = shared.core();
-        if late >= STANDSTILL {
+        if late >= PAUSE_MIN {
             info!(late_ms = late.as_millis() as u64, "this process stood still, sessions are forgiven as long");
-            core.state.forgive(late.as_millis() as u64);
+            core.state.extend_deadlines(late.as_millis() as u64);
         }
         core.tick();
     }

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_start_counts_from_later_than_the_one_before_also_if_the_clock_was_set_back() {
+    async fn a_start_counts_above_the_last_one_even_if_the_clock_went_back() {
         let folder = tempfile::tempdir().unwrap();
         let config = Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
         let mut last = 0;

@@ -76,23 +76,23 @@ pub(crate) fn display_name(identity: &Identity) -> Identity {
 ///
 /// An empty list, an unknown scheme, an id that its scheme can't have, and `auth` from somebody who has not
 /// authenticated are refused.
-pub(crate) fn resolve(wished: &[AclEntry], caller: &[Identity]) -> Result<Acl, ErrorCode> {
-    let mut kept: Vec<AclEntry> = Vec::with_capacity(wished.len());
+pub(crate) fn resolve(requested: &[AclEntry], caller: &[Identity]) -> Result<Acl, ErrorCode> {
+    let mut kept: Vec<AclEntry> = Vec::with_capacity(requested.len());
     let mut keep = |entry: AclEntry| {
         if !kept.contains(&entry) {
             kept.push(entry);
         }
     };
-    for entry in wished {
+    for entry in requested {
         let Identity { scheme, id } = &entry.identity;
         match scheme.as_str() {
             "auth" => {
-                let mut nobody = true;
+                let mut is_anonymous = true;
                 for identity in caller.iter().filter(|identity| identity.scheme != "ip") {
-                    nobody = false;
+                    is_anonymous = false;
                     keep(AclEntry { permissions: entry.permissions, identity: identity.clone() });
                 }
-                if nobody {
+                if is_anonymous {
                     return Err(ErrorCode::InvalidAcl);
                 }
             }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_mean_nobody_are_refused() {
+    fn acls_that_name_no_identity_are_refused() {
         let table: &[(&str, &str, bool)] = &[
             ("world", "anyone", true),
             ("world", "someone", false),

@@ -1,7 +1,7 @@
 //! From changes to events: who is told now, and who by watches that are set or set again.
 
 use super::path;
-use super::watches::{ConnectionId, Kind};
+use super::watches::{ConnectionId, WatchKind};
 use super::writes::Fired;
 use super::{Output, State, acl};
 use crate::proto::codes::{ErrorCode, EventKind};
@@ -29,15 +29,15 @@ impl State {
         connection: ConnectionId,
         wanted: bool,
         path: &str,
-        kind: Kind,
+        kind: WatchKind,
     ) -> Result<(), ErrorCode> {
         if wanted { self.watches.add(connection, path, kind) } else { Ok(()) }
     }
 
     pub(super) fn add_watch(&mut self, connection: ConnectionId, path: &str, mode: i32) -> Result<Reply, ErrorCode> {
         let kind = match mode {
-            0 => Kind::Persistent,
-            1 => Kind::Recursive,
+            0 => WatchKind::Persistent,
+            1 => WatchKind::Recursive,
             _ => return Err(ErrorCode::BadArguments),
         };
         path::validate(path)?;
@@ -59,14 +59,14 @@ impl State {
                 Ok(mzxid) if mzxid > since => {
                     outputs.push(self.event(connection, EventKind::DataChanged, path));
                 }
-                Ok(_) => self.watches.add(connection, path, Kind::Data)?,
+                Ok(_) => self.watches.add(connection, path, WatchKind::Data)?,
             }
         }
         for path in &rewatch.exists {
             if self.tree.get(path).is_ok() {
                 outputs.push(self.event(connection, EventKind::Created, path));
             } else {
-                self.watches.add(connection, path, Kind::Data)?;
+                self.watches.add(connection, path, WatchKind::Data)?;
             }
         }
         for path in &rewatch.children {
@@ -75,14 +75,14 @@ impl State {
                 Ok(pzxid) if pzxid > since => {
                     outputs.push(self.event(connection, EventKind::ChildrenChanged, path));
                 }
-                Ok(_) => self.watches.add(connection, path, Kind::Children)?,
+                Ok(_) => self.watches.add(connection, path, WatchKind::Children)?,
             }
         }
         for path in &rewatch.persistent {
-            self.watches.add(connection, path, Kind::Persistent)?;
+            self.watches.add(connection, path, WatchKind::Persistent)?;
         }
         for path in &rewatch.recursive {
-            self.watches.add(connection, path, Kind::Recursive)?;
+            self.watches.add(connection, path, WatchKind::Recursive)?;
         }
         Ok(Reply::Empty)
     }

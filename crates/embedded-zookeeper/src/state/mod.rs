@@ -25,7 +25,7 @@ use tracing::{debug, info, warn};
 use self::sessions::{ID_BITS, SESSIONS_MAX, Sessions};
 use self::tree::{Tree, Txn};
 pub(crate) use self::watches::ConnectionId;
-use self::watches::{Kind, Watches};
+use self::watches::{WatchKind, Watches};
 use self::writes::{BYTES_MAX, Caller, NODES_MAX};
 use crate::clock::Now;
 use crate::proto::codes::{ErrorCode, XID_PING, op};
@@ -39,7 +39,7 @@ use crate::proto::request::{Header, Request, Write, decode_body, decode_header};
 const CONTAINER_CHECK_MS: u64 = 60_000;
 
 /// How long nothing more is said of a tree that is full.
-const FULL_SAID_EVERY_MS: u64 = 60_000;
+const FULL_LOG_INTERVAL_MS: u64 = 60_000;
 
 /// Something to do for a connection.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,14 +93,14 @@ pub(crate) struct State {
     containers_due_ms: u64,
     /// Clients that got no session since there were too many: told when it begins and when it is over.
     turned_away: u64,
-    full: Full,
+    full_log: FullTreeLog,
 }
 
 /// Writes that were refused because the tree holds as much as it may: told at most once a minute.
 #[derive(Debug, Default)]
-struct Full {
+struct FullTreeLog {
     times: u64,
-    said_ms: Option<u64>,
+    logged_ms: Option<u64>,
 }
 
 impl State {
@@ -114,7 +114,7 @@ impl State {
             zxid: now.wall_ms << ID_BITS,
             containers_due_ms: now.mono_ms + CONTAINER_CHECK_MS,
             turned_away: 0,
-            full: Full::default(),
+            full_log: FullTreeLog::default(),
         }
     }
 
@@ -209,7 +209,7 @@ impl State {
             self.containers_due_ms = now.mono_ms + CONTAINER_CHECK_MS;
             for container in self.tree.idle_containers() {
                 let txn = self.next_txn(now);
-                let fired = writes::remove_unasked(&mut self.tree, txn, vec![container]);
+                let fired = writes::remove_unchecked(&mut self.tree, txn, vec![container]);
                 self.notify(&fired, &mut outputs);
             }
         }
@@ -228,8 +228,8 @@ impl State {
     }
 
     /// Moves every session's deadline, after this server itself stood still for `by_ms`.
-    pub(crate) fn forgive(&mut self, by_ms: u64) {
-        self.sessions.forgive(by_ms);
+    pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
+        self.sessions.extend_deadlines(by_ms);
     }
 
     /// The connection that a session has now.
@@ -275,15 +275,15 @@ impl State {
             Request::Multi(writes) => Ok(self.multi(now, connection, session, writes, &mut outputs)),
             Request::Exists { path, watch } => {
                 let found = self.tree.get(&path).map(|node| Reply::Stat(node.stat()));
-                self.watch(connection, watch, &path, Kind::Data).and(found)
+                self.watch(connection, watch, &path, WatchKind::Data).and(found)
             }
             Request::GetData { path, watch } => {
                 let read = reads::data(&self.tree, self.identities(connection), &path);
-                read.and_then(|reply| self.watch(connection, watch, &path, Kind::Data).map(|()| reply))
+                read.and_then(|reply| self.watch(connection, watch, &path, WatchKind::Data).map(|()| reply))
             }
             Request::GetChildren { path, watch, with_stat } => {
                 let read = reads::children(&self.tree, self.identities(connection), &path, with_stat);
-                read.and_then(|reply| self.watch(connection, watch, &path, Kind::Children).map(|()| reply))
+                read.and_then(|reply| self.watch(connection, watch, &path, WatchKind::Children).map(|()| reply))
             }
             Request::MultiRead(batch) => Ok(reads::batch(&self.tree, self.identities(connection), batch)),
             Request::GetAcl { path } => reads::acl(&self.tree, self.identities(connection), &path),
@@ -317,7 +317,7 @@ impl State {
             }
         };
         if is_over_limit(&outcome) {
-            self.tell_that_it_is_full(now);
+            self.log_quota_exceeded(now);
         }
         outputs.push(self.reply(connection, header, &outcome));
         if close {
@@ -326,11 +326,11 @@ impl State {
         outputs
     }
 
-    fn tell_that_it_is_full(&mut self, now: Now) {
-        self.full.times += 1;
-        if self.full.said_ms.is_none_or(|at| now.mono_ms.saturating_sub(at) >= FULL_SAID_EVERY_MS) {
-            self.full.said_ms = Some(now.mono_ms);
-            let (nodes, bytes, times) = (self.tree.len(), self.tree.size(), self.full.times);
+    fn log_quota_exceeded(&mut self, now: Now) {
+        self.full_log.times += 1;
+        if self.full_log.logged_ms.is_none_or(|at| now.mono_ms.saturating_sub(at) >= FULL_LOG_INTERVAL_MS) {
+            self.full_log.logged_ms = Some(now.mono_ms);
+            let (nodes, bytes, times) = (self.tree.len(), self.tree.size(), self.full_log.times);
             let (most_nodes, most_bytes) = (NODES_MAX, BYTES_MAX);
             warn!(nodes, most_nodes, bytes, most_bytes, times, "the tree is full, a write was refused");
         }

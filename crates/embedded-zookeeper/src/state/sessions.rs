@@ -42,12 +42,12 @@ impl Sessions {
     }
 
     /// Opens a session; `None` if there are too many.
-    pub(crate) fn open(&mut self, now: Now, connection: ConnectionId, wished_ms: i32) -> Option<Granted> {
+    pub(crate) fn open(&mut self, now: Now, connection: ConnectionId, requested_ms: i32) -> Option<Granted> {
         if self.by_id.len() >= SESSIONS_MAX {
             return None;
         }
         self.last_id += 1;
-        Some(self.attach(now, self.last_id, connection, wished_ms))
+        Some(self.attach(now, self.last_id, connection, requested_ms))
     }
 
     /// Goes on with a session; `None` if it is unknown or the password is another's. Also gives back the
@@ -58,15 +58,15 @@ impl Sessions {
         id: i64,
         password: &[u8],
         connection: ConnectionId,
-        wished_ms: i32,
+        requested_ms: i32,
     ) -> Option<(Granted, Option<ConnectionId>)> {
         let before = self.by_id.get(&id).filter(|_| self.password(id) == password)?.connection;
-        Some((self.attach(now, id, connection, wished_ms), before))
+        Some((self.attach(now, id, connection, requested_ms), before))
     }
 
-    fn attach(&mut self, now: Now, id: i64, connection: ConnectionId, wished_ms: i32) -> Granted {
-        let wished_ms = u64::try_from(wished_ms).unwrap_or(0);
-        let timeout_ms = wished_ms.clamp(*self.timeouts_ms.start(), *self.timeouts_ms.end());
+    fn attach(&mut self, now: Now, id: i64, connection: ConnectionId, requested_ms: i32) -> Granted {
+        let requested_ms = u64::try_from(requested_ms).unwrap_or(0);
+        let timeout_ms = requested_ms.clamp(*self.timeouts_ms.start(), *self.timeouts_ms.end());
         let session = Session { timeout_ms, connection: Some(connection), deadline_ms: now.mono_ms + timeout_ms };
         self.by_id.insert(id, session);
         Granted { session: id, timeout_ms: timeout_ms as i32, password: self.password(id) }
@@ -98,7 +98,7 @@ impl Sessions {
     }
 
     /// Moves every deadline: this server itself stood still, and can't blame its clients for their silence.
-    pub(crate) fn forgive(&mut self, by_ms: u64) {
+    pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
         for session in self.by_id.values_mut() {
             session.deadline_ms += by_ms;
         }
@@ -137,8 +137,8 @@ mod tests {
 
     #[test]
     fn a_wished_timeout_is_granted_within_the_limits() {
-        for (wished, granted) in [(-1, 100), (0, 100), (500, 500), (i32::MAX, 1_000)] {
-            assert_eq!(sessions().open(at(0), 1, wished).unwrap().timeout_ms, granted);
+        for (requested, granted) in [(-1, 100), (0, 100), (500, 500), (i32::MAX, 1_000)] {
+            assert_eq!(sessions().open(at(0), 1, requested).unwrap().timeout_ms, granted);
         }
     }
 
@@ -150,14 +150,14 @@ mod tests {
         assert!(sessions.touch(at(199), id));
         assert!(sessions.overdue(at(398)).is_empty());
         assert_eq!(sessions.overdue(at(399)), [id]);
-        sessions.forgive(50);
+        sessions.extend_deadlines(50);
         assert!(sessions.overdue(at(448)).is_empty());
         sessions.close(id);
         assert!(!sessions.touch(at(449), id));
     }
 
     #[test]
-    fn only_who_knows_the_password_goes_on_with_a_session() {
+    fn a_session_is_resumed_only_with_its_password() {
         let mut sessions = sessions();
         let granted = sessions.open(at(0), 1, 200).unwrap();
         assert!(sessions.resume(at(1), granted.session, &[0; PASSWORD_LEN], 2, 200).is_none());

@@ -92,7 +92,7 @@ fn words(outputs: &[Output]) -> Vec<String> {
 }
 
 #[test]
-fn a_session_that_says_nothing_ends_with_its_nodes_and_others_are_told() {
+fn a_silent_session_expires_with_its_nodes_and_watches_fire() {
     let mut state = state(&[1, 2]);
     assert_eq!(words(&state.handle(at(0), 1, create("/e", 1))), ["1=0"]);
     assert_eq!(words(&state.handle(at(900), 2, exists("/e", true))), ["2=0"]);
@@ -104,7 +104,7 @@ fn a_session_that_says_nothing_ends_with_its_nodes_and_others_are_told() {
 }
 
 #[test]
-fn a_disconnected_session_keeps_its_nodes_until_its_deadline_and_loses_its_watches_at_once() {
+fn a_disconnected_session_keeps_its_nodes_and_loses_its_watches() {
     let mut state = state(&[1, 2]);
     state.handle(at(0), 1, create("/e", 1));
     state.handle(at(0), 1, exists("/x", true));
@@ -117,9 +117,9 @@ fn a_disconnected_session_keeps_its_nodes_until_its_deadline_and_loses_its_watch
 }
 
 #[test]
-fn a_server_that_stood_still_forgives_as_long() {
+fn a_paused_server_extends_session_deadlines() {
     let mut state = state(&[1]);
-    state.forgive(5_000);
+    state.extend_deadlines(5_000);
     assert!(state.tick(at(5_999)).is_empty());
     assert_eq!(words(&state.tick(at(6_000))), ["1!"]);
 }
@@ -159,7 +159,7 @@ fn events_stand_before_the_reply_that_shows_the_change() {
 }
 
 #[test]
-fn an_end_that_was_asked_for_is_answered_before_the_connection_closes() {
+fn a_close_request_is_answered_before_the_connection_closes() {
     let mut state = state(&[1, 2]);
     state.handle(at(0), 1, create("/e", 1));
     state.handle(at(0), 2, exists("/e", true));
@@ -168,7 +168,7 @@ fn an_end_that_was_asked_for_is_answered_before_the_connection_closes() {
 }
 
 #[test]
-fn a_frame_without_a_session_is_nothing() {
+fn a_frame_without_a_session_is_ignored() {
     let mut state = state(&[]);
     assert!(state.handle(at(0), 7, create("/a", 0)).is_empty());
     assert_eq!(words(&state.connect(at(0), 8, "::1".parse().unwrap(), Bytes::from_static(b"short"))), ["8!"]);
@@ -176,7 +176,7 @@ fn a_frame_without_a_session_is_nothing() {
 }
 
 #[test]
-fn transaction_numbers_rise_with_every_write_and_start_above_an_earlier_servers() {
+fn zxids_rise_with_every_write_and_exceed_those_of_earlier_servers() {
     let mut earlier = state(&[1]);
     for number in 0..1_000 {
         earlier.handle(at(0), 1, create(&format!("/{number}"), 0));
@@ -198,11 +198,11 @@ fn with_data(path: &str, data: Bytes) -> Write {
 #[test]
 fn bytes_are_limited_in_whatever_way_they_come() {
     let (mut tree, long) = (Tree::new(), Bytes::from(vec![0; LONG_BYTES]));
-    let nobody = Caller { session: 1, identities: &[] };
+    let caller = Caller { session: 1, identities: &[] };
     let mut zxid = 0;
     let mut write = |tree: &mut Tree, write: Write| {
         zxid += 1;
-        writes::apply(tree, Txn { zxid, wall_ms: 0 }, nobody, write).map(drop)
+        writes::apply(tree, Txn { zxid, wall_ms: 0 }, caller, write).map(drop)
     };
     let set = |path: &str, data: Bytes| Write::SetData { path: path.to_owned(), data: Some(data), version: -1 };
     let full = writes::BYTES_MAX / LONG_BYTES;

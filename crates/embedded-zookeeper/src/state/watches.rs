@@ -1,7 +1,7 @@
-//! Who is told what. A watch belongs to a connection and is gone with it; a client that comes back sets its
+//! Who is notified what. A watch belongs to a connection and is gone with it; a client that comes back sets its
 //! watches again.
 //!
-//! One connection has at most one watch of each kind on a path, and is told of one event once, however many of its
+//! One connection has at most one watch of each kind on a path, and is notified of one event once, however many of its
 //! watches match. One-shot watches go when they fire, persistent ones stay.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -17,7 +17,7 @@ pub(crate) const PATHS_PER_CONNECTION_MAX: usize = 100_000;
 
 /// The kinds of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum WatchKind {
     /// One-shot: the node's data, or its coming into being.
     Data,
     /// One-shot: the node's children.
@@ -30,12 +30,12 @@ pub(crate) enum Kind {
 
 /// A set of kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Kinds(u8);
+struct WatchKinds(u8);
 
-impl Kinds {
-    const ALL: Kinds = Kinds(15);
+impl WatchKinds {
+    const ALL: WatchKinds = WatchKinds(15);
 
-    fn of(kinds: &[Kind]) -> Self {
+    fn from_kinds(kinds: &[WatchKind]) -> Self {
         Self(kinds.iter().fold(0, |bits, kind| bits | 1 << (*kind as u8)))
     }
 
@@ -47,7 +47,7 @@ impl Kinds {
 /// All watches.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    by_path: HashMap<String, BTreeMap<ConnectionId, Kinds>>,
+    by_path: HashMap<String, BTreeMap<ConnectionId, WatchKinds>>,
     by_connection: HashMap<ConnectionId, HashSet<String>>,
     /// Number of recursive watches: without any, no ancestor needs a look.
     recursive: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Watches {
 
 impl Watches {
     /// Sets a watch; again is no change.
-    pub(crate) fn add(&mut self, connection: ConnectionId, path: &str, kind: Kind) -> Result<(), ErrorCode> {
+    pub(crate) fn add(&mut self, connection: ConnectionId, path: &str, kind: WatchKind) -> Result<(), ErrorCode> {
         let paths = self.by_connection.entry(connection).or_default();
         if !paths.contains(path) {
             if paths.len() >= PATHS_PER_CONNECTION_MAX {
@@ -65,8 +65,8 @@ impl Watches {
         }
         let kinds = self.by_path.entry(path.to_owned()).or_default().entry(connection).or_default();
         let before = *kinds;
-        kinds.0 |= Kinds::of(&[kind]).0;
-        if kind == Kind::Recursive && *kinds != before {
+        kinds.0 |= WatchKinds::from_kinds(&[kind]).0;
+        if kind == WatchKind::Recursive && *kinds != before {
             self.recursive += 1;
         }
         Ok(())
@@ -88,28 +88,30 @@ impl Watches {
     /// Takes away every watch of a connection that is gone.
     pub(crate) fn forget(&mut self, connection: ConnectionId) {
         for path in self.by_connection.remove(&connection).unwrap_or_default() {
-            self.take(connection, &path, Kinds::ALL);
+            self.take(connection, &path, WatchKinds::ALL);
         }
     }
 
-    /// Who is to be told of an event, each once. One-shot watches that it meets are gone with this call.
+    /// Who is to be notified of an event, each once. One-shot watches that it meets are gone with this call.
     pub(crate) fn trigger(&mut self, kind: EventKind, path: &str) -> BTreeSet<ConnectionId> {
         let wanted = match kind {
-            EventKind::Created | EventKind::DataChanged => Kinds::of(&[Kind::Data, Kind::Persistent, Kind::Recursive]),
-            EventKind::ChildrenChanged => Kinds::of(&[Kind::Children, Kind::Persistent]),
-            EventKind::Deleted => Kinds::ALL,
+            EventKind::Created | EventKind::DataChanged => {
+                WatchKinds::from_kinds(&[WatchKind::Data, WatchKind::Persistent, WatchKind::Recursive])
+            }
+            EventKind::ChildrenChanged => WatchKinds::from_kinds(&[WatchKind::Children, WatchKind::Persistent]),
+            EventKind::Deleted => WatchKinds::ALL,
         };
-        let mut told: BTreeSet<ConnectionId> = self.watching(path, wanted).collect();
-        for connection in &told {
-            let one_shot = Kinds(wanted.0 & Kinds::of(&[Kind::Data, Kind::Children]).0);
+        let mut notified: BTreeSet<ConnectionId> = self.watching(path, wanted).collect();
+        for connection in &notified {
+            let one_shot = WatchKinds(wanted.0 & WatchKinds::from_kinds(&[WatchKind::Data, WatchKind::Children]).0);
             self.take(*connection, path, one_shot);
         }
         if self.recursive > 0 && kind != EventKind::ChildrenChanged {
             for ancestor in path::ancestors(path) {
-                told.extend(self.watching(ancestor, Kinds::of(&[Kind::Recursive])));
+                notified.extend(self.watching(ancestor, WatchKinds::from_kinds(&[WatchKind::Recursive])));
             }
         }
-        told
+        notified
     }
 
     /// Number of (connection, path, kind) that are watched.
@@ -117,21 +119,21 @@ impl Watches {
         self.by_path.values().flat_map(BTreeMap::values).map(|kinds| kinds.0.count_ones() as usize).sum()
     }
 
-    fn watching(&self, path: &str, wanted: Kinds) -> impl Iterator<Item = ConnectionId> {
+    fn watching(&self, path: &str, wanted: WatchKinds) -> impl Iterator<Item = ConnectionId> {
         let watchers = self.by_path.get(path).into_iter().flatten();
         watchers.filter(move |(_, kinds)| kinds.meets(wanted)).map(|(connection, _)| *connection)
     }
 
     /// Takes away some kinds of one connection's watches on a path, and what is empty then.
-    fn take(&mut self, connection: ConnectionId, path: &str, unwanted: Kinds) -> bool {
+    fn take(&mut self, connection: ConnectionId, path: &str, unwanted: WatchKinds) -> bool {
         let Some(watchers) = self.by_path.get_mut(path) else { return false };
         let Some(kinds) = watchers.get_mut(&connection) else { return false };
         let taken = kinds.meets(unwanted);
-        if Kinds(kinds.0 & unwanted.0).meets(Kinds::of(&[Kind::Recursive])) {
+        if WatchKinds(kinds.0 & unwanted.0).meets(WatchKinds::from_kinds(&[WatchKind::Recursive])) {
             self.recursive -= 1;
         }
         kinds.0 &= !unwanted.0;
-        if *kinds == Kinds::default() {
+        if *kinds == WatchKinds::default() {
             watchers.remove(&connection);
             if watchers.is_empty() {
                 self.by_path.remove(path);
@@ -144,13 +146,13 @@ impl Watches {
     }
 
     /// The kinds that a request to check or remove watches names.
-    fn kinds_of_number(number: i32) -> Result<Kinds, ErrorCode> {
+    fn kinds_of_number(number: i32) -> Result<WatchKinds, ErrorCode> {
         match number {
-            1 => Ok(Kinds::of(&[Kind::Children])),
-            2 => Ok(Kinds::of(&[Kind::Data])),
-            3 => Ok(Kinds::ALL),
-            4 => Ok(Kinds::of(&[Kind::Persistent])),
-            5 => Ok(Kinds::of(&[Kind::Recursive])),
+            1 => Ok(WatchKinds::from_kinds(&[WatchKind::Children])),
+            2 => Ok(WatchKinds::from_kinds(&[WatchKind::Data])),
+            3 => Ok(WatchKinds::ALL),
+            4 => Ok(WatchKinds::from_kinds(&[WatchKind::Persistent])),
+            5 => Ok(WatchKinds::from_kinds(&[WatchKind::Recursive])),
             _ => Err(ErrorCode::BadArguments),
         }
     }
@@ -165,21 +167,21 @@ mod tests {
     #[test]
     fn each_kind_hears_its_events_and_one_shot_watches_only_one() {
         use EventKind::{ChildrenChanged, Created, DataChanged, Deleted};
-        let table: &[(Kind, EventKind, usize, usize)] = &[
-            (Kind::Data, Created, 1, 0),
-            (Kind::Data, DataChanged, 1, 0),
-            (Kind::Data, Deleted, 1, 0),
-            (Kind::Data, ChildrenChanged, 0, 0),
-            (Kind::Children, Created, 0, 0),
-            (Kind::Children, DataChanged, 0, 0),
-            (Kind::Children, Deleted, 1, 0),
-            (Kind::Children, ChildrenChanged, 1, 0),
-            (Kind::Persistent, DataChanged, 1, 1),
-            (Kind::Persistent, ChildrenChanged, 1, 1),
-            (Kind::Persistent, Deleted, 1, 1),
-            (Kind::Recursive, DataChanged, 1, 1),
-            (Kind::Recursive, Deleted, 1, 1),
-            (Kind::Recursive, ChildrenChanged, 0, 0),
+        let table: &[(WatchKind, EventKind, usize, usize)] = &[
+            (WatchKind::Data, Created, 1, 0),
+            (WatchKind::Data, DataChanged, 1, 0),
+            (WatchKind::Data, Deleted, 1, 0),
+            (WatchKind::Data, ChildrenChanged, 0, 0),
+            (WatchKind::Children, Created, 0, 0),
+            (WatchKind::Children, DataChanged, 0, 0),
+            (WatchKind::Children, Deleted, 1, 0),
+            (WatchKind::Children, ChildrenChanged, 1, 0),
+            (WatchKind::Persistent, DataChanged, 1, 1),
+            (WatchKind::Persistent, ChildrenChanged, 1, 1),
+            (WatchKind::Persistent, Deleted, 1, 1),
+            (WatchKind::Recursive, DataChanged, 1, 1),
+            (WatchKind::Recursive, Deleted, 1, 1),
+            (WatchKind::Recursive, ChildrenChanged, 0, 0),
         ];
         for (kind, event, first, second) in table {
             let mut watches = Watches::default();
@@ -190,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_recursive_watch_hears_what_is_below_and_nothing_beside() {
+    fn a_recursive_watch_covers_descendants_and_no_siblings() {
         let mut watches = Watches::default();
-        watches.add(1, "/a", Kind::Recursive).unwrap();
-        watches.add(1, "/a", Kind::Recursive).unwrap();
-        watches.add(2, "/a", Kind::Persistent).unwrap();
+        watches.add(1, "/a", WatchKind::Recursive).unwrap();
+        watches.add(1, "/a", WatchKind::Recursive).unwrap();
+        watches.add(2, "/a", WatchKind::Persistent).unwrap();
         assert_eq!(watches.trigger(EventKind::Created, "/a/b/c"), BTreeSet::from([1]));
         assert!(watches.trigger(EventKind::Created, "/ab").is_empty());
-        watches.add(3, "/", Kind::Recursive).unwrap();
+        watches.add(3, "/", WatchKind::Recursive).unwrap();
         assert_eq!(watches.trigger(EventKind::Created, "/ab"), BTreeSet::from([3]));
         watches.forget(1);
         watches.forget(3);
@@ -207,7 +209,7 @@ mod tests {
     #[test]
     fn two_matching_watches_of_one_connection_are_one_event() {
         let mut watches = Watches::default();
-        for kind in [Kind::Data, Kind::Children, Kind::Persistent, Kind::Recursive] {
+        for kind in [WatchKind::Data, WatchKind::Children, WatchKind::Persistent, WatchKind::Recursive] {
             watches.add(1, "/a", kind).unwrap();
         }
         assert_eq!(watches.len(), 4);
@@ -216,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_watch_is_gone_and_removing_it_again_says_so() {
+    fn removing_a_watch_twice_reports_no_watcher() {
         let mut watches = Watches::default();
-        watches.add(1, "/a", Kind::Data).unwrap();
+        watches.add(1, "/a", WatchKind::Data).unwrap();
         assert!(!watches.has(1, "/a", 1).unwrap());
         assert!(watches.has(1, "/a", 2).unwrap());
         assert!(!watches.remove(2, "/a", 3).unwrap());
@@ -232,10 +234,10 @@ mod tests {
     fn a_connection_can_watch_only_so_many_paths() {
         let mut watches = Watches::default();
         for number in 0..PATHS_PER_CONNECTION_MAX {
-            watches.add(1, &format!("/{number}"), Kind::Data).unwrap();
+            watches.add(1, &format!("/{number}"), WatchKind::Data).unwrap();
         }
-        assert_eq!(watches.add(1, "/more", Kind::Data), Err(ErrorCode::QuotaExceeded));
-        watches.add(1, "/1", Kind::Children).unwrap();
-        watches.add(2, "/more", Kind::Data).unwrap();
+        assert_eq!(watches.add(1, "/more", WatchKind::Data), Err(ErrorCode::QuotaExceeded));
+        watches.add(1, "/1", WatchKind::Children).unwrap();
+        watches.add(2, "/more", WatchKind::Data).unwrap();
     }
 }

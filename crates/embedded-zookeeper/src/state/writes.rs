@@ -54,7 +54,7 @@ pub(crate) fn apply(tree: &mut Tree, txn: Txn, caller: Caller<'_>, write: Write)
             let node = tree.get(&path)?;
             acl::check(&node.acl, acl::WRITE, caller.identities)?;
             expect_version(node.version, version)?;
-            room(tree, node.data.as_ref().map_or(0, Bytes::len), data.as_ref().map_or(0, Bytes::len))?;
+            check_capacity(tree, node.data.as_ref().map_or(0, Bytes::len), data.as_ref().map_or(0, Bytes::len))?;
             let undo = tree.set_data(txn, &path, data)?;
             let node = tree.get(&path)?;
             let fired = Fired { kind: EventKind::DataChanged, acl: node.acl.clone(), path };
@@ -102,11 +102,11 @@ pub(crate) fn apply_all(tree: &mut Tree, txn: Txn, caller: Caller<'_>, writes: V
 /// Deletes what lives with a session that ends. The caller ends the session.
 pub(crate) fn remove_ephemerals(tree: &mut Tree, txn: Txn, session: i64) -> Vec<Fired> {
     let paths: Vec<String> = tree.ephemerals(session).cloned().collect();
-    remove_unasked(tree, txn, paths)
+    remove_unchecked(tree, txn, paths)
 }
 
 /// Deletes nodes without asking anybody's permission. Paths that are gone are passed over.
-pub(crate) fn remove_unasked(tree: &mut Tree, txn: Txn, paths: Vec<String>) -> Vec<Fired> {
+pub(crate) fn remove_unchecked(tree: &mut Tree, txn: Txn, paths: Vec<String>) -> Vec<Fired> {
     paths.into_iter().filter_map(|path| remove(tree, txn, &path).ok()).flat_map(|applied| applied.fired).collect()
 }
 
@@ -130,7 +130,7 @@ fn op_of(write: &Write) -> i32 {
 }
 
 /// Whether `after` bytes may stand where `before` were.
-fn room(tree: &Tree, before: usize, after: usize) -> Result<(), ErrorCode> {
+fn check_capacity(tree: &Tree, before: usize, after: usize) -> Result<(), ErrorCode> {
     let fits = after <= before || tree.size() - before + after <= BYTES_MAX;
     if fits { Ok(()) } else { Err(ErrorCode::QuotaExceeded) }
 }
@@ -176,7 +176,7 @@ fn create(tree: &mut Tree, txn: Txn, caller: Caller<'_>, request: Create) -> Res
     }
     let parent_acl = parent.acl.clone();
     let node = Node::new(txn, request.data, acl.clone(), lifetime);
-    room(tree, 0, path.len() + node.size())?;
+    check_capacity(tree, 0, path.len() + node.size())?;
     let stat = node.stat();
     let undo = tree.insert(txn, &path, node)?;
     let fired = vec![
@@ -217,15 +217,15 @@ fn set_acl(
     tree: &mut Tree,
     caller: Caller<'_>,
     path: &str,
-    wished: &[AclEntry],
+    requested: &[AclEntry],
     version: i32,
 ) -> Result<Applied, ErrorCode> {
     path::validate(path)?;
-    let acl = acl::resolve(wished, caller.identities)?;
+    let acl = acl::resolve(requested, caller.identities)?;
     let node = tree.get(path)?;
     acl::check(&node.acl, acl::ADMIN, caller.identities)?;
     expect_version(node.aversion, version)?;
-    room(tree, acl::size(&node.acl), acl::size(&acl))?;
+    check_capacity(tree, acl::size(&node.acl), acl::size(&acl))?;
     let undo = tree.set_acl(path, acl)?;
     Ok(Applied { reply: Reply::Stat(tree.get(path)?.stat()), fired: Vec::new(), undo: Some(undo) })
 }

@@ -3,19 +3,19 @@
 use zookeeper_client::{Acl, Acls, AuthId, AuthUser, Client, CreateMode, Error, MultiWriteError, Permission};
 
 use super::raw::{Frame, Raw, Record, op};
-use super::{PLAIN, Place};
+use super::{PLAIN, Target};
 
 const ME: &[u8] = b"me:secret";
 const YOU: &[u8] = b"you:secret";
 
-async fn authenticated(place: &Place, secret: &[u8]) -> Client {
-    let client = place.client().await;
+async fn authenticated(target: &Target, secret: &[u8]) -> Client {
+    let client = target.client().await;
     client.auth("digest", secret).await.unwrap();
     client
 }
 
-pub async fn strangers_may_only_look_whether_it_exists(place: Place) {
-    let (me, you) = (authenticated(&place, ME).await, authenticated(&place, YOU).await);
+pub async fn strangers_may_only_check_existence(target: Target) {
+    let (me, you) = (authenticated(&target, ME).await, authenticated(&target, YOU).await);
     me.create("/a", b"x", &CreateMode::Persistent.with_acls(Acls::creator_all())).await.unwrap();
     assert_eq!(you.get_data("/a").await.unwrap_err(), Error::NoAuth);
     assert_eq!(you.list_children("/a").await.unwrap_err(), Error::NoAuth);
@@ -31,8 +31,8 @@ pub async fn strangers_may_only_look_whether_it_exists(place: Place) {
     assert_eq!(you.get_data("/a").await.unwrap().0, b"x");
 }
 
-pub async fn creating_and_deleting_are_checked_on_the_parent(place: Place) {
-    let (me, you) = (authenticated(&place, ME).await, authenticated(&place, YOU).await);
+pub async fn creating_and_deleting_are_checked_on_the_parent(target: Target) {
+    let (me, you) = (authenticated(&target, ME).await, authenticated(&target, YOU).await);
     let read_only = [Acl::new(Permission::ALL, AuthId::authed()), Acl::new(Permission::READ, AuthId::anyone())];
     me.create("/p", b"", &CreateMode::Persistent.with_acls(Acls::new(&read_only))).await.unwrap();
     me.create("/p/open", b"", &PLAIN).await.unwrap();
@@ -45,8 +45,8 @@ pub async fn creating_and_deleting_are_checked_on_the_parent(place: Place) {
     you.delete("/mine", None).await.unwrap();
 }
 
-pub async fn the_list_itself_needs_admin_and_counts_its_versions(place: Place) {
-    let me = authenticated(&place, ME).await;
+pub async fn the_list_itself_needs_admin_and_counts_its_versions(target: Target) {
+    let me = authenticated(&target, ME).await;
     me.create("/a", b"", &PLAIN).await.unwrap();
     let before = me.check_stat("/a").await.unwrap().unwrap();
     let without_admin = [Acl::new(Permission::READ | Permission::WRITE, AuthId::anyone())];
@@ -60,8 +60,8 @@ pub async fn the_list_itself_needs_admin_and_counts_its_versions(place: Place) {
     assert_eq!(me.set_acl("/none", &without_admin, None).await.unwrap_err(), Error::NoNode);
 }
 
-pub async fn without_admin_the_hashes_are_hidden(place: Place) {
-    let (me, you) = (authenticated(&place, ME).await, place.client().await);
+pub async fn without_admin_the_hashes_are_hidden(target: Target) {
+    let (me, you) = (authenticated(&target, ME).await, target.client().await);
     let acls = [Acl::new(Permission::ALL, AuthId::authed()), Acl::new(Permission::READ, AuthId::anyone())];
     me.create("/a", b"", &CreateMode::Persistent.with_acls(Acls::new(&acls))).await.unwrap();
     let shown = |acl: &[Acl]| acl[0].id().to_owned();
@@ -69,8 +69,8 @@ pub async fn without_admin_the_hashes_are_hidden(place: Place) {
     assert_eq!(shown(&you.get_acl("/a").await.unwrap().0), "me:x");
 }
 
-pub async fn impossible_lists_are_refused(place: Place) {
-    let client = place.client().await;
+pub async fn impossible_lists_are_refused(target: Target) {
+    let client = target.client().await;
     for (scheme, id) in
         [("auth", ""), ("digest", "only-a-user"), ("world", "someone"), ("ip", "not-an-address"), ("nonsense", "x")]
     {
@@ -86,8 +86,8 @@ pub async fn impossible_lists_are_refused(place: Place) {
     assert_eq!(client.get_data("/elsewhere").await.unwrap_err(), Error::NoAuth);
 }
 
-pub async fn a_check_in_a_transaction_needs_read(place: Place) {
-    let (me, you) = (authenticated(&place, ME).await, place.client().await);
+pub async fn a_check_in_a_transaction_needs_read(target: Target) {
+    let (me, you) = (authenticated(&target, ME).await, target.client().await);
     me.create("/a", b"", &CreateMode::Persistent.with_acls(Acls::creator_all())).await.unwrap();
     let mut writer = you.new_multi_writer();
     writer.add_create("/b", b"", &PLAIN).unwrap();
@@ -97,10 +97,10 @@ pub async fn a_check_in_a_transaction_needs_read(place: Place) {
     assert_eq!(me.check_stat("/b").await.unwrap(), None);
 }
 
-pub async fn an_event_about_an_unreadable_node_is_not_told(place: Place) {
-    let me = authenticated(&place, ME).await;
-    let mut stranger = Raw::connect(place.addr).await;
-    let (secret, open) = (place.path("/secret"), place.path("/open"));
+pub async fn an_event_about_an_unreadable_node_is_not_delivered(target: Target) {
+    let me = authenticated(&target, ME).await;
+    let mut stranger = Raw::connect(target.addr).await;
+    let (secret, open) = (target.path("/secret"), target.path("/open"));
     for path in [&secret, &open] {
         let exists = Record::new().text(path).flag(true);
         assert_eq!(stranger.ask(op::EXISTS, exists).await.0, -101);
@@ -110,16 +110,16 @@ pub async fn an_event_about_an_unreadable_node_is_not_told(place: Place) {
     assert_eq!(stranger.receive().await.unwrap(), Frame::Event { kind: 1, path: open });
 }
 
-pub async fn one_hears_who_one_is(place: Place) {
-    let me = authenticated(&place, ME).await;
+pub async fn who_am_i_returns_the_identities(target: Target) {
+    let me = authenticated(&target, ME).await;
     let users = me.list_auth_users().await.unwrap();
     assert!(users.contains(&AuthUser::new("digest", "me")), "{users:?}");
     assert!(users.contains(&AuthUser::new("ip", "127.0.0.1")), "{users:?}");
     assert_eq!(users.len(), 2);
 }
 
-pub async fn a_wrong_scheme_ends_the_connection(place: Place) {
-    let mut raw = Raw::connect(place.addr).await;
+pub async fn a_wrong_scheme_ends_the_connection(target: Target) {
+    let mut raw = Raw::connect(target.addr).await;
     raw.send_as(-4, op::AUTH, Record::new().int(0).text("digest").bytes(ME)).await;
     assert!(matches!(raw.receive().await.unwrap(), Frame::Reply { xid: -4, error: 0, .. }));
     raw.send_as(-4, op::AUTH, Record::new().int(0).text("nonsense").bytes(b"")).await;

@@ -35,13 +35,13 @@ pub async fn soon<T>(what: impl Future<Output = T>) -> T {
 
 /// A server to try, and a folder in it that nobody else uses.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Target {
     pub addr: SocketAddr,
     /// Path of the folder; it exists and is empty.
     pub root: String,
 }
 
-impl Place {
+impl Target {
     /// Makes the folder.
     #[allow(clippy::disallowed_methods, reason = "a name that no earlier run has used")]
     pub async fn new(addr: SocketAddr, name: &str) -> Self {
@@ -80,45 +80,45 @@ macro_rules! for_each_behaviour {
             nodes::the_stat_of_a_parent_counts_changes_of_its_children;
             nodes::an_ephemeral_node_has_an_owner_and_no_children;
             nodes::versions_are_checked_by_set_and_delete;
-            nodes::a_node_with_children_can_not_be_deleted;
+            nodes::a_node_with_children_cannot_be_deleted;
             nodes::descendants_are_counted_and_own_ephemerals_listed;
             nodes::a_container_is_no_ephemeral;
             nodes::a_time_to_live_is_refused;
             nodes::odd_paths_are_refused;
-            nodes::what_every_tree_has_can_not_be_deleted;
+            nodes::built_in_nodes_cannot_be_deleted;
             nodes::sync_answers_and_reconfig_is_refused;
             transactions::a_transaction_happens_as_a_whole;
             transactions::a_failed_transaction_changes_nothing_and_names_the_part;
             transactions::later_parts_see_what_earlier_ones_did;
             transactions::each_part_of_a_failed_transaction_has_its_code;
-            transactions::a_failed_transaction_tells_no_watch;
+            transactions::a_failed_transaction_fires_no_watch;
             transactions::reads_in_a_batch_fail_each_for_itself;
             watches::a_data_watch_fires_once;
             watches::an_exists_watch_fires_when_the_node_comes;
             watches::a_child_watch_fires_on_coming_and_going;
-            watches::a_deleted_node_tells_data_and_child_watches_once;
+            watches::a_deleted_node_fires_data_and_child_watches_once;
             watches::the_event_arrives_before_the_reply_that_shows_the_change;
             watches::an_own_change_fires_before_its_own_reply;
             watches::a_persistent_watch_hears_every_change;
             watches::a_recursive_watch_hears_what_is_below;
             watches::a_removed_watch_hears_nothing;
-            watches::watches_set_again_tell_what_was_missed;
-            watches::lasting_watches_set_again_hear_what_comes;
+            watches::watches_set_again_report_missed_changes;
+            watches::persistent_watches_set_again_receive_later_events;
             watches::watches_go_with_their_connection;
             watches::a_read_that_fails_sets_no_watch;
-            access::strangers_may_only_look_whether_it_exists;
+            access::strangers_may_only_check_existence;
             access::creating_and_deleting_are_checked_on_the_parent;
             access::the_list_itself_needs_admin_and_counts_its_versions;
             access::without_admin_the_hashes_are_hidden;
             access::impossible_lists_are_refused;
             access::a_check_in_a_transaction_needs_read;
-            access::an_event_about_an_unreadable_node_is_not_told;
-            access::one_hears_who_one_is;
+            access::an_event_about_an_unreadable_node_is_not_delivered;
+            access::who_am_i_returns_the_identities;
             access::a_wrong_scheme_ends_the_connection;
             sessions::a_session_goes_on_with_its_password;
-            sessions::a_wrong_password_and_an_unknown_session_are_told_expired;
+            sessions::a_wrong_password_or_unknown_session_is_answered_as_expired;
             sessions::the_older_connection_of_a_session_is_closed;
-            sessions::a_silent_session_loses_its_nodes_and_others_hear;
+            sessions::a_silent_session_loses_its_nodes_and_watches_fire;
             sessions::a_ping_keeps_a_session;
             sessions::a_closed_session_loses_its_nodes_at_once;
             sessions::a_timeout_is_granted_within_limits;
@@ -127,9 +127,9 @@ macro_rules! for_each_behaviour {
             wire::a_frame_beyond_the_limit_ends_the_connection;
             wire::a_large_frame_within_the_limit_is_taken;
             wire::an_unknown_operation_is_refused;
-            wire::a_request_that_can_not_be_read_is_refused;
+            wire::an_unreadable_request_is_refused;
             wire::replies_come_in_the_order_of_requests;
-            wire::a_client_from_the_future_is_turned_away;
+            wire::a_client_ahead_of_the_server_is_rejected;
             wire::four_letter_words_are_answered;
         }
     };

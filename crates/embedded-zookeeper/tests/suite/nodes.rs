@@ -5,10 +5,10 @@ use std::time::Duration;
 use zookeeper_client::{Acls, CreateMode, EnsembleUpdate, Error};
 
 use super::raw::{Raw, Record, op};
-use super::{EPHEMERAL, PLAIN, Place, SEQUENTIAL};
+use super::{EPHEMERAL, PLAIN, SEQUENTIAL, Target};
 
-pub async fn a_created_node_reads_back_with_its_stat(place: Place) {
-    let client = place.client().await;
+pub async fn a_created_node_reads_back_with_its_stat(target: Target) {
+    let client = target.client().await;
     let (created, _) = client.create("/a", b"data", &PLAIN).await.unwrap();
     let (data, stat) = client.get_data("/a").await.unwrap();
     assert_eq!(data, b"data");
@@ -23,8 +23,8 @@ pub async fn a_created_node_reads_back_with_its_stat(place: Place) {
     assert!(set.mzxid > stat.mzxid && set.pzxid == stat.pzxid);
 }
 
-pub async fn creating_twice_or_without_a_parent_is_refused(place: Place) {
-    let client = place.client().await;
+pub async fn creating_twice_or_without_a_parent_is_refused(target: Target) {
+    let client = target.client().await;
     client.create("/a", b"", &PLAIN).await.unwrap();
     assert_eq!(client.create("/a", b"", &PLAIN).await.unwrap_err(), Error::NodeExists);
     assert_eq!(client.create("/b/c", b"", &PLAIN).await.unwrap_err(), Error::NoNode);
@@ -34,8 +34,8 @@ pub async fn creating_twice_or_without_a_parent_is_refused(place: Place) {
     assert_eq!(client.list_children("/b").await.unwrap_err(), Error::NoNode);
 }
 
-pub async fn a_sequence_counts_the_children_ever_made(place: Place) {
-    let client = place.client().await;
+pub async fn a_sequence_counts_the_children_ever_made(target: Target) {
+    let client = target.client().await;
     let made = async |name: &str, options| client.create(name, b"", options).await.unwrap().1.into_i64();
     assert_eq!(made("/n-", &SEQUENTIAL).await, 0);
     assert_eq!(made("/m-", &SEQUENTIAL).await, 1);
@@ -49,8 +49,8 @@ pub async fn a_sequence_counts_the_children_ever_made(place: Place) {
     assert_eq!(client.list_children("/folder").await.unwrap(), ["0000000000"]);
 }
 
-pub async fn the_stat_of_a_parent_counts_changes_of_its_children(place: Place) {
-    let client = place.client().await;
+pub async fn the_stat_of_a_parent_counts_changes_of_its_children(target: Target) {
+    let client = target.client().await;
     client.create("/a", b"", &PLAIN).await.unwrap();
     client.create("/a/b", b"", &PLAIN).await.unwrap();
     let (second, _) = client.create("/a/c", b"", &PLAIN).await.unwrap();
@@ -67,15 +67,15 @@ pub async fn the_stat_of_a_parent_counts_changes_of_its_children(place: Place) {
     assert_eq!(client.check_stat("/a").await.unwrap().unwrap(), after);
 }
 
-pub async fn an_ephemeral_node_has_an_owner_and_no_children(place: Place) {
-    let client = place.client().await;
+pub async fn an_ephemeral_node_has_an_owner_and_no_children(target: Target) {
+    let client = target.client().await;
     let (stat, _) = client.create("/e", b"", &EPHEMERAL).await.unwrap();
     assert_eq!(stat.ephemeral_owner, client.session_id().0);
     assert_eq!(client.create("/e/a", b"", &PLAIN).await.unwrap_err(), Error::NoChildrenForEphemerals);
 }
 
-pub async fn versions_are_checked_by_set_and_delete(place: Place) {
-    let client = place.client().await;
+pub async fn versions_are_checked_by_set_and_delete(target: Target) {
+    let client = target.client().await;
     client.create("/a", b"", &PLAIN).await.unwrap();
     assert_eq!(client.set_data("/a", b"1", Some(0)).await.unwrap().version, 1);
     assert_eq!(client.set_data("/a", b"2", Some(0)).await.unwrap_err(), Error::BadVersion);
@@ -86,8 +86,8 @@ pub async fn versions_are_checked_by_set_and_delete(place: Place) {
     assert_eq!(client.check_stat("/a").await.unwrap().unwrap().version, 0);
 }
 
-pub async fn a_node_with_children_can_not_be_deleted(place: Place) {
-    let client = place.client().await;
+pub async fn a_node_with_children_cannot_be_deleted(target: Target) {
+    let client = target.client().await;
     client.mkdir("/a/b", &PLAIN).await.unwrap();
     assert_eq!(client.delete("/a", None).await.unwrap_err(), Error::NotEmpty);
     assert_eq!(client.delete("/a", Some(7)).await.unwrap_err(), Error::BadVersion);
@@ -95,8 +95,8 @@ pub async fn a_node_with_children_can_not_be_deleted(place: Place) {
     client.delete("/a", None).await.unwrap();
 }
 
-pub async fn descendants_are_counted_and_own_ephemerals_listed(place: Place) {
-    let (client, other) = (place.client().await, place.client().await);
+pub async fn descendants_are_counted_and_own_ephemerals_listed(target: Target) {
+    let (client, other) = (target.client().await, target.client().await);
     client.mkdir("/a/b/c", &PLAIN).await.unwrap();
     client.create("/ab", b"", &PLAIN).await.unwrap();
     assert_eq!(client.count_descendants_number("/a").await.unwrap(), 2);
@@ -112,8 +112,8 @@ pub async fn descendants_are_counted_and_own_ephemerals_listed(place: Place) {
     assert_eq!(other.list_ephemerals("/a/b").await.unwrap(), Vec::<String>::new());
 }
 
-pub async fn a_container_is_no_ephemeral(place: Place) {
-    let client = place.client().await;
+pub async fn a_container_is_no_ephemeral(target: Target) {
+    let client = target.client().await;
     let container = CreateMode::Container.with_acls(Acls::anyone_all());
     let (stat, _) = client.create("/c", b"", &container).await.unwrap();
     assert_eq!(stat.ephemeral_owner, 0);
@@ -121,16 +121,16 @@ pub async fn a_container_is_no_ephemeral(place: Place) {
     assert_eq!(client.list_children("/c").await.unwrap(), ["a"]);
 }
 
-pub async fn a_time_to_live_is_refused(place: Place) {
-    let client = place.client().await;
+pub async fn a_time_to_live_is_refused(target: Target) {
+    let client = target.client().await;
     let mortal = PLAIN.with_ttl(Duration::from_secs(1));
     assert_eq!(client.create("/a", b"", &mortal).await.unwrap_err(), Error::Unimplemented);
     assert_eq!(client.check_stat("/a").await.unwrap(), None);
 }
 
-pub async fn odd_paths_are_refused(place: Place) {
+pub async fn odd_paths_are_refused(target: Target) {
     const BAD_ARGUMENTS: i32 = -8;
-    let mut raw = Raw::connect(place.addr).await;
+    let mut raw = Raw::connect(target.addr).await;
     for path in ["relative", "/zookeeper/", "/.", "/..", "/\u{1}", ""] {
         assert_eq!(raw.ask(op::CREATE, Record::new().create(path, b"", 0)).await.0, BAD_ARGUMENTS, "{path:?}");
     }
@@ -143,8 +143,8 @@ pub async fn odd_paths_are_refused(place: Place) {
     assert_eq!(raw.ask(op::GET_DATA, Record::new().text("relative").flag(false)).await.0, -101);
 }
 
-pub async fn what_every_tree_has_can_not_be_deleted(place: Place) {
-    let client = place.whole_client().await;
+pub async fn built_in_nodes_cannot_be_deleted(target: Target) {
+    let client = target.whole_client().await;
     for path in ["/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
         assert!(matches!(client.delete(path, None).await, Err(Error::BadArguments(_))), "{path}");
     }
@@ -153,8 +153,8 @@ pub async fn what_every_tree_has_can_not_be_deleted(place: Place) {
     assert_eq!(client.set_data("/zookeeper/config", b"", None).await.unwrap_err(), Error::NoAuth);
 }
 
-pub async fn sync_answers_and_reconfig_is_refused(place: Place) {
-    let client = place.client().await;
+pub async fn sync_answers_and_reconfig_is_refused(target: Target) {
+    let client = target.client().await;
     client.sync("/").await.unwrap();
     client.sync("/none").await.unwrap();
     let update = EnsembleUpdate::New { ensemble: ["server.1=localhost:2888:3888;2181"].into_iter() };

@@ -3,50 +3,50 @@
 use zookeeper_client::{Acls, Client, CreateMode, EventType, LockOptions, LockPrefix};
 
 use super::raw::{Raw, Record, Wish, op};
-use super::{EPHEMERAL, PLAIN, Place, soon};
+use super::{EPHEMERAL, PLAIN, Target, soon};
 
 /// A session that ends soon, and not before a machine with much to do has come to its next sign of life.
 fn short() -> Wish {
     Wish { timeout_ms: 2_000, ..Wish::default() }
 }
 
-pub async fn a_session_goes_on_with_its_password(place: Place) {
-    let client = soon(Client::connector().with_detached().connect(&place.addr.to_string())).await.unwrap();
-    client.create(&place.path("/e"), b"", &EPHEMERAL).await.unwrap();
+pub async fn a_session_goes_on_with_its_password(target: Target) {
+    let client = soon(Client::connector().with_detached().connect(&target.addr.to_string())).await.unwrap();
+    client.create(&target.path("/e"), b"", &EPHEMERAL).await.unwrap();
     let id = client.session_id();
     let session = client.into_session();
-    let again = soon(Client::connector().with_session(session).connect(&place.addr.to_string())).await.unwrap();
+    let again = soon(Client::connector().with_session(session).connect(&target.addr.to_string())).await.unwrap();
     assert_eq!(again.session_id(), id);
-    let stat = again.check_stat(&place.path("/e")).await.unwrap().unwrap();
+    let stat = again.check_stat(&target.path("/e")).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, id.0);
 }
 
-pub async fn a_wrong_password_and_an_unknown_session_are_told_expired(place: Place) {
-    let owner = Raw::connect(place.addr).await;
+pub async fn a_wrong_password_or_unknown_session_is_answered_as_expired(target: Target) {
+    let owner = Raw::connect(target.addr).await;
     let mut wrong = Wish::resume(&owner.session);
     wrong.password[0] ^= 1;
     let mut unknown = Wish::resume(&owner.session);
     unknown.session -= 1 << 30;
     for wish in [wrong, unknown] {
-        let mut refused = Raw::connect_as(place.addr, wish).await.unwrap();
+        let mut refused = Raw::connect_as(target.addr, wish).await.unwrap();
         assert_eq!((refused.session.id, refused.session.timeout_ms), (0, 0));
         assert!(refused.until_closed().await.is_empty());
     }
 }
 
-pub async fn the_older_connection_of_a_session_is_closed(place: Place) {
-    let mut older = Raw::connect(place.addr).await;
-    let mut newer = Raw::connect_as(place.addr, Wish::resume(&older.session)).await.unwrap();
+pub async fn the_older_connection_of_a_session_is_closed(target: Target) {
+    let mut older = Raw::connect(target.addr).await;
+    let mut newer = Raw::connect_as(target.addr, Wish::resume(&older.session)).await.unwrap();
     assert_eq!(newer.session.id, older.session.id);
     assert!(older.until_closed().await.is_empty());
     assert_eq!(newer.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
 }
 
-pub async fn a_silent_session_loses_its_nodes_and_others_hear(place: Place) {
-    let client = place.client().await;
-    let mut silent = Raw::connect_as(place.addr, short()).await.unwrap();
-    silent.ask(op::CREATE, Record::new().create(&place.path("/e"), b"", 1)).await;
-    silent.ask(op::CREATE, Record::new().create(&place.path("/p"), b"", 0)).await;
+pub async fn a_silent_session_loses_its_nodes_and_watches_fire(target: Target) {
+    let client = target.client().await;
+    let mut silent = Raw::connect_as(target.addr, short()).await.unwrap();
+    silent.ask(op::CREATE, Record::new().create(&target.path("/e"), b"", 1)).await;
+    silent.ask(op::CREATE, Record::new().create(&target.path("/p"), b"", 0)).await;
     let (stat, gone) = client.check_and_watch_stat("/e").await.unwrap();
     assert_eq!(stat.unwrap().ephemeral_owner, silent.session.id);
     let (_, children) = client.list_and_watch_children("/").await.unwrap();
@@ -54,13 +54,13 @@ pub async fn a_silent_session_loses_its_nodes_and_others_hear(place: Place) {
     assert_eq!(soon(children.changed()).await.event_type, EventType::NodeChildrenChanged);
     assert_eq!(client.list_children("/").await.unwrap(), ["p"]);
     assert!(silent.until_closed().await.is_empty());
-    let mut late = Raw::connect_as(place.addr, Wish::resume(&silent.session)).await.unwrap();
+    let mut late = Raw::connect_as(target.addr, Wish::resume(&silent.session)).await.unwrap();
     assert_eq!(late.session.id, 0);
     assert!(late.until_closed().await.is_empty());
 }
 
-pub async fn a_ping_keeps_a_session(place: Place) {
-    let mut raw = Raw::connect_as(place.addr, short()).await.unwrap();
+pub async fn a_ping_keeps_a_session(target: Target) {
+    let mut raw = Raw::connect_as(target.addr, short()).await.unwrap();
     let timeout = u64::try_from(raw.session.timeout_ms).unwrap();
     let mut pings = tokio::time::interval(std::time::Duration::from_millis(timeout / 3));
     for _ in 0..5 {
@@ -71,20 +71,20 @@ pub async fn a_ping_keeps_a_session(place: Place) {
     assert_eq!(raw.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
 }
 
-pub async fn a_closed_session_loses_its_nodes_at_once(place: Place) {
-    let client = place.client().await;
-    let mut leaving = Raw::connect(place.addr).await;
-    leaving.ask(op::CREATE, Record::new().create(&place.path("/e"), b"", 1)).await;
+pub async fn a_closed_session_loses_its_nodes_at_once(target: Target) {
+    let client = target.client().await;
+    let mut leaving = Raw::connect(target.addr).await;
+    leaving.ask(op::CREATE, Record::new().create(&target.path("/e"), b"", 1)).await;
     assert_eq!(leaving.ask(op::CLOSE, Record::new()).await.0, 0);
     client.sync("/").await.unwrap();
     assert_eq!(client.check_stat("/e").await.unwrap(), None);
     assert!(leaving.until_closed().await.is_empty());
 }
 
-pub async fn a_timeout_is_granted_within_limits(place: Place) {
+pub async fn a_timeout_is_granted_within_limits(target: Target) {
     let granted = async |timeout_ms| {
         let wish = Wish { timeout_ms, ..Wish::default() };
-        Raw::connect_as(place.addr, wish).await.unwrap().session.timeout_ms
+        Raw::connect_as(target.addr, wish).await.unwrap().session.timeout_ms
     };
     let (least, most) = (granted(1).await, granted(i32::MAX).await);
     assert!(least > 1 && most < i32::MAX && least < most, "{least} {most}");
@@ -92,8 +92,8 @@ pub async fn a_timeout_is_granted_within_limits(place: Place) {
     assert_eq!(granted(0).await, least);
 }
 
-pub async fn the_lock_recipe_hands_over(place: Place) {
-    let (first, second) = (place.client().await, place.client().await);
+pub async fn the_lock_recipe_hands_over(target: Target) {
+    let (first, second) = (target.client().await, target.client().await);
     let options = || LockOptions::new(Acls::anyone_all()).with_ancestor_options(PLAIN).unwrap();
     let prefix = || LockPrefix::new_curator("/lock", "lock-").unwrap();
     let held = soon(first.lock(prefix(), b"first", options())).await.unwrap();

@@ -3,10 +3,10 @@
 use zookeeper_client::{Error, MultiReadResult, MultiWriteError, MultiWriteResult};
 
 use super::raw::{Frame, Raw, Record, op};
-use super::{EPHEMERAL, PLAIN, Place, SEQUENTIAL, soon};
+use super::{EPHEMERAL, PLAIN, SEQUENTIAL, Target, soon};
 
-pub async fn a_transaction_happens_as_a_whole(place: Place) {
-    let client = place.client().await;
+pub async fn a_transaction_happens_as_a_whole(target: Target) {
+    let client = target.client().await;
     client.create("/a", b"0", &PLAIN).await.unwrap();
     client.create("/old", b"", &PLAIN).await.unwrap();
     let mut writer = client.new_multi_writer();
@@ -28,8 +28,8 @@ pub async fn a_transaction_happens_as_a_whole(place: Place) {
     assert_eq!(client.check_stat("/e").await.unwrap().unwrap().ephemeral_owner, client.session_id().0);
 }
 
-pub async fn a_failed_transaction_changes_nothing_and_names_the_part(place: Place) {
-    let client = place.client().await;
+pub async fn a_failed_transaction_changes_nothing_and_names_the_part(target: Target) {
+    let client = target.client().await;
     client.mkdir("/a/b", &PLAIN).await.unwrap();
     client.create("/gone", b"g", &EPHEMERAL).await.unwrap();
     let before = (
@@ -57,8 +57,8 @@ pub async fn a_failed_transaction_changes_nothing_and_names_the_part(place: Plac
     assert_eq!(sequence.into_i64(), 1, "a number that was taken back is given again");
 }
 
-pub async fn later_parts_see_what_earlier_ones_did(place: Place) {
-    let client = place.client().await;
+pub async fn later_parts_see_what_earlier_ones_did(target: Target) {
+    let client = target.client().await;
     let mut writer = client.new_multi_writer();
     writer.add_create("/a", b"", &PLAIN).unwrap();
     writer.add_create("/a/n-", b"", &SEQUENTIAL).unwrap();
@@ -87,13 +87,13 @@ fn multi(parts: &[(i32, Record)]) -> Record {
     record.int(-1).flag(true).int(-1)
 }
 
-pub async fn each_part_of_a_failed_transaction_has_its_code(place: Place) {
-    let mut raw = Raw::connect(place.addr).await;
-    let check = |path: &str, version| Record::new().text(&place.path(path)).int(version);
+pub async fn each_part_of_a_failed_transaction_has_its_code(target: Target) {
+    let mut raw = Raw::connect(target.addr).await;
+    let check = |path: &str, version| Record::new().text(&target.path(path)).int(version);
     let parts = [
         (op::CHECK, check("", 0)),
         (op::DELETE, check("/none", -1)),
-        (op::CREATE, Record::new().create(&place.path("/a"), b"", 0)),
+        (op::CREATE, Record::new().create(&target.path("/a"), b"", 0)),
     ];
     let (error, body) = raw.ask(op::MULTI, multi(&parts)).await;
     assert_eq!(error, 0, "the request itself does not fail");
@@ -104,20 +104,20 @@ pub async fn each_part_of_a_failed_transaction_has_its_code(place: Place) {
     assert_eq!((error, body), (0, Record::new().int(-1).flag(true).int(-1).0));
 }
 
-pub async fn a_failed_transaction_tells_no_watch(place: Place) {
-    let mut raw = Raw::connect(place.addr).await;
-    let root = Record::new().text(&place.root).flag(true);
+pub async fn a_failed_transaction_fires_no_watch(target: Target) {
+    let mut raw = Raw::connect(target.addr).await;
+    let root = Record::new().text(&target.root).flag(true);
     assert_eq!(raw.ask(op::GET_CHILDREN, root).await.0, 0);
-    let a = place.path("/a");
+    let a = target.path("/a");
     let parts = [(op::CREATE, Record::new().create(&a, b"", 0)), (op::CHECK, Record::new().text(&a).int(7))];
     assert_eq!(raw.ask(op::MULTI, multi(&parts)).await.0, 0);
     let created = raw.send(op::CREATE, Record::new().create(&a, b"", 0)).await;
-    assert_eq!(raw.receive().await.unwrap(), Frame::Event { kind: 4, path: place.root.clone() });
+    assert_eq!(raw.receive().await.unwrap(), Frame::Event { kind: 4, path: target.root.clone() });
     assert!(matches!(raw.receive().await.unwrap(), Frame::Reply { xid, error: 0, .. } if xid == created));
 }
 
-pub async fn reads_in_a_batch_fail_each_for_itself(place: Place) {
-    let client = place.client().await;
+pub async fn reads_in_a_batch_fail_each_for_itself(target: Target) {
+    let client = target.client().await;
     client.create("/a", b"x", &PLAIN).await.unwrap();
     let mut reader = client.new_multi_reader();
     reader.add_get_data("/a").unwrap();
