@@ -179,7 +179,7 @@ impl Credential {
     }
 
     /// Compares without telling by its duration how much was right.
-    pub fn is(&self, presented: &str) -> bool {
+    pub fn matches(&self, presented: &str) -> bool {
         !self.0.is_empty() && keys_match(&self.0, presented)
     }
 
@@ -203,16 +203,16 @@ mod tests {
     #[test]
     fn a_credential_is_only_itself_and_never_printed() {
         let credential = Credential::new("open sesame");
-        assert!(credential.is("open sesame"));
+        assert!(credential.matches("open sesame"));
         for wrong in ["", "open", "open sesame ", "open sesamf", "open sesameopen sesame"] {
-            assert!(!credential.is(wrong), "{wrong:?}");
+            assert!(!credential.matches(wrong), "{wrong:?}");
         }
-        assert!(!Credential::new("").is(""));
+        assert!(!Credential::new("").matches(""));
         assert_eq!(format!("{credential:?}"), "******");
     }
 
     #[test]
-    fn a_configuration_that_can_not_work_is_refused_by_the_key() {
+    fn an_invalid_configuration_is_rejected_by_its_key() {
         let dir = tempfile::tempdir().unwrap();
         let good = Config {
             listen: any_loopback_port(),

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::prelude::SessionConfig;
 use hs2::Handle;
 use model::clock::SharedClock;
 use model::error::{ErrorKind, UserError};
@@ -20,15 +19,14 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-use crate::catalog::{Bucket, Catalog, Definitions, Folder};
+use crate::catalog::Catalog;
 use crate::config::Config;
+use crate::context::EngineContext;
 use crate::error::EngineError;
-use crate::execution::{Timeouts, panic_text, pump, watch_over};
+use crate::execution::{Timeouts, panic_text, pump, supervise};
 use crate::operation::{Operation, Phase};
 use crate::session::Session;
-use crate::session::state::first_settings;
 use crate::statement::head;
-use crate::storage::Locations;
 use crate::storage::resources::Resources;
 
 /// The stack of an executing thread, in bytes: plans of [`depth::DEPTH_MAX`] levels are walked recursively. It is only
@@ -48,11 +46,7 @@ pub struct Load {
 
 /// One engine.
 pub struct Engine {
-    config: Config,
-    first_settings: SessionConfig,
-    clock: SharedClock,
-    catalog: Arc<Catalog>,
-    resources: Resources,
+    context: Arc<EngineContext>,
     executor: Executor,
     sessions: Mutex<HashMap<Handle, Arc<Session>>>,
     operations: Mutex<HashMap<Handle, Arc<Operation>>>,
@@ -72,61 +66,43 @@ impl Drop for Executor {
 }
 
 /// Counts a statement as running for as long as it lives.
-struct Running(Arc<AtomicU32>);
+struct RunningGuard(Arc<AtomicU32>);
 
-impl Running {
+impl RunningGuard {
     fn new(count: &Arc<AtomicU32>) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(count))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Ends a task when whoever waits for it does so no longer.
-struct Cut(AbortHandle);
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for Cut {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// What no statement may read or write, whatever is allowed.
-fn own_paths(config: &Config) -> Vec<std::path::PathBuf> {
-    let folders = [&config.catalog_dir, &config.scratch_dir].into_iter();
-    folders.chain(&config.own_paths).cloned().collect()
-}
-
 impl Engine {
     /// Checks the configuration, opens the catalog and starts the threads.
     pub fn start(config: Config, clock: SharedClock) -> Result<Arc<Self>, EngineError> {
-        config.check()?;
-        let first_settings = first_settings(&config)?;
-        let locations = Arc::new(Locations::new(&config.allowed_locations)?.without(&own_paths(&config)));
-        let resources = Resources::new(&config, &locations)?;
-        let definitions = match &config.catalog {
-            None => Definitions::from(Folder::open(&config.catalog_dir)?),
-            Some(bucket) => Bucket::open(&bucket.url, &bucket.options, &config.tenant)?.into(),
-        };
-        let catalog = Catalog::new(definitions, locations, first_settings.clone(), Arc::clone(&resources.runtime));
+        let context = Arc::new(EngineContext::open(config, clock)?);
         let runtime = Builder::new_multi_thread()
-            .worker_threads(config.cpu_threads)
+            .worker_threads(context.config().cpu_threads)
             .thread_name("execute")
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
             .map_err(EngineError::io("start the executing threads"))?;
         Ok(Arc::new(Self {
-            config,
-            first_settings,
-            clock,
-            catalog,
-            resources,
+            context,
             executor: Executor(Some(runtime)),
             sessions: Mutex::default(),
             operations: Mutex::default(),
@@ -143,46 +119,40 @@ impl Engine {
         }
     }
 
-    /// What it was started with.
+    /// The configuration that the engine was started with.
     pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// The settings with which every session begins.
-    pub fn first_settings(&self) -> &SessionConfig {
-        &self.first_settings
+        self.context.config()
     }
 
     /// The tenant's catalog.
     pub fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
+        self.context.catalog()
     }
 
     /// Memory, disk and files.
     pub fn resources(&self) -> &Resources {
-        &self.resources
+        self.context.resources()
     }
 
-    /// The clock.
     pub fn clock(&self) -> &SharedClock {
-        &self.clock
+        self.context.clock()
     }
 
     /// Opens a session. The connection is the one with which it ends.
     pub fn open_session(&self, user: &str, connection: u64) -> Result<Arc<Session>, UserError> {
         let session = Arc::new(Session::new(
-            self.first_settings.clone(),
-            &self.config.properties,
-            &self.resources,
-            &self.catalog,
+            self.context.initial_settings().clone(),
+            &self.config().properties,
+            self.resources(),
+            self.catalog(),
             user,
             connection,
         ));
-        session.touch(self.clock.boottime());
+        session.touch(self.clock().boottime());
         let mut sessions = self.sessions();
-        if sessions.len() >= self.config.limits.sessions {
+        if sessions.len() >= self.config().limits.sessions {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the engine has too many sessions")
-                .detail(format!("it takes {}", self.config.limits.sessions))
+                .detail(format!("it takes {}", self.config().limits.sessions))
                 .with_sqlstate("53300"));
         }
         sessions.insert(session.handle, Arc::clone(&session));
@@ -198,7 +168,7 @@ impl Engine {
         let session = session.ok_or_else(|| {
             UserError::new(ErrorKind::UndefinedObject, "the session is not open").with_sqlstate("08003")
         })?;
-        session.touch(self.clock.boottime());
+        session.touch(self.clock().boottime());
         Ok(session)
     }
 
@@ -247,8 +217,10 @@ impl Engine {
         let operation = operation.ok_or_else(|| {
             UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010")
         })?;
-        if let Some(session) = self.sessions().get(&operation.session).filter(|it| it.connection == connection) {
-            let now = self.clock.boottime();
+        if let Some(session) =
+            self.sessions().get(&operation.session).filter(|session| session.connection == connection)
+        {
+            let now = self.clock().boottime();
             operation.touch(now);
             session.touch(now);
         }
@@ -258,17 +230,17 @@ impl Engine {
     /// Closes an operation and what it runs; false if it was not open.
     pub fn close_operation(&self, handle: &Handle) -> bool {
         let Some(operation) = self.operations().remove(handle) else { return false };
-        operation.cancel(self.clock.wall_ms());
+        operation.cancel(self.clock().wall_ms());
         if let Some(session) = self.sessions().get(&operation.session) {
-            session.closed(handle);
+            session.remove_operation(handle);
         }
         true
     }
 
-    fn opened(&self, session: &Session, operation: &Arc<Operation>) -> Result<(), UserError> {
-        operation.touch(self.clock.boottime());
-        let limit = self.config.limits.operations_per_session;
-        if !session.opened(operation.handle, limit) {
+    fn register(&self, session: &Session, operation: &Arc<Operation>) -> Result<(), UserError> {
+        operation.touch(self.clock().boottime());
+        let limit = self.config().limits.operations_per_session;
+        if !session.add_operation(operation.handle, limit) {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
                 .detail(format!("it may have {limit}"))
                 .hint("Close what has been read."));
@@ -284,10 +256,10 @@ impl Engine {
     /// An operation whose whole answer is there at once.
     pub fn answer(&self, session: &Session, name: &str, rows: RecordBatch) -> Result<Arc<Operation>, UserError> {
         let (operation, _) =
-            Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock.wall_ms());
+            Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock().wall_ms());
         operation.answer(rows);
-        operation.move_to(Phase::Complete, self.clock.wall_ms());
-        self.opened(session, &operation)?;
+        operation.move_to(Phase::Complete, self.clock().wall_ms());
+        self.register(session, &operation)?;
         Ok(operation)
     }
 
@@ -299,28 +271,28 @@ impl Engine {
         overlay: BTreeMap<String, String>,
         timeout: Option<Duration>,
     ) -> Result<Arc<Operation>, UserError> {
-        let limit = self.config.limits.statement_bytes;
+        let limit = self.config().limits.statement_bytes;
         if statement.len() > limit {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
                 .detail(format!("it has {} bytes of {limit}", statement.len())));
         }
         let rows = head::has_result_set(&statement);
-        let (operation, sender) = Operation::new(session.handle, statement, overlay, rows, self.clock.wall_ms());
-        self.opened(session, &operation)?;
+        let (operation, sender) = Operation::new(session.handle, statement, overlay, rows, self.clock().wall_ms());
+        self.register(session, &operation)?;
         let Some(executor) = &self.executor.0 else {
             return Err(UserError::internal("the engine has no threads"));
         };
-        let running = Running::new(&self.running);
-        let work = pump(Arc::clone(self), Arc::clone(session), Arc::clone(&operation), sender);
+        let running = RunningGuard::new(&self.running);
+        let work = pump(Arc::clone(&self.context), Arc::clone(session), Arc::clone(&operation), sender);
         let task = executor.spawn(work);
-        operation.runs_in(task.abort_handle());
+        operation.set_task(task.abort_handle());
         let timeouts = Timeouts {
             until_ready: timeout.unwrap_or(Duration::MAX),
-            until_end: self.config.limits.statement_timeout(),
+            until_end: self.config().limits.statement_timeout(),
         };
-        let (watched, clock) = (Arc::clone(&operation), Arc::clone(&self.clock));
+        let (supervised, clock) = (Arc::clone(&operation), Arc::clone(self.clock()));
         tokio::spawn(async move {
-            watch_over(&watched, task, timeouts, clock.as_ref()).await;
+            supervise(&supervised, task, timeouts, clock.as_ref()).await;
             drop(running);
         });
         Ok(operation)
@@ -336,8 +308,8 @@ impl Engine {
             return Err(UserError::internal("the engine has no threads").into());
         };
         let mut task = executor.spawn(work);
-        let _cut = Cut(task.abort_handle());
-        match tokio::time::timeout(self.config.limits.statement_timeout(), &mut task).await {
+        let _abort = AbortOnDrop(task.abort_handle());
+        match tokio::time::timeout(self.config().limits.statement_timeout(), &mut task).await {
             Ok(Ok(done)) => done,
             Ok(Err(join)) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
             Ok(Err(_)) => Err(UserError::new(ErrorKind::Canceled, "the engine stops").into()),
@@ -347,8 +319,8 @@ impl Engine {
 
     /// Closes what nobody has asked about for too long. The server calls it every few seconds.
     pub fn sweep(&self) {
-        let now = self.clock.boottime();
-        let limits = &self.config.limits;
+        let now = self.clock().boottime();
+        let limits = &self.config().limits;
         let (operation_idle, session_idle) =
             (Duration::from_millis(limits.operation_idle_ms), Duration::from_millis(limits.session_idle_ms));
         let stale: Vec<_> = self

@@ -122,18 +122,17 @@ fn innermost(error: &DataFusionError) -> UserError {
     match error {
         DataFusionError::SQL(parser, _) => match parser.as_ref() {
             ParserError::RecursionLimitExceeded => {
-                told(ErrorKind::ProgramLimit, "the statement is nested too deeply").with_sqlstate("54001")
+                from_text(ErrorKind::ProgramLimit, "the statement is nested too deeply").with_sqlstate("54001")
             }
             ParserError::ParserError(text) | ParserError::TokenizerError(text) => {
-                told(ErrorKind::Syntax, &format!("syntax error: {text}"))
+                from_text(ErrorKind::Syntax, &format!("syntax error: {text}"))
             }
         },
         DataFusionError::Plan(text) => plan_error(text),
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
-        DataFusionError::ResourcesExhausted(text) if text.contains(SPILL_FULL) => told(ErrorKind::DiskFull, text),
-        DataFusionError::ResourcesExhausted(text) => {
-            told(ErrorKind::OutOfMemory, text).hint("Narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY.")
-        }
+        DataFusionError::ResourcesExhausted(text) if text.contains(SPILL_FULL) => from_text(ErrorKind::DiskFull, text),
+        DataFusionError::ResourcesExhausted(text) => from_text(ErrorKind::OutOfMemory, text)
+            .hint("Narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY."),
         DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
         DataFusionError::ParquetError(parquet) => {
             source_error(parquet.as_ref()).unwrap_or_else(|| bad_file(&parquet.to_string()))
@@ -142,17 +141,17 @@ fn innermost(error: &DataFusionError) -> UserError {
         DataFusionError::IoError(io) => {
             io_source(io).unwrap_or_else(|| UserError::new(io_kind(io), lowered(&io.to_string())))
         }
-        DataFusionError::NotImplemented(text) => told(ErrorKind::NotSupported, text),
-        DataFusionError::Configuration(text) => told(ErrorKind::InvalidValue, text),
-        DataFusionError::Execution(text) => told(ErrorKind::DataException, text),
+        DataFusionError::NotImplemented(text) => from_text(ErrorKind::NotSupported, text),
+        DataFusionError::Configuration(text) => from_text(ErrorKind::InvalidValue, text),
+        DataFusionError::Execution(text) => from_text(ErrorKind::DataException, text),
         DataFusionError::ExecutionJoin(join) if join.is_panic() => {
-            told(ErrorKind::Internal, &format!("the statement's execution panicked: {join}"))
+            from_text(ErrorKind::Internal, &format!("the statement's execution panicked: {join}"))
         }
         DataFusionError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
             Some(store) => store_error(store),
-            None => source_error(inner.as_ref()).unwrap_or_else(|| told(ErrorKind::Internal, &inner.to_string())),
+            None => source_error(inner.as_ref()).unwrap_or_else(|| from_text(ErrorKind::Internal, &inner.to_string())),
         },
-        other => told(ErrorKind::Internal, &other.strip_backtrace()),
+        other => from_text(ErrorKind::Internal, &other.strip_backtrace()),
     }
 }
 
@@ -202,7 +201,7 @@ fn plan_error(text: &str) -> UserError {
             None => error,
         };
     }
-    told(ErrorKind::Syntax, text).with_sqlstate("42000")
+    from_text(ErrorKind::Syntax, text).with_sqlstate("42000")
 }
 
 /// The error for a table that is not there, by its full name: `datafusion.schema.table`. A table's own name may have dots.
@@ -246,23 +245,23 @@ fn schema_error(error: &SchemaError) -> UserError {
 fn arrow_error(error: &ArrowError) -> UserError {
     let text = error.to_string();
     match error {
-        ArrowError::DivideByZero => told(ErrorKind::DataException, "division by zero").with_sqlstate("22012"),
-        ArrowError::ArithmeticOverflow(_) => told(ErrorKind::DataException, &text).with_sqlstate("22003"),
+        ArrowError::DivideByZero => from_text(ErrorKind::DataException, "division by zero").with_sqlstate("22012"),
+        ArrowError::ArithmeticOverflow(_) => from_text(ErrorKind::DataException, &text).with_sqlstate("22003"),
         ArrowError::CastError(text) if text.starts_with("Can't cast value") => {
-            told(ErrorKind::DataException, &error.to_string()).with_sqlstate("22003")
+            from_text(ErrorKind::DataException, &error.to_string()).with_sqlstate("22003")
         }
         ArrowError::CastError(_) | ArrowError::ParseError(_) => {
-            told(ErrorKind::DataException, &text).with_sqlstate("22018")
+            from_text(ErrorKind::DataException, &text).with_sqlstate("22018")
         }
-        ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => told(ErrorKind::DataException, &text),
-        ArrowError::MemoryError(_) | ArrowError::OffsetOverflowError(_) => told(ErrorKind::OutOfMemory, &text),
+        ArrowError::ComputeError(_) | ArrowError::InvalidArgumentError(_) => from_text(ErrorKind::DataException, &text),
+        ArrowError::MemoryError(_) | ArrowError::OffsetOverflowError(_) => from_text(ErrorKind::OutOfMemory, &text),
         ArrowError::IoError(_, io) => UserError::new(io_kind(io), lowered(&text)),
-        ArrowError::NotYetImplemented(_) => told(ErrorKind::NotSupported, &text),
+        ArrowError::NotYetImplemented(_) => from_text(ErrorKind::NotSupported, &text),
         ArrowError::CsvError(_) | ArrowError::JsonError(_) | ArrowError::ParquetError(_) => bad_file(&text),
         ArrowError::ExternalError(inner) => {
-            source_error(inner.as_ref()).unwrap_or_else(|| told(ErrorKind::Internal, &text))
+            source_error(inner.as_ref()).unwrap_or_else(|| from_text(ErrorKind::Internal, &text))
         }
-        _ => told(ErrorKind::Internal, &text),
+        _ => from_text(ErrorKind::Internal, &text),
     }
 }
 
@@ -276,14 +275,14 @@ fn store_error(error: &object_store::Error) -> UserError {
                 .with_sqlstate("58P01")
         }
         object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. } => {
-            told(ErrorKind::NotSupported, &error.to_string())
+            from_text(ErrorKind::NotSupported, &error.to_string())
         }
-        _ => told(ErrorKind::Io, &error.to_string()),
+        _ => from_text(ErrorKind::Io, &error.to_string()),
     }
 }
 
 fn bad_file(text: &str) -> UserError {
-    told(ErrorKind::DataException, text).with_sqlstate("22P04")
+    from_text(ErrorKind::DataException, text).with_sqlstate("22P04")
 }
 
 fn io_source(error: &io::Error) -> Option<UserError> {
@@ -308,7 +307,7 @@ fn source_error(error: &(dyn StdError + 'static)) -> Option<UserError> {
 }
 
 /// The first line as message, the others as detail.
-fn told(kind: ErrorKind, text: &str) -> UserError {
+fn from_text(kind: ErrorKind, text: &str) -> UserError {
     let text = without_debug(text.trim());
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let error = UserError::new(kind, lowered(first.trim_end_matches('.')));
@@ -381,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_and_disk_are_told_apart() {
+    fn memory_and_disk_errors_have_different_states() {
         let state =
             |text: &str| user_error(&DataFusionError::ResourcesExhausted(text.to_owned())).sqlstate().to_owned();
         assert_eq!(state("Failed to allocate 3 MB"), "53200");

@@ -1,6 +1,6 @@
 //! The life of one statement on the executing threads, and who watches over it.
 //!
-//! [`pump`] runs there: it plans, executes, and hands batches over as fast as they are fetched. [`watch_over`] runs beside
+//! [`pump`] runs there: it plans, executes, and hands batches over as fast as they are fetched. [`supervise`] runs beside
 //! it, on the threads of the protocol: whatever becomes of the pump (its end, an error, a panic, a cancel, its time) becomes
 //! the operation's phase.
 
@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::context::EngineContext;
 use crate::error::EngineError;
 use crate::failpoints;
 use crate::operation::{Operation, Phase};
@@ -40,7 +40,7 @@ pub struct Timeouts {
 
 /// Follows a statement's task to its end and moves the operation on. Returns when the task has really ended, which after
 /// a cancel or a timeout is later than the operation's end.
-pub async fn watch_over(
+pub async fn supervise(
     operation: &Operation,
     mut task: JoinHandle<Result<(), EngineError>>,
     timeouts: Timeouts,
@@ -93,7 +93,7 @@ pub fn panic_text(payload: &(dyn Any + Send)) -> String {
 
 /// Executes one statement and hands its rows over, as fast as they are fetched.
 pub async fn pump(
-    engine: Arc<Engine>,
+    engine: Arc<EngineContext>,
     session: Arc<Session>,
     operation: Arc<Operation>,
     sender: mpsc::Sender<RecordBatch>,

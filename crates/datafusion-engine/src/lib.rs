@@ -21,6 +21,7 @@
 
 pub mod catalog;
 pub mod config;
+pub mod context;
 pub mod dialect;
 pub mod engine;
 pub mod error;

@@ -25,7 +25,7 @@ use crate::statement::show::{function_names, matches_jdbc};
 enum Cell {
     Text(String),
     Number(i32),
-    Truth(bool),
+    Boolean(bool),
     Null,
 }
 
@@ -48,7 +48,7 @@ const TEXT: DataType = DataType::Utf8;
 const INT: DataType = DataType::Int32;
 const SMALL: DataType = DataType::Int16;
 const TINY: DataType = DataType::Int8;
-const TRUTH: DataType = DataType::Boolean;
+const BOOLEAN: DataType = DataType::Boolean;
 
 fn batch(shape: &Shape, rows: &[Vec<Cell>]) -> Result<RecordBatch, EngineError> {
     let fields: Vec<_> = shape.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), true)).collect();
@@ -64,9 +64,10 @@ fn batch(shape: &Shape, rows: &[Vec<Cell>]) -> Result<RecordBatch, EngineError> 
             }
             DataType::Int8 => Arc::new(rows.iter().map(|row| number(row, at).map(|n| n as i8)).collect::<Int8Array>()),
             DataType::Boolean => {
-                let truth =
-                    |row: &Vec<Cell>| if let Some(Cell::Truth(truth)) = row.get(at) { Some(*truth) } else { None };
-                Arc::new(rows.iter().map(truth).collect::<BooleanArray>())
+                let boolean = |row: &Vec<Cell>| {
+                    if let Some(Cell::Boolean(boolean)) = row.get(at) { Some(*boolean) } else { None }
+                };
+                Arc::new(rows.iter().map(boolean).collect::<BooleanArray>())
             }
             _ => {
                 let text =
@@ -181,7 +182,7 @@ async fn build(engine: &Engine, session: &Session, schema: &str, name: &str) -> 
 }
 
 /// What JDBC wants to know of a type: its code, column size, decimal digits, radix.
-fn facts(sql_type: &SqlType) -> (i32, Option<i32>, Option<i32>, Option<i32>) {
+fn jdbc_type(sql_type: &SqlType) -> (i32, Option<i32>, Option<i32>, Option<i32>) {
     match sql_type {
         SqlType::Boolean => (16, Some(1), None, None),
         SqlType::TinyInt => (-6, Some(3), Some(0), Some(10)),
@@ -254,7 +255,7 @@ pub async fn get_columns(
 }
 
 fn column_row(schema: &str, table: &str, field: &Field, position: i32) -> Vec<Cell> {
-    let (code, size, digits, radix) = facts(&sql_type(field.data_type()));
+    let (code, size, digits, radix) = jdbc_type(&sql_type(field.data_type()));
     vec![
         CATALOG.into(),
         schema.into(),
@@ -312,7 +313,7 @@ pub fn type_info() -> Result<RecordBatch, EngineError> {
     let rows: Vec<Vec<Cell>> = types
         .iter()
         .map(|(name, sql_type)| {
-            let (code, size, _, radix) = facts(sql_type);
+            let (code, size, _, radix) = jdbc_type(sql_type);
             let is_text = matches!(sql_type, SqlType::String);
             vec![
                 (*name).into(),
@@ -322,11 +323,11 @@ pub fn type_info() -> Result<RecordBatch, EngineError> {
                 Cell::Null,
                 Cell::Null,
                 Cell::Number(1),
-                Cell::Truth(is_text),
+                Cell::Boolean(is_text),
                 Cell::Number(3),
-                Cell::Truth(radix.is_none()),
-                Cell::Truth(false),
-                Cell::Truth(false),
+                Cell::Boolean(radix.is_none()),
+                Cell::Boolean(false),
+                Cell::Boolean(false),
                 Cell::Null,
                 Cell::Number(0),
                 Cell::Number(0),
@@ -344,11 +345,11 @@ pub fn type_info() -> Result<RecordBatch, EngineError> {
         ("LITERAL_SUFFIX", TEXT),
         ("CREATE_PARAMS", TEXT),
         ("NULLABLE", SMALL),
-        ("CASE_SENSITIVE", TRUTH),
+        ("CASE_SENSITIVE", BOOLEAN),
         ("SEARCHABLE", SMALL),
-        ("UNSIGNED_ATTRIBUTE", TRUTH),
-        ("FIXED_PREC_SCALE", TRUTH),
-        ("AUTO_INCREMENT", TRUTH),
+        ("UNSIGNED_ATTRIBUTE", BOOLEAN),
+        ("FIXED_PREC_SCALE", BOOLEAN),
+        ("AUTO_INCREMENT", BOOLEAN),
         ("LOCAL_TYPE_NAME", TEXT),
         ("MINIMUM_SCALE", SMALL),
         ("MAXIMUM_SCALE", SMALL),

@@ -8,14 +8,14 @@ use std::fmt;
 use std::ops::Deref;
 
 /// A shared value, known as `Send` and `Sync` by its trait object alone.
-pub struct Opaque<T: 'static>(Box<dyn Held<T>>);
+pub struct Opaque<T: 'static>(Box<dyn Inner<T>>);
 
-trait Held<T>: Send + Sync {
-    fn held(&self) -> &T;
+trait Inner<T>: Send + Sync {
+    fn inner(&self) -> &T;
 }
 
-impl<T: Send + Sync> Held<T> for T {
-    fn held(&self) -> &T {
+impl<T: Send + Sync> Inner<T> for T {
+    fn inner(&self) -> &T {
         self
     }
 }
@@ -37,7 +37,7 @@ impl<T> Deref for Opaque<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // The object's own method: the box, too, is something that may be held.
-        (*self.0).held()
+        // The object's own method: the box, too, is something that may be inner.
+        (*self.0).inner()
     }
 }

@@ -98,7 +98,7 @@ struct Log {
 }
 
 /// Rows for one answer, in order.
-pub struct Fetched {
+pub struct FetchedRows {
     /// The number of the first row.
     pub start: u64,
     /// The columns.
@@ -177,7 +177,7 @@ impl Operation {
     }
 
     /// Notes how many rows an INSERT or COPY wrote, once.
-    pub fn wrote(&self, rows: i64) {
+    pub fn set_written_rows(&self, rows: i64) {
         let _ = self.written_rows.set(rows);
     }
 
@@ -203,7 +203,7 @@ impl Operation {
     }
 
     /// The task to end when it is cancelled.
-    pub fn runs_in(&self, task: AbortHandle) {
+    pub fn set_task(&self, task: AbortHandle) {
         let mut slot = self.task.lock();
         // Cancelled before it was noted.
         if matches!(*self.phase.borrow(), Phase::Canceled) {
@@ -228,7 +228,7 @@ impl Operation {
     }
 
     /// Takes the next rows, at most `max_rows`; waits for the first of them. None: the end. `again`: from the start.
-    pub async fn fetch(&self, max_rows: usize, again: bool) -> Result<Fetched, UserError> {
+    pub async fn fetch(&self, max_rows: usize, again: bool) -> Result<FetchedRows, UserError> {
         let mut reader = self.rows.lock().await;
         if again && reader.position > 0 {
             if self.answer.get().is_none() {
@@ -288,7 +288,7 @@ impl Operation {
                 }
             }
         }
-        Ok(Fetched { start, schema: self.schema().unwrap_or_else(|| Arc::new(Schema::empty())), batches })
+        Ok(FetchedRows { start, schema: self.schema().unwrap_or_else(|| Arc::new(Schema::empty())), batches })
     }
 
     /// Adds a line to the log.

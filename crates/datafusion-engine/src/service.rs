@@ -47,7 +47,7 @@ const NAME_LENGTH: i64 = 80;
 const FETCH_LOG: i16 = 1;
 
 /// Says which text came, without saying the text: whoever sent one can tell that it arrived byte for byte.
-fn tell_of(statement: &str) {
+fn log_received(statement: &str) {
     if tracing::enabled!(tracing::Level::DEBUG) {
         let hash =
             Sha256::digest(statement.as_bytes()).iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
@@ -99,7 +99,7 @@ async fn unless_hung_up<T>(cx: &Context, work: impl Future<Output = T>) -> Resul
 #[async_trait]
 impl Service for EngineService {
     async fn authenticate(&self, _peer: SocketAddr, credentials: &Credentials) -> Result<Principal, UserError> {
-        if !self.0.config().credential.is(&credentials.password) {
+        if !self.0.config().credential.matches(&credentials.password) {
             return Err(UserError::new(
                 ErrorKind::InvalidAuthorization,
                 "an engine takes connections from its engine agent only",
@@ -174,7 +174,7 @@ impl Service for EngineService {
         let timeout =
             request.query_timeout.and_then(|seconds| u64::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
         let overlay = request.conf_overlay.unwrap_or_default();
-        tell_of(&request.statement);
+        log_received(&request.statement);
         let operation = self.0.execute(&session, request.statement, overlay, timeout.map(Duration::from_secs))?;
         if !request.run_async.unwrap_or(false) {
             let failure = match unless_hung_up(cx, operation.wait(Duration::MAX)).await {
@@ -333,11 +333,11 @@ impl Service for EngineService {
 
     async fn get_tables(&self, cx: &Context, request: TGetTablesReq) -> Result<TGetTablesResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let (engine, caller) = (Arc::clone(&self.0), Arc::clone(&session));
         let rows = self.0.on_executor(async move {
             metadata::get_tables(
                 &engine,
-                &asking,
+                &caller,
                 request.catalog_name.as_deref(),
                 request.schema_name.as_deref(),
                 request.table_name.as_deref(),
@@ -361,12 +361,12 @@ impl Service for EngineService {
 
     async fn get_columns(&self, cx: &Context, request: TGetColumnsReq) -> Result<TGetColumnsResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let (engine, caller) = (Arc::clone(&self.0), Arc::clone(&session));
         // Columns are read from files: work for the threads that execute.
         let rows = self.0.on_executor(async move {
             metadata::get_columns(
                 &engine,
-                &asking,
+                &caller,
                 request.catalog_name.as_deref(),
                 request.schema_name.as_deref(),
                 request.table_name.as_deref(),
@@ -392,11 +392,11 @@ impl Service for EngineService {
         request: TGetPrimaryKeysReq,
     ) -> Result<TGetPrimaryKeysResp, UserError> {
         let session = self.session(&request.session_handle)?;
-        let (engine, asking) = (Arc::clone(&self.0), Arc::clone(&session));
+        let (engine, caller) = (Arc::clone(&self.0), Arc::clone(&session));
         let rows = self.0.on_executor(async move {
             metadata::primary_keys(
                 &engine,
-                &asking,
+                &caller,
                 request.catalog_name.as_deref(),
                 request.schema_name.as_deref(),
                 request.table_name.as_deref(),

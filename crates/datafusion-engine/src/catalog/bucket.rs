@@ -73,12 +73,12 @@ impl Bucket {
         let given = options.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let (store, prefix) = object_store::parse_url_opts(&parsed, defaults.into_iter().chain(given))
             .map_err(|error| wrong(format!("{url}: {error}")))?;
-        let bucket = Self::of(Arc::from(store), &prefix, tenant)?;
+        let bucket = Self::new(Arc::from(store), &prefix, tenant)?;
         bucket.schema_names()?;
         Ok(bucket)
     }
 
-    pub(super) fn of(store: Arc<dyn ObjectStore>, prefix: &Path, tenant: &str) -> Result<Self, EngineError> {
+    pub(super) fn new(store: Arc<dyn ObjectStore>, prefix: &Path, tenant: &str) -> Result<Self, EngineError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("catalog")

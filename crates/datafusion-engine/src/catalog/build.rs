@@ -25,17 +25,17 @@ use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 use parking_lot::Mutex;
 
-use super::definition::{Definition, Kind};
+use super::definition::{Definition, ObjectKind};
 use super::definitions::Definitions;
-use super::fetched::{self, Fetched};
-use super::provider::SessionCatalogs;
-use crate::dialect::{Reading, names, rewrite};
+use super::prefetched::{self, PrefetchedCatalogs};
+use super::provider::{SessionCatalogs, TableResult, TableSource};
+use crate::dialect::{SqlDialect, names, rewrite};
 use crate::error::EngineError;
 use crate::functions::{column_names, spelling};
 use crate::opaque::Opaque;
 use crate::session::state::session_state;
 use crate::statement::clauses;
-use crate::statement::define::plannable;
+use crate::statement::plannable::plannable;
 use crate::statement::relations;
 use crate::storage::Locations;
 
@@ -45,70 +45,70 @@ const VIEW_DEPTH_MAX: usize = 16;
 /// is in, itself included, because planning names all of them: so `a + a + …` with n of them weighs n². A view is planned
 /// by putting the plans of those that it names into its own, and counts each time that it is planned. Whoever plans does not
 /// give way, so what takes long can be neither cancelled nor timed out: this much takes a few seconds.
-const WEIGHT_MAX: usize = 5_000_000;
+const PLAN_COST_MAX: usize = 5_000_000;
 /// What an operator of a plan weighs without its expressions: each rule of the optimizer looks at it several times.
-const OPERATOR_WEIGHT: usize = 50;
+const OPERATOR_COST: usize = 50;
 /// How many built tables are kept; one more, and all are built anew when next needed.
 const BUILT_MAX: usize = 10_000;
 
 /// What is known, while a statement is planned, of the views on which it stands.
 #[derive(Debug, Clone, Default)]
-struct Views {
+struct ViewNesting {
     /// How many stand above what is being planned.
     depth: usize,
     /// What everything weighs that was planned for the statement so far.
-    weight: Arc<AtomicUsize>,
+    cost: Arc<AtomicUsize>,
 }
 
 tokio::task_local! {
-    static VIEWS: Views;
+    static VIEW_NESTING: ViewNesting;
 }
 
-impl Views {
-    fn now() -> Self {
-        VIEWS.try_with(Self::clone).unwrap_or_default()
+impl ViewNesting {
+    fn current() -> Self {
+        VIEW_NESTING.try_with(Self::clone).unwrap_or_default()
     }
 
     /// Adds a plan, or refuses it.
-    fn weigh(&self, plan: &LogicalPlan) -> Result<(), DataFusionError> {
-        let room = WEIGHT_MAX.saturating_sub(self.weight.load(Ordering::Relaxed));
-        let mut scales = Scales { room, weight: 0, depth: 0 };
+    fn charge(&self, plan: &LogicalPlan) -> Result<(), DataFusionError> {
+        let budget = PLAN_COST_MAX.saturating_sub(self.cost.load(Ordering::Relaxed));
+        let mut visitor = CostVisitor { budget, cost: 0, depth: 0 };
         plan.apply_with_subqueries(|part| {
-            scales.weight += OPERATOR_WEIGHT;
-            if scales.weight > room {
+            visitor.cost += OPERATOR_COST;
+            if visitor.cost > budget {
                 return Ok(TreeNodeRecursion::Stop);
             }
-            part.apply_expressions(|expression| expression.visit(&mut scales))
+            part.apply_expressions(|expression| expression.visit(&mut visitor))
         })?;
-        if scales.weight > room {
+        if visitor.cost > budget {
             let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too much to be planned")
                 .detail(format!(
-                    "Its expressions, with those of the views on which it stands, weigh more than {WEIGHT_MAX}: each part \
+                    "Its expressions, with those of the views on which it stands, weigh more than {PLAN_COST_MAX}: each part \
                      counts once for every part that it is in."
                 ))
                 .hint("Shorten long chains of operators, or write what a view computes into a table with COPY.")
                 .with_sqlstate("54001");
             return Err(DataFusionError::External(Box::new(error)));
         }
-        self.weight.fetch_add(scales.weight, Ordering::Relaxed);
+        self.cost.fetch_add(visitor.cost, Ordering::Relaxed);
         Ok(())
     }
 }
 
 /// Weighs expressions, and stops when they are too heavy.
-struct Scales {
-    room: usize,
-    weight: usize,
+struct CostVisitor {
+    budget: usize,
+    cost: usize,
     depth: usize,
 }
 
-impl<'n> TreeNodeVisitor<'n> for Scales {
+impl<'n> TreeNodeVisitor<'n> for CostVisitor {
     type Node = Expr;
 
     fn f_down(&mut self, _: &'n Expr) -> Result<TreeNodeRecursion, DataFusionError> {
         self.depth += 1;
-        self.weight += self.depth;
-        Ok(if self.weight > self.room { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        self.cost += self.depth;
+        Ok(if self.cost > self.budget { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     }
 
     fn f_up(&mut self, _: &'n Expr) -> Result<TreeNodeRecursion, DataFusionError> {
@@ -138,7 +138,8 @@ impl Catalog {
         runtime: Arc<RuntimeEnv>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|catalog: &Weak<Self>| {
-            let catalogs = Arc::new(SessionCatalogs::of_definitions(Weak::clone(catalog)));
+            let source: Weak<dyn TableSource> = Weak::clone(catalog) as _;
+            let catalogs = Arc::new(SessionCatalogs::for_definitions(source));
             let reader = Opaque::new(session_state(config, runtime, catalogs, ""));
             Self { definitions, locations, reader, built: Mutex::default() }
         })
@@ -159,11 +160,7 @@ impl Catalog {
     /// The future is boxed here because the compiler proves here, once, that what a plan holds may go to another thread;
     /// inside a method of an `async_trait` it would prove it anew each time, which takes seconds
     /// (apache/datafusion#13814).
-    pub fn table<'a>(
-        &'a self,
-        schema: &'a str,
-        name: &'a str,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>, EngineError>> {
+    pub fn table<'a>(&'a self, schema: &'a str, name: &'a str) -> BoxFuture<'a, TableResult> {
         Box::pin(async move {
             match self.definitions.read(schema, name)? {
                 None => Ok(None),
@@ -175,9 +172,9 @@ impl Catalog {
     /// Builds what a definition defines, or says why it can't be built.
     pub async fn build(&self, definition: &Definition) -> Result<Arc<dyn TableProvider>, EngineError> {
         match definition.kind {
-            Kind::ExternalTable => self.external_table(definition).await,
-            Kind::View => {
-                let above = Views::now();
+            ObjectKind::ExternalTable => self.external_table(definition).await,
+            ObjectKind::View => {
+                let above = ViewNesting::current();
                 if above.depth >= VIEW_DEPTH_MAX {
                     return Err(UserError::new(
                         ErrorKind::ProgramLimit,
@@ -188,8 +185,8 @@ impl Catalog {
                     )
                     .into());
                 }
-                let below = Views { depth: above.depth + 1, ..above };
-                Box::pin(VIEWS.scope(below, self.view(definition))).await
+                let below = ViewNesting { depth: above.depth + 1, ..above };
+                Box::pin(VIEW_NESTING.scope(below, self.view(definition))).await
             }
         }
     }
@@ -242,14 +239,24 @@ impl Catalog {
             options.set(key, value)?;
         }
         options.catalog.default_schema.clone_from(&definition.default_schema);
-        let reading = Reading::of_definition(definition.dialect.as_deref(), options)?;
-        let (statement, _) = plannable(reading.statement(&definition.statement, options)?);
+        let dialect = SqlDialect::from_definition(definition.dialect.as_deref(), options)?;
+        let (statement, _) = plannable(dialect.statement(&definition.statement, options)?);
         let plan = plan(&mut state, statement).await?;
         Ok((state, plan))
     }
 
     fn built(&self) -> parking_lot::MutexGuard<'_, HashMap<(String, String), Built>> {
         self.built.lock()
+    }
+}
+
+impl TableSource for Catalog {
+    fn definitions(&self) -> &Definitions {
+        Self::definitions(self)
+    }
+
+    fn table<'a>(&'a self, schema: &'a str, name: &'a str) -> BoxFuture<'a, TableResult> {
+        Self::table(self, schema, name)
     }
 }
 
@@ -269,19 +276,20 @@ pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<Logi
         state.register_catalog_list(catalogs);
         return plan;
     }
-    let views = Views::now();
-    let plan = VIEWS.scope(views.clone(), plan_over_tables(state, statement)).await?;
-    views.weigh(&plan)?;
+    let nesting = ViewNesting::current();
+    let plan = VIEW_NESTING.scope(nesting.clone(), plan_over_tables(state, statement)).await?;
+    nesting.charge(&plan)?;
     relations::check_plan(&plan)?;
     Ok(plan)
 }
 
 /// Looks the statement's tables up, matches its names with theirs, and plans it.
 async fn plan_over_tables(state: &mut SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
-    let mut tables = fetched::tables(state, &statement).await?;
+    let mut tables = prefetched::tables(state, &statement).await?;
     names::match_case(&mut statement, &mut tables)?;
     let catalogs = Arc::clone(state.catalog_list());
-    state.register_catalog_list(Arc::new(Fetched { inner: Arc::clone(&catalogs), tables: Arc::new(tables) }));
+    state
+        .register_catalog_list(Arc::new(PrefetchedCatalogs { inner: Arc::clone(&catalogs), tables: Arc::new(tables) }));
     let plan = state.statement_to_plan(statement).await;
     state.register_catalog_list(catalogs);
     plan

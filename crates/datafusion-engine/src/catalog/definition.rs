@@ -16,7 +16,7 @@ pub const OLDEST_VERSION: u32 = 1;
 /// What a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ObjectKind {
     /// A table over files.
     ExternalTable,
     /// A view.
@@ -31,7 +31,7 @@ pub struct Definition {
     /// New for every definition, so that a replaced one is noticed.
     pub id: String,
     /// What it defines.
-    pub kind: Kind,
+    pub kind: ObjectKind,
     /// The schema of the object.
     pub schema: String,
     /// The name of the object.
@@ -51,7 +51,7 @@ pub struct Definition {
     pub created_at_ms: i64,
 }
 
-impl Kind {
+impl ObjectKind {
     /// The word for it in messages.
     pub const fn word(self) -> &'static str {
         match self {

@@ -107,12 +107,12 @@ mod tests {
     use object_store::path::Path;
 
     use super::*;
-    use crate::catalog::definition::{Kind, VERSION};
+    use crate::catalog::definition::{ObjectKind, VERSION};
     use crate::catalog::folder::DEFAULT_SCHEMA;
 
     fn definition(schema: &str, name: &str, id: &str) -> Definition {
         let text = serde_json::json!({
-            "version": VERSION, "id": id, "kind": Kind::View, "schema": schema, "name": name,
+            "version": VERSION, "id": id, "kind": ObjectKind::View, "schema": schema, "name": name,
             "statement": "CREATE VIEW v AS SELECT 1", "default_schema": DEFAULT_SCHEMA, "parser": BTreeMap::<String, String>::new(),
             "created_by": "alice", "created_at_ms": 1,
         });
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn bucket(store: &Arc<dyn ObjectStore>, tenant: &str) -> Definitions {
-        Bucket::of(Arc::clone(store), &Path::from("eh"), tenant).unwrap().into()
+        Bucket::new(Arc::clone(store), &Path::from("eh"), tenant).unwrap().into()
     }
 
     fn memory() -> Arc<dyn ObjectStore> {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_create_one_name_in_a_bucket_one_succeeds() {
+    fn of_two_creates_of_one_name_in_a_bucket_one_succeeds() {
         let store = memory();
         for round in 0..50 {
             let name = format!("v_{round}");
@@ -176,7 +176,7 @@ mod tests {
                 let (catalog, definition) = (bucket(&store, "t_1"), definition(DEFAULT_SCHEMA, &name, id));
                 std::thread::spawn(move || catalog.publish(&definition, Publish::Create).map(|()| definition.id))
             };
-            let outcomes = [create("1"), create("2")].map(|it| it.join().unwrap());
+            let outcomes = [create("1"), create("2")].map(|thread| thread.join().unwrap());
             let winners: Vec<&String> = outcomes.iter().flatten().collect();
             assert_eq!(winners.len(), 1, "{outcomes:?}");
             let kept = bucket(&store, "t_1").read(DEFAULT_SCHEMA, &name).unwrap().unwrap();

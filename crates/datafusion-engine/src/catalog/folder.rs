@@ -303,7 +303,7 @@ fn sync_dir(path: &Path) -> Result<(), EngineError> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
-    use crate::catalog::definition::Kind;
+    use crate::catalog::definition::ObjectKind;
     use std::collections::BTreeMap;
     use std::sync::{Arc, Barrier};
 
@@ -311,7 +311,7 @@ mod tests {
         Definition {
             version: VERSION,
             id: Uuid::new_v4().to_string(),
-            kind: Kind::View,
+            kind: ObjectKind::View,
             schema: schema.to_owned(),
             name: name.to_owned(),
             statement: statement.to_owned(),
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_engines_that_create_the_same_table_one_wins() {
+    fn of_concurrent_creates_of_one_table_exactly_one_wins() {
         let dir = tempfile::tempdir().unwrap();
         let barrier = Arc::new(Barrier::new(8));
         let threads: Vec<_> = (0..8)

@@ -16,7 +16,7 @@ use datafusion::logical_expr::TableType;
 use datafusion::sql::parser::Statement;
 use model::error::{ErrorKind, UserError};
 
-use super::provider::TEMPORARY_SCHEMA;
+use super::temporary::TEMPORARY_SCHEMA;
 
 /// Tables by the names that a statement has for them.
 pub type Tables = HashMap<ResolvedTableReference, Arc<dyn TableProvider>>;
@@ -36,7 +36,7 @@ pub async fn tables(state: &SessionState, statement: &Statement) -> Result<Table
         }
         let is_temporary = found.is_some();
         if temporary.insert(name.clone(), is_temporary).is_some_and(|before| before != is_temporary) {
-            return Err(both(&name));
+            return Err(name_clash(&name));
         }
         if found.is_none()
             && let Some(schema) = catalog.schema(&name.schema)
@@ -63,7 +63,7 @@ fn in_another_case(schema: &dyn SchemaProvider, name: &str) -> Option<String> {
     names.next().filter(|_| names.next().is_none())
 }
 
-fn both(name: &ResolvedTableReference) -> DataFusionError {
+fn name_clash(name: &ResolvedTableReference) -> DataFusionError {
     let error = UserError::new(
         ErrorKind::NotSupported,
         format!("the temporary table \"{}\" and the table of that name in one statement are not supported", name.table),
@@ -75,14 +75,14 @@ fn both(name: &ResolvedTableReference) -> DataFusionError {
 
 /// A list of catalogs in which the tables of a statement have been looked up.
 #[derive(Debug)]
-pub struct Fetched {
+pub struct PrefetchedCatalogs {
     /// The list that answers for everything else.
     pub inner: Arc<dyn CatalogProviderList>,
     /// The tables.
     pub tables: Arc<Tables>,
 }
 
-impl CatalogProviderList for Fetched {
+impl CatalogProviderList for PrefetchedCatalogs {
     fn register_catalog(&self, _name: String, _catalog: Arc<dyn CatalogProvider>) -> Option<Arc<dyn CatalogProvider>> {
         None
     }
@@ -93,24 +93,24 @@ impl CatalogProviderList for Fetched {
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
         let inner = self.inner.catalog(name)?;
-        Some(Arc::new(FetchedCatalog { name: name.to_owned(), inner, tables: Arc::clone(&self.tables) }))
+        Some(Arc::new(PrefetchedCatalog { name: name.to_owned(), inner, tables: Arc::clone(&self.tables) }))
     }
 }
 
 #[derive(Debug)]
-struct FetchedCatalog {
+struct PrefetchedCatalog {
     name: String,
     inner: Arc<dyn CatalogProvider>,
     tables: Arc<Tables>,
 }
 
-impl CatalogProvider for FetchedCatalog {
+impl CatalogProvider for PrefetchedCatalog {
     fn schema_names(&self) -> Vec<String> {
         self.inner.schema_names()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        Some(Arc::new(FetchedSchema {
+        Some(Arc::new(PrefetchedSchema {
             catalog: self.name.clone(),
             name: name.to_owned(),
             inner: self.inner.schema(name)?,
@@ -120,15 +120,15 @@ impl CatalogProvider for FetchedCatalog {
 }
 
 #[derive(Debug)]
-struct FetchedSchema {
+struct PrefetchedSchema {
     catalog: String,
     name: String,
     inner: Arc<dyn SchemaProvider>,
     tables: Arc<Tables>,
 }
 
-impl FetchedSchema {
-    fn fetched(&self, table: &str) -> Option<&Arc<dyn TableProvider>> {
+impl PrefetchedSchema {
+    fn prefetched(&self, table: &str) -> Option<&Arc<dyn TableProvider>> {
         self.tables.get(&ResolvedTableReference {
             catalog: self.catalog.as_str().into(),
             schema: self.name.as_str().into(),
@@ -138,13 +138,13 @@ impl FetchedSchema {
 }
 
 #[async_trait]
-impl SchemaProvider for FetchedSchema {
+impl SchemaProvider for PrefetchedSchema {
     fn table_names(&self) -> Vec<String> {
         self.inner.table_names()
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        match self.fetched(name) {
+        match self.prefetched(name) {
             Some(table) => Ok(Some(Arc::clone(table))),
             None => self.inner.table(name).await,
         }
@@ -155,6 +155,6 @@ impl SchemaProvider for FetchedSchema {
     }
 
     fn table_exist(&self, name: &str) -> bool {
-        self.fetched(name).is_some() || self.inner.table_exist(name)
+        self.prefetched(name).is_some() || self.inner.table_exist(name)
     }
 }

@@ -5,7 +5,7 @@
 //! expects a name, as after AS or FROM, it also accepts a string, so that `AS "total"` names a column. Everything else is
 //! read as the generic dialect reads it.
 //!
-//! Invariant: each text is read in one way by all of the engine. [`Reading`] is that way: it belongs to a session's
+//! Invariant: each text is read in one way by all of the engine. [`SqlDialect`] is that way: it belongs to a session's
 //! settings, or to the stored definition in which the text stands.
 
 pub mod escapes;
@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Word};
 use model::error::{ErrorKind, UserError};
 
-/// The name under which a stored definition records [`Reading::Own`].
+/// The name under which a stored definition records [`SqlDialect::Own`].
 pub const OWN: &str = "enginehouse";
 
 /// Answers these questions as the generic dialect does.
@@ -172,16 +172,16 @@ impl Dialect for EngineDialect {
 
 /// In which dialect a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum SqlDialect {
     /// The engine's own.
     Own,
     /// One of the parser's, which a session chose or in which a definition was stored.
     Foreign(Foreign),
 }
 
-impl Reading {
+impl SqlDialect {
     /// The dialect of a session. The setting's default, `generic`, stands for the engine's own.
-    pub fn of(options: &ConfigOptions) -> Self {
+    pub fn from_options(options: &ConfigOptions) -> Self {
         match options.sql_parser.dialect {
             Foreign::Generic => Self::Own,
             foreign => Self::Foreign(foreign),
@@ -190,7 +190,7 @@ impl Reading {
 
     /// The dialect of a stored definition. One without a recorded dialect was written in DataFusion's, which `options`
     /// name: there was no other then.
-    pub fn of_definition(recorded: Option<&str>, options: &ConfigOptions) -> Result<Self, UserError> {
+    pub fn from_definition(recorded: Option<&str>, options: &ConfigOptions) -> Result<Self, UserError> {
         match recorded {
             None => Ok(Self::Foreign(options.sql_parser.dialect)),
             Some(OWN) => Ok(Self::Own),
@@ -214,7 +214,7 @@ impl Reading {
                     .tokenize_with_location_into_buf_with_mapper(&mut tokens, unescaped)
                     .map(|()| tokens)
             }
-            Self::Foreign(_) => Tokenizer::new(self.dialect()?.as_ref(), text).tokenize_with_location(),
+            Self::Foreign(_) => Tokenizer::new(self.parser_dialect()?.as_ref(), text).tokenize_with_location(),
         };
         tokens.map_err(|error| ParserError::from(error).into())
     }
@@ -231,7 +231,7 @@ impl Reading {
                 }
             }
         }
-        let dialect = self.dialect()?;
+        let dialect = self.parser_dialect()?;
         let mut statements = DFParserBuilder::new(tokens)
             .with_dialect(dialect.as_ref())
             .with_recursion_limit(options.sql_parser.recursion_limit.get())
@@ -252,7 +252,7 @@ impl Reading {
         }
     }
 
-    fn dialect(self) -> Result<Box<dyn Dialect>, DataFusionError> {
+    fn parser_dialect(self) -> Result<Box<dyn Dialect>, DataFusionError> {
         match self {
             Self::Own => Ok(Box::new(EngineDialect)),
             Self::Foreign(foreign) => dialect_from_str(foreign)

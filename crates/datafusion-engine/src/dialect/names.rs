@@ -27,7 +27,7 @@ use datafusion::sql::sqlparser::tokenizer::Location;
 use model::error::{ErrorKind, UserError};
 
 use super::rewrite::visit;
-use crate::catalog::fetched::Tables;
+use crate::catalog::prefetched::Tables;
 
 /// A refusal, boxed: a tree is walked recursively, and each level has a frame with several of them.
 type Refused = Box<UserError>;

@@ -127,7 +127,7 @@ impl AnalyzerRule for LenientCasts {
     }
 
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        let written = match &plan {
+        let stored = match &plan {
             LogicalPlan::Dml(write) => match write.input.as_ref() {
                 LogicalPlan::Projection(columns) => Some(columns.expr.clone()),
                 _ => None,
@@ -135,8 +135,8 @@ impl AnalyzerRule for LenientCasts {
             _ => None,
         };
         plan.transform_up_with_subqueries(|plan| {
-            let is_stored = written.as_ref().is_some_and(|written| match &plan {
-                LogicalPlan::Projection(columns) => columns.expr == *written,
+            let is_stored = stored.as_ref().is_some_and(|stored| match &plan {
+                LogicalPlan::Projection(columns) => columns.expr == *stored,
                 LogicalPlan::Values(_) => true,
                 _ => false,
             });

@@ -12,13 +12,13 @@ use model::error::{ErrorKind, UserError};
 use regex_automata::meta::Regex;
 
 use super::lenient::Lenient;
-use super::rows::{Cell, Kind, Row, function, item};
+use super::rows::{ArgumentType, Cell, Row, function, item};
 use super::{java_pattern, json_path};
 use crate::rows::text::texts;
 
 /// Text as a whole number, as Spark casts it: blanks are ignored, a fraction is cut off.
 pub fn whole_number() -> ScalarUDF {
-    function("whole_number", &[Kind::Text], 1, DataType::Int64, |row| {
+    function("whole_number", &[ArgumentType::Text], 1, DataType::Int64, |row| {
         let text = row.text(0).trim();
         if let Ok(number) = text.parse::<i64>() {
             return Ok(Some(Cell::Long(number)));
@@ -35,7 +35,7 @@ pub fn whole_number() -> ScalarUDF {
 
 /// A timestamp as text, `yyyy-MM-dd HH:mm:ss[.ffffff]`.
 pub fn timestamp_text() -> ScalarUDF {
-    function("timestamp_text", &[Kind::Any], 1, DataType::Utf8, |row| {
+    function("timestamp_text", &[ArgumentType::Any], 1, DataType::Utf8, |row| {
         let (array, at) = row.at(0);
         Ok(texts(&array.slice(at, 1))?.pop().map(Cell::Text))
     })
@@ -43,7 +43,7 @@ pub fn timestamp_text() -> ScalarUDF {
 
 /// All functions of this module that have a name in SQL.
 pub fn functions() -> Vec<Arc<ScalarUDF>> {
-    use Kind::{Any, Date, Double, Long, Text, Timestamp};
+    use ArgumentType::{Any, Date, Double, Long, Text, Timestamp};
     let list = DataType::List(item());
     let functions = [
         function("java_pattern", &[Text], 1, DataType::Utf8, |row| {
@@ -67,8 +67,9 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
             let group = group_of(&regex, group)?;
             let text = row.text(0);
             let found = regex.captures_iter(text);
-            let found =
-                found.map(|it| it.get_group(group).map(|span| text[span.range()].to_owned()).unwrap_or_default());
+            let found = found.map(|captures| {
+                captures.get_group(group).map(|span| text[span.range()].to_owned()).unwrap_or_default()
+            });
             Ok(Some(Cell::Texts(found.collect())))
         }),
         function("locate_from", &[Text, Text, Long], 3, DataType::Int32, |row| {
@@ -105,7 +106,7 @@ pub fn functions() -> Vec<Arc<ScalarUDF>> {
         }),
     ];
     let lenient = [datetime::to_date(), datetime::to_timestamp_micros(&ConfigOptions::default())];
-    functions.into_iter().chain(lenient.into_iter().map(Lenient::of)).map(Arc::new).collect()
+    functions.into_iter().chain(lenient.into_iter().map(Lenient::wrap)).map(Arc::new).collect()
 }
 
 fn group_of(regex: &Regex, group: i64) -> Result<usize> {

@@ -16,21 +16,21 @@ use datafusion::logical_expr::{
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Dispatch {
     name: &'static str,
-    of_lists: Arc<ScalarUDF>,
+    for_lists: Arc<ScalarUDF>,
     otherwise: Arc<ScalarUDF>,
     signature: Signature,
 }
 
-/// `name`: calls `of_lists` if the first argument is a list.
-pub fn dispatch(name: &'static str, of_lists: Arc<ScalarUDF>, otherwise: Arc<ScalarUDF>) -> ScalarUDF {
+/// `name`: calls `for_lists` if the first argument is a list.
+pub fn dispatch(name: &'static str, for_lists: Arc<ScalarUDF>, otherwise: Arc<ScalarUDF>) -> ScalarUDF {
     let signature = Signature::user_defined(Volatility::Immutable);
-    ScalarUDF::new_from_impl(Dispatch { name, of_lists, otherwise, signature })
+    ScalarUDF::new_from_impl(Dispatch { name, for_lists, otherwise, signature })
 }
 
 impl Dispatch {
     fn chosen(&self, first: Option<&DataType>) -> &Arc<ScalarUDF> {
         match first {
-            Some(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)) => &self.of_lists,
+            Some(DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)) => &self.for_lists,
             _ => &self.otherwise,
         }
     }

@@ -17,7 +17,7 @@ pub struct Lenient {
 
 impl Lenient {
     /// Wraps a function.
-    pub fn of(inner: Arc<ScalarUDF>) -> ScalarUDF {
+    pub fn wrap(inner: Arc<ScalarUDF>) -> ScalarUDF {
         ScalarUDF::new_from_impl(Self { inner })
     }
 }

@@ -6,9 +6,9 @@
 //! | [`wide`] | the same limit for large constants, which an operator repeats for each row of a batch |
 //! | [`operators`], [`quotients`] | `/`, `%`, `||`, `[…]` and comparisons as Spark evaluates them |
 //! | [`casts`] | a cast that fails gives NULL |
-//! | [`spelling`], [`filling`] | Spark's functions that DataFusion has under another name or with other arguments |
+//! | [`spelling`], [`template`] | Spark's functions that DataFusion has under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
-//! | [`mod@dispatch`], [`lenient`], [`together`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
+//! | [`mod@dispatch`], [`lenient`], [`mod`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
 //! | [`rows`], [`computed`], [`type_names`] | functions that neither DataFusion nor `datafusion-spark` has |
 //! | [`hints`] | which function to use instead of one that does not exist |
 //!
@@ -18,12 +18,12 @@
 //! [`Limits::function_bytes`]: crate::config::Limits::function_bytes
 
 mod adapter;
+pub mod all_or_null;
 pub mod bounded;
 pub mod casts;
 pub mod column_names;
 pub mod computed;
 pub mod dispatch;
-pub mod filling;
 pub mod hints;
 pub mod java_pattern;
 pub mod json_path;
@@ -33,7 +33,7 @@ pub mod operators;
 pub mod quotients;
 pub mod rows;
 pub mod spelling;
-pub mod together;
+pub mod template;
 pub mod type_names;
 pub mod wide;
 
@@ -74,7 +74,7 @@ impl Functions {
             defaults.into_iter().chain(datafusion_spark::all_default_scalar_functions().into_iter().filter(kept));
         let scalar: Vec<_> = known
             .chain(computed::functions())
-            .chain([Arc::new(together::all_or_null()), Arc::new(type_names::type_of())])
+            .chain([Arc::new(all_or_null::all_or_null()), Arc::new(type_names::type_of())])
             .chain([Arc::new(dispatch("concat", list_concat::array_concat_udf(), spark_concat()))])
             .chain([Arc::new(dispatch("element_at", extract::array_element_udf(), core::get_field()))])
             .map(|function| match measure_of(function.name()) {

@@ -50,7 +50,7 @@ impl Operators {
         if !is_plain(&left_type) || !is_plain(&right_type) {
             return Ok(None);
         }
-        let of_doubles = |op: Operator, left: Expr, right: Expr| -> Result<Expr> {
+        let double_arithmetic = |op: Operator, left: Expr, right: Expr| -> Result<Expr> {
             let right = self.nonzero(doubled(right, &right_type), &DataType::Float64)?;
             Ok(binary(doubled(left, &left_type), op, right))
         };
@@ -64,18 +64,18 @@ impl Operators {
                 return Ok(Some(binary(left, Operator::Divide, right)));
             }
             // DIV of others: what stands before the decimal point of the quotient.
-            _ => return Ok(Some(cast(of_doubles(Operator::Divide, left, right)?, DataType::Int64))),
+            _ => return Ok(Some(cast(double_arithmetic(Operator::Divide, left, right)?, DataType::Int64))),
         };
         let any_text = left_type.is_string() || right_type.is_string();
         let any_decimal = left_type.is_decimal() || right_type.is_decimal();
         if any_text || (operator == Operator::Divide && !any_decimal) {
-            return of_doubles(operator, left, right).map(Some);
+            return double_arithmetic(operator, left, right).map(Some);
         }
         if right_type.is_null() {
             return Ok(None);
         }
         if operator == Operator::Divide
-            && let Some(quotient) = Quotient::of((&left, &left_type), (&right, &right_type))
+            && let Some(quotient) = Quotient::for_operands((&left, &left_type), (&right, &right_type))
         {
             let right = cast(self.nonzero(right, &right_type)?, quotient.divisor);
             return Ok(Some(cast(binary(cast(left, quotient.dividend), operator, right), quotient.result)));
@@ -83,7 +83,7 @@ impl Operators {
         Ok(Some(binary(left, operator, self.nonzero(right, &right_type)?)))
     }
 
-    fn joined(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+    fn concatenation(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<Option<Expr>> {
         // A chain is one call of many arguments, so that its type is not derived again for each link.
         if let Expr::ScalarFunction(call) = &left
             && call.func.name() == "concat"
@@ -130,7 +130,7 @@ fn is_text(operand: &Expr, schema: &DFSchema) -> bool {
 }
 
 /// Arithmetic with a text is arithmetic of doubles.
-fn of_texts(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
+fn text_arithmetic(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
     let (left, right) = (expr.left.get_type(schema).ok()?, expr.right.get_type(schema).ok()?);
     let is_number = |data_type: &DataType| data_type.is_numeric() || data_type.is_string();
     if !is_number(&left) || !is_number(&right) {
@@ -191,9 +191,9 @@ impl ExprPlanner for Operators {
             BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply
                 if is_text(&expr.left, schema) || is_text(&expr.right, schema) =>
             {
-                of_texts(&expr, schema)
+                text_arithmetic(&expr, schema)
             }
-            BinaryOperator::StringConcat => self.joined(expr.left.clone(), expr.right.clone(), schema)?,
+            BinaryOperator::StringConcat => self.concatenation(expr.left.clone(), expr.right.clone(), schema)?,
             _ => compared(&expr, schema),
         };
         Ok(planned.map_or(PlannerResult::Original(expr), PlannerResult::Planned))

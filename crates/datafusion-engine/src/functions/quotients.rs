@@ -29,7 +29,7 @@ pub struct Quotient {
 
 impl Quotient {
     /// The types for two operands; nothing unless both are exact and their quotient can be computed.
-    pub fn of(left: (&Expr, &DataType), right: (&Expr, &DataType)) -> Option<Self> {
+    pub fn for_operands(left: (&Expr, &DataType), right: (&Expr, &DataType)) -> Option<Self> {
         let ((p1, s1), (p2, s2)) = (digits(left.0, left.1)?, digits(right.0, right.1)?);
         // `DecimalType.adjustPrecisionScale` of Spark.
         let (whole, scale) = (p1 - s1 + s2, SCALE_MIN.max(s1 + p2 + 1));
@@ -99,11 +99,11 @@ mod tests {
             (decimal(3, 1), decimal(3, 1), decimal(9, 6)),
             (DataType::Int64, decimal(10, 2), decimal(33, 11)),
         ] {
-            let quotient = Quotient::of((&col("a"), &left), (&col("b"), &right));
+            let quotient = Quotient::for_operands((&col("a"), &left), (&col("b"), &right));
             assert_eq!(quotient.map(|quotient| quotient.result), Some(expected), "{left} / {right}");
         }
-        let by_three = Quotient::of((&col("a"), &decimal(10, 2)), (&lit(3_i64), &DataType::Int64));
+        let by_three = Quotient::for_operands((&col("a"), &decimal(10, 2)), (&lit(3_i64), &DataType::Int64));
         assert_eq!(by_three.map(|quotient| quotient.result), Some(decimal(14, 6)));
-        assert_eq!(Quotient::of((&col("a"), &decimal(10, 2)), (&col("b"), &DataType::Float64)), None);
+        assert_eq!(Quotient::for_operands((&col("a"), &decimal(10, 2)), (&col("b"), &DataType::Float64)), None);
     }
 }

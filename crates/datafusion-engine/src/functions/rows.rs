@@ -22,7 +22,7 @@ use regex_automata::meta::Regex;
 
 /// A type that a function takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum ArgumentType {
     /// Text.
     Text,
     /// A whole number.
@@ -37,7 +37,7 @@ pub enum Kind {
     Any,
 }
 
-impl Kind {
+impl ArgumentType {
     fn data_type(self, given: &DataType) -> DataType {
         match self {
             Self::Text => DataType::Utf8,
@@ -72,7 +72,7 @@ struct RowFunction {
     name: &'static str,
     aliases: Vec<String>,
     /// The arguments, and how many of them must be given.
-    kinds: &'static [Kind],
+    kinds: &'static [ArgumentType],
     required: usize,
     returns: DataType,
     eval: Eval,
@@ -277,13 +277,13 @@ pub(super) fn item() -> Arc<Field> {
 /// Builds a function. The arguments behind the first `required` ones are optional.
 pub(super) fn function(
     name: &'static str,
-    kinds: &'static [Kind],
+    kinds: &'static [ArgumentType],
     required: usize,
     returns: DataType,
     eval: Eval,
 ) -> ScalarUDF {
     let signature = match kinds {
-        [Kind::Any] => Signature::any(1, Volatility::Immutable),
+        [ArgumentType::Any] => Signature::any(1, Volatility::Immutable),
         _ => Signature::user_defined(Volatility::Immutable),
     };
     ScalarUDF::new_from_impl(RowFunction { name, aliases: Vec::new(), kinds, required, returns, eval, signature })

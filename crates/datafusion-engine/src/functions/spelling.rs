@@ -16,7 +16,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::filling::{Filler, Surroundings};
+use super::template::{ArgumentFiller, CallModifiers, null};
 use crate::dialect::rewrite::visit;
 
 /// The replacements: name, number of arguments, expression.
@@ -203,11 +203,6 @@ fn spark_type(data_type: &mut DataType) {
     }
 }
 
-/// A NULL, which stands for what is taken out.
-pub fn null() -> Expr {
-    Expr::Value(Value::Null.into())
-}
-
 fn replacement(function: &mut Function) -> Option<Expr> {
     let name = match function.name.0.as_slice() {
         [part] => part.as_ident()?.value.to_ascii_lowercase(),
@@ -215,7 +210,7 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     };
     let FunctionArguments::List(list) = &mut function.args else { return None };
     if name == "count" && list.args.len() > 1 {
-        return distinct_together(function);
+        return count_distinct_of_several(function);
     }
     if !list.clauses.is_empty() || !function.within_group.is_empty() {
         return None;
@@ -242,7 +237,7 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     }
     // A pattern with `%` is DataFusion's own.
     if matches!(key.0, "to_date" | "to_timestamp")
-        && list.args.get(1).and_then(text_of).is_some_and(|it| it.contains('%'))
+        && list.args.get(1).and_then(text_of).is_some_and(|pattern| pattern.contains('%'))
     {
         return None;
     }
@@ -259,15 +254,15 @@ fn replacement(function: &mut Function) -> Option<Expr> {
         })
         .collect();
     let mut expr = template.clone();
-    let mut outer = Surroundings {
+    let mut modifiers = CallModifiers {
         distinct: list.duplicate_treatment,
         filter: function.filter.take(),
         over: function.over.take(),
         nulls: function.null_treatment,
         is_moved: false,
     };
-    let _ = VisitMut::visit(&mut expr, &mut outer);
-    let _ = VisitMut::visit(&mut expr, &mut Filler { args: args? });
+    let _ = VisitMut::visit(&mut expr, &mut modifiers);
+    let _ = VisitMut::visit(&mut expr, &mut ArgumentFiller { args: args? });
     Some(expr)
 }
 
@@ -281,7 +276,7 @@ fn has_call(template: &Expr) -> bool {
 
 fn filled(name: &str, args: Vec<Expr>) -> Option<Expr> {
     let mut expr = PARSED.get(&(name, args.len()))?.clone();
-    let _ = VisitMut::visit(&mut expr, &mut Filler { args });
+    let _ = VisitMut::visit(&mut expr, &mut ArgumentFiller { args });
     Some(expr)
 }
 
@@ -305,23 +300,23 @@ fn is_true(arg: &FunctionArg) -> Option<bool> {
     }
 }
 
-/// `count(DISTINCT a, b)` counts the rows in which neither is NULL by both together.
-fn distinct_together(function: &mut Function) -> Option<Expr> {
+/// `count(DISTINCT a, b)` counts the rows in which neither is NULL by both outer.
+fn count_distinct_of_several(function: &mut Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &mut function.args else { return None };
     if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
         return None;
     }
-    let mut together = function.clone();
+    let mut outer = function.clone();
     let mut inner = function.clone();
     inner.name = ObjectName::from(vec![Ident::new("all_or_null")]);
     (inner.filter, inner.over) = (None, None);
     if let FunctionArguments::List(list) = &mut inner.args {
         list.duplicate_treatment = None;
     }
-    if let FunctionArguments::List(list) = &mut together.args {
+    if let FunctionArguments::List(list) = &mut outer.args {
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner)))];
     }
-    Some(Expr::Function(together))
+    Some(Expr::Function(outer))
 }
 
 /// `map(k, v, k, v)`; DataFusion's own `map(keys, values)` stays.
@@ -381,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_replaced_with_what_stands_around_them() {
+    fn calls_are_replaced_with_their_modifiers() {
         for (text, expected) in [
             ("SELECT YEAR(d) FROM t", "SELECT date_part('year', CAST(d AS DATE)) FROM t"),
             ("SELECT locate('a', lcase(b))", "SELECT strpos(lower(b), 'a')"),

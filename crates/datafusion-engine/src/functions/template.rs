@@ -6,15 +6,13 @@ use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, FunctionArguments, NullTreatment, Value, VisitorMut, WindowType,
 };
 
-use super::spelling::null;
-
 /// Puts the arguments into a replacement.
-pub struct Filler {
+pub struct ArgumentFiller {
     /// The arguments, in their order; each is taken once.
     pub args: Vec<Expr>,
 }
 
-impl VisitorMut for Filler {
+impl VisitorMut for ArgumentFiller {
     type Break = ();
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
@@ -37,8 +35,13 @@ impl VisitorMut for Filler {
     }
 }
 
+/// A NULL, the placeholder for an expression that is moved elsewhere.
+pub fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
 /// What stands around a call. It moves to the first call of the replacement.
-pub struct Surroundings {
+pub struct CallModifiers {
     /// DISTINCT.
     pub distinct: Option<DuplicateTreatment>,
     /// FILTER.
@@ -51,7 +54,7 @@ pub struct Surroundings {
     pub is_moved: bool,
 }
 
-impl VisitorMut for Surroundings {
+impl VisitorMut for CallModifiers {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {

@@ -18,9 +18,9 @@ const MULTIPLIERS: [&str; 3] = ["Join", "Unnest", "Recursive"];
 
 /// The last rule of the physical optimizer.
 #[derive(Debug, Default)]
-pub struct GiveWay;
+pub struct CooperativeOperators;
 
-impl PhysicalOptimizerRule for GiveWay {
+impl PhysicalOptimizerRule for CooperativeOperators {
     fn optimize(&self, plan: Arc<dyn ExecutionPlan>, _config: &ConfigOptions) -> Result<Arc<dyn ExecutionPlan>> {
         let wrapped = plan.transform_up(|plan| {
             if MULTIPLIERS.iter().any(|part| plan.name().contains(part)) {
@@ -33,7 +33,7 @@ impl PhysicalOptimizerRule for GiveWay {
     }
 
     fn name(&self) -> &'static str {
-        "give_way"
+        "cooperative_operators"
     }
 
     fn schema_check(&self) -> bool {

@@ -3,13 +3,13 @@
 //! Sessions share memory, disk, threads and the catalog, and nothing else. A caller with the handle of a session that
 //! has ended finds nothing under it.
 
-pub mod give_way;
+pub mod cooperative;
 pub mod settings;
 pub mod state;
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -19,11 +19,12 @@ use model::error::{ErrorKind, UserError};
 use model::secret::SecretKeys;
 use parking_lot::Mutex;
 
-use crate::catalog::{Catalog, SessionCatalogs, Temporary};
+use crate::catalog::provider::TableSource;
+use crate::catalog::{Catalog, SessionCatalogs, TemporaryTables};
 use crate::error::{EngineError, no_schema};
 use crate::opaque::Opaque;
 use crate::storage::resources::Resources;
-use settings::Changed;
+use settings::SetOutcome;
 
 /// One client session.
 pub struct Session {
@@ -36,7 +37,7 @@ pub struct Session {
     /// DataFusion's half.
     pub context: Opaque<SessionContext>,
     /// Its temporary tables.
-    pub temporary: Arc<Temporary>,
+    pub temporary: Arc<TemporaryTables>,
     /// The settings that are only remembered. Also the lock that makes changes of settings one after another.
     pub variables: tokio::sync::Mutex<BTreeMap<String, String>>,
     /// Those with which it began.
@@ -55,8 +56,9 @@ impl Session {
         user: &str,
         connection: u64,
     ) -> Self {
-        let temporary = Arc::new(Temporary::default());
-        let catalogs = Arc::new(SessionCatalogs::of_session(catalog, Arc::clone(&temporary)));
+        let temporary = Arc::new(TemporaryTables::default());
+        let source: Weak<dyn TableSource> = Arc::downgrade(catalog) as _;
+        let catalogs = Arc::new(SessionCatalogs::for_session(source, Arc::clone(&temporary)));
         let runtime = Arc::clone(&resources.runtime);
         let state = state::session_state(first, runtime, catalogs, user);
         Self {
@@ -107,8 +109,8 @@ impl Session {
     pub async fn set(&self, catalog: &Catalog, key: &str, value: &str) -> Result<(), EngineError> {
         let mut variables = self.variables.lock().await;
         match settings::set(&self.context, &mut variables, key, value).await? {
-            Changed::Done => Ok(()),
-            Changed::Use(schema) => self.use_schema(catalog, &schema),
+            SetOutcome::Applied => Ok(()),
+            SetOutcome::UseSchema(schema) => self.use_schema(catalog, &schema),
         }
     }
 
@@ -135,13 +137,13 @@ impl Session {
     }
 
     /// Notes an open operation; false if there are too many.
-    pub fn opened(&self, operation: Handle, limit: usize) -> bool {
+    pub fn add_operation(&self, operation: Handle, limit: usize) -> bool {
         let mut operations = self.operations.lock();
         operations.len() < limit && operations.insert(operation)
     }
 
     /// Forgets a closed operation.
-    pub fn closed(&self, operation: &Handle) {
+    pub fn remove_operation(&self, operation: &Handle) {
         self.operations.lock().remove(operation);
     }
 

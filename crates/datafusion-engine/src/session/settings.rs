@@ -31,7 +31,7 @@ pub const LONG_POLL: &str = "hive.server2.long.polling.timeout";
 
 /// What a key means to this engine.
 #[derive(Debug, PartialEq, Eq)]
-enum Meaning {
+enum SettingClass {
     /// The schema for bare names.
     Schema,
     /// A setting of DataFusion's.
@@ -44,18 +44,20 @@ enum Meaning {
     Kept,
 }
 
-fn meaning(key: &str) -> Meaning {
+fn class_of(key: &str) -> SettingClass {
     match key {
-        "datafusion.catalog.default_schema" => Meaning::Schema,
-        "datafusion.execution.batch_size" => Meaning::Limited(BATCH_SIZE_MAX),
+        "datafusion.catalog.default_schema" => SettingClass::Schema,
+        "datafusion.execution.batch_size" => SettingClass::Limited(BATCH_SIZE_MAX),
         "datafusion.execution.target_partitions" | "datafusion.execution.planning_concurrency" => {
-            Meaning::Limited(PARTITIONS_MAX)
+            SettingClass::Limited(PARTITIONS_MAX)
         }
-        "datafusion.sql_parser.recursion_limit" => Meaning::Limited(RECURSION_MAX),
-        _ if key.starts_with("datafusion.runtime.") => Meaning::Refused("it is shared by all sessions of the engine"),
-        _ if key.starts_with("datafusion.catalog.") => Meaning::Refused("the catalog is the tenant's"),
-        _ if key.starts_with("datafusion.") => Meaning::DataFusion,
-        _ => Meaning::Kept,
+        "datafusion.sql_parser.recursion_limit" => SettingClass::Limited(RECURSION_MAX),
+        _ if key.starts_with("datafusion.runtime.") => {
+            SettingClass::Refused("it is shared by all sessions of the engine")
+        }
+        _ if key.starts_with("datafusion.catalog.") => SettingClass::Refused("the catalog is the tenant's"),
+        _ if key.starts_with("datafusion.") => SettingClass::DataFusion,
+        _ => SettingClass::Kept,
     }
 }
 
@@ -75,11 +77,11 @@ pub fn plain_key(key: &str) -> &str {
 
 /// What changing one setting asks the session to do besides.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Changed {
+pub enum SetOutcome {
     /// Nothing.
-    Done,
+    Applied,
     /// Go to this schema.
-    Use(String),
+    UseSchema(String),
 }
 
 /// Changes one setting of a session.
@@ -88,7 +90,7 @@ pub async fn set(
     variables: &mut BTreeMap<String, String>,
     key: &str,
     value: &str,
-) -> Result<Changed, EngineError> {
+) -> Result<SetOutcome, EngineError> {
     let key = plain_key(key);
     if key.is_empty() {
         return Err(UserError::new(ErrorKind::Syntax, "syntax error: SET needs a key before the equals sign").into());
@@ -99,14 +101,14 @@ pub async fn set(
             .into());
     }
     let lowered = key.to_ascii_lowercase();
-    match meaning(&lowered) {
-        Meaning::Schema => return Ok(Changed::Use(unquoted(value).to_owned())),
-        Meaning::Refused(why) => return Err(refused(key, why).into()),
-        Meaning::Limited(_) | Meaning::DataFusion => {
+    match class_of(&lowered) {
+        SettingClass::Schema => return Ok(SetOutcome::UseSchema(unquoted(value).to_owned())),
+        SettingClass::Refused(why) => return Err(refused(key, why).into()),
+        SettingClass::Limited(_) | SettingClass::DataFusion => {
             check(&lowered, value)?;
             apply(context, &lowered, value).await?;
         }
-        Meaning::Kept => {
+        SettingClass::Kept => {
             if lowered == LONG_POLL && duration(value).is_none() {
                 return Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" can't be {value}"))
                     .hint("Write a time, such as 500ms or 5s.")
@@ -120,21 +122,23 @@ pub async fn set(
             variables.insert(key.to_owned(), value.to_owned());
         }
     }
-    Ok(Changed::Done)
+    Ok(SetOutcome::Applied)
 }
 
 /// Whether a session may have this value of a setting of `DataFusion`'s; `DataFusion` itself decides whether it can.
 pub fn check(key: &str, value: &str) -> Result<(), UserError> {
-    match meaning(key) {
-        Meaning::Refused(why) => Err(refused(key, why)),
-        Meaning::Schema => Err(refused(key, "USE does that")),
-        Meaning::Limited(max) if !unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number)) => {
+    match class_of(key) {
+        SettingClass::Refused(why) => Err(refused(key, why)),
+        SettingClass::Schema => Err(refused(key, "USE does that")),
+        SettingClass::Limited(max)
+            if !unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number)) =>
+        {
             Err(UserError::new(
                 ErrorKind::InvalidValue,
                 format!("setting \"{key}\" can't be {value}: it is a number from 1 to {max}"),
             ))
         }
-        Meaning::Limited(_) | Meaning::DataFusion | Meaning::Kept => Ok(()),
+        SettingClass::Limited(_) | SettingClass::DataFusion | SettingClass::Kept => Ok(()),
     }
 }
 
@@ -145,7 +149,7 @@ async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), E
 }
 
 /// Gives a setting its first value. One that had none was set by nobody, so it gets DataFusion's default: none.
-async fn give_back(context: &SessionContext, first: &ConfigEntry) -> Result<(), EngineError> {
+async fn restore(context: &SessionContext, first: &ConfigEntry) -> Result<(), EngineError> {
     if let Some(value) = &first.value {
         return apply(context, &first.key, value).await;
     }
@@ -162,27 +166,27 @@ pub async fn reset(
     key: Option<&str>,
 ) -> Result<(), EngineError> {
     let first = first.options().entries();
-    let own = |key: &str| matches!(meaning(key), Meaning::DataFusion | Meaning::Limited(_));
+    let own = |key: &str| matches!(class_of(key), SettingClass::DataFusion | SettingClass::Limited(_));
     let Some(key) = key.map(plain_key) else {
         variables.clear();
         for entry in first.iter().filter(|entry| own(&entry.key)) {
             if value_of(context, &entry.key) != entry.value {
-                give_back(context, entry).await?;
+                restore(context, entry).await?;
             }
         }
         return Ok(());
     };
     let lowered = key.to_ascii_lowercase();
-    match meaning(&lowered) {
-        Meaning::Refused(why) => Err(refused(key, why).into()),
-        Meaning::DataFusion | Meaning::Limited(_) => {
+    match class_of(&lowered) {
+        SettingClass::Refused(why) => Err(refused(key, why).into()),
+        SettingClass::DataFusion | SettingClass::Limited(_) => {
             let entry = first.iter().find(|entry| entry.key == lowered).ok_or_else(|| {
                 UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" does not exist"))
                     .hint("SET -v lists the settings.")
             })?;
-            give_back(context, entry).await
+            restore(context, entry).await
         }
-        Meaning::Schema | Meaning::Kept => {
+        SettingClass::Schema | SettingClass::Kept => {
             variables.remove(key);
             Ok(())
         }
@@ -232,11 +236,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_all_sessions_share_is_refused_and_what_nobody_knows_is_kept() {
-        assert!(matches!(meaning("datafusion.runtime.memory_limit"), Meaning::Refused(_)));
-        assert!(matches!(meaning("datafusion.catalog.location"), Meaning::Refused(_)));
-        assert_eq!(meaning("datafusion.optimizer.max_passes"), Meaning::DataFusion);
-        assert_eq!(meaning("spark.sql.shuffle.partitions"), Meaning::Kept);
+    fn shared_settings_are_refused_and_unknown_ones_are_kept() {
+        assert!(matches!(class_of("datafusion.runtime.memory_limit"), SettingClass::Refused(_)));
+        assert!(matches!(class_of("datafusion.catalog.location"), SettingClass::Refused(_)));
+        assert_eq!(class_of("datafusion.optimizer.max_passes"), SettingClass::DataFusion);
+        assert_eq!(class_of("spark.sql.shuffle.partitions"), SettingClass::Kept);
     }
 
     #[test]

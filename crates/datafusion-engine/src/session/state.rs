@@ -16,12 +16,12 @@ use crate::catalog::{CATALOG, DEFAULT_SCHEMA};
 use crate::config::Config;
 use crate::error::{EngineError, user_error};
 use crate::functions::Functions;
-use crate::session::give_way::GiveWay;
+use crate::session::cooperative::CooperativeOperators;
 use crate::session::settings;
 use crate::storage::resources::Resources;
 
 /// The settings with which every session begins, or which of the unit's properties can't be one.
-pub fn first_settings(config: &Config) -> Result<SessionConfig, EngineError> {
+pub fn initial_settings(config: &Config) -> Result<SessionConfig, EngineError> {
     let partitions = config.cpu_threads;
     let mut settings = SessionConfig::new()
         .with_target_partitions(partitions)
@@ -62,7 +62,7 @@ pub fn session_state(
         .with_config(settings)
         .with_runtime_env(runtime)
         .with_catalog_list(catalogs)
-        .with_physical_optimizer_rule(Arc::new(GiveWay));
+        .with_physical_optimizer_rule(Arc::new(CooperativeOperators));
     // Ours come first: the first planner that knows an operator plans it.
     let builder = match &functions {
         Some(functions) => functions.rules(builder),
@@ -74,15 +74,15 @@ pub fn session_state(
     {
         tracing::warn!(%error, "functions not registered");
     }
-    for (name, fact) in [
-        ("current_catalog", Fact::Catalog),
-        ("current_database", Fact::Schema),
-        ("current_schema", Fact::Schema),
-        ("current_user", Fact::User(user.to_owned())),
-        ("session_user", Fact::User(user.to_owned())),
-        ("user", Fact::User(user.to_owned())),
+    for (name, property) in [
+        ("current_catalog", SessionProperty::Catalog),
+        ("current_database", SessionProperty::Schema),
+        ("current_schema", SessionProperty::Schema),
+        ("current_user", SessionProperty::User(user.to_owned())),
+        ("session_user", SessionProperty::User(user.to_owned())),
+        ("user", SessionProperty::User(user.to_owned())),
     ] {
-        let function = SessionFact { name, fact, signature: Signature::nullary(Volatility::Stable) };
+        let function = SessionFunction { name, property, signature: Signature::nullary(Volatility::Stable) };
         if let Err(error) = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function))) {
             tracing::warn!(%error, name, "function not registered");
         }
@@ -91,7 +91,7 @@ pub fn session_state(
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Fact {
+enum SessionProperty {
     Catalog,
     Schema,
     User(String),
@@ -99,13 +99,13 @@ enum Fact {
 
 /// A function without arguments that tells where, or who, the session is.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct SessionFact {
+struct SessionFunction {
     name: &'static str,
-    fact: Fact,
+    property: SessionProperty,
     signature: Signature,
 }
 
-impl ScalarUDFImpl for SessionFact {
+impl ScalarUDFImpl for SessionFunction {
     fn name(&self) -> &str {
         self.name
     }
@@ -120,10 +120,10 @@ impl ScalarUDFImpl for SessionFact {
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let catalog = &args.config_options.catalog;
-        let text = match &self.fact {
-            Fact::Catalog => catalog.default_catalog.clone(),
-            Fact::Schema => catalog.default_schema.clone(),
-            Fact::User(user) => user.clone(),
+        let text = match &self.property {
+            SessionProperty::Catalog => catalog.default_catalog.clone(),
+            SessionProperty::Schema => catalog.default_schema.clone(),
+            SessionProperty::User(user) => user.clone(),
         };
         Ok(ColumnarValue::Scalar(ScalarValue::Utf8(Some(text))))
     }

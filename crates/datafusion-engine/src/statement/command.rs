@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 use model::error::{ErrorKind, UserError};
 
 use super::head::{after_blanks, first_word};
-use crate::dialect::Reading;
+use crate::dialect::SqlDialect;
 
 /// A table's name as written: schema if given, and name, unquoted parts in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ pub enum Command {
 
 impl Command {
     /// Reads what is read here.
-    pub fn read(statement: &str, reading: Reading) -> Result<Self, UserError> {
+    pub fn read(statement: &str, dialect: SqlDialect) -> Result<Self, UserError> {
         let head = first_word(statement);
         if head == "set" {
             return Ok(set(statement));
@@ -105,7 +105,7 @@ impl Command {
             return Ok(Self::Sql);
         }
         // What can't be split into tokens is for DataFusion's parser to complain about.
-        let Ok(tokens) = reading.tokens(statement) else { return Ok(Self::Sql) };
+        let Ok(tokens) = dialect.tokens(statement) else { return Ok(Self::Sql) };
         let tokens = tokens.into_iter().map(|token| token.token);
         let mut tokens: Vec<_> = tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect();
         while tokens.last() == Some(&Token::SemiColon) {
@@ -266,9 +266,9 @@ impl Reader {
             // `USE schema` names a schema called "schema".
             None if self.at == 2 && self.is_at_end() => {
                 self.at = 1;
-                self.name().map(Command::Use).ok_or_else(use_what)
+                self.name().map(Command::Use).ok_or_else(use_syntax_error)
             }
-            _ => Err(use_what()),
+            _ => Err(use_syntax_error()),
         }
     }
 
@@ -320,10 +320,10 @@ impl Reader {
             return self.schema().map(Command::DescribeSchema);
         }
         let start = self.at;
-        let worded = self.is("table");
+        let has_table_keyword = self.is("table");
         let extended = self.is_one_of(&["extended", "formatted"]);
         let table = self.table();
-        if table.is_none() && (worded || extended) {
+        if table.is_none() && (has_table_keyword || extended) {
             // A table called "table", "extended" or "formatted".
             self.at = start;
             return self.table().map(|table| Command::Describe { table, extended: false });
@@ -364,7 +364,7 @@ impl Reader {
     }
 }
 
-fn use_what() -> UserError {
+fn use_syntax_error() -> UserError {
     UserError::new(ErrorKind::Syntax, "syntax error: USE takes the name of a schema")
         .hint("SHOW DATABASES lists the schemas.")
 }

@@ -18,13 +18,14 @@ use datafusion::sql::sqlparser::ast;
 use model::error::{ErrorKind, UserError};
 use uuid::Uuid;
 
+use super::plannable::RemovedClauses;
 use super::{clauses, temporary};
 use crate::catalog::CATALOG;
 use crate::catalog::build::{Catalog, coerced, confine};
-use crate::catalog::definition::{Definition, Kind, VERSION};
+use crate::catalog::definition::{Definition, ObjectKind, VERSION};
 use crate::catalog::folder::{Publish, exists};
-use crate::dialect::Reading;
-use crate::engine::Engine;
+use crate::context::EngineContext;
+use crate::dialect::SqlDialect;
 use crate::error::{EngineError, no_schema};
 use crate::session::Session;
 
@@ -78,42 +79,20 @@ pub fn schema_of(statement: &Statement) -> Result<Option<SchemaChange>, UserErro
     Ok(Some(SchemaChange { name, if_not_exists }))
 }
 
-/// What [`plannable`] took out of a statement.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Taken {
-    /// IF NOT EXISTS of a CREATE VIEW.
-    pub if_not_exists: bool,
-    /// TEMPORARY of a CREATE TABLE.
-    pub temporary: bool,
-}
-
-/// Takes out of a statement what DataFusion refuses to plan and this engine does itself.
-pub fn plannable(mut statement: Statement) -> (Statement, Taken) {
-    let mut taken = Taken::default();
-    if let Statement::Statement(statement) = &mut statement {
-        match statement.as_mut() {
-            ast::Statement::CreateView(view) => taken.if_not_exists = std::mem::take(&mut view.if_not_exists),
-            ast::Statement::CreateTable(table) => taken.temporary = std::mem::take(&mut table.temporary),
-            _ => {}
-        }
-    }
-    (statement, taken)
-}
-
 /// Applies a change that DataFusion planned. `text` is the statement as the user wrote it.
 pub async fn apply(
-    engine: &Arc<Engine>,
+    engine: &EngineContext,
     session: &Session,
     state: &SessionState,
     change: DdlStatement,
     text: &str,
-    taken: Taken,
+    removed: RemovedClauses,
 ) -> Result<(), EngineError> {
-    let place = Place { engine, session, state, text };
+    let ddl = DdlContext { engine, session, state, text };
     match change {
-        DdlStatement::CreateExternalTable(command) => place.create_external_table(*command).await,
-        DdlStatement::CreateView(command) => place.create_view(command, taken.if_not_exists).await,
-        DdlStatement::CreateMemoryTable(command) if taken.temporary => {
+        DdlStatement::CreateExternalTable(command) => ddl.create_external_table(*command).await,
+        DdlStatement::CreateView(command) => ddl.create_view(command, removed.if_not_exists).await,
+        DdlStatement::CreateMemoryTable(command) if removed.temporary => {
             temporary::create_table(session, state, command).await
         }
         DdlStatement::CreateMemoryTable(_) => Err(UserError::new(
@@ -124,8 +103,8 @@ pub async fn apply(
             "CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS …",
         )
         .into()),
-        DdlStatement::DropTable(command) => place.drop(&command.name, Kind::ExternalTable, command.if_exists),
-        DdlStatement::DropView(command) => place.drop(&command.name, Kind::View, command.if_exists),
+        DdlStatement::DropTable(command) => ddl.drop(&command.name, ObjectKind::ExternalTable, command.if_exists),
+        DdlStatement::DropView(command) => ddl.drop(&command.name, ObjectKind::View, command.if_exists),
         other => Err(UserError::new(
             ErrorKind::NotSupported,
             format!("statement {} is not supported by this engine", other.name()),
@@ -134,14 +113,14 @@ pub async fn apply(
     }
 }
 
-struct Place<'a> {
-    engine: &'a Engine,
+struct DdlContext<'a> {
+    engine: &'a EngineContext,
     session: &'a Session,
     state: &'a SessionState,
     text: &'a str,
 }
 
-impl Place<'_> {
+impl DdlContext<'_> {
     fn resolve(&self, name: &TableReference) -> Result<ResolvedTableReference, UserError> {
         let schema = &self.state.config_options().catalog.default_schema;
         let name = name.clone().resolve(CATALOG, schema);
@@ -164,7 +143,7 @@ impl Place<'_> {
         Ok(name)
     }
 
-    fn definition(&self, kind: Kind, name: &ResolvedTableReference) -> Definition {
+    fn definition(&self, kind: ObjectKind, name: &ResolvedTableReference) -> Definition {
         let options = self.state.config_options();
         let parser: BTreeMap<_, _> = options
             .entries()
@@ -181,7 +160,7 @@ impl Place<'_> {
             statement: self.text.to_owned(),
             default_schema: options.catalog.default_schema.clone(),
             parser,
-            dialect: Reading::of(options).recorded(),
+            dialect: SqlDialect::from_options(options).recorded(),
             created_by: self.session.user.clone(),
             created_at_ms: self.engine.clock().wall_ms(),
         }
@@ -190,7 +169,7 @@ impl Place<'_> {
     /// Decides whether a name may be taken: None means that there is nothing to do.
     fn publish_how(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         name: &ResolvedTableReference,
         if_not_exists: bool,
         or_replace: bool,
@@ -230,10 +209,12 @@ impl Place<'_> {
             );
         }
         let name = self.resolve(&command.name)?;
-        let Some(how) = self.publish_how(Kind::ExternalTable, &name, command.if_not_exists, command.or_replace)? else {
+        let Some(how) =
+            self.publish_how(ObjectKind::ExternalTable, &name, command.if_not_exists, command.or_replace)?
+        else {
             return Ok(());
         };
-        let definition = self.definition(Kind::ExternalTable, &name);
+        let definition = self.definition(ObjectKind::ExternalTable, &name);
         self.engine.catalog().build(&definition).await?;
         self.publish(&definition, how, command.if_not_exists)
     }
@@ -254,8 +235,10 @@ impl Place<'_> {
             return temporary::keep(self.session, command.name.table(), view, command.or_replace, if_not_exists);
         }
         let name = self.resolve(&command.name)?;
-        let Some(how) = self.publish_how(Kind::View, &name, if_not_exists, command.or_replace)? else { return Ok(()) };
-        let definition = self.definition(Kind::View, &name);
+        let Some(how) = self.publish_how(ObjectKind::View, &name, if_not_exists, command.or_replace)? else {
+            return Ok(());
+        };
+        let definition = self.definition(ObjectKind::View, &name);
         // Built without the session's temporary tables: a view that names one would work for nobody else.
         self.engine.catalog().build(&definition).await?;
         self.publish(&definition, how, if_not_exists)
@@ -268,7 +251,7 @@ impl Place<'_> {
         }
     }
 
-    fn drop(&self, name: &TableReference, kind: Kind, if_exists: bool) -> Result<(), EngineError> {
+    fn drop(&self, name: &TableReference, kind: ObjectKind, if_exists: bool) -> Result<(), EngineError> {
         if matches!(name, TableReference::Bare { .. }) && self.session.temporary.remove(name.table()).is_some() {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
 use model::error::{ErrorKind, UserError};
 
-use crate::dialect::Reading;
+use crate::dialect::SqlDialect;
 
 /// The most operators above one another. The executing threads' stack is sized for it.
 pub const DEPTH_MAX: usize = 2_000;
@@ -17,11 +17,11 @@ pub const DEPTH_MAX: usize = 2_000;
 const SHORT_BYTES: usize = DEPTH_MAX;
 
 /// Refuses a statement that is too deep. A text that has no tokens is left to the parser.
-pub fn check(statement: &str, reading: Reading) -> Result<(), UserError> {
+pub fn check(statement: &str, dialect: SqlDialect) -> Result<(), UserError> {
     if statement.len() <= SHORT_BYTES {
         return Ok(());
     }
-    let Ok(tokens) = reading.tokens(statement) else { return Ok(()) };
+    let Ok(tokens) = dialect.tokens(statement) else { return Ok(()) };
     let mut levels = vec![0_usize];
     let mut depth = 0_usize;
     for token in &tokens {
@@ -38,10 +38,10 @@ pub fn check(statement: &str, reading: Reading) -> Result<(), UserError> {
             }
             Token::RParen | Token::RBracket | Token::RBrace => depth -= levels.pop().unwrap_or_default(),
             Token::Comma | Token::SemiColon => depth -= levels.last_mut().map(std::mem::take).unwrap_or_default(),
-            Token::Word(word) if begins_anew(word.keyword) => {
+            Token::Word(word) if starts_clause(word.keyword) => {
                 depth -= levels.last_mut().map(std::mem::take).unwrap_or_default();
             }
-            Token::Word(word) if !operates(word.keyword) => {}
+            Token::Word(word) if !is_operator(word.keyword) => {}
             _ => {
                 if let Some(level) = levels.last_mut() {
                     *level += 1;
@@ -63,14 +63,14 @@ pub fn check(statement: &str, reading: Reading) -> Result<(), UserError> {
 }
 
 /// Clauses whose expressions stand beside those of the clause before. (SELECT does not: UNION chains add up.)
-const fn begins_anew(keyword: Keyword) -> bool {
+const fn starts_clause(keyword: Keyword) -> bool {
     matches!(
         keyword,
         Keyword::VALUES | Keyword::WHERE | Keyword::HAVING | Keyword::ORDER | Keyword::GROUP | Keyword::LIMIT
     )
 }
 
-const fn operates(keyword: Keyword) -> bool {
+const fn is_operator(keyword: Keyword) -> bool {
     matches!(
         keyword,
         Keyword::AND
@@ -112,7 +112,7 @@ mod tests {
             format!("SELECT {}1", "(".repeat(many)),
             format!("SELECT {}", format!("({}", vec!["1"; many / 2].join("+")).repeat(3)),
         ] {
-            assert_eq!(check(&deep, Reading::Own).unwrap_err().sqlstate(), "54001", "{}", &deep[..40]);
+            assert_eq!(check(&deep, SqlDialect::Own).unwrap_err().sqlstate(), "54001", "{}", &deep[..40]);
         }
         for flat in [
             format!("SELECT {}", vec!["a + 1 AS b"; 10 * many].join(", ")),
@@ -123,7 +123,7 @@ mod tests {
             format!("SELECT 'open {}", "+".repeat(10 * many)),
             ")".repeat(10 * many),
         ] {
-            check(&flat, Reading::Own).unwrap_or_else(|error| panic!("{error}: {}", &flat[..40]));
+            check(&flat, SqlDialect::Own).unwrap_or_else(|error| panic!("{error}: {}", &flat[..40]));
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod command;
 pub mod define;
 pub mod depth;
 pub mod head;
+pub mod plannable;
 pub mod relations;
 pub mod show;
 pub mod temporary;
@@ -29,13 +30,14 @@ use futures::StreamExt;
 use model::error::{ErrorKind, UserError};
 
 use crate::catalog::build;
-use crate::dialect::Reading;
-use crate::engine::Engine;
+use crate::context::EngineContext;
+use crate::dialect::SqlDialect;
 use crate::error::EngineError;
 use crate::operation::Operation;
 use crate::session::{Session, settings};
 use crate::storage::Locations;
 use command::Command;
+use plannable::plannable;
 
 /// How often EXECUTE may lead to another plan: once, and a little.
 const PREPARED_DEPTH_MAX: usize = 4;
@@ -51,13 +53,17 @@ pub enum Outcome {
 }
 
 /// Executes a statement in its session.
-pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Operation) -> Result<Outcome, EngineError> {
+pub async fn run(
+    engine: &EngineContext,
+    session: &Arc<Session>,
+    operation: &Operation,
+) -> Result<Outcome, EngineError> {
     let text = operation.statement.as_str();
     let catalog = engine.catalog();
-    let reading = Reading::of(session.context.state_ref().read().config_options());
-    match Command::read(text, reading)? {
+    let dialect = SqlDialect::from_options(session.context.state_ref().read().config_options());
+    match Command::read(text, dialect)? {
         Command::Sql => sql(engine, session, operation, text).await,
-        Command::DescribeQuery(query) => describe_query(session, &query, reading).await.map(Outcome::Answer),
+        Command::DescribeQuery(query) => describe_query(session, &query, dialect).await.map(Outcome::Answer),
         Command::Use(schema) => session.use_schema(catalog, &schema).map(|()| Outcome::Done),
         Command::Set(key, value) => {
             session.set(catalog, &key, &value).await?;
@@ -72,7 +78,7 @@ pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Opera
         }
         Command::Reset(key) => {
             let mut variables = session.variables.lock().await;
-            settings::reset(&session.context, engine.first_settings(), &mut variables, key.as_deref()).await?;
+            settings::reset(&session.context, engine.initial_settings(), &mut variables, key.as_deref()).await?;
             let first = session.first_variables.iter();
             let restored = first.filter(|(name, _)| key.as_deref().is_none_or(|key| settings::plain_key(key) == *name));
             variables.extend(restored.map(|(name, value)| (name.clone(), value.clone())));
@@ -89,10 +95,10 @@ pub async fn run(engine: &Arc<Engine>, session: &Arc<Session>, operation: &Opera
 }
 
 /// Plans a query and answers its columns.
-async fn describe_query(session: &Session, query: &str, reading: Reading) -> Result<RecordBatch, EngineError> {
-    depth::check(query, reading)?;
+async fn describe_query(session: &Session, query: &str, dialect: SqlDialect) -> Result<RecordBatch, EngineError> {
+    depth::check(query, dialect)?;
     let mut state = session.context.state();
-    let statement = reading.statement(query, state.config_options())?;
+    let statement = dialect.statement(query, state.config_options())?;
     match build::plan(&mut state, statement).await? {
         LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Copy(_) | LogicalPlan::Statement(_) => {
             Err(UserError::new(ErrorKind::Syntax, "syntax error: DESCRIBE QUERY takes a query").into())
@@ -124,7 +130,7 @@ async fn settings_of(session: &Session, verbose: bool) -> Vec<Vec<String>> {
 }
 
 async fn sql(
-    engine: &Arc<Engine>,
+    engine: &EngineContext,
     session: &Arc<Session>,
     operation: &Operation,
     text: &str,
@@ -139,22 +145,22 @@ async fn sql(
         }
         state = context.state();
     }
-    let reading = Reading::of(state.config_options());
-    depth::check(text, reading)?;
-    let statement = reading.statement(text, state.config_options())?;
+    let dialect = SqlDialect::from_options(state.config_options());
+    depth::check(text, dialect)?;
+    let statement = dialect.statement(text, state.config_options())?;
     let statement = match define::schema_of(&statement)? {
         Some(changed) => return changed.apply(engine.catalog()).map(|()| Outcome::Done),
         None => statement,
     };
     operation.log_line("planning");
-    let (statement, taken) = define::plannable(statement);
+    let (statement, removed) = plannable(statement);
     let plan = build::plan(&mut state, statement).await?;
     let mut frame = DataFrame::new(state, plan);
     for _ in 0..PREPARED_DEPTH_MAX {
         let (state, plan) = frame.into_parts();
         match plan {
             LogicalPlan::Ddl(change) => {
-                return Box::pin(define::apply(engine, session, &state, change, text, taken))
+                return Box::pin(define::apply(engine, session, &state, change, text, removed))
                     .await
                     .map(|()| Outcome::Done);
             }
@@ -173,12 +179,12 @@ async fn sql(
                 .into());
             }
             query => {
-                let query = confined(engine.catalog().locations(), query)?;
+                let query = confine_copies(engine.catalog().locations(), query)?;
                 let stream = DataFrame::new(state, query).execute_stream().await?;
                 if operation.has_result_set {
                     return Ok(Outcome::Rows(stream));
                 }
-                return written(stream, operation).await.map(|()| Outcome::Done);
+                return run_write(stream, operation).await.map(|()| Outcome::Done);
             }
         }
     }
@@ -186,7 +192,7 @@ async fn sql(
 }
 
 /// Runs an INSERT or COPY to its end. The planner answers with the count of rows; HiveServer2's clients expect no result.
-async fn written(mut stream: SendableRecordBatchStream, operation: &Operation) -> Result<(), EngineError> {
+async fn run_write(mut stream: SendableRecordBatchStream, operation: &Operation) -> Result<(), EngineError> {
     let mut rows = 0_i64;
     while let Some(batch) = stream.next().await {
         let batch = batch?;
@@ -194,13 +200,13 @@ async fn written(mut stream: SendableRecordBatchStream, operation: &Operation) -
             rows += counts.iter().flatten().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).sum::<i64>();
         }
     }
-    operation.wrote(rows);
+    operation.set_written_rows(rows);
     operation.log_line(format!("executed, {rows} rows written"));
     Ok(())
 }
 
 /// Replaces the target of every COPY, also of one that is only explained, by its resolved form, or refuses it.
-fn confined(locations: &Locations, plan: LogicalPlan) -> Result<LogicalPlan, EngineError> {
+fn confine_copies(locations: &Locations, plan: LogicalPlan) -> Result<LogicalPlan, EngineError> {
     let confine = |plan| match plan {
         LogicalPlan::Copy(mut copy) => match locations.confine(&copy.output_url) {
             Ok(target) => {

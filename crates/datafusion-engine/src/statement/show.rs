@@ -19,8 +19,8 @@ use model::error::{ErrorKind, UserError};
 use super::command::{Command, TableName};
 use super::table;
 use crate::catalog::CATALOG;
-use crate::catalog::definition::Kind;
-use crate::engine::Engine;
+use crate::catalog::definition::ObjectKind;
+use crate::context::EngineContext;
 use crate::error::{EngineError, no_schema};
 use crate::rows::types::type_name;
 use crate::session::Session;
@@ -29,7 +29,7 @@ use crate::session::Session;
 const PARTITIONS_MAX: usize = 100_000;
 
 /// Answers a SHOW or DESCRIBE.
-pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
+pub async fn answer(engine: &EngineContext, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
     let definitions = engine.catalog().definitions();
     match command {
         Command::ShowCatalogs => table(&["catalog"], &[vec![CATALOG.to_owned()]]),
@@ -51,7 +51,7 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
                 let is_view = || {
                     definitions
                         .read(&schema, &name)
-                        .is_ok_and(|found| found.is_some_and(|found| found.kind == Kind::View))
+                        .is_ok_and(|found| found.is_some_and(|found| found.kind == ObjectKind::View))
                 };
                 if !only_views || is_view() {
                     names.insert(name);
@@ -97,7 +97,7 @@ pub async fn answer(engine: &Engine, session: &Session, command: Command) -> Res
 }
 
 async fn describe(
-    engine: &Engine,
+    engine: &EngineContext,
     session: &Session,
     name: &TableName,
     extended: bool,
@@ -132,7 +132,11 @@ async fn describe(
     table(&["col_name", "data_type", "comment"], &rows)
 }
 
-async fn find(engine: &Engine, session: &Session, name: &TableName) -> Result<Arc<dyn TableProvider>, EngineError> {
+async fn find(
+    engine: &EngineContext,
+    session: &Session,
+    name: &TableName,
+) -> Result<Arc<dyn TableProvider>, EngineError> {
     let schema = name.schema.clone().unwrap_or_else(|| session.schema());
     if name.schema.is_none()
         && let Some(table) = session.temporary.named(&name.name)
@@ -164,7 +168,7 @@ fn partition_columns(provider: &dyn TableProvider) -> &[(String, DataType)] {
 }
 
 /// SHOW PARTITIONS: each combination of values that a file has, as `year=2026/month=1`.
-async fn partitions(engine: &Engine, session: &Session, name: &TableName) -> Result<RecordBatch, EngineError> {
+async fn partitions(engine: &EngineContext, session: &Session, name: &TableName) -> Result<RecordBatch, EngineError> {
     let provider = find(engine, session, name).await?;
     let columns = partition_columns(provider.as_ref()).to_vec();
     if columns.is_empty() {
@@ -203,7 +207,7 @@ async fn partitions(engine: &Engine, session: &Session, name: &TableName) -> Res
 
 /// DESCRIBE of one column, in Spark's rows.
 async fn describe_column(
-    engine: &Engine,
+    engine: &EngineContext,
     session: &Session,
     name: &TableName,
     column: &str,
@@ -213,7 +217,7 @@ async fn describe_column(
     let lower = column.to_lowercase();
     let field = schema.field_with_name(column).ok();
     let field =
-        field.or_else(|| schema.fields().iter().map(AsRef::as_ref).find(|it| it.name().to_lowercase() == lower));
+        field.or_else(|| schema.fields().iter().map(AsRef::as_ref).find(|field| field.name().to_lowercase() == lower));
     let Some(field) = field else {
         return Err(UserError::new(ErrorKind::UndefinedColumn, format!("column \"{column}\" does not exist"))
             .detail(format!("It was looked for in table \"{}\".", name.name))

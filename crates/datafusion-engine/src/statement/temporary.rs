@@ -19,19 +19,19 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use model::error::{ErrorKind, UserError};
 
-use crate::catalog::provider::TEMPORARY_MAX;
+use crate::catalog::temporary::TEMPORARY_MAX;
 use crate::error::EngineError;
 use crate::session::Session;
 
 /// Rows in memory, and the reservation that pays for them.
 #[derive(Debug)]
-struct Held {
+struct TemporaryTable {
     rows: MemTable,
-    _paid: MemoryReservation,
+    _memory: MemoryReservation,
 }
 
 #[async_trait]
-impl TableProvider for Held {
+impl TableProvider for TemporaryTable {
     fn schema(&self) -> SchemaRef {
         self.rows.schema()
     }
@@ -67,20 +67,20 @@ pub async fn create_table(
 ) -> std::result::Result<(), EngineError> {
     let name = command.name.table().to_owned();
     if session.temporary.get(&session.schema(), &name).is_some() && !command.or_replace {
-        return if command.if_not_exists { Ok(()) } else { Err(taken(&name).into()) };
+        return if command.if_not_exists { Ok(()) } else { Err(already_exists(&name).into()) };
     }
-    let paid = MemoryConsumer::new(format!("temporary table {name}")).register(&state.runtime_env().memory_pool);
+    let memory = MemoryConsumer::new(format!("temporary table {name}")).register(&state.runtime_env().memory_pool);
     let frame = DataFrame::new(state.clone(), Arc::unwrap_or_clone(command.input));
     let mut stream = frame.execute_stream().await?;
     let schema = stream.schema();
     let mut batches = Vec::new();
     while let Some(batch) = stream.next().await {
         let batch = batch?;
-        paid.try_grow(batch.get_array_memory_size())?;
+        memory.try_grow(batch.get_array_memory_size())?;
         batches.push(batch);
     }
     let rows = MemTable::try_new(schema, vec![batches])?;
-    keep(session, &name, Arc::new(Held { rows, _paid: paid }), command.or_replace, command.if_not_exists)
+    keep(session, &name, Arc::new(TemporaryTable { rows, _memory: memory }), command.or_replace, command.if_not_exists)
 }
 
 /// Gives a temporary table or view its name.
@@ -92,7 +92,7 @@ pub fn keep(
     if_not_exists: bool,
 ) -> std::result::Result<(), EngineError> {
     if session.temporary.get(&session.schema(), name).is_some() && !or_replace {
-        return if if_not_exists { Ok(()) } else { Err(taken(name).into()) };
+        return if if_not_exists { Ok(()) } else { Err(already_exists(name).into()) };
     }
     if session.temporary.put(name, table) {
         return Ok(());
@@ -102,7 +102,7 @@ pub fn keep(
         .into())
 }
 
-fn taken(name: &str) -> UserError {
+fn already_exists(name: &str) -> UserError {
     UserError::new(ErrorKind::DuplicateObject, format!("temporary table \"{name}\" already exists"))
         .with_sqlstate("42P07")
 }

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dead_engines_left_is_removed_and_what_living_ones_use_is_not() {
+    fn leftovers_of_dead_engines_are_removed_and_live_folders_are_kept() {
         let root = tempfile::tempdir().unwrap();
         let dead = root.path().join("dead");
         fs::create_dir_all(dead.join(SPILL)).unwrap();

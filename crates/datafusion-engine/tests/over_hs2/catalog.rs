@@ -6,7 +6,7 @@ use std::path::Path;
 
 use datafusion_engine::sample;
 
-use crate::ground::{Ground, one, refusal, rows, run, state, written};
+use crate::fixture::{Fixture, one, refusal, rows, run, state, written};
 
 fn csv(dir: &Path, name: &str, text: &str) {
     fs::create_dir_all(dir).unwrap();
@@ -15,11 +15,11 @@ fn csv(dir: &Path, name: &str, text: &str) {
 
 #[tokio::test]
 async fn tables_and_views_are_seen_after_a_restart_and_by_a_second_engine() {
-    let ground = Ground::new();
-    let data = ground.data();
+    let fixture = Fixture::new();
+    let data = fixture.data();
     csv(&data.join("people"), "a.csv", "id,name\n1,ann\n2,bob\n");
     sample::write_rides(&data.join("rides/part-0.parquet"), 42, 20_000).unwrap();
-    let engine = ground.start("e-1").await;
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let people = format!(
         "CREATE EXTERNAL TABLE people STORED AS CSV LOCATION '{}' OPTIONS ('format.has_header' 'true')",
@@ -36,7 +36,7 @@ async fn tables_and_views_are_seen_after_a_restart_and_by_a_second_engine() {
     run(&mut session, "CREATE VIEW IF NOT EXISTS far AS SELECT 1").await;
     run(&mut session, "CREATE OR REPLACE VIEW farther AS SELECT id FROM far WHERE distance_km > 25").await;
 
-    let other = ground.start("e-2").await;
+    let other = fixture.start("e-2").await;
     let mut second = other.session_with(&[("use:database", "sales")]).await.unwrap();
     let expected = (1..=20_000).filter(|id| sample::ride(42, *id).distance_tenths > 250).count().to_string();
     assert_eq!(one(&mut second, "SELECT count(*) FROM farther").await, expected);
@@ -52,7 +52,7 @@ async fn tables_and_views_are_seen_after_a_restart_and_by_a_second_engine() {
     other.stop().await;
     engine.stop().await;
 
-    let engine = ground.start("e-3").await;
+    let engine = fixture.start("e-3").await;
     let mut session = engine.session().await;
     assert_eq!(rows(&mut session, "SHOW SCHEMAS").await, [["default"], ["sales"]]);
     assert_eq!(rows(&mut session, "SHOW TABLES").await, [["people"]]);
@@ -81,15 +81,15 @@ async fn tables_and_views_are_seen_after_a_restart_and_by_a_second_engine() {
 }
 
 #[tokio::test]
-async fn a_location_outside_the_allowed_ones_is_refused_whoever_names_it() {
-    let ground = Ground::new();
-    let data = ground.data();
-    let outside = ground.root().join("outside");
+async fn a_location_outside_the_allowed_ones_is_always_refused() {
+    let fixture = Fixture::new();
+    let data = fixture.data();
+    let outside = fixture.root().join("outside");
     csv(&outside, "secret.csv", "id\n1\n");
     csv(&data.join("mine"), "a.csv", "id\n1\n");
     symlink(&outside, data.join("link")).unwrap();
     symlink(outside.join("secret.csv"), data.join("mine/linked.csv")).unwrap();
-    let engine = ground.start("e-1").await;
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let data = data.display().to_string();
     for location in [
@@ -140,9 +140,9 @@ async fn a_location_outside_the_allowed_ones_is_refused_whoever_names_it() {
 
 #[tokio::test]
 async fn results_are_written_below_the_allowed_folders_and_read_back() {
-    let ground = Ground::new();
-    let data = ground.data().display().to_string();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let data = fixture.data().display().to_string();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let copied = written(
         &mut session,
@@ -170,11 +170,11 @@ async fn results_are_written_below_the_allowed_folders_and_read_back() {
 
 #[tokio::test]
 async fn one_broken_table_hides_nothing_but_itself() {
-    let ground = Ground::new();
-    let data = ground.data();
+    let fixture = Fixture::new();
+    let data = fixture.data();
     csv(&data.join("good"), "a.csv", "id\n1\n");
     csv(&data.join("gone"), "a.csv", "id\n1\n");
-    let engine = ground.start("e-1").await;
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for name in ["good", "gone"] {
         let location = data.join(name).display().to_string();
@@ -188,7 +188,7 @@ async fn one_broken_table_hides_nothing_but_itself() {
     }
     run(&mut session, "CREATE VIEW on_gone AS SELECT * FROM gone").await;
     run(&mut session, "DROP TABLE gone").await;
-    fs::write(ground.root().join("catalog/schemas/default/damaged.json"), "{").unwrap();
+    fs::write(fixture.root().join("catalog/schemas/default/damaged.json"), "{").unwrap();
     let columns = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'default'";
     assert_eq!(rows(&mut session, columns).await, [["good", "id"]]);
     assert_eq!(rows(&mut session, "SHOW TABLES").await.len(), 3);
@@ -197,7 +197,7 @@ async fn one_broken_table_hides_nothing_but_itself() {
     run(&mut session, "DROP TABLE damaged").await;
     // What a restarted engine can't build any more is dropped, or replaced, like anything else.
     engine.stop().await;
-    let engine = ground.start("e-2").await;
+    let engine = fixture.start("e-2").await;
     let mut session = engine.session().await;
     fs::remove_dir_all(data.join("good")).unwrap();
     assert_eq!(state(&mut session, "SELECT * FROM good").await, "58P01");
@@ -210,8 +210,8 @@ async fn one_broken_table_hides_nothing_but_itself() {
 
 #[tokio::test]
 async fn a_view_on_itself_is_refused_and_not_followed_for_ever() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE VIEW a AS SELECT 1 AS x").await;
     run(&mut session, "CREATE VIEW b AS SELECT * FROM a").await;
@@ -224,14 +224,14 @@ async fn a_view_on_itself_is_refused_and_not_followed_for_ever() {
 }
 
 #[tokio::test]
-async fn names_are_any_text_and_tables_without_a_place_are_explained() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn names_are_any_text_and_tables_need_a_location() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE SCHEMA \"../Über uns\"").await;
     run(&mut session, "CREATE VIEW `../Über uns`.`../t` AS SELECT 1 AS x").await;
     assert_eq!(one(&mut session, "SELECT x FROM `../Über uns`.`../t`").await, "1");
-    assert!(!ground.root().join("t.json").exists());
+    assert!(!fixture.root().join("t.json").exists());
     let (state, text) = refusal(&mut session, "CREATE TABLE t AS SELECT 1").await;
     assert_eq!(state, "0A000");
     assert!(text.contains("Hint: CREATE EXTERNAL TABLE"), "{text}");

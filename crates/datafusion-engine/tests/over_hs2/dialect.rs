@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::ground::{Ground, executed, one, refusal, rows, run, state, status};
+use crate::fixture::{Fixture, executed, one, refusal, rows, run, state, status};
 use hs2::tcli::{TExecuteStatementReq, TOperationState};
 
 /// As PyHive, impyla and Hive's JDBC driver put a text into a statement.
@@ -13,8 +13,8 @@ fn quoted_by_clients(text: &str) -> String {
 
 #[tokio::test]
 async fn a_value_that_a_client_escapes_stays_a_value() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for value in [
         "' or 1=1 --",
@@ -44,8 +44,8 @@ async fn a_value_that_a_client_escapes_stays_a_value() {
 
 #[tokio::test]
 async fn strings_are_read_as_spark_reads_them() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (sql, expected) in [
         (r#"SELECT "Bob""#, "Bob"),
@@ -89,11 +89,11 @@ async fn strings_are_read_as_spark_reads_them() {
 
 #[tokio::test]
 async fn a_view_is_read_in_the_dialect_in_which_it_was_written() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, r"CREATE VIEW new AS SELECT 'it\'s \\' AS x").await;
-    let schema = ground.root().join("catalog/schemas/default");
+    let schema = fixture.root().join("catalog/schemas/default");
     let stored = fs::read_to_string(schema.join("new.json")).unwrap();
     // As version 0.1.0 stored it, which knew no other dialect than DataFusion's.
     let old = stored
@@ -107,7 +107,7 @@ async fn a_view_is_read_in_the_dialect_in_which_it_was_written() {
     fs::write(schema.join("old.json"), &old).unwrap();
     assert_eq!(rows(&mut session, "SELECT * FROM old").await, [[r"C:\", "1"]], "{old}");
     engine.stop().await;
-    let engine = ground.start("e-2").await;
+    let engine = fixture.start("e-2").await;
     let mut session = engine.session().await;
     assert_eq!(one(&mut session, "SELECT x FROM new").await, r"it's \");
     assert_eq!(rows(&mut session, "SELECT * FROM old").await, [[r"C:\", "1"]]);
@@ -119,8 +119,8 @@ async fn a_view_is_read_in_the_dialect_in_which_it_was_written() {
 
 #[tokio::test]
 async fn a_clause_that_would_be_dropped_is_refused_by_its_name() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE TEMPORARY TABLE t AS SELECT value AS id FROM generate_series(1, 4)").await;
     for (sql, clause) in [
@@ -149,8 +149,8 @@ async fn a_clause_that_would_be_dropped_is_refused_by_its_name() {
 
 #[tokio::test]
 async fn a_statement_that_takes_too_long_is_timed_out_and_not_failed() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let request = TExecuteStatementReq {
         session_handle: session.handle().clone(),

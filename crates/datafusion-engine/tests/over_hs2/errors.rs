@@ -9,12 +9,12 @@ use hs2::tcli::{TCloseOperationReq, TGetOperationStatusReq};
 use model::clock::ManualClock;
 use tokio_util::sync::CancellationToken;
 
-use crate::ground::{DEADLINE, Ground, one, refusal, run, state};
+use crate::fixture::{DEADLINE, Fixture, one, refusal, run, state};
 
 #[tokio::test]
 async fn errors_carry_the_sqlstate_of_their_cause() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (sql, expected) in [
         ("SELEC 1", "42601"),
@@ -53,8 +53,8 @@ async fn errors_carry_the_sqlstate_of_their_cause() {
 
 #[tokio::test]
 async fn a_panic_is_an_error_of_its_statement() {
-    let ground = Ground::alone();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::exclusive();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for point in [failpoints::STATEMENT_STARTED, failpoints::STATEMENT_PLANNED, failpoints::ROWS_FETCHED] {
         model::failpoint::fail::cfg(point, "1*panic(broken on purpose)").unwrap();
@@ -69,9 +69,9 @@ async fn a_panic_is_an_error_of_its_statement() {
 }
 
 #[tokio::test]
-async fn deeply_nested_statements_are_refused_or_answered_and_never_end_the_engine() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn deeply_nested_statements_never_crash_the_engine() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     assert_eq!(state(&mut session, "SET datafusion.sql_parser.recursion_limit = 100000").await, "22023");
     let conditions = |count: usize, operator: &str| {
@@ -105,9 +105,9 @@ async fn deeply_nested_statements_are_refused_or_answered_and_never_end_the_engi
 
 /// Each part of them is allowed; it is what they come to together that would keep a thread for minutes.
 #[tokio::test]
-async fn what_would_be_planned_for_minutes_is_refused_at_once() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn statements_that_would_plan_for_minutes_are_refused_at_once() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let sums = |columns: usize, terms: usize| {
         let sums: Vec<_> = (0..columns).map(|at| format!("{} AS x{at}", vec!["a"; terms].join("+"))).collect();
@@ -131,9 +131,9 @@ async fn what_would_be_planned_for_minutes_is_refused_at_once() {
 
 /// Each names the one below it four times, which is nothing in itself.
 #[tokio::test]
-async fn views_that_multiply_one_another_are_refused_before_they_are_too_many() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn views_that_multiply_one_another_are_refused_early() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE VIEW v0 AS SELECT 1 AS a").await;
     let mut level = 0;
@@ -151,9 +151,9 @@ async fn views_that_multiply_one_another_are_refused_before_they_are_too_many() 
 }
 
 #[tokio::test]
-async fn handles_of_what_is_closed_find_nothing() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn closed_handles_are_not_found() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let handle = session.execute("SELECT 1").await.unwrap().handle().clone();
     session.client().close_operation(&TCloseOperationReq { operation_handle: handle.clone() }).await.unwrap();
@@ -171,10 +171,10 @@ async fn handles_of_what_is_closed_find_nothing() {
 }
 
 #[tokio::test]
-async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
-    let ground = Ground::new();
+async fn idle_operations_are_closed_and_running_ones_are_not() {
+    let fixture = Fixture::new();
     let clock = ManualClock::at(1_000);
-    let mut config = ground.config("e-1");
+    let mut config = fixture.config("e-1");
     (config.limits.operation_idle_ms, config.limits.session_idle_ms) = (60_000, 600_000);
     let engine = Engine::start(config, clock.clone()).unwrap();
     let (own, other) = (1, 2);
@@ -203,15 +203,15 @@ async fn what_nobody_asks_about_is_closed_and_what_runs_is_not() {
 }
 
 #[tokio::test]
-async fn work_for_a_call_ends_with_its_time_and_with_whoever_waits_for_it() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+async fn work_for_a_call_ends_with_its_deadline_or_its_caller() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.limits.statement_timeout_ms = 50;
     let short = Engine::start(config, ManualClock::at(1_000)).unwrap();
     let late = short.on_executor(std::future::pending::<Result<(), EngineError>>()).await.unwrap_err();
     assert_eq!(late.into_user().sqlstate(), "HYT00");
 
-    let engine = Engine::start(ground.config("e-2"), ManualClock::at(1_000)).unwrap();
+    let engine = Engine::start(fixture.config("e-2"), ManualClock::at(1_000)).unwrap();
     let (begun, ended) = (CancellationToken::new(), CancellationToken::new());
     let work = {
         let (begun, held) = (begun.clone(), ended.clone().drop_guard());
@@ -230,9 +230,9 @@ async fn work_for_a_call_ends_with_its_time_and_with_whoever_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_closed_while_it_defines_leaves_a_whole_catalog() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn closing_a_session_during_ddl_leaves_a_consistent_catalog() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for number in 0..20 {
         let mut short = engine.session().await;

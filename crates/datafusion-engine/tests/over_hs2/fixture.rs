@@ -18,42 +18,42 @@ pub const SECRET: &str = "of this engine only";
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Scenarios run beside one another, except those that break things for, or measure, the whole process.
-static GATE: RwLock<()> = RwLock::new(());
+static LOCK: RwLock<()> = RwLock::new(());
 
 /// The folders of a tenant.
-pub struct Ground {
+pub struct Fixture {
     dir: tempfile::TempDir,
-    _gate: Gate,
+    _isolation: Isolation,
 }
 
 #[expect(dead_code, reason = "held, not read")]
-enum Gate {
+enum Isolation {
     Shared(RwLockReadGuard<'static, ()>),
-    Alone(RwLockWriteGuard<'static, ()>),
+    Exclusive(RwLockWriteGuard<'static, ()>),
 }
 
 /// A running engine.
-pub struct Running {
+pub struct RunningEngine {
     pub engine: Arc<Engine>,
     address: String,
     stop: oneshot::Sender<()>,
     served: JoinHandle<Result<(), EngineError>>,
 }
 
-impl Ground {
+impl Fixture {
     pub fn new() -> Self {
-        Self::behind(Gate::Shared(GATE.read()))
+        Self::with_isolation(Isolation::Shared(LOCK.read()))
     }
 
     /// Nothing else runs in this process meanwhile.
-    pub fn alone() -> Self {
-        Self::behind(Gate::Alone(GATE.write()))
+    pub fn exclusive() -> Self {
+        Self::with_isolation(Isolation::Exclusive(LOCK.write()))
     }
 
-    fn behind(gate: Gate) -> Self {
+    fn with_isolation(isolation: Isolation) -> Self {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
-        Self { dir, _gate: gate }
+        Self { dir, _isolation: isolation }
     }
 
     /// The folder below which tables may lie.
@@ -83,13 +83,13 @@ impl Ground {
         }
     }
 
-    pub async fn start(&self, engine: &str) -> Running {
-        Running::of(self.config(engine)).await
+    pub async fn start(&self, engine: &str) -> RunningEngine {
+        RunningEngine::start(self.config(engine)).await
     }
 }
 
-impl Running {
-    pub async fn of(config: Config) -> Self {
+impl RunningEngine {
+    pub async fn start(config: Config) -> Self {
         let server = Server::bind(config).await.unwrap();
         let (address, engine) = (server.local_addr().to_string(), server.engine());
         let (stop, stopped) = oneshot::channel();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::ground::{Ground, one, refusal, rows, run};
+use crate::fixture::{Fixture, one, refusal, rows, run};
 
 /// What is resident of this process, in bytes.
 fn resident() -> u64 {
@@ -12,10 +12,10 @@ fn resident() -> u64 {
 
 #[tokio::test]
 async fn functions_that_multiply_are_refused_before_they_allocate() {
-    let ground = Ground::alone();
-    let mut config = ground.config("e-1");
+    let fixture = Fixture::exclusive();
+    let mut config = fixture.config("e-1");
     config.memory_bytes = 64 << 20;
-    let engine = crate::ground::Running::of(config).await;
+    let engine = crate::fixture::RunningEngine::start(config).await;
     let mut session = engine.session().await;
     let mut other = engine.session().await;
     run(&mut session, "CREATE VIEW some AS SELECT value AS v FROM generate_series(1, 100000)").await;
@@ -60,8 +60,8 @@ async fn functions_that_multiply_are_refused_before_they_allocate() {
 
 #[tokio::test]
 async fn joins_of_too_many_relations_are_refused_at_once() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE TEMPORARY TABLE t AS SELECT 1 AS a").await;
     let tables = |count: usize| (0..count).map(|at| format!("t a{at}")).collect::<Vec<_>>();
@@ -94,8 +94,8 @@ async fn joins_of_too_many_relations_are_refused_at_once() {
 /// Statements and what Spark answers.
 #[tokio::test]
 async fn functions_and_operators_mean_what_they_mean_in_spark() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let mut wrong = Vec::new();
     for (expression, expected) in [
@@ -218,7 +218,7 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
         ("to_date('05/2020/01', '%d/%Y/%m')", "2020-01-05"),
         ("EXTRACT(YEAR FROM DATE '2020-02-03')", "2020"),
     ] {
-        let found = match session.run(&format!("SELECT {expression} AS v"), crate::ground::DEADLINE).await {
+        let found = match session.run(&format!("SELECT {expression} AS v"), crate::fixture::DEADLINE).await {
             Ok(table) if table.rows[0][0].is_null() => "NULL".to_owned(),
             Ok(table) => table.rows[0][0].to_string(),
             Err(error) => error.to_string(),
@@ -240,7 +240,7 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
         ("SELECT a FROM (VALUES (2), (NULL), (1)) t(a) ORDER BY a DESC LIMIT 1", "2"),
         ("SELECT count(*) FROM (VALUES ('a'), ('1')) t(a) WHERE a = 1", "1"),
     ] {
-        let found = match session.run(sql, crate::ground::DEADLINE).await {
+        let found = match session.run(sql, crate::fixture::DEADLINE).await {
             Ok(table) => table.rows[0][0].to_string(),
             Err(error) => error.to_string(),
         };
@@ -250,7 +250,7 @@ async fn functions_and_operators_mean_what_they_mean_in_spark() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let sql = "SELECT 1, 'x', upper('a'), 'a' RLIKE 'b', current_user() FROM (SELECT 1)";
-    let table = session.run(sql, crate::ground::DEADLINE).await.unwrap();
+    let table = session.run(sql, crate::fixture::DEADLINE).await.unwrap();
     let names: Vec<_> = table.columns.iter().map(|column| column.name.clone()).collect();
     assert_eq!(names, ["1", "x", "upper(a)", "RLIKE(a, b)", "current_user()"]);
     let (state, text) = refusal(&mut session, "SELECT group_concat(1)").await;

@@ -3,12 +3,12 @@
 
 mod catalog;
 mod dialect;
+mod errors;
+mod fixture;
 mod functions;
-mod ground;
 mod metadata;
 mod names;
 mod resources;
 mod results;
 mod sessions;
-mod trouble;
 mod values;

@@ -8,7 +8,7 @@ use hs2::tcli::{
 };
 use hs2::{Session, Value};
 
-use crate::ground::{DEADLINE, Ground, run};
+use crate::fixture::{DEADLINE, Fixture, run};
 
 /// The rows of an operation, and its column names.
 async fn answer(session: &mut Session, handle: Option<TOperationHandle>) -> (Vec<String>, Vec<Vec<Value>>) {
@@ -26,9 +26,9 @@ fn texts(rows: &[Vec<Value>], column: usize) -> Vec<String> {
 
 #[tokio::test]
 async fn the_metadata_calls_answer_in_jdbcs_columns() {
-    let ground = Ground::new();
-    let data = ground.data().display().to_string();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let data = fixture.data().display().to_string();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE DATABASE sales").await;
     run(&mut session, "USE sales").await;
@@ -141,11 +141,11 @@ async fn the_metadata_calls_answer_in_jdbcs_columns() {
 
 /// A definition that takes long to read: nobody has written yet what is read from it.
 #[tokio::test]
-async fn a_catalog_that_is_slow_to_read_holds_up_nobody_else() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn a_slow_catalog_read_does_not_block_other_sessions() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let (mut slow, mut other) = (engine.session().await, engine.session().await);
-    let file = ground.root().join("catalog/schemas/default/slow.json");
+    let file = fixture.root().join("catalog/schemas/default/slow.json");
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
     // Opened as soon as somebody reads it, and written when the other session was served, or when that took too long.
     let (begins, begun) = tokio::sync::oneshot::channel();

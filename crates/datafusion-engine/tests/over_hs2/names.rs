@@ -9,7 +9,7 @@ use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::file::writer::SerializedFileWriter;
 use datafusion::parquet::schema::types::Type;
 
-use crate::ground::{Ground, one, refusal, rows, run, state};
+use crate::fixture::{Fixture, one, refusal, rows, run, state};
 
 /// A Parquet file with one column of timestamps as Spark writes them: a day of the Julian calendar and nanoseconds of it.
 fn write_int96(path: &std::path::Path, column: &str, days: &[u32]) {
@@ -36,11 +36,11 @@ fn write_int96(path: &std::path::Path, column: &str, days: &[u32]) {
 
 #[tokio::test]
 async fn timestamps_of_sparks_own_parquet_files_are_right() {
-    let ground = Ground::new();
-    let file = ground.data().join("t.parquet");
+    let fixture = Fixture::new();
+    let file = fixture.data().join("t.parquet");
     // 9999-12-31, 1500-01-01 and 2020-01-02 as Julian days.
     write_int96(&file, "validTo", &[5_373_484, 2_268_924, 2_458_851]);
-    let engine = ground.start("e-1").await;
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, &format!("CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{}'", file.display())).await;
     assert_eq!(
@@ -53,9 +53,9 @@ async fn timestamps_of_sparks_own_parquet_files_are_right() {
 
 #[tokio::test]
 async fn columns_match_in_any_case() {
-    let ground = Ground::new();
-    let data = ground.data().display().to_string();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let data = fixture.data().display().to_string();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let copy = "COPY (SELECT 1 AS `customerId`, 'x' AS `Name`, named_struct('xY', 5) AS st, 2026 AS `Year`)";
     run(&mut session, &format!("{copy} TO '{data}/m/' STORED AS PARQUET")).await;
@@ -82,7 +82,7 @@ async fn columns_match_in_any_case() {
     ] {
         assert_eq!(one(&mut session, sql).await, "1", "{sql}");
     }
-    let table = session.run("SELECT customerid, 1 AS Total FROM m", crate::ground::DEADLINE).await.unwrap();
+    let table = session.run("SELECT customerid, 1 AS Total FROM m", crate::fixture::DEADLINE).await.unwrap();
     let names: Vec<_> = table.columns.into_iter().map(|column| column.name).collect();
     assert_eq!(names, ["customerId", "Total"]);
     run(&mut session, "CREATE VIEW v AS SELECT customerid, NAME FROM m").await;
@@ -106,8 +106,8 @@ async fn columns_match_in_any_case() {
 
 #[tokio::test]
 async fn a_qualified_name_is_the_catalogs_table_and_a_bare_one_the_sessions() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     run(&mut session, "CREATE VIEW t AS SELECT 'catalog' AS x").await;
     run(&mut session, "CREATE TEMPORARY VIEW t AS SELECT 'session' AS x").await;
@@ -134,9 +134,9 @@ async fn a_qualified_name_is_the_catalogs_table_and_a_bare_one_the_sessions() {
 
 #[tokio::test]
 async fn tables_are_described_as_clients_expect() {
-    let ground = Ground::new();
-    let data = ground.data().display().to_string();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let data = fixture.data().display().to_string();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let copy = "COPY (SELECT 1 AS id, 2026 AS year, v AS month FROM (VALUES (1), (2)) t(v))";
     run(&mut session, &format!("{copy} TO '{data}/p/' STORED AS PARQUET PARTITIONED BY (year, month)")).await;

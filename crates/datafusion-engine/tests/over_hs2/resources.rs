@@ -1,13 +1,13 @@
 //! Memory, disk and threads: what is more than the unit has spills, or fails alone.
 
-use crate::ground::{DEADLINE, Ground, Running, one, refusal, state};
+use crate::fixture::{DEADLINE, Fixture, RunningEngine, one, refusal, state};
 
 #[tokio::test]
 async fn an_order_by_over_more_than_the_memory_spills_and_is_right() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.memory_bytes = 24 << 20;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     // About 90 MB of rows, in an order that only sorting finds.
     let sql = "SELECT value * 7919 % 1000003 AS k, repeat('x', 80) AS pad FROM generate_series(1, 1000002) ORDER BY k";
@@ -28,17 +28,17 @@ async fn an_order_by_over_more_than_the_memory_spills_and_is_right() {
     assert!(spilled > 20 << 20, "{spilled} bytes spilled");
     statement.close().await.unwrap();
     assert_eq!(one(&mut session, "SELECT 1").await, "1");
-    let scratch = ground.root().join("scratch/e-1/spill");
+    let scratch = fixture.root().join("scratch/e-1/spill");
     assert!(scratch.exists());
     engine.stop().await;
 }
 
 #[tokio::test]
-async fn what_can_not_spill_fails_with_53200_and_the_engine_lives() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+async fn an_operator_that_cannot_spill_fails_with_53200() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.memory_bytes = 8 << 20;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     for sql in [
         "SELECT array_agg(value) FROM generate_series(1, 50000000)",
@@ -56,10 +56,10 @@ async fn what_can_not_spill_fails_with_53200_and_the_engine_lives() {
 
 #[tokio::test]
 async fn a_full_scratch_folder_fails_the_statement_alone() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     (config.memory_bytes, config.limits.spill_bytes) = (16 << 20, 1 << 20);
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     let sql = "SELECT value, repeat('x', 100) AS pad FROM generate_series(1, 1000000) ORDER BY value DESC";
     assert_eq!(state(&mut session, sql).await, "53100");
@@ -68,11 +68,11 @@ async fn a_full_scratch_folder_fails_the_statement_alone() {
 }
 
 #[tokio::test]
-async fn the_unit_says_how_many_threads_there_are_and_they_leave_the_protocol_alone() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+async fn the_executor_has_the_units_threads_and_does_not_block_the_protocol() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.cpu_threads = 1;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     assert_eq!(
         one(
@@ -97,11 +97,11 @@ async fn the_unit_says_how_many_threads_there_are_and_they_leave_the_protocol_al
 }
 
 #[tokio::test]
-async fn a_row_that_no_client_could_take_is_an_error_of_its_statement() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+async fn a_row_above_the_limit_fails_its_statement() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.limits.row_bytes = 1 << 20;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     assert_eq!(one(&mut session, "SELECT length(repeat('x', 2000000))").await, "2000000");
     assert_eq!(one(&mut session, "SELECT repeat('x', 1048576)").await.len(), 1 << 20);
@@ -110,22 +110,22 @@ async fn a_row_that_no_client_could_take_is_an_error_of_its_statement() {
     assert!(text.contains("row 1 has 1048577 bytes and may have 1048576"), "{text}");
     // Many shorter ones are fetched piece by piece.
     let sql = "SELECT repeat('x', 500000) FROM generate_series(1, 40)";
-    assert_eq!(crate::ground::rows(&mut session, sql).await.len(), 40);
+    assert_eq!(crate::fixture::rows(&mut session, sql).await.len(), 40);
     engine.stop().await;
 }
 
 #[tokio::test]
 async fn a_row_that_is_too_long_is_refused_also_among_short_ones() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.limits.row_bytes = 9 << 20;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
     let sql = |length: usize| {
         format!("SELECT CASE WHEN value = 3 THEN repeat('x', {length}) ELSE 'y' END FROM generate_series(1, 10)")
     };
     let lengths: Vec<_> =
-        crate::ground::rows(&mut session, &sql(9 << 20)).await.iter().map(|row| row[0].len()).collect();
+        crate::fixture::rows(&mut session, &sql(9 << 20)).await.iter().map(|row| row[0].len()).collect();
     assert_eq!(lengths, [1, 1, 9 << 20, 1, 1, 1, 1, 1, 1, 1]);
     let (state, text) = refusal(&mut session, &sql((9 << 20) + 1)).await;
     assert_eq!(state, "54000", "{text}");
@@ -134,11 +134,11 @@ async fn a_row_that_is_too_long_is_refused_also_among_short_ones() {
 }
 
 #[tokio::test]
-async fn what_a_dead_engine_left_in_its_scratch_folder_goes() {
-    let ground = Ground::new();
-    let left = ground.root().join("scratch/e-1/spill/left/behind");
+async fn leftovers_in_the_scratch_folder_are_removed() {
+    let fixture = Fixture::new();
+    let left = fixture.root().join("scratch/e-1/spill/left/behind");
     std::fs::create_dir_all(&left).unwrap();
-    let engine = ground.start("e-1").await;
+    let engine = fixture.start("e-1").await;
     assert!(!left.exists());
     engine.stop().await;
     tokio::task::yield_now().await;

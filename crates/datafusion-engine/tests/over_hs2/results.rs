@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use hs2::tcli::{TExecuteStatementReq, TFetchOrientation, TFetchResultsReq, TGetOperationStatusReq, TOperationState};
 use hs2::{ClientError, SqlType, Value};
 
-use crate::ground::{DEADLINE, Ground, Running, executing_ticks, one, rows, run};
+use crate::fixture::{DEADLINE, Fixture, RunningEngine, executing_ticks, one, rows, run};
 
 #[tokio::test]
 async fn every_type_arrives_in_its_form_and_null_as_null() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (expression, sql_type, shown) in [
         ("true", SqlType::Boolean, "true"),
@@ -60,8 +60,8 @@ async fn every_type_arrives_in_its_form_and_null_as_null() {
 
 #[tokio::test]
 async fn a_million_rows_arrive_in_batches_and_are_never_held_whole() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let mut statement = session
         .execute("SELECT value AS id, value * value % 1000 AS v, 'row ' || value AS t FROM generate_series(1, 1000000)")
@@ -94,8 +94,8 @@ async fn a_million_rows_arrive_in_batches_and_are_never_held_whole() {
 
 #[tokio::test]
 async fn wide_rows_come_in_smaller_batches() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let mut statement = session.execute("SELECT repeat('x', 100000) AS t FROM generate_series(1, 500)").await.unwrap();
     let (mut count, mut largest) = (0, 0);
@@ -112,11 +112,11 @@ async fn wide_rows_come_in_smaller_batches() {
 }
 
 #[tokio::test]
-async fn a_statement_runs_beside_its_client_and_tells_its_log() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+async fn a_statement_runs_in_the_background_and_has_a_log() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     config.limits.long_poll_ms = 10 * 60 * 1_000;
-    let engine = Running::of(config).await;
+    let engine = RunningEngine::start(config).await;
     let poll = ("set:hiveconf:hive.server2.long.polling.timeout", "50ms");
     let mut session = engine.session_with(&[poll]).await.unwrap();
     let mut other = engine.session().await;
@@ -139,8 +139,8 @@ async fn a_statement_runs_beside_its_client_and_tells_its_log() {
 
 #[tokio::test]
 async fn a_cancelled_statement_uses_no_cpu_two_seconds_later() {
-    let ground = Ground::alone();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::exclusive();
+    let engine = fixture.start("e-1").await;
     run(&mut engine.session().await, "CREATE VIEW big AS SELECT value AS v FROM generate_series(1, 3000000)").await;
     for sql in [
         "SELECT count(*) FROM generate_series(1, 100000000000)",
@@ -196,8 +196,8 @@ async fn a_cancelled_statement_uses_no_cpu_two_seconds_later() {
 
 #[tokio::test]
 async fn a_statement_ends_when_its_time_is_over() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let request = TExecuteStatementReq {
         session_handle: session.handle().clone(),
@@ -213,9 +213,9 @@ async fn a_statement_ends_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn a_blocking_call_answers_with_the_error_itself_and_an_overlay_lasts_one_statement() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn a_blocking_call_returns_the_error_and_an_overlay_is_per_statement() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let mut request = TExecuteStatementReq {
         session_handle: session.handle().clone(),
@@ -237,8 +237,8 @@ async fn a_blocking_call_answers_with_the_error_itself_and_an_overlay_lasts_one_
 
 #[tokio::test]
 async fn small_answers_can_be_read_again_and_queries_can_not() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (sql, again) in [("SHOW DATABASES", true), ("SELECT 1", false)] {
         let handle = session.execute(sql).await.unwrap().handle().clone();

@@ -2,12 +2,12 @@
 
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 
-use crate::ground::{DEADLINE, Ground, one, refusal, rows, run, state};
+use crate::fixture::{DEADLINE, Fixture, one, refusal, rows, run, state};
 
 #[tokio::test]
 async fn only_the_credential_opens_a_connection() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     for auth in [Auth::user("alice", "wrong"), Auth::user("alice", ""), Auth::service("engine-agent", "wrong", "alice")]
     {
         let refused = Client::connect(&ClientOptions::new(engine.address(), auth)).await;
@@ -22,8 +22,8 @@ async fn only_the_credential_opens_a_connection() {
 
 #[tokio::test]
 async fn two_sessions_have_settings_schemas_and_temporary_tables_of_their_own() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let (mut first, mut second) = (engine.session().await, engine.session().await);
     assert_eq!(engine.engine.load().sessions, 2);
     run(&mut first, "SET datafusion.execution.batch_size = 100").await;
@@ -49,9 +49,9 @@ async fn two_sessions_have_settings_schemas_and_temporary_tables_of_their_own() 
 }
 
 #[tokio::test]
-async fn what_is_shared_can_not_be_set() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn shared_settings_cannot_be_set() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for statement in [
         "SET datafusion.runtime.memory_limit = '100G'",
@@ -68,9 +68,9 @@ async fn what_is_shared_can_not_be_set() {
 }
 
 #[tokio::test]
-async fn what_clients_send_at_connect_is_answered() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+async fn statements_sent_at_connect_are_answered() {
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine
         .session_with(&[
             ("use:database", "default"),
@@ -111,8 +111,8 @@ async fn what_clients_send_at_connect_is_answered() {
 
 #[tokio::test]
 async fn a_session_ends_with_its_connection_and_takes_its_statements_along() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     session.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
     assert_eq!(engine.engine.load().running_statements, 1);
@@ -128,10 +128,10 @@ async fn a_session_ends_with_its_connection_and_takes_its_statements_along() {
 
 #[tokio::test]
 async fn sessions_and_operations_are_limited() {
-    let ground = Ground::new();
-    let mut config = ground.config("e-1");
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
     (config.limits.sessions, config.limits.operations_per_session) = (2, 3);
-    let engine = crate::ground::Running::of(config).await;
+    let engine = crate::fixture::RunningEngine::start(config).await;
     let (mut first, _second) = (engine.session().await, engine.session().await);
     let refused = Session::open(engine.client().await, &[]).await.err().unwrap();
     assert_eq!(refused.user_error().sqlstate(), "53300");
@@ -147,14 +147,14 @@ async fn sessions_and_operations_are_limited() {
 }
 
 #[tokio::test]
-async fn the_units_properties_are_first_settings_and_a_bad_one_keeps_the_engine_from_starting() {
-    let ground = Ground::new();
+async fn unit_properties_are_initial_settings_and_are_checked_at_start() {
+    let fixture = Fixture::new();
     let with = |properties: &[(&str, &str)]| {
-        let mut config = ground.config("e-1");
+        let mut config = fixture.config("e-1");
         config.properties = properties.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         config
     };
-    let engine = crate::ground::Running::of(with(&[
+    let engine = crate::fixture::RunningEngine::start(with(&[
         ("datafusion.execution.batch_size", "1234"),
         ("team", "blue"),
         ("store.password", "hush"),

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use hs2::tcli::{TExecuteStatementReq, TFetchOrientation, TFetchResultsReq};
 
-use crate::ground::{DEADLINE, Ground, one, state};
+use crate::fixture::{DEADLINE, Fixture, one, state};
 
 #[tokio::test]
 async fn a_fetch_is_measured_by_its_text_whatever_the_type() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (value, count, length) in [
         ("array_repeat(true, 200000)", 50, 1_000_001),
@@ -44,8 +44,8 @@ async fn a_fetch_is_measured_by_its_text_whatever_the_type() {
 
 #[tokio::test]
 async fn a_time_out_of_range_is_an_error_and_no_text() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for value in [
         "arrow_cast(9223372036854775807, 'Timestamp(Second, None)')",
@@ -59,8 +59,8 @@ async fn a_time_out_of_range_is_an_error_and_no_text() {
 
 #[tokio::test]
 async fn nested_values_keep_their_order_and_their_equal_names() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     for (value, expected) in [
         ("named_struct('b', 1, 'a', 2)", r#"{"b":1,"a":2}"#),
@@ -77,8 +77,8 @@ async fn nested_values_keep_their_order_and_their_equal_names() {
 
 #[tokio::test]
 async fn a_clients_timeout_ends_with_the_first_rows() {
-    let ground = Ground::new();
-    let engine = ground.start("e-1").await;
+    let fixture = Fixture::new();
+    let engine = fixture.start("e-1").await;
     let mut session = engine.session().await;
     let request = TExecuteStatementReq {
         session_handle: session.handle().clone(),

@@ -3,13 +3,13 @@
 use datafusion::prelude::SessionContext;
 
 use super::check;
-use crate::dialect::{Reading, rewrite};
+use crate::dialect::{SqlDialect, rewrite};
 use crate::functions::spelling;
 
 /// The SQLSTATE and text of the refusal.
 fn checked(sql: &str) -> Result<(), (String, String)> {
     let state = SessionContext::new().state();
-    let statement = Reading::Own.statement(sql, state.config_options());
+    let statement = SqlDialect::Own.statement(sql, state.config_options());
     let statement = statement.map_err(|error| ("unread".to_owned(), error.to_string()))?;
     let mut statement = rewrite::rewritten(statement);
     spelling::respell(&mut statement);

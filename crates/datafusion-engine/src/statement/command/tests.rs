@@ -5,7 +5,7 @@
 use super::*;
 
 fn read(statement: &str) -> Command {
-    Command::read(statement, Reading::Own).unwrap()
+    Command::read(statement, SqlDialect::Own).unwrap()
 }
 
 fn table(schema: Option<&str>, name: &str) -> TableName {
@@ -27,12 +27,12 @@ fn set_takes_any_text_as_its_value() {
 }
 
 #[test]
-fn what_clients_send_by_themselves_is_read() {
+fn statements_that_drivers_send_are_read() {
     assert_eq!(read("USE `default`"), Command::Use("default".to_owned()));
     assert_eq!(read("use Sales;"), Command::Use("sales".to_owned()));
     assert_eq!(read("USE DATABASE sales"), Command::Use("sales".to_owned()));
     assert_eq!(read("USE schema"), Command::Use("schema".to_owned()));
-    assert!(Command::read("USE", Reading::Own).is_err());
+    assert!(Command::read("USE", SqlDialect::Own).is_err());
     assert_eq!(read("SHOW DATABASES"), Command::ShowSchemas(None));
     assert_eq!(read("show schemas like 's*'"), Command::ShowSchemas(Some("s*".to_owned())));
     let tables = |schema: Option<&str>, pattern: Option<&str>, only_views| Command::ShowTables {
@@ -87,7 +87,7 @@ fn a_query_is_described_only_with_the_word_for_it() {
     for statement in
         ["DESCRIBE SELECT 1", "DESC (SELECT 1)", "DESCRIBE WITH x AS (SELECT 1) SELECT 1", "DESC VALUES (1)"]
     {
-        let error = Command::read(statement, Reading::Own).unwrap_err();
+        let error = Command::read(statement, SqlDialect::Own).unwrap_err();
         assert_eq!(error.sqlstate(), "42601", "{statement}");
     }
     let values = table(None, "values");
