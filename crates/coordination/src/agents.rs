@@ -24,7 +24,7 @@ pub struct Agent {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Registration {
+struct AgentDocument {
     address: String,
 }
 
@@ -40,7 +40,7 @@ pub fn check_id(id: &str) -> Result<(), UserError> {
 pub async fn register(session: &Session, id: &str, address: &str) -> Result<String, Error> {
     let path = session.layout().agent(id);
     check_id(id).map_err(|error| Error::Refused { path: path.clone(), reason: error.message })?;
-    let data = document::write(&path, &Registration { address: address.to_owned() })?;
+    let data = document::write(&path, &AgentDocument { address: address.to_owned() })?;
     session.create_own(&path, &data, &session.access().read_only()).await?;
     model::failpoint!(failpoints::AGENT_REGISTERED);
     Ok(path)
@@ -57,6 +57,6 @@ pub async fn list(session: &Session) -> Result<Vec<Agent>, Error> {
 
 async fn read_one(session: &Session, id: String) -> Result<Option<Agent>, Error> {
     let Some((data, stat)) = session.get(&session.layout().agent(&id)).await? else { return Ok(None) };
-    let address = document::read::<Registration>(&data).map(|it| it.address).unwrap_or_default();
+    let address = document::read::<AgentDocument>(&data).map(|it| it.address).unwrap_or_default();
     Ok(Some(Agent { id, address, session: stat.ephemeral_owner }))
 }

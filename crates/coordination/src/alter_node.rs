@@ -121,17 +121,17 @@ impl AlterNode {
 
 /// What became of an attempt to make the alter node.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Made {
+pub enum CreateOutcome {
     /// It is made.
-    Made,
+    Created,
     /// It stands there for the same id already: an earlier try of the same request.
-    AlreadyMine,
+    AlreadyOwn,
     /// Another alteration's stands there.
     Taken(Box<AlterNode>),
 }
 
 /// Makes the alter node, once.
-pub async fn make(session: &Session, alteration: &Alteration) -> Result<Made, Error> {
+pub async fn create(session: &Session, alteration: &Alteration) -> Result<CreateOutcome, Error> {
     let (layout, access) = (session.layout(), session.access());
     let data = document::write(&layout.alter(), alteration)?;
     if data.len() > MAX_ALTER_BYTES {
@@ -149,14 +149,16 @@ pub async fn make(session: &Session, alteration: &Alteration) -> Result<Made, Er
         match made {
             Ok(()) => {
                 model::failpoint!(failpoints::ALTER_MADE);
-                return Ok(Made::Made);
+                return Ok(CreateOutcome::Created);
             }
             Err(Error::NodeExists { .. }) => {}
             Err(error) => return Err(error),
         }
         match read(session).await? {
-            Some(node) if node.children.iter().any(|it| it.id == alteration.id) => return Ok(Made::AlreadyMine),
-            Some(node) => return Ok(Made::Taken(Box::new(node))),
+            Some(node) if node.children.iter().any(|it| it.id == alteration.id) => {
+                return Ok(CreateOutcome::AlreadyOwn);
+            }
+            Some(node) => return Ok(CreateOutcome::Taken(Box::new(node))),
             // It went away in between: try again.
             None => {}
         }
@@ -165,12 +167,12 @@ pub async fn make(session: &Session, alteration: &Alteration) -> Result<Made, Er
 }
 
 /// Makes the alter node as soon as it is free, within `wait`; with 0 it tries once.
-pub async fn make_within(session: &Session, alteration: &Alteration, wait: Duration) -> Result<Made, Error> {
+pub async fn create_within(session: &Session, alteration: &Alteration, wait: Duration) -> Result<CreateOutcome, Error> {
     let deadline = Instant::now() + wait;
     loop {
-        let made = make(session, alteration).await?;
+        let made = create(session, alteration).await?;
         let left = deadline.saturating_duration_since(Instant::now());
-        if !matches!(made, Made::Taken(_)) || left.is_zero() || !wait_absent(session, left).await? {
+        if !matches!(made, CreateOutcome::Taken(_)) || left.is_zero() || !wait_absent(session, left).await? {
             return Ok(made);
         }
     }

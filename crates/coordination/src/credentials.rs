@@ -206,7 +206,7 @@ impl Access {
     }
 
     /// A registration, as its engine creates it.
-    pub(crate) fn live(&self) -> Vec<Acl> {
+    pub(crate) fn registration(&self) -> Vec<Acl> {
         let mut acl = self.acl(READ, READ);
         acl.extend(self.own_engine.iter().map(|engine| Acl::new(READ, engine.clone())));
         acl
@@ -214,7 +214,7 @@ impl Access {
 
     /// The mark that a first registration leaves: the same whether its engine or the master makes it.
     pub(crate) fn answered(&self, engine: &EngineName) -> Vec<Acl> {
-        if self.own_engine.is_some() { self.live() } else { self.and_engine(engine, READ) }
+        if self.own_engine.is_some() { self.registration() } else { self.and_engine(engine, READ) }
     }
 
     fn and_engine(&self, engine: &EngineName, permission: Permission) -> Vec<Acl> {
@@ -249,7 +249,7 @@ mod tests {
             assert!(!json.contains(&secret.derive(&purpose)));
         }
         assert!(!format!("{credential:?}").contains(&credential.password));
-        assert_eq!(Identity::Engine(credential.clone()).access().live().len(), 4);
+        assert_eq!(Identity::Engine(credential.clone()).access().registration().len(), 4);
         let made_by_master = Identity::Master(secret.clone()).access().answered(&engine);
         let made_by_engine = Identity::Engine(credential.clone()).access().answered(&engine);
         assert_eq!(made_by_master, made_by_engine);

@@ -1,4 +1,4 @@
-//! Drain facts: the persistent nodes `drains/<engine>`, the only order to drain, irrevocable.
+//! Drain orders: the persistent nodes `drains/<engine>`, the only order to drain, irrevocable.
 //!
 //! One multi checks the master's lock (and for a superseded engine the newer one's registration), writes the fact and
 //! takes registration and permit away, each if it was seen. If a registration came or went in between, nothing
@@ -20,7 +20,7 @@ use crate::transaction::Transaction;
 
 /// What a drain fact says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Drain {
+pub struct DrainOrder {
     /// The orchestrator's id of the pod or process that drains, if it ever had one.
     pub uid: Option<String>,
     /// How long what runs may go on, in milliseconds, from when the engine first sees the fact; 0 ends it now.
@@ -34,11 +34,11 @@ pub struct Drain {
 
 /// A drain fact as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DrainNode {
+pub struct DrainOrderNode {
     /// Whose it is.
     pub engine: EngineName,
     /// What it says, or why that can't be read.
-    pub content: Result<Drain, String>,
+    pub content: Result<DrainOrder, String>,
     /// When it was written, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
 }
@@ -53,7 +53,7 @@ pub async fn drain(
     engine: &EngineName,
     seen: Option<&PermitNode>,
     newer: Option<&EngineName>,
-    fact: &Drain,
+    fact: &DrainOrder,
 ) -> Result<(), Error> {
     let (layout, access) = (lock.session().layout(), lock.session().access());
     let path = layout.drain(engine);
@@ -61,7 +61,7 @@ pub async fn drain(
     let order = |held: bool| {
         let mut transaction = Transaction::under(lock);
         if let Some(newer) = newer {
-            transaction = transaction.check(layout.live(newer));
+            transaction = transaction.check(layout.registration(newer));
         }
         transaction = transaction.create(path.clone(), data.clone(), access.drain(engine));
         match seen {
@@ -69,7 +69,7 @@ pub async fn drain(
             None => Ok(transaction),
         }
     };
-    let of_the_engine = [layout.live(engine), layout.answered(engine)];
+    let of_the_engine = [layout.registration(engine), layout.answered(engine)];
     model::failpoint!(failpoints::DRAIN_BEFORE);
     match order(false)?.commit().await {
         // An engine that runs hostile code can make both itself, and something below them.
@@ -89,7 +89,7 @@ pub async fn remove(lock: &Lock, engine: &EngineName) -> Result<(), Error> {
 
 /// The facts, by engine, [`MAX_CHILDREN`](crate::MAX_CHILDREN) at most, and the engines whose facts were not read. Nodes whose
 /// names can't be engines are passed over: no engine obeys them.
-pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainNode>, BTreeSet<EngineName>), Error> {
+pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainOrderNode>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().drains()).await?;
     let reads: Vec<_> = {
         let reads = engines.into_iter().map(|engine| async move { read(session, &engine).await });
@@ -100,7 +100,7 @@ pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainNode>, B
 }
 
 /// The same without the names of the rest.
-pub async fn list(session: &Session) -> Result<Vec<DrainNode>, Error> {
+pub async fn list(session: &Session) -> Result<Vec<DrainOrderNode>, Error> {
     list_in_part(session).await.map(|(read, _)| read)
 }
 
@@ -111,9 +111,9 @@ pub(crate) async fn names(session: &Session) -> Result<Vec<EngineName>, Error> {
 }
 
 /// One engine's fact.
-pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<DrainNode>, Error> {
+pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<DrainOrderNode>, Error> {
     let read = session.get(&session.layout().drain(engine)).await?;
-    Ok(read.map(|(data, stat)| DrainNode {
+    Ok(read.map(|(data, stat)| DrainOrderNode {
         engine: engine.clone(),
         content: document::read(&data),
         ctime_ms: stat.ctime,

@@ -5,7 +5,7 @@
 //! that a lock held by another tool keeps everybody from acting. The lock is given up by closing the session: a node
 //! can't be left behind by a dropped future, because it goes with the session that the future owned.
 //!
-//! A holder with stale knowledge: [`Lock::surely_alive`] turns false before the server can have given the lock to
+//! A holder with stale knowledge: [`Lock::lease_valid`] turns false before the server can have given the lock to
 //! somebody else, and every write under the lock is checked by the server at the lock's node, whose name is never
 //! used twice.
 
@@ -16,10 +16,10 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 use zookeeper_client::CreateMode;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, ZkErrorKind};
 use crate::failpoints;
 use crate::layout::create_base;
-use crate::session::{Session, SessionState, Settings};
+use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
 /// Between the candidate's unique part and its number.
@@ -30,19 +30,19 @@ const SEQUENCE_DIGITS: usize = 10;
 /// A candidate for master.
 #[derive(Debug, Clone)]
 pub struct Election {
-    settings: Settings,
+    settings: SessionSettings,
     clock: SharedClock,
     holder: String,
 }
 
 impl Election {
     /// A candidate. The settings' identity must be the master's; `holder` tells people who it is.
-    pub fn new(settings: Settings, clock: SharedClock, holder: impl Into<String>) -> Self {
+    pub fn new(settings: SessionSettings, clock: SharedClock, holder: impl Into<String>) -> Self {
         Self { settings, clock, holder: holder.into() }
     }
 
     /// Waits until this candidate holds the lock. Dropping the future gives up the place in the queue. After an error
-    /// nothing is left behind either; wait a moment and call again. [`Kind::Lost`]: it stood in the queue and does so no
+    /// nothing is left behind either; wait a moment and call again. [`ZkErrorKind::Lost`]: it stood in the queue and does so no
     /// more, because its session or its node has gone.
     pub async fn win(&self) -> Result<Lock, Error> {
         let session = Session::connect(&self.settings, &self.clock).await?;
@@ -88,7 +88,9 @@ impl Election {
                 None => Err(Error::lock_lost("our node has no number")),
             },
             Ok(None) => Err(Error::lock_lost("the queue is gone")),
-            Err(error) if error.kind() == Kind::Unavailable && lock.session.state() == SessionState::Suspended => {
+            Err(error)
+                if error.kind() == ZkErrorKind::Unavailable && lock.session.state() == SessionState::Suspended =>
+            {
                 Ok(false)
             }
             Err(_) if lock.session.state() == SessionState::Expired => Err(Error::lock_lost("our session has ended")),
@@ -174,8 +176,8 @@ impl Lock {
 
     /// Whether the lock can't have gone to somebody else yet. False is reason enough to stop before the next effect;
     /// the writes of this crate that take a lock refuse by themselves.
-    pub fn surely_alive(&self) -> bool {
-        self.session.surely_alive()
+    pub fn lease_valid(&self) -> bool {
+        self.session.lease_valid()
     }
 
     /// Asks, after a sync, whether the lock's node is still there and ours.

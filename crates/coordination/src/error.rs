@@ -110,7 +110,7 @@ pub enum Error {
 
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ZkErrorKind {
     /// What the request was derived from has moved: read again.
     Conflict,
     /// Not allowed: a credential or an ACL is wrong, and only a human can help.
@@ -134,19 +134,19 @@ pub(crate) enum Effect {
 
 impl Error {
     /// What the caller does about it.
-    pub const fn kind(&self) -> Kind {
+    pub const fn kind(&self) -> ZkErrorKind {
         match self {
             Self::NoNode { .. }
             | Self::NodeExists { .. }
             | Self::BadVersion { .. }
             | Self::NotEmpty { .. }
-            | Self::StillHeld { .. } => Kind::Conflict,
-            Self::NoAuth { .. } | Self::AuthFailed => Kind::Denied,
-            Self::LockLost { .. } => Kind::Lost,
-            Self::Unavailable { .. } => Kind::Unavailable,
-            Self::OutcomeUnknown { .. } => Kind::Unknown,
+            | Self::StillHeld { .. } => ZkErrorKind::Conflict,
+            Self::NoAuth { .. } | Self::AuthFailed => ZkErrorKind::Denied,
+            Self::LockLost { .. } => ZkErrorKind::Lost,
+            Self::Unavailable { .. } => ZkErrorKind::Unavailable,
+            Self::OutcomeUnknown { .. } => ZkErrorKind::Unknown,
             Self::TooLarge { .. } | Self::TooMany { .. } | Self::Unreadable { .. } | Self::Refused { .. } => {
-                Kind::Invalid
+                ZkErrorKind::Invalid
             }
         }
     }
@@ -157,19 +157,21 @@ impl Error {
         match (self, self.kind()) {
             (Self::TooLarge { bytes, limit }, _) => error(ErrorKind::ProgramLimit, "the statement is too big")
                 .detail(format!("statement and old object have {bytes} bytes and may have {limit}")),
-            (_, Kind::Unavailable) => error(ErrorKind::Unavailable, "zookeeper can't be reached now")
+            (_, ZkErrorKind::Unavailable) => error(ErrorKind::Unavailable, "zookeeper can't be reached now")
                 .detail(self.to_string())
                 .hint("nothing was changed, try again"),
-            (_, Kind::Conflict | Kind::Lost) => error(ErrorKind::Conflict, "zookeeper's state has changed meanwhile")
-                .detail(self.to_string())
-                .hint("nothing was changed, try again"),
-            (_, Kind::Unknown) => {
+            (_, ZkErrorKind::Conflict | ZkErrorKind::Lost) => {
+                error(ErrorKind::Conflict, "zookeeper's state has changed meanwhile")
+                    .detail(self.to_string())
+                    .hint("nothing was changed, try again")
+            }
+            (_, ZkErrorKind::Unknown) => {
                 error(ErrorKind::OutcomeUnknown, "zookeeper did not answer in time").detail(self.to_string())
             }
-            (_, Kind::Denied) => error(ErrorKind::Internal, "zookeeper refuses this process")
+            (_, ZkErrorKind::Denied) => error(ErrorKind::Internal, "zookeeper refuses this process")
                 .detail(self.to_string())
                 .hint("every process of an installation needs the same cluster secret and a root of its own"),
-            (_, Kind::Invalid) => {
+            (_, ZkErrorKind::Invalid) => {
                 error(ErrorKind::Internal, "zookeeper holds what it should not").detail(self.to_string())
             }
         }
@@ -212,7 +214,7 @@ impl Error {
 
 /// Whether the server has spoken: such an error proves that the session lived when the request arrived.
 pub(crate) fn is_answer(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Conflict | Kind::Denied)
+    matches!(error.kind(), ZkErrorKind::Conflict | ZkErrorKind::Denied)
 }
 
 #[cfg(test)]
@@ -232,8 +234,8 @@ mod tests {
             zk::Error::UnexpectedError("no answer".to_owned()),
         ];
         for error in open {
-            assert_eq!(Error::of(&error, Effect::Write, "/x").kind(), Kind::Unknown, "{error}");
-            assert_eq!(Error::of(&error, Effect::Read, "/x").kind(), Kind::Unavailable, "{error}");
+            assert_eq!(Error::of(&error, Effect::Write, "/x").kind(), ZkErrorKind::Unknown, "{error}");
+            assert_eq!(Error::of(&error, Effect::Read, "/x").kind(), ZkErrorKind::Unavailable, "{error}");
         }
     }
 

@@ -97,7 +97,7 @@ impl Layout {
         format!("{}/engines/{engine}", self.root)
     }
 
-    pub(crate) fn live(&self, engine: &EngineName) -> String {
+    pub(crate) fn registration(&self, engine: &EngineName) -> String {
         format!("{}/engines/{engine}/{LIVE}", self.root)
     }
 
@@ -211,7 +211,7 @@ mod tests {
         let layout = Layout::new("/my-app/my-project", None).unwrap();
         let engine = EngineName::new("e-1").unwrap();
         assert_eq!(layout.alter(), "/my-app/my-project/lock/alter");
-        assert_eq!(layout.live(&engine), "/my-app/my-project/engines/e-1/live");
+        assert_eq!(layout.registration(&engine), "/my-app/my-project/engines/e-1/live");
         assert_eq!(layout.discovery_namespace(), "my-app/my-project/proxies");
         assert_eq!(Layout::new(DEFAULT_ROOT, None).unwrap(), Layout::default());
         assert_eq!(ancestors("/a/b/c"), ["/a", "/a/b"]);

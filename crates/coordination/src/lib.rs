@@ -8,8 +8,8 @@
 //! | [`layout`], [`credentials`] | paths below one root; who may do what |
 //! | [`session`], [`supervisor`] | one session; a session that is built anew when it expired |
 //! | [`election`] | the master's lock |
-//! | [`alter_node`], [`agents`], [`permits`], [`permits_together`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
-//! | [`examine`], [`greet`] | a look by an operator's tool: access lists, the queue for the lock, each server by itself |
+//! | [`alter_node`], [`agents`], [`permits`], [`permit_batch`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
+//! | [`diagnose`], [`probe_handshake`] | a look by an operator's tool: access lists, the queue for the lock, each server by itself |
 //! | [`observation`], [`wakeups`], [`view`] | everything read at once; wake-ups without payload; a proxy's view of the registry |
 //!
 //! Invariants:
@@ -20,25 +20,25 @@
 //! - Only one-shot watches are used, and never alone: whoever waits for an event also reads again after a while, so a
 //!   lost event costs time and nothing else.
 //!
-//! A caller with a stale reading is refused (`BadVersion`, `NoNode`, `NodeExists`, `NotEmpty`: [`Kind::Conflict`]) and
+//! A caller with a stale reading is refused (`BadVersion`, `NoNode`, `NodeExists`, `NotEmpty`: [`ZkErrorKind::Conflict`]) and
 //! reads again; nothing in this crate retries a write.
 
 pub mod agents;
 pub mod alter_node;
 pub mod bell;
 pub mod credentials;
+pub mod diagnose;
 pub mod discovery;
 mod document;
 pub mod drains;
 pub mod election;
 mod error;
-pub mod examine;
 pub mod failpoints;
-mod greeting;
+mod handshake_probe;
 pub mod layout;
 pub mod observation;
+pub mod permit_batch;
 pub mod permits;
-pub mod permits_together;
 pub mod registry;
 pub mod session;
 pub mod supervisor;
@@ -48,17 +48,17 @@ pub mod wakeups;
 mod watches;
 
 pub use agents::Agent;
-pub use alter_node::{AlterChild, AlterNode, Alteration, Made};
+pub use alter_node::{AlterChild, AlterNode, Alteration, CreateOutcome};
 pub use credentials::{EngineCredential, Identity};
-pub use drains::{Drain, DrainNode};
+pub use drains::{DrainOrder, DrainOrderNode};
 pub use election::{Election, Lock};
-pub use error::{Error, Kind};
-pub use greeting::{Granted, greet};
+pub use error::{Error, ZkErrorKind};
+pub use handshake_probe::{GrantedSession, probe_handshake};
 pub use layout::Layout;
 pub use observation::{Observation, Unread, observe};
 pub use permits::{Permit, PermitNode};
-pub use registry::{Live, LiveNode, OwnWatch, Standing};
-pub use session::{MAX_CHILDREN, Session, SessionState, Settings};
+pub use registry::{OwnNodes, OwnWatch, Registration, RegistrationNode};
+pub use session::{MAX_CHILDREN, Session, SessionSettings, SessionState};
 pub use supervisor::{NoRebuild, Rebuild, Supervisor};
-pub use view::{Registered, RegisteredEngine, View};
+pub use view::{RegisteredEngine, RegistrySnapshot, View};
 pub use wakeups::Wakeups;

@@ -9,7 +9,7 @@ use model::EngineName;
 
 use crate::agents::{self, Agent};
 use crate::alter_node::{self, AlterNode};
-use crate::drains::{self, DrainNode};
+use crate::drains::{self, DrainOrderNode};
 use crate::error::Error;
 use crate::permits::{self, PermitNode};
 use crate::session::Session;
@@ -23,8 +23,8 @@ pub struct Observation {
     pub agents: Vec<Agent>,
     /// Permits and registrations, by engine.
     pub permits: Vec<PermitNode>,
-    /// Drain facts, by engine.
-    pub drains: Vec<DrainNode>,
+    /// Drain orders, by engine.
+    pub drains: Vec<DrainOrderNode>,
     /// Engines whose permit or drain fact is there and was not read, because there are more than
     /// [`MAX_CHILDREN`](crate::MAX_CHILDREN).
     pub unread: Unread,

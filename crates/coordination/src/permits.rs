@@ -30,7 +30,7 @@ use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
 use crate::layout::{ANSWERED, LIVE};
-use crate::registry::{LiveNode, read_live};
+use crate::registry::{RegistrationNode, read_registration};
 use crate::session::{MAX_IN_FLIGHT, Session};
 use crate::transaction::Transaction;
 
@@ -72,7 +72,7 @@ pub struct PermitNode {
     /// When it was made, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
     /// The registration below it.
-    pub live: Option<LiveNode>,
+    pub registration: Option<RegistrationNode>,
     /// Whether the mark is below it: somebody registered there once, or that can't be known.
     pub answered: bool,
     /// How many children are neither registration nor mark.
@@ -88,10 +88,10 @@ impl PermitNode {
     }
 
     /// The registration below it that is of the permit's own uid: the engine is ready.
-    pub fn ready(&self) -> Option<&LiveNode> {
-        let live = self.live.as_ref()?;
-        let of_uid = live.content.as_ref().is_ok_and(|it| Some(it.uid.as_str()) == self.uid());
-        of_uid.then_some(live)
+    pub fn ready(&self) -> Option<&RegistrationNode> {
+        let registration = self.registration.as_ref()?;
+        let of_uid = registration.content.as_ref().is_ok_and(|it| Some(it.uid.as_str()) == self.uid());
+        of_uid.then_some(registration)
     }
 }
 
@@ -188,7 +188,7 @@ async fn strays(session: &Session, seen: &PermitNode) -> Result<Option<Vec<Strin
     }
     // Counted again: a list of names has no limit of its own.
     let count = session.stat(&path).await?.map_or(0, |stat| stat.num_children);
-    let known = usize::from(seen.live.is_some()) + usize::from(seen.answered);
+    let known = usize::from(seen.registration.is_some()) + usize::from(seen.answered);
     if usize::try_from(count).unwrap_or(0) > MAX_STRAYS + known {
         return Ok(None);
     }
@@ -211,8 +211,8 @@ async fn leave_behind(lock: &Lock, seen: &PermitNode, why: &str) -> Result<(), E
 /// went for the first time, the transaction fails as a whole.
 fn delete_seen<'a>(mut transaction: Transaction<'a>, session: &Session, seen: &PermitNode) -> Transaction<'a> {
     let layout = session.layout();
-    if seen.live.is_some() {
-        transaction = transaction.delete(layout.live(&seen.engine));
+    if seen.registration.is_some() {
+        transaction = transaction.delete(layout.registration(&seen.engine));
     }
     if seen.answered {
         transaction = transaction.delete(layout.answered(&seen.engine));
@@ -234,7 +234,10 @@ pub(crate) fn withdraw_seen<'a>(
     }
     let (layout, access) = (session.layout(), session.access());
     let path = layout.permit(&seen.engine);
-    let below = [(layout.live(&seen.engine), seen.live.is_some()), (layout.answered(&seen.engine), seen.answered)];
+    let below = [
+        (layout.registration(&seen.engine), seen.registration.is_some()),
+        (layout.answered(&seen.engine), seen.answered),
+    ];
     let transaction = below.into_iter().fold(transaction, |transaction, (path, was_there)| {
         if !was_there {
             // There is no check that a node is absent; making it is one.
@@ -276,12 +279,12 @@ pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<Permi
     loop {
         let Some((data, stat)) = session.get(&path).await? else { return Ok(None) };
         let left_behind = document::read::<LeftBehind>(&data).ok();
-        let (mut live, mut answered) = (None, false);
+        let (mut registration, mut answered) = (None, false);
         if stat.num_children > 0 && left_behind.is_none() {
-            live = read_live(session, engine).await?;
+            registration = read_registration(session, engine).await?;
             answered = session.stat(&layout.answered(engine)).await?.is_some();
         }
-        let known = usize::from(live.is_some()) + usize::from(answered);
+        let known = usize::from(registration.is_some()) + usize::from(answered);
         let strays = usize::try_from(stat.num_children).unwrap_or(0).saturating_sub(known);
         if strays > 0 && left_behind.is_none() && reads < MAX_READS {
             // Or one of the two went between the count and the look at it.
@@ -299,7 +302,7 @@ pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<Permi
             },
             version: stat.version,
             ctime_ms: stat.ctime,
-            live,
+            registration,
             answered,
             strays,
             left_behind: left_behind.is_some(),

@@ -12,7 +12,7 @@ use model::table_catalog::TableCatalog;
 use serde::{Deserialize, Serialize};
 
 use crate::document;
-use crate::drains::{self, DrainNode};
+use crate::drains::{self, DrainOrderNode};
 use crate::error::Error;
 use crate::failpoints;
 use crate::permits::{self, PermitNode};
@@ -22,11 +22,11 @@ use crate::watches::{Target, Watches};
 
 /// The most bytes of a registration, a few times as many as one has. An engine writes it itself, and everybody reads all of
 /// them at each look: so what is longer is not read at all.
-pub const MAX_LIVE_BYTES: usize = 4 * 1024;
+pub const MAX_REGISTRATION_BYTES: usize = 4 * 1024;
 
 /// What a registration says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Live {
+pub struct Registration {
     /// Where the engine's agent listens: `host:port`.
     pub address: String,
     /// How many sessions it takes.
@@ -43,7 +43,7 @@ pub struct Live {
     pub catalog: Option<TableCatalog>,
 }
 
-impl Live {
+impl Registration {
     /// Checks a registration that was read: the engine writes it, so it may hold anything. The error names what is wrong.
     fn checked(self) -> Result<Self, String> {
         if !is_endpoint(&self.address) {
@@ -76,9 +76,9 @@ fn is_endpoint(text: &str) -> bool {
 
 /// A registration as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveNode {
+pub struct RegistrationNode {
     /// What it says, or why that can't be read.
-    pub content: Result<Live, String>,
+    pub content: Result<Registration, String>,
     /// The session that owns it.
     pub session: i64,
     /// When it was made, by the server's clock, in milliseconds since 1970.
@@ -87,44 +87,44 @@ pub struct LiveNode {
 
 /// How an engine stands with the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct OwnNodes {
     /// Its permit.
     pub permit: Option<PermitNode>,
     /// Its order to drain.
-    pub drain: Option<DrainNode>,
+    pub drain: Option<DrainOrderNode>,
 }
 
 /// The engine's permit and drain fact, after a sync. The fact is read last: after a drain's multi the permit is gone
 /// and the fact is there, so *neither* never stands for a drain that was seen halfway.
-pub async fn own(session: &Session, engine: &EngineName) -> Result<Standing, Error> {
+pub async fn read_own(session: &Session, engine: &EngineName) -> Result<OwnNodes, Error> {
     session.sync().await?;
     let permit = permits::read(session, engine).await?;
     let drain = drains::read(session, engine).await?;
-    Ok(Standing { permit, drain })
+    Ok(OwnNodes { permit, drain })
 }
 
 /// Registers the engine below its permit as it was read.
 ///
 /// A success too if the session is registered already. [`Error::StillHeld`]: a dead session's registration still
 /// stands, ask again until it is gone. [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed, look at
-/// [`own`] again. [`Error::Refused`]: the permit is another uid's. [`Error::TooLarge`]: nobody would read it.
-pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Result<(), Error> {
+/// [`read_own`] again. [`Error::Refused`]: the permit is another uid's. [`Error::TooLarge`]: nobody would read it.
+pub async fn register(session: &Session, permit: &PermitNode, registration: &Registration) -> Result<(), Error> {
     let (layout, access) = (session.layout(), session.access());
-    let (permit_path, path) = (layout.permit(&permit.engine), layout.live(&permit.engine));
+    let (permit_path, path) = (layout.permit(&permit.engine), layout.registration(&permit.engine));
     let mark = layout.answered(&permit.engine);
-    if permit.uid() != Some(live.uid.as_str()) {
+    if permit.uid() != Some(registration.uid.as_str()) {
         return Err(Error::Refused { path: permit_path, reason: "the permit is not for this uid".to_owned() });
     }
-    let data = document::write(&path, live)?;
-    if data.len() > MAX_LIVE_BYTES {
-        return Err(Error::TooLarge { bytes: data.len(), limit: MAX_LIVE_BYTES });
+    let data = document::write(&path, registration)?;
+    if data.len() > MAX_REGISTRATION_BYTES {
+        return Err(Error::TooLarge { bytes: data.len(), limit: MAX_REGISTRATION_BYTES });
     }
     model::failpoint!(failpoints::ENGINE_BEFORE_REGISTER);
     let registers = |marked: bool| {
-        let (data, live) = (data.clone(), access.live());
+        let (data, registration) = (data.clone(), access.registration());
         let transaction = Transaction::new(session)
             .check_version(permit_path.clone(), permit.version)
-            .create_ephemeral(path.clone(), data, live);
+            .create_ephemeral(path.clone(), data, registration);
         let transaction = if marked {
             transaction.check(mark.clone())
         } else {
@@ -148,8 +148,11 @@ pub async fn register(session: &Session, permit: &PermitNode, live: &Live) -> Re
 /// What is registered. An engine gives its registration content and access list itself: one that is too long to be one,
 /// or that keeps us from reading it, is as unreadable as any other nonsense in it. Its length is asked for first: only an
 /// engine that changes it in between makes anybody read more.
-pub(crate) async fn read_live(session: &Session, engine: &EngineName) -> Result<Option<LiveNode>, Error> {
-    let path = session.layout().live(engine);
+pub(crate) async fn read_registration(
+    session: &Session,
+    engine: &EngineName,
+) -> Result<Option<RegistrationNode>, Error> {
+    let path = session.layout().registration(engine);
     let Some(stat) = session.stat(&path).await? else { return Ok(None) };
     let (content, stat) = match too_long(stat.data_length) {
         Some(reason) => (Err(reason), stat),
@@ -159,18 +162,18 @@ pub(crate) async fn read_live(session: &Session, engine: &EngineName) -> Result<
                 let Some((data, stat)) = read? else { return Ok(None) };
                 let content = match too_long(stat.data_length) {
                     Some(reason) => Err(reason),
-                    None => document::read(&data).and_then(Live::checked),
+                    None => document::read(&data).and_then(Registration::checked),
                 };
                 (content, stat)
             }
         },
     };
-    Ok(Some(LiveNode { content, session: stat.ephemeral_owner, ctime_ms: stat.ctime }))
+    Ok(Some(RegistrationNode { content, session: stat.ephemeral_owner, ctime_ms: stat.ctime }))
 }
 
 fn too_long(bytes: i32) -> Option<String> {
-    let is = usize::try_from(bytes).unwrap_or(0) > MAX_LIVE_BYTES;
-    is.then(|| format!("it has {bytes} bytes, and a registration has {MAX_LIVE_BYTES} at most"))
+    let is = usize::try_from(bytes).unwrap_or(0) > MAX_REGISTRATION_BYTES;
+    is.then(|| format!("it has {bytes} bytes, and a registration has {MAX_REGISTRATION_BYTES} at most"))
 }
 
 /// Wake-ups about one engine's permit, fact and registration; for the engine's own agent.
@@ -182,12 +185,12 @@ pub struct OwnWatch {
 /// Begins to watch an engine's own nodes.
 pub fn watch_own(session: &Session, engine: &EngineName) -> OwnWatch {
     let layout = session.layout();
-    let targets = [layout.permit(engine), layout.drain(engine), layout.live(engine)].map(Target::Node).to_vec();
+    let targets = [layout.permit(engine), layout.drain(engine), layout.registration(engine)].map(Target::Node).to_vec();
     OwnWatch { watches: Watches::new(session), targets }
 }
 
 impl OwnWatch {
-    /// Arms what is not armed. Called before [`own`], nothing is missed between reading and waiting.
+    /// Arms what is not armed. Called before [`read_own`], nothing is missed between reading and waiting.
     pub async fn arm(&mut self) -> Result<(), Error> {
         self.watches.arm(self.targets.clone()).await.map(drop)
     }

@@ -42,7 +42,7 @@ const HEARTBEATS: u32 = 6;
 
 /// How to reach ZooKeeper, and as whom.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub struct SessionSettings {
     /// `host:port`, several separated by commas.
     pub servers: String,
     /// Where everything stands.
@@ -63,7 +63,7 @@ pub struct Settings {
     pub max_children: usize,
 }
 
-impl Settings {
+impl SessionSettings {
     /// Settings with the default times.
     pub fn new(servers: impl Into<String>, layout: Layout, identity: Identity) -> Self {
         Self {
@@ -116,7 +116,7 @@ struct Inner {
     /// When the last write or sync that was answered was sent, in milliseconds of the boot clock.
     answered_ms: AtomicU64,
     access: Access,
-    settings: Settings,
+    settings: SessionSettings,
 }
 
 impl fmt::Debug for Session {
@@ -131,7 +131,7 @@ impl fmt::Debug for Session {
 impl Session {
     /// Builds a new session within the settings' time. Nothing is created on the server but the session itself, which
     /// the server forgets by itself if this future is dropped.
-    pub async fn connect(settings: &Settings, clock: &SharedClock) -> Result<Self, Error> {
+    pub async fn connect(settings: &SessionSettings, clock: &SharedClock) -> Result<Self, Error> {
         let sent = clock.boottime();
         let connector = Client::connector()
             .with_session_timeout(settings.session_timeout)
@@ -192,13 +192,13 @@ impl Session {
 
     /// Whether the leader must still think that the session lives: it is connected, and the last write or sync that was
     /// answered was sent less than two thirds of the session timeout ago, on a clock that counts suspension.
-    pub fn surely_alive(&self) -> bool {
+    pub fn lease_valid(&self) -> bool {
         let now_ms = self.0.clock.boottime().as_millis() as u64;
         let age_ms = now_ms.saturating_sub(self.0.answered_ms.load(Ordering::SeqCst));
         self.state() == SessionState::Connected && u128::from(age_ms) * 3 < self.0.timeout.as_millis() * 2
     }
 
-    /// One cheap request that renews [`Session::surely_alive`].
+    /// One cheap request that renews [`Session::lease_valid`].
     pub async fn probe(&self) -> Result<(), Error> {
         self.sync().await
     }
@@ -266,7 +266,7 @@ impl Session {
         &self.0.access
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &SessionSettings {
         &self.0.settings
     }
 

@@ -6,7 +6,7 @@
 //!
 //! What hangs on a session is kept for as long as the session lives: an ephemeral node that somebody deletes by hand would
 //! otherwise be missing until the process is started again, and its owner, who lives and serves, be found by nobody. So
-//! the nodes are watched and looked at again every `Settings::reread`, together with those that stand above them, and
+//! the nodes are watched and looked at again every `SessionSettings::reread`, together with those that stand above them, and
 //! what is gone is made again. The look is never older than what this session wrote, so it takes nothing for missing that
 //! was only just made.
 
@@ -21,10 +21,10 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::credentials::Identity;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ZkErrorKind};
 use crate::failpoints;
 use crate::layout::create_base;
-use crate::session::{Session, SessionState, Settings};
+use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
 /// How long to wait before the next try to build a session or what hangs on it, also after it was made again.
@@ -69,7 +69,7 @@ impl Drop for Supervisor {
 
 impl Supervisor {
     /// Begins to build the first session; returns at once and never gives up.
-    pub fn start(settings: Settings, clock: SharedClock, rebuild: Arc<dyn Rebuild>) -> Self {
+    pub fn start(settings: SessionSettings, clock: SharedClock, rebuild: Arc<dyn Rebuild>) -> Self {
         let (session_sender, sessions) = watch::channel(None);
         let (state_sender, states) = watch::channel(SessionState::Expired);
         let stop = CancellationToken::new();
@@ -126,7 +126,7 @@ fn no_session() -> Error {
 }
 
 struct Task {
-    settings: Settings,
+    settings: SessionSettings,
     clock: SharedClock,
     rebuild: Arc<dyn Rebuild>,
     sessions: watch::Sender<Option<Session>>,
@@ -204,7 +204,7 @@ impl Task {
                 return;
             }
             let now = self.clock.boottime();
-            if error.kind() == Kind::Denied {
+            if error.kind() == ZkErrorKind::Denied {
                 if let Some(times) = throttles.denied.hit(now) {
                     tracing::error!(%error, times, "zookeeper refuses what this process needs; look at secret and root");
                 }

@@ -69,7 +69,7 @@ impl<'a> Transaction<'a> {
 
     pub(crate) async fn commit(self) -> Result<(), Error> {
         if let Some(lock) = self.lock
-            && !lock.surely_alive()
+            && !lock.lease_valid()
         {
             return Err(Error::lock_lost("zookeeper has not answered for two thirds of the session timeout"));
         }

@@ -18,7 +18,7 @@ use crate::agents::{self, Agent};
 use crate::drains;
 use crate::error::Error;
 use crate::permits::{self, Permit};
-use crate::registry::Live;
+use crate::registry::Registration;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
 
@@ -38,7 +38,7 @@ fn doubt(session_timeout: Duration) -> Duration {
 
 /// What a proxy knows of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Registered {
+pub struct RegistrySnapshot {
     /// The engines that are registered below a permit of their own uid.
     pub engines: BTreeMap<EngineName, RegisteredEngine>,
     /// The metadata agents, by id; those too that are not in the registry any more, kept because our own session was
@@ -54,7 +54,7 @@ pub struct RegisteredEngine {
     /// Whose engine it is.
     pub permit: Permit,
     /// How to reach it.
-    pub live: Live,
+    pub registration: Registration,
     /// The session that owns the registration.
     pub session: i64,
     /// Whether it has been told to drain.
@@ -66,7 +66,7 @@ pub struct RegisteredEngine {
 /// The view. Dropping it ends it.
 #[derive(Debug)]
 pub struct View {
-    changes: watch::Receiver<Arc<Registered>>,
+    changes: watch::Receiver<Arc<RegistrySnapshot>>,
     task: JoinHandle<()>,
 }
 
@@ -79,18 +79,18 @@ impl Drop for View {
 impl View {
     /// Begins to read on the newest session there is, `Supervisor::sessions`; reads again at least every `reread`.
     pub fn start(sessions: watch::Receiver<Option<Session>>, reread: Duration, clock: SharedClock) -> Self {
-        let (sender, changes) = watch::channel(Arc::new(Registered::default()));
+        let (sender, changes) = watch::channel(Arc::new(RegistrySnapshot::default()));
         let task = tokio::spawn(Reader { sessions, reread, clock, sender, doubt_for: None, doubt_until: None }.run());
         Self { changes, task }
     }
 
     /// The last state.
-    pub fn snapshot(&self) -> Arc<Registered> {
+    pub fn snapshot(&self) -> Arc<RegistrySnapshot> {
         Arc::clone(&self.changes.borrow())
     }
 
     /// The states, as they change.
-    pub fn changes(&self) -> watch::Receiver<Arc<Registered>> {
+    pub fn changes(&self) -> watch::Receiver<Arc<RegistrySnapshot>> {
         self.changes.clone()
     }
 }
@@ -99,7 +99,7 @@ struct Reader {
     sessions: watch::Receiver<Option<Session>>,
     reread: Duration,
     clock: SharedClock,
-    sender: watch::Sender<Arc<Registered>>,
+    sender: watch::Sender<Arc<RegistrySnapshot>>,
     /// How long a registry that shrank is not to be believed, from the next reading on.
     doubt_for: Option<Duration>,
     /// Until when it is not believed, by the boot clock.
@@ -160,7 +160,7 @@ impl Reader {
         }
         if !unread.is_empty() {
             // What was not read may still be there: it is kept as it was known.
-            let mut last = Registered::clone(&self.sender.borrow());
+            let mut last = RegistrySnapshot::clone(&self.sender.borrow());
             last.engines.retain(|name, _| unread.contains(name));
             last.agents.clear();
             keep_missing(&mut read, &last, &ordered);
@@ -175,7 +175,7 @@ impl Reader {
 
 /// Adds the engines and metadata agents that were there before and are missing now, except the engines that have been
 /// told to drain.
-fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]) {
+fn keep_missing(read: &mut RegistrySnapshot, last: &RegistrySnapshot, ordered: &[EngineName]) {
     for (name, engine) in &last.engines {
         if !read.engines.contains_key(name) && !ordered.contains(name) {
             read.engines.insert(name.clone(), RegisteredEngine { confirmed: false, ..engine.clone() });
@@ -189,7 +189,7 @@ fn keep_missing(read: &mut Registered, last: &Registered, ordered: &[EngineName]
 
 /// The registry as it is.
 struct Reading {
-    registered: Registered,
+    registered: RegistrySnapshot,
     /// The engines with an order to drain.
     ordered: Vec<EngineName>,
     /// The engines whose permits were not read, because there are too many.
@@ -202,13 +202,19 @@ async fn read(session: &Session, now: Duration) -> Result<Reading, Error> {
         tokio::try_join!(agents::list(session), permits::list_in_part(session), drains::names(session))?;
     let mut engines = BTreeMap::new();
     for node in permits {
-        let Some(live) = node.ready().cloned() else { continue };
-        let (Ok(permit), Ok(content)) = (node.content, live.content) else { continue };
+        let Some(registration) = node.ready().cloned() else { continue };
+        let (Ok(permit), Ok(content)) = (node.content, registration.content) else { continue };
         let draining = ordered.contains(&node.engine);
-        let engine = RegisteredEngine { permit, live: content, session: live.session, draining, confirmed: true };
+        let engine = RegisteredEngine {
+            permit,
+            registration: content,
+            session: registration.session,
+            draining,
+            confirmed: true,
+        };
         engines.insert(node.engine, engine);
     }
-    Ok(Reading { registered: Registered { engines, agents, read_at: Some(now) }, ordered, unread })
+    Ok(Reading { registered: RegistrySnapshot { engines, agents, read_at: Some(now) }, ordered, unread })
 }
 
 #[cfg(test)]
@@ -218,7 +224,7 @@ mod tests {
     use model::clock::ManualClock;
     use model::{PoolName, TenantName, UnitName};
 
-    fn reading(registered: Registered) -> Reading {
+    fn reading(registered: RegistrySnapshot) -> Reading {
         Reading { registered, ordered: Vec::new(), unread: BTreeSet::new() }
     }
 
@@ -232,7 +238,7 @@ mod tests {
                 unit: UnitName::new("uc_1").unwrap(),
                 uid: Some("uid-1".to_owned()),
             },
-            live: Live {
+            registration: Registration {
                 address: "127.0.0.1:1".to_owned(),
                 capacity: 1,
                 config: String::new(),
@@ -246,7 +252,7 @@ mod tests {
         };
         let name = EngineName::new("e-1").unwrap();
         let agent = |id: &str| Agent { id: id.to_owned(), address: "127.0.0.1:2".to_owned(), session: 1 };
-        let (sender, states) = watch::channel(Arc::new(Registered::default()));
+        let (sender, states) = watch::channel(Arc::new(RegistrySnapshot::default()));
         let (_sessions, sessions) = watch::channel(None);
         let mut reader = Reader {
             sessions,
@@ -257,14 +263,14 @@ mod tests {
             doubt_until: None,
         };
         let timeout = Duration::from_secs(10);
-        let with = Registered {
+        let with = RegistrySnapshot {
             engines: [(name.clone(), engine)].into(),
             agents: vec![agent("a-2")],
             read_at: Some(Duration::ZERO),
         };
         let without = || {
             let agents = vec![agent("a-1"), agent("a-3")];
-            reading(Registered { agents, read_at: Some(Duration::ZERO), ..Registered::default() })
+            reading(RegistrySnapshot { agents, read_at: Some(Duration::ZERO), ..RegistrySnapshot::default() })
         };
         let ids = || states.borrow().agents.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
         reader.publish(reading(with));

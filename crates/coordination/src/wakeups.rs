@@ -124,6 +124,6 @@ async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), cra
     // By its name, there or not: whoever watches children is told the names of all of them, and below a permit an engine
     // may make as many as it likes.
     let engines = armed.engines.iter().filter_map(|name| EngineName::new(name.clone()).ok());
-    let targets = engines.map(|engine| Target::Node(layout.live(&engine))).collect();
+    let targets = engines.map(|engine| Target::Node(layout.registration(&engine))).collect();
     armed.watches.arm(targets).await.map(drop)
 }

@@ -2,7 +2,7 @@
 //! connects again.
 //!
 //! An event carries nothing here: it only says *read again*. An event that is lost on the way (or suppressed by
-//! `Settings::watch_events`) costs the time until the next reading, so whoever waits here also waits for a timer.
+//! `SessionSettings::watch_events`) costs the time until the next reading, so whoever waits here also waits for a timer.
 
 use std::collections::HashSet;
 

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{
-    Kind, Made, NoRebuild, SessionState, Supervisor, View, agents, alter_node, observe, permits, registry,
+    CreateOutcome, NoRebuild, SessionState, Supervisor, View, ZkErrorKind, agents, alter_node, observe, permits,
+    registry,
 };
 use embedded_zookeeper::{Config, EventFilter, Server};
 use suite::alter::alteration;
-use suite::{World, engine, eventually, live, within};
+use suite::{World, engine, eventually, registration, within};
 
 async fn world() -> (Server, World) {
     let server = Server::start(Config::default()).await.unwrap();
@@ -46,10 +47,10 @@ async fn a_follower_without_its_leader_keeps_no_master_acting() {
     let (server, world) = world().await;
     let lock = world.lock().await;
     lock.session().sync().await.unwrap();
-    assert!(lock.surely_alive());
+    assert!(lock.lease_valid());
     server.faults().cut_off_from_leader(true);
     // The connection stands, and the leader may expire the session meanwhile.
-    eventually("it does not act", || async { !lock.surely_alive() }).await;
+    eventually("it does not act", || async { !lock.lease_valid() }).await;
     assert_eq!(lock.session().state(), SessionState::Connected);
     server.faults().cut_off_from_leader(false);
     server.shutdown().await;
@@ -63,13 +64,13 @@ async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_co
     server.faults().outage(true);
     within(lock.lost()).await;
     let refused = permits::create(&lock, &engine("e-2"), &suite::permit(None)).await.unwrap_err();
-    assert_eq!(refused.kind(), Kind::Lost, "{refused}");
+    assert_eq!(refused.kind(), ZkErrorKind::Lost, "{refused}");
     // The engine's session has a connection of its own, and may see the outage later than the master's.
     let mut states = session.states();
     within(states.wait_for(|state| *state != SessionState::Connected)).await.unwrap();
     server.faults().outage(false);
     within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit.unwrap().ready().unwrap().session, session.id());
     server.shutdown().await;
 }
@@ -95,7 +96,7 @@ async fn a_candidate_whose_session_expires_while_it_waits_is_told_that_its_place
     .await;
     assert!(server.faults().expire_session(waiting));
     let error = within(candidate).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), Kind::Lost, "{error}");
+    assert_eq!(error.kind(), ZkErrorKind::Lost, "{error}");
     server.shutdown().await;
 }
 
@@ -122,17 +123,17 @@ async fn lost_events_cost_time_and_nothing_else() {
     let view = View::start(supervisor.sessions(), Duration::from_millis(100), world.clock.clone());
 
     let agent = world.session(world.agent()).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
-        tokio::spawn(async move { alter_node::make_within(&agent, &alteration("a-2"), suite::WAIT).await })
+        tokio::spawn(async move { alter_node::create_within(&agent, &alteration("a-2"), suite::WAIT).await })
     };
     let _engine = world.registered(&lock, "e-1", "uid-1").await;
     let mut changes = view.changes();
     within(changes.wait_for(|it| it.engines.contains_key(&engine("e-1")))).await.unwrap();
     let seen = observe(lock.session()).await.unwrap().alter.unwrap();
     alter_node::delete(&lock, &seen).await.unwrap();
-    assert_eq!(within(waiting).await.unwrap().unwrap(), Made::Made);
+    assert_eq!(within(waiting).await.unwrap().unwrap(), CreateOutcome::Created);
     lock.resign().await;
     within(follower).await.unwrap().unwrap();
     server.shutdown().await;
@@ -146,7 +147,10 @@ async fn late_events_mislead_nobody() {
     let agent = world.session(world.agent()).await;
     for round in 0..3 {
         let id = format!("a-{round}");
-        assert_eq!(alter_node::make_within(&agent, &alteration(&id), suite::WAIT).await.unwrap(), Made::Made);
+        assert_eq!(
+            alter_node::create_within(&agent, &alteration(&id), suite::WAIT).await.unwrap(),
+            CreateOutcome::Created
+        );
         let seen = observe(lock.session()).await.unwrap().alter.unwrap();
         assert_eq!(seen.children[0].id.as_str(), id);
         alter_node::delete(&lock, &seen).await.unwrap();
@@ -185,8 +189,8 @@ async fn after_a_restart_of_the_server_everybody_registers_anew() {
     // The engine lives on: with its permit made again it registers on a new session.
     world.permitted(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    let permit = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
-    registry::register(&session, &permit, &live("uid-1")).await.unwrap();
+    let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
     eventually("it is ready", || async { observe(lock.session()).await.unwrap().permits[0].ready().is_some() }).await;
     server.shutdown().await;
 }

@@ -56,12 +56,12 @@ fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
 }
 
 /// How ZooKeeper is reached under an identity.
-pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::Settings> {
+pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::SessionSettings> {
     let section = &configuration.zookeeper;
     let namespace = &configuration.proxy.discovery_namespace;
     let layout = Layout::new(&section.root, (!namespace.is_empty()).then_some(namespace.as_str()))
         .map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
-    let mut settings = coordination::Settings::new(section.connect.clone(), layout, identity);
+    let mut settings = coordination::SessionSettings::new(section.connect.clone(), layout, identity);
     settings.session_timeout = section.session_timeout.0;
     settings.watch_events = section.watch_events;
     Ok(settings)
@@ -90,7 +90,7 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
 
 /// Brings the tables of the metadata database up to date; answers the version of the schema.
 pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
-    Store::migrate(&metadata::Settings::new(&configuration.database.url))
+    Store::migrate(&metadata::StoreSettings::new(&configuration.database.url))
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
         .with_context(|| cant_open(configuration))
@@ -102,7 +102,7 @@ pub async fn open_store(
     secret: &ClusterSecret,
     clock: &SharedClock,
 ) -> anyhow::Result<Store> {
-    Store::open(&metadata::Settings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
+    Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
         .with_context(|| cant_open(configuration))

@@ -86,7 +86,7 @@ async fn zookeeper(snapshot: &Snapshot) {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::start(Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }).await.unwrap();
     let identity = Identity::Master(ClusterSecret::new(*b"a cluster secret").unwrap());
-    let settings = coordination::Settings::new(server.addr().to_string(), Layout::default(), identity);
+    let settings = coordination::SessionSettings::new(server.addr().to_string(), Layout::default(), identity);
     let lock = Election::new(settings, SystemClock::shared(), "the bench").win().await.unwrap();
     let permit = |at: usize| {
         let (record, lock) = (&snapshot.engines[at], &lock);

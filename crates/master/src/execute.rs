@@ -131,7 +131,7 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
             break;
         }
         let begun = world.now();
-        let result = if world.may_act() {
+        let result = if world.holds_lease() {
             if let Some(point) = failpoints::before(&decision.action) {
                 model::failpoint!(point);
             }
@@ -167,7 +167,7 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
 /// Waits until another master may have taken over. An effect is several calls, and may take as long as its deadline: what it
 /// has not sent by then is not sent.
 async fn may_act_no_longer(world: &dyn World) {
-    while world.may_act() {
+    while world.holds_lease() {
         sleep(LOCK_POLL).await;
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::{Election, Kind};
+use coordination::{Election, ZkErrorKind};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::log_throttle::LogThrottle;
@@ -25,7 +25,7 @@ const ELECTION_PAUSE: Duration = Duration::from_secs(1);
 /// What a master acts with.
 pub struct Parts {
     /// How to reach ZooKeeper; the identity must be the master's.
-    pub coordination: coordination::Settings,
+    pub coordination: coordination::SessionSettings,
     /// The cluster secret, for the keys of metadata agents and engine agents.
     pub secret: ClusterSecret,
     /// Where engines run.
@@ -113,7 +113,7 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
                 world.give_up().await;
             }
             Err(error) => {
-                if error.kind() == Kind::Lost {
+                if error.kind() == ZkErrorKind::Lost {
                     // Nothing is wrong with that: it takes another place.
                     tracing::info!(%error, "the place in the queue for the lock is lost");
                 } else if let Some(times) = not_standing.hit(clock.boottime()) {

@@ -113,7 +113,7 @@ impl Recollection {
         let mut unclaimed = BTreeMap::new();
         let mut lives = Vec::new();
         for permit in &coordinated.permits {
-            let Some(node) = &permit.live else { continue };
+            let Some(node) = &permit.registration else { continue };
             let content = node.content.as_ref().ok();
             let uid = content.map(|live| live.uid.clone());
             let claimed = uid.as_ref().is_some_and(|uid| uids.contains(uid.as_str()));
@@ -403,7 +403,7 @@ mod tests {
             content: Err("nobody can read it".to_owned()),
             version: 1,
             ctime_ms: 5,
-            live: None,
+            registration: None,
             answered: false,
             strays: 1,
             left_behind,

@@ -77,7 +77,7 @@ async fn abort(
     reason: String,
 ) -> Result<AlterationRecord, Failure> {
     // A master that stood still counts that for time in which nobody decided.
-    if !world.may_act() {
+    if !world.holds_lease() {
         return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
     }
     model::failpoint!(failpoints::ABORT_BEFORE);
@@ -108,7 +108,7 @@ async fn abort(
 
 /// Deletes the node as it was seen.
 pub(crate) async fn delete_node(world: &dyn World, node: &AlterNode) -> Result<(), Failure> {
-    if !world.may_act() {
+    if !world.holds_lease() {
         return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
     }
     model::failpoint!(failpoints::NODE_BEFORE);

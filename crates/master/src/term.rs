@@ -83,10 +83,10 @@ async fn act(
         if stop.is_cancelled() {
             return "it is shut down".to_owned();
         }
-        if world.is_over() {
+        if world.session_expired() {
             return "the session is gone".to_owned();
         }
-        if !world.may_act() {
+        if !world.holds_lease() {
             // Not master for now: whether still, the session decides.
             sleep(RETRY_PAUSE).await;
             driver.registry_shaken(world.now());
@@ -118,7 +118,7 @@ async fn act(
                 }
                 // Who is refused again and again must not be quick about it.
                 sleep(RETRY_PAUSE).await;
-                if world.may_act() && !stop.is_cancelled() {
+                if world.holds_lease() && !stop.is_cancelled() {
                     let raised = look_again(world, settings, stop, &mut unasked).await;
                     match raised {
                         Some(epoch) => {
@@ -163,7 +163,7 @@ async fn look_again(
             if let Some(times) = unasked.hit(world.now()) {
                 tracing::info!(%failure, times, "can't ask for the lock");
             }
-            if world.is_over() { None } else { raise(world, settings, stop).await }
+            if world.session_expired() { None } else { raise(world, settings, stop).await }
         }
     }
 }
@@ -172,10 +172,10 @@ async fn look_again(
 async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
     let mut wait_log = WaitLog::default();
     loop {
-        if world.is_over() || stop.is_cancelled() {
+        if world.session_expired() || stop.is_cancelled() {
             return None;
         }
-        if world.may_act() {
+        if world.holds_lease() {
             match timeout(settings.effect_deadline(), raise_once(world)).await {
                 Ok(Ok(epoch)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);

@@ -156,7 +156,7 @@ impl Driver {
 
     /// Looks at everything and does what is to be done.
     pub async fn tick(&mut self, world: &dyn World) -> Ticked {
-        if !world.may_act() {
+        if !world.holds_lease() {
             return Ticked::Stopped("too long without an answer of ZooKeeper".to_owned());
         }
         match self.reconcile(world).await {

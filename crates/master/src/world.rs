@@ -34,10 +34,10 @@ pub trait World: Send + Sync + 'static {
 
     /// Whether the lock can't have gone to somebody else yet: less than two thirds of the session timeout have passed
     /// since ZooKeeper last answered. Asked before every effect.
-    fn may_act(&self) -> bool;
+    fn holds_lease(&self) -> bool;
 
     /// Whether the lock's session is gone for good.
-    fn is_over(&self) -> bool;
+    fn session_expired(&self) -> bool;
 
     /// Waits until something may have changed. May wait for ever: it is used beside a timer.
     async fn woken(&self);

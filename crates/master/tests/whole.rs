@@ -362,7 +362,7 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
         ..ObservedNode::default()
     };
     let known = async |names: &[&str]| {
-        let nodes = house.store.place().await.unwrap().nodes;
+        let nodes = house.store.node_overview().await.unwrap().nodes;
         nodes.iter().map(|it| it.name.as_str()).eq(names.iter().copied())
     };
     house.memory.tell_nodes(vec![node("node-1"), node("node-2")]);

@@ -33,7 +33,7 @@ pub(crate) enum Mode {
 
 /// How to reach the database, and how long to wait for it. Every call ends by `call_deadline`.
 #[derive(Clone)]
-pub struct Settings {
+pub struct StoreSettings {
     /// `sqlite:///path?mode=rwc`, `postgres://user:password@host/database` or `mysql://…`.
     pub url: String,
     /// Connections at most.
@@ -51,27 +51,27 @@ pub struct Settings {
     pub call_deadline: Duration,
 }
 
-/// [`Settings::connections`] unless said otherwise.
+/// [`StoreSettings::connections`] unless said otherwise.
 pub const CONNECTIONS: u32 = 8;
-/// [`Settings::lock_timeout`] unless said otherwise.
+/// [`StoreSettings::lock_timeout`] unless said otherwise.
 pub const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// [`Settings::statement_timeout`] unless said otherwise.
+/// [`StoreSettings::statement_timeout`] unless said otherwise.
 pub const STATEMENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// [`Settings::idle_timeout`] unless said otherwise.
+/// [`StoreSettings::idle_timeout`] unless said otherwise.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
-/// [`Settings::connect_deadline`] unless said otherwise.
+/// [`StoreSettings::connect_deadline`] unless said otherwise.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// [`Settings::call_deadline`] unless said otherwise.
+/// [`StoreSettings::call_deadline`] unless said otherwise.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(20);
 
-impl std::fmt::Debug for Settings {
+impl std::fmt::Debug for StoreSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The URL may hold a password.
-        f.debug_struct("Settings").field("connections", &self.connections).finish_non_exhaustive()
+        f.debug_struct("StoreSettings").field("connections", &self.connections).finish_non_exhaustive()
     }
 }
 
-impl Settings {
+impl StoreSettings {
     /// The database at the URL, with the default time-outs.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -188,7 +188,7 @@ impl Backend {
     }
 
     /// What every new connection is told.
-    pub(crate) fn connection_sql(self, settings: &Settings) -> Vec<String> {
+    pub(crate) fn connection_sql(self, settings: &StoreSettings) -> Vec<String> {
         let lock_ms = settings.lock_timeout.as_millis();
         let statement_ms = settings.statement_timeout.as_millis();
         let idle_ms = settings.idle_timeout.as_millis();
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn a_path_comes_back_from_its_url() {
         for path in ["/tmp/a b/100%/x?y#z.db", "relative/ü.db"] {
-            let settings = Settings::sqlite(std::path::Path::new(path));
+            let settings = StoreSettings::sqlite(std::path::Path::new(path));
             assert_eq!(settings.sqlite_path().unwrap(), PathBuf::from(path));
             assert_eq!(settings.backend().unwrap(), Backend::Sqlite);
         }
@@ -273,8 +273,8 @@ mod tests {
     #[test]
     fn a_database_in_memory_or_of_another_kind_is_refused() {
         for url in ["sqlite::memory:", "sqlite://x?mode=memory", "sqlite:"] {
-            assert!(matches!(Settings::new(url).sqlite_path(), Err(Error::Settings(_))), "{url}");
+            assert!(matches!(StoreSettings::new(url).sqlite_path(), Err(Error::Settings(_))), "{url}");
         }
-        assert!(matches!(Settings::new("oracle://x").backend(), Err(Error::Settings(_))));
+        assert!(matches!(StoreSettings::new("oracle://x").backend(), Err(Error::Settings(_))));
     }
 }

@@ -20,13 +20,13 @@ use crate::backend::Mode;
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
-use crate::refusal;
 use crate::rows::to_json;
 use crate::slot_batch;
+use crate::slots::Issue;
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Arg, CommitPoints, Done, Transaction, args};
-use crate::wish::Issue;
+use crate::user_error;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::COMMIT_BEFORE, after: failpoints::COMMIT_AFTER };
 
@@ -110,7 +110,7 @@ impl Store {
         let changes = desired::derive(&catalog, &new_catalog, &slots, &self.rules().defaults);
         let would_be = slots.len() + changes.add.len() - changes.delete.len();
         if would_be > self.rules().max_engines && would_be > slots.len() {
-            return Err(refusal::above_total(slots.len(), would_be, self.rules().max_engines).into());
+            return Err(user_error::above_total(slots.len(), would_be, self.rules().max_engines).into());
         }
         failpoint!(failpoints::COMMIT_VALIDATED);
 

@@ -64,7 +64,7 @@ pub enum Error {
 
 /// What kind of failure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum StoreErrorKind {
     /// The user's statement is refused; the same one is refused again.
     Refused,
     /// The alteration with this id was aborted.
@@ -85,16 +85,16 @@ pub enum Kind {
 
 impl Error {
     /// What kind of failure it is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> StoreErrorKind {
         match self {
-            Self::Refused(_) => Kind::Refused,
-            Self::Aborted(_) => Kind::Aborted,
-            Self::Conflict(_) => Kind::Conflict,
-            Self::Deposed(_) => Kind::Deposed,
-            Self::Unavailable(_) => Kind::Unavailable,
-            Self::OutcomeUnknown(_) => Kind::OutcomeUnknown,
-            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => Kind::Operator,
-            Self::Broken(_) => Kind::Internal,
+            Self::Refused(_) => StoreErrorKind::Refused,
+            Self::Aborted(_) => StoreErrorKind::Aborted,
+            Self::Conflict(_) => StoreErrorKind::Conflict,
+            Self::Deposed(_) => StoreErrorKind::Deposed,
+            Self::Unavailable(_) => StoreErrorKind::Unavailable,
+            Self::OutcomeUnknown(_) => StoreErrorKind::OutcomeUnknown,
+            Self::NewerSchema { .. } | Self::OlderSchema { .. } | Self::Settings(_) => StoreErrorKind::Operator,
+            Self::Broken(_) => StoreErrorKind::Internal,
         }
     }
 

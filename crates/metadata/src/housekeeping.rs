@@ -25,7 +25,7 @@ const POINTS: CommitPoints =
 
 /// How many rows were deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Deleted {
+pub struct DeletedRows {
     /// Requests.
     pub requests: usize,
     /// Alterations.
@@ -37,12 +37,12 @@ pub struct Deleted {
 impl Store {
     /// Deletes all old rows, in transactions of at most [`MAX_DELETED`] rows of each table, between which others get the
     /// catalog's lock. To be called every hour or so by each metadata agent.
-    pub async fn housekeep(&self) -> Result<Deleted, Error> {
-        let mut all = Deleted::default();
+    pub async fn housekeep(&self) -> Result<DeletedRows, Error> {
+        let mut all = DeletedRows::default();
         for _ in 0..MAX_ROUNDS {
             let mut tx = self.begin(Mode::Write).await?;
             let result = delete(&mut tx).await;
-            let Deleted { requests, alterations, engines } = tx.end(POINTS, result).await?;
+            let DeletedRows { requests, alterations, engines } = tx.end(POINTS, result).await?;
             all.requests += requests;
             all.alterations += alterations;
             all.engines += engines;
@@ -54,7 +54,7 @@ impl Store {
     }
 }
 
-async fn delete(tx: &mut Transaction) -> Result<Done<Deleted>, Error> {
+async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
     // Rows of `engine` are written by commits too: in one order, behind one lock.
     tx.draw(0).await?;
     let now_ms = tx.now_ms().await?;
@@ -62,8 +62,8 @@ async fn delete(tx: &mut Transaction) -> Result<Done<Deleted>, Error> {
     let alterations =
         delete_old(tx, sql::ALTERATIONS_OLD, sql::ALTERATIONS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
     let engines = delete_old(tx, sql::ENGINES_OLD, sql::ENGINES_DELETE, "name", now_ms - ENGINE_KEEP_MS).await?;
-    let deleted = Deleted { requests, alterations, engines };
-    Ok(if deleted == Deleted::default() { Done::Same(deleted) } else { Done::Write(deleted) })
+    let deleted = DeletedRows { requests, alterations, engines };
+    Ok(if deleted == DeletedRows::default() { Done::Same(deleted) } else { Done::Write(deleted) })
 }
 
 async fn delete_old(

@@ -15,47 +15,47 @@
 //! after its deadline is refused; a deposed master gets [`Error::Deposed`] with the record of the one that took over;
 //! a repeat, however late, gets the answer of the first. None of them changes anything.
 //!
-//! Every wait is bounded ([`Settings`]): for a connection, for a row that another transaction holds, for a statement,
+//! Every wait is bounded ([`StoreSettings`]): for a connection, for a row that another transaction holds, for a statement,
 //! for a transaction whose process was stopped, for the whole call. Only the metadata agents have the credentials.
 
 mod backend;
 mod batch;
-mod beside;
 mod commit;
+mod diagnose;
 mod durability;
 mod error;
-mod examine;
 pub mod failpoints;
 mod fingerprints;
 mod housekeeping;
 mod master;
 mod migration;
 mod observe;
-mod overview;
 mod read;
-pub mod refusal;
 mod request;
 mod rows;
 mod settle;
 mod slot_batch;
+mod slots;
 mod sql;
+mod sqlite_read_only;
 mod store;
 mod transaction;
-mod wish;
+pub mod user_error;
+mod views;
 
 pub use backend::{
-    Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, Settings,
+    Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, StoreSettings,
 };
-pub use beside::Beside;
 pub use commit::{CommitRequest, Committed};
+pub use diagnose::{Diagnosis, ROUND_TRIPS, TimeoutSetting};
 pub use durability::Durability;
-pub use error::{Error, Kind};
-pub use examine::{Examination, ROUND_TRIPS, TimeOut};
-pub use housekeeping::{Deleted, ENGINE_KEEP_MS, MAX_DELETED, MAX_ROUNDS, REQUEST_KEEP_MS};
+pub use error::{Error, StoreErrorKind};
+pub use housekeeping::{DeletedRows, ENGINE_KEEP_MS, MAX_DELETED, MAX_ROUNDS, REQUEST_KEEP_MS};
 pub use master::MAX_RENEWALS;
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_KEPT, MAX_REPORT, NAMESPACE_KEEP_MS};
-pub use overview::{EngineDetail, MAX_ALTERATIONS, Overview, Place};
-pub use request::{Caller, Effect, EngineAnswer, Request, RestartRequest, StartRequest, StopRequest};
-pub use rows::Seen;
+pub use request::{Caller, EngineAnswer, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
+pub use rows::ObservedRow;
+pub use sqlite_read_only::ReadOnlySqlite;
 pub use store::Store;
+pub use views::{EngineDetail, MAX_ALTERATIONS, NodeOverview, Overview};

@@ -20,10 +20,10 @@ use crate::failpoints;
 use crate::read;
 use crate::rows::{self, SlotRow};
 use crate::slot_batch::{self, Renewed};
+use crate::slots::{self, Issue};
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
-use crate::wish::{self, Issue};
 
 /// The most slots that one call renews.
 pub const MAX_RENEWALS: usize = 20_000;
@@ -203,7 +203,7 @@ async fn stall(
 ) -> Result<Done<Progress>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
-    let latest = now_ms.saturating_sub(wish::grace_ms(after));
+    let latest = now_ms.saturating_sub(slots::grace_ms(after));
     let args = args![cut(reason, MAX_REASON_BYTES), now_ms, id.as_str(), latest];
     if tx.execute(sql::ALTERATION_STALL, args).await? == 1 {
         return Ok(Done::Write(Progress::Stalled));

@@ -13,7 +13,7 @@ use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
 use crate::migration;
-use crate::rows::{self, Seen, SlotRow};
+use crate::rows::{self, ObservedRow, SlotRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
 
@@ -121,7 +121,7 @@ pub(crate) async fn master(tx: &mut Transaction) -> Result<MasterRecord, Error> 
 }
 
 /// What the master saw last.
-pub(crate) async fn observed(tx: &mut Transaction) -> Result<Vec<Seen>, Error> {
+pub(crate) async fn observed(tx: &mut Transaction) -> Result<Vec<ObservedRow>, Error> {
     tx.rows(sql::OBSERVED, args![]).await?.iter().map(rows::seen).collect()
 }
 

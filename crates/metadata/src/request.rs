@@ -23,12 +23,12 @@ use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
 use crate::error::Error;
 use crate::failpoints;
 use crate::read;
-use crate::refusal;
 use crate::rows::{self, SlotRow, to_json};
+use crate::slots::{self, Issue, Older};
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{CommitPoints, Done, Transaction, args};
-use crate::wish::{self, Issue, Older};
+use crate::user_error;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
 
@@ -94,7 +94,7 @@ pub struct RestartRequest {
 /// What a request did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum RequestEffect {
     /// START added a slot; its engine is the one named.
     Started,
     /// STOP took the slot of the engine named away.
@@ -111,7 +111,7 @@ pub enum Effect {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineAnswer {
     /// What was done.
-    pub effect: Effect,
+    pub effect: RequestEffect,
     /// The engine.
     pub engine: EngineName,
     /// Its slot.
@@ -157,16 +157,16 @@ impl Store {
             return Ok(Done::Same(answer));
         }
         let catalog = read::catalog(tx).await?;
-        refusal::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
+        user_error::unless_allowed(&catalog, &start.request.caller, &start.link.tenant)?;
         let unit = linked(&catalog, &start.link, &start.request.caller)?;
         self.unless_nodes(&catalog, &start.link.pool)?;
         let rows = read::slots_of(tx, &start.link).await?;
         if rows.len() >= unit.max_engines as usize {
-            return Err(refusal::above_max(&start.link, rows.len(), unit.max_engines).into());
+            return Err(user_error::above_max(&start.link, rows.len(), unit.max_engines).into());
         }
         let (all, most) = (read::slots_count(tx).await?, self.rules().max_engines);
         if all >= most {
-            return Err(refusal::above_total(all, all + 1, most).into());
+            return Err(user_error::above_total(all, all + 1, most).into());
         }
         failpoint!(failpoints::REQUEST_VALIDATED);
         let slots: Vec<Slot> = rows.into_iter().map(|row| row.slot).collect();
@@ -175,9 +175,10 @@ impl Store {
         let slot = SlotKey { tenant, pool, unit, ordinal };
         let incarnation = Incarnation(drawn.get());
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
-        wish::add(tx, &issue, &slot, incarnation, Origin::Start).await?;
+        slots::add(tx, &issue, &slot, incarnation, Origin::Start).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
-        let answer = EngineAnswer { effect: Effect::Started, engine: slot.engine(incarnation), slot, incarnation };
+        let answer =
+            EngineAnswer { effect: RequestEffect::Started, engine: slot.engine(incarnation), slot, incarnation };
         finish_request(tx, &start.request, answer).await
     }
 
@@ -190,21 +191,22 @@ impl Store {
         let slot = match named(tx, &catalog, &stop.request.caller, &stop.pool, &stop.engine).await? {
             Named::Gone(answer) => return finish_request(tx, &stop.request, answer).await,
             Named::Restarted(slot) => {
-                return Err(refusal::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
+                return Err(user_error::stop_of_restarted(&stop.pool, &stop.engine, &slot.engine()).into());
             }
             Named::Present(slot) => slot,
         };
         let link = slot.key.link();
         let left = read::slots_of(tx, &link).await?.len().saturating_sub(1);
         if let Some(unit) = catalog.unit(&link.unit).filter(|unit| left < unit.min_engines as usize) {
-            return Err(refusal::below_min(&link, &stop.engine, unit.min_engines).into());
+            return Err(user_error::below_min(&link, &stop.engine, unit.min_engines).into());
         }
         failpoint!(failpoints::REQUEST_VALIDATED);
         let reason = format!("stopped by \"{}\"", stop.request.caller.user);
-        wish::delete(tx, &slot.key, stop.grace, &reason).await?;
+        slots::delete(tx, &slot.key, stop.grace, &reason).await?;
         failpoint!(failpoints::REQUEST_WRITTEN);
         let Slot { key, incarnation, .. } = slot;
-        let answer = EngineAnswer { effect: Effect::Stopped, engine: stop.engine.clone(), slot: key, incarnation };
+        let answer =
+            EngineAnswer { effect: RequestEffect::Stopped, engine: stop.engine.clone(), slot: key, incarnation };
         finish_request(tx, &stop.request, answer).await
     }
 
@@ -218,7 +220,7 @@ impl Store {
             Named::Gone(answer) => return finish_request(tx, &restart.request, answer).await,
             Named::Restarted(Slot { key: slot, incarnation, .. }) => {
                 let engine = slot.engine(incarnation);
-                let answer = EngineAnswer { effect: Effect::InProgress, engine, slot, incarnation };
+                let answer = EngineAnswer { effect: RequestEffect::InProgress, engine, slot, incarnation };
                 return finish_request(tx, &restart.request, answer).await;
             }
             Named::Present(slot) => slot,
@@ -232,12 +234,12 @@ impl Store {
             if restart.force { Older::Condemned { reason: &reason } } else { Older::StandIn { grace: restart.grace } };
         let issue = Issue { catalog: &catalog, defaults: &self.rules().defaults, now_ms: tx.now_ms().await? };
         let moves = (slot.incarnation, incarnation);
-        if !wish::renew(tx, &issue, &slot.key, moves, (0, restart.force), older).await? {
+        if !slots::renew(tx, &issue, &slot.key, moves, (0, restart.force), older).await? {
             return Err(Error::Broken(format!("slot {} moved under the catalog's lock", slot.key)));
         }
         failpoint!(failpoints::REQUEST_WRITTEN);
         let engine = slot.key.engine(incarnation);
-        let answer = EngineAnswer { effect: Effect::Restarted, engine, slot: slot.key, incarnation };
+        let answer = EngineAnswer { effect: RequestEffect::Restarted, engine, slot: slot.key, incarnation };
         finish_request(tx, &restart.request, answer).await
     }
 
@@ -245,7 +247,7 @@ impl Store {
     fn unless_nodes(&self, catalog: &Catalog, pool: &PoolName) -> Result<(), UserError> {
         let needs_nodes = self.rules().defaults.needs_nodes;
         match catalog.pool(pool).and_then(|spec| spec.lacks_nodes(needs_nodes)) {
-            Some(why) => Err(refusal::pool_lacks_nodes(pool, why)),
+            Some(why) => Err(user_error::pool_lacks_nodes(pool, why)),
             None => Ok(()),
         }
     }
@@ -292,23 +294,23 @@ async fn finish_request(
 /// object exists or not.
 fn linked<'a>(catalog: &'a Catalog, link: &Link, caller: &Caller) -> Result<&'a UnitSpec, UserError> {
     let Link { tenant, pool, unit } = link;
-    let of_tenant = catalog.tenant(tenant).ok_or_else(|| refusal::no_tenant(tenant))?;
+    let of_tenant = catalog.tenant(tenant).ok_or_else(|| user_error::no_tenant(tenant))?;
     if !caller.admin {
         if !of_tenant.pools.contains(pool) {
-            return Err(refusal::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+            return Err(user_error::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
         }
         let offered = catalog.pool(pool).map_or(&[][..], |it| &it.units);
         if !offered.contains(unit) {
-            return Err(refusal::pool_lacks_unit(pool, unit, offered));
+            return Err(user_error::pool_lacks_unit(pool, unit, offered));
         }
     }
-    let of_pool = catalog.pool(pool).ok_or_else(|| refusal::no_pool(pool))?;
-    let spec = catalog.unit(unit).ok_or_else(|| refusal::no_unit(unit))?;
+    let of_pool = catalog.pool(pool).ok_or_else(|| user_error::no_pool(pool))?;
+    let spec = catalog.unit(unit).ok_or_else(|| user_error::no_unit(unit))?;
     if !of_tenant.pools.contains(pool) {
-        return Err(refusal::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
+        return Err(user_error::tenant_lacks_pool(tenant, pool, &of_tenant.pools));
     }
     if !of_pool.units.contains(unit) {
-        return Err(refusal::pool_lacks_unit(pool, unit, &of_pool.units));
+        return Err(user_error::pool_lacks_unit(pool, unit, &of_pool.units));
     }
     Ok(spec)
 }
@@ -332,10 +334,10 @@ async fn named(
 ) -> Result<Named, Error> {
     let engine = read::engine(tx, name).await?;
     let tenant: Option<&TenantName> = engine.as_ref().map(|engine| &engine.slot.tenant);
-    refusal::unless_allowed_engine(catalog, caller, tenant, name)?;
-    let Some(engine) = engine else { return Err(refusal::no_engine(name).into()) };
+    user_error::unless_allowed_engine(catalog, caller, tenant, name)?;
+    let Some(engine) = engine else { return Err(user_error::no_engine(name).into()) };
     if engine.slot.pool != *pool {
-        return Err(refusal::engine_of_other_pool(name, pool, &engine.slot.pool).into());
+        return Err(user_error::engine_of_other_pool(name, pool, &engine.slot.pool).into());
     }
     let rows = read::slots_of(tx, &engine.slot.link()).await?;
     let row = rows.into_iter().find(|row| row.slot.key == engine.slot);
@@ -344,7 +346,7 @@ async fn named(
         // A row that is younger than the engine stands for another wish at the same place.
         Some(SlotRow { slot, born }) if born <= engine.incarnation => Named::Restarted(slot),
         _ => Named::Gone(EngineAnswer {
-            effect: Effect::NoLongerWanted,
+            effect: RequestEffect::NoLongerWanted,
             engine: engine.name,
             slot: engine.slot,
             incarnation: engine.incarnation,

@@ -18,7 +18,7 @@ use crate::error::Error;
 
 /// A row of `observed_engine`: an engine as the master last saw it, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedRow {
     /// What was seen.
     pub engine: ObservedEngine,
     /// When, by the database's clock, in milliseconds since 1970.
@@ -182,7 +182,7 @@ pub(crate) fn node(row: &AnyRow) -> Result<ObservedNode, Error> {
     Ok(ObservedNode { name: text(row, "name")?, ..json(row, "facts")? })
 }
 
-pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
+pub(crate) fn seen(row: &AnyRow) -> Result<ObservedRow, Error> {
     let phase = text(row, "phase")?;
     let engine = ObservedEngine {
         name: EngineName::new(text(row, "name")?).map_err(|error| user(&error))?,
@@ -206,5 +206,5 @@ pub(crate) fn seen(row: &AnyRow) -> Result<Seen, Error> {
         // Absent in a row that a program before version 3 wrote: nobody knows.
         answered: int_or_none(row, "answered")?.is_none_or(|answered| answered != 0),
     };
-    Ok(Seen { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })
+    Ok(ObservedRow { engine, observed_at_ms: int(row, "observed_at_ms")?, epoch: Epoch(int(row, "epoch")?) })
 }

@@ -1,7 +1,7 @@
 //! How an alteration ended: asked, or decided.
 //!
 //! `outcome` only reads. `abort` is an insert that loses against a commit: whoever comes first has the primary key.
-//! It waits for an open commit at most as long as [`Settings::lock_timeout`](crate::Settings) says.
+//! It waits for an open commit at most as long as [`StoreSettings::lock_timeout`](crate::StoreSettings) says.
 
 use model::alteration::{Abort, AlterationRecord, Outcome, RequestId};
 use model::failpoint;

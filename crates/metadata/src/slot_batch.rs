@@ -18,9 +18,9 @@ use crate::batch::keys;
 use crate::error::Error;
 use crate::read;
 use crate::rows::{self, SlotRow};
+use crate::slots::{Issue, grace_ms, key_args};
 use crate::sql;
 use crate::transaction::{Arg, Transaction, args};
-use crate::wish::{Issue, grace_ms, key_args};
 
 /// Writes what an alteration does to the slots. Incarnations are the numbers after `first`: renewed slots come before
 /// added ones, each in the order of `changes`.

@@ -18,7 +18,7 @@ use sqlx::{Any, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::backend::{Backend, Mode, Settings};
+use crate::backend::{Backend, Mode, StoreSettings};
 use crate::error::Error;
 use crate::fingerprints;
 use crate::migration;
@@ -64,7 +64,7 @@ const MAX_RESERVED: u32 = 2;
 struct Inner {
     pool: Pool<Any>,
     backend: Backend,
-    settings: Settings,
+    settings: StoreSettings,
     rules: Rules,
     clock: SharedClock,
     writer: Option<Arc<Mutex<()>>>,
@@ -93,7 +93,7 @@ enum Refusal {
 
 impl Store {
     /// Opens the database. Refuses one that a newer program has migrated, and one that was not migrated yet.
-    pub async fn open(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
+    pub async fn open(settings: &StoreSettings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         let store = Self::connect(settings, rules, clock).await?;
         store.await_database().await?;
         migration::check(&store).await?;
@@ -103,7 +103,7 @@ impl Store {
 
     /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
     /// version. Repeating it, also at the same time, is harmless.
-    pub async fn migrate(settings: &Settings) -> Result<i64, Error> {
+    pub async fn migrate(settings: &StoreSettings) -> Result<i64, Error> {
         let store = Self::connect(settings, Rules::default(), model::clock::SystemClock::shared()).await?;
         store.await_database().await?;
         let version = migration::run(&store).await;
@@ -111,7 +111,7 @@ impl Store {
         version
     }
 
-    pub(crate) async fn connect(settings: &Settings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
+    pub(crate) async fn connect(settings: &StoreSettings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         sqlx::any::install_default_drivers();
         let backend = settings.backend()?;
         let file_lock = match backend {
@@ -227,7 +227,7 @@ impl Store {
         self.inner.clock.boottime() >= deadline
     }
 
-    /// Begins a transaction, which must end by [`Settings::call_deadline`].
+    /// Begins a transaction, which must end by [`StoreSettings::call_deadline`].
     pub(crate) async fn begin(&self, mode: Mode) -> Result<Transaction, Error> {
         let inner = &self.inner;
         let deadline = Instant::now() + inner.settings.call_deadline;
@@ -322,7 +322,7 @@ fn is_away(error: &sqlx::Error, backend: Backend) -> bool {
 }
 
 /// Takes the lock beside the `SQLite` file, waiting for another process to leave it until the connect deadline.
-async fn lock_file(settings: &Settings) -> Result<File, Error> {
+async fn lock_file(settings: &StoreSettings) -> Result<File, Error> {
     let database = settings.sqlite_path()?;
     let mut path = database.clone().into_os_string();
     path.push(".lock");
@@ -376,7 +376,7 @@ mod tests {
         for scheme in ["postgres", "mysql"] {
             let url = format!("{scheme}://nobody@{}/nothing", port.local_addr().unwrap());
             let clock = model::clock::SystemClock::shared();
-            let store = Store::connect(&Settings::new(url), Rules::default(), clock).await.unwrap();
+            let store = Store::connect(&StoreSettings::new(url), Rules::default(), clock).await.unwrap();
             let began = Instant::now();
             let Err(Error::Unavailable(reason)) = store.begin(Mode::Write).await else { panic!("{scheme} answers") };
             assert!(reason.contains("refused"), "{scheme}: {reason}");
@@ -387,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn a_hundred_transactions_that_wait_ask_once_whether_the_database_is_there() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings { connections: 1, ..Settings::sqlite(&folder.path().join("a.db")) };
+        let settings = StoreSettings { connections: 1, ..StoreSettings::sqlite(&folder.path().join("a.db")) };
         Store::migrate(&settings).await.unwrap();
         let clock = model::clock::SystemClock::shared();
         let store = Store::open(&settings, Rules::default(), clock).await.unwrap();
@@ -409,7 +409,7 @@ mod tests {
     #[tokio::test]
     async fn statements_leave_connections_to_masters() {
         let folder = tempfile::tempdir().unwrap();
-        let settings = Settings::sqlite(&folder.path().join("a.db"));
+        let settings = StoreSettings::sqlite(&folder.path().join("a.db"));
         Store::migrate(&settings).await.unwrap();
         let clock = model::clock::SystemClock::shared();
         let store = Store::open(&settings, Rules::default(), clock).await.unwrap();

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use contract::bench::{Bench, abort_of, by, commit, id, link, memory};
-use metadata::{Effect, Error, Settings, StartRequest, Store, failpoints};
+use metadata::{Error, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
 use model::alteration::{Outcome, Progress};
 use model::change::Rules;
 use model::clock::ManualClock;
@@ -28,7 +28,7 @@ const FOLDER: &str = "EH_CRASH_FOLDER";
 
 /// Opens the file as a process that comes later does. Repeats must do nothing, so they say what they said before.
 async fn open(folder: &Path) -> Bench {
-    let settings = Settings::sqlite(&folder.join("metadata.db"));
+    let settings = StoreSettings::sqlite(&folder.join("metadata.db"));
     let clock = ManualClock::at(1_000_000);
     let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();
     Bench { settings, store, clock }
@@ -92,7 +92,7 @@ async fn the_process_dies_at_every_step() {
     let points = failpoints::ALL.iter().filter(|point| !point.starts_with("metadata.migrate."));
     for point in points {
         let folder = tempfile::tempdir().unwrap();
-        let bench = Bench::open(Settings::sqlite(&folder.path().join("metadata.db"))).await.founded(1).await;
+        let bench = Bench::open(StoreSettings::sqlite(&folder.path().join("metadata.db"))).await.founded(1).await;
         let before = bench.store.snapshot().await.unwrap();
         drop(bench);
         kill_at("the_process_dies_at_every_step", point, folder.path());
@@ -128,7 +128,7 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
     assert_eq!(aborted.outcome, Outcome::Aborted, "{point}");
     let started = start(bench).await.unwrap();
     let again = start(bench).await.unwrap();
-    assert_eq!((started.effect, &started), (Effect::Started, &again), "{point}");
+    assert_eq!((started.effect, &started), (RequestEffect::Started, &again), "{point}");
     let end = bench.store.snapshot().await.unwrap();
     let started_slots = if point == failpoints::HOUSEKEEPING_AFTER {
         // Its request was deleted as too old for a repeat, by this very test: the repeat is a new one.
@@ -154,13 +154,13 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_migration_that_was_interrupted_is_done_again() {
     if let Some((_, folder)) = doomed() {
-        Store::migrate(&Settings::sqlite(&folder.join("metadata.db"))).await.unwrap();
+        Store::migrate(&StoreSettings::sqlite(&folder.join("metadata.db"))).await.unwrap();
         return;
     }
     for point in [failpoints::MIGRATE_BEFORE, failpoints::MIGRATE_AFTER] {
         let folder = tempfile::tempdir().unwrap();
         kill_at("a_migration_that_was_interrupted_is_done_again", point, folder.path());
-        let bench = Bench::open(Settings::sqlite(&folder.path().join("metadata.db"))).await;
+        let bench = Bench::open(StoreSettings::sqlite(&folder.path().join("metadata.db"))).await;
         assert_eq!(bench.store.catalog().await.unwrap().generation.get(), 0);
     }
 }

@@ -7,7 +7,7 @@ mod contract;
 use std::time::{Duration, Instant};
 
 use contract::bench::{Bench, create_pool, create_tenant, create_unit, memory};
-use metadata::Settings;
+use metadata::StoreSettings;
 use model::engine_state::Phase;
 use model::observation::Report;
 use model::slot::Renewal;
@@ -55,7 +55,7 @@ async fn execute(url: &str, sql: String) {
 }
 
 async fn alters_and_reports(url: String, engines: u32) {
-    let bench = Bench::open(Settings::new(url)).await;
+    let bench = Bench::open(StoreSettings::new(url)).await;
     bench.alter("a-1", create_unit("uc_1", engines, engines)).await;
     bench.alter("a-2", create_pool("rp_1", &["uc_1"])).await;
     let took = |since: Instant| since.elapsed().as_millis();

@@ -4,7 +4,7 @@
 
 mod contract;
 
-use metadata::Settings;
+use metadata::StoreSettings;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +22,7 @@ async fn the_store_keeps_its_contract_on_mariadb() {
         // The URL's own database, if it names one, is replaced.
         let (scheme, rest) = url.split_once("://").unwrap();
         let server = rest.split(['/', '?']).next().unwrap();
-        Settings::new(format!("{scheme}://{server}/{database}"))
+        StoreSettings::new(format!("{scheme}://{server}/{database}"))
     })
     .await;
 }

@@ -4,7 +4,7 @@
 
 mod contract;
 
-use metadata::Settings;
+use metadata::StoreSettings;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,7 +19,7 @@ async fn the_store_keeps_its_contract_on_postgres() {
         connection.execute(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).await.unwrap();
         connection.close().await.unwrap();
         let sign = if url.contains('?') { '&' } else { '?' };
-        Settings::new(format!("{url}{sign}options[search_path]={schema}"))
+        StoreSettings::new(format!("{url}{sign}options[search_path]={schema}"))
     })
     .await;
 }

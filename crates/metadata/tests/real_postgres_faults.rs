@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use contract::bench::{Bench, abort_of, commit, create_unit, id};
-use metadata::{CommitRequest, Committed, Error, Kind, Settings, Store, failpoints};
+use metadata::{CommitRequest, Committed, Error, Store, StoreErrorKind, StoreSettings, failpoints};
 use model::alteration::Outcome;
 use model::change::Rules;
 use model::failpoint::fail;
@@ -28,7 +28,8 @@ async fn bench(url: &str, name: &str) -> Bench {
     connection.execute(AssertSqlSafe(format!("CREATE SCHEMA {schema}"))).await.unwrap();
     connection.close().await.unwrap();
     let sign = if url.contains('?') { '&' } else { '?' };
-    let mut settings = Settings::new(format!("{url}{sign}options[search_path]={schema}&application_name={schema}"));
+    let mut settings =
+        StoreSettings::new(format!("{url}{sign}options[search_path]={schema}&application_name={schema}"));
     settings.lock_timeout = SHORT;
     settings.idle_timeout = SHORT * 3;
     Bench::open(settings).await
@@ -94,7 +95,7 @@ async fn an_abort_waits_no_longer_than_the_lock_timeout(bench: Bench) {
         .unwrap();
     let begun = Instant::now();
     let error = bench.store.abort(&abort_of("a-1")).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(begun.elapsed() >= SHORT && begun.elapsed() < SHORT * 10, "{:?}", begun.elapsed());
     assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None, "nothing is decided");
     // It ends without having committed: now the abort wins.
@@ -112,7 +113,7 @@ async fn a_commit_that_hangs_blocks_nobody_for_ever(bench: Bench) {
     let aborted = loop {
         match bench.store.abort(&abort_of("a-1")).await {
             Ok(record) => break record,
-            Err(error) => assert_eq!(error.kind(), Kind::Unavailable, "{error}"),
+            Err(error) => assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}"),
         }
         assert!(begun.elapsed() < SHORT * 20, "the idle transaction was never ended");
     };
@@ -120,7 +121,7 @@ async fn a_commit_that_hangs_blocks_nobody_for_ever(bench: Bench) {
     fail::remove(failpoints::COMMIT_DECIDED);
     go_on.send(()).unwrap();
     let error = joined(stopped).await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+    assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
     assert!(bench.store.catalog().await.unwrap().units.is_empty(), "an aborted alteration changes nothing");
     // START waits for the catalog's lock no longer than it may, and others go on.
     bench.alter("a-2", create_unit("uc_1", 0, 1)).await;
@@ -140,7 +141,7 @@ async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Benc
     fail::remove(failpoints::COMMIT_BEFORE);
     go_on.send(()).unwrap();
     let error = joined(cut).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::OutcomeUnknown, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
     assert_eq!(error.user_error().sqlstate(), "08007");
     // Whoever doesn't know asks: the row says. The connections of this store were cut too, and one that is about to end
     // may still be handed out.
@@ -155,7 +156,7 @@ async fn again_while_unavailable<T>(mut ask: impl AsyncFnMut() -> Result<T, Erro
     let begun = Instant::now();
     loop {
         match ask().await {
-            Err(error) if error.kind() == Kind::Unavailable && begun.elapsed() < SHORT * 20 => {}
+            Err(error) if error.kind() == StoreErrorKind::Unavailable && begun.elapsed() < SHORT * 20 => {}
             other => break other.unwrap(),
         }
     }
@@ -178,11 +179,11 @@ async fn a_caller_that_is_gone_after_commit_finds_its_answer(bench: Bench) {
 async fn a_server_that_is_gone_is_unavailable() {
     // A port that was free a moment ago: nobody listens.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut settings = Settings::new(format!("postgres://nobody@127.0.0.1:{port}/none"));
+    let mut settings = StoreSettings::new(format!("postgres://nobody@127.0.0.1:{port}/none"));
     settings.connect_deadline = Duration::from_secs(1);
     let begun = Instant::now();
     let error = Store::migrate(&settings).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(15));
 }
 
@@ -223,7 +224,7 @@ async fn a_connection_that_falls_silent_gives_its_place_to_another(bench: Bench)
         fail::remove(point);
         go_on.send(()).unwrap();
         let (error, after) = tokio::task::spawn_blocking(move || agent.join().unwrap()).await.unwrap();
-        assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+        assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
         // Within its own deadline: it got the one place that the silent call had.
         assert_eq!(after.unwrap(), 0, "{point}");
         line.speak();

@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use contract::bench::{Bench, abort_of, commit, create_unit, id};
-use metadata::{Error, Kind, Settings, Store, failpoints};
+use metadata::{Error, Store, StoreErrorKind, StoreSettings, failpoints};
 use model::alteration::Outcome;
 use model::change::Rules;
 use model::failpoint::fail;
@@ -62,10 +62,11 @@ impl Server {
             let (scheme, rest) = self.url.split_once("://").unwrap();
             format!("{scheme}://{}/{name}", rest.split(['/', '?']).next().unwrap())
         };
-        let settings = Settings { call_deadline: LONG, ..Settings::new(url) };
+        let settings = StoreSettings { call_deadline: LONG, ..StoreSettings::new(url) };
         // The tables are made without hurry: that is not what is cut short here.
         Store::migrate(&settings).await.unwrap();
-        Bench::open(Settings { lock_timeout: lock, statement_timeout: statement, idle_timeout: idle, ..settings }).await
+        Bench::open(StoreSettings { lock_timeout: lock, statement_timeout: statement, idle_timeout: idle, ..settings })
+            .await
     }
 }
 
@@ -102,7 +103,7 @@ async fn waits_for_a_short_time(bench: &Bench) {
     let mut other = holder(bench).await;
     let begun = Instant::now();
     let error = bench.try_alter("a-1", create_unit("uc_1", 0, 1)).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable, "{error}");
     assert!(begun.elapsed() >= SHORT * 9 / 10 && begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(bench.store.outcome(&id("a-1")).await.unwrap(), None, "nothing is decided");
     other.execute("ROLLBACK").await.unwrap();
@@ -118,7 +119,7 @@ async fn a_transaction_that_pauses_is_ended_by_the_idle_timeout(bench: Bench) {
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     assert_eq!(aborted.outcome, Outcome::Aborted);
     let error = stopped.goes_on().await.unwrap_err();
-    assert!(matches!(error.kind(), Kind::Unavailable | Kind::OutcomeUnknown), "{error}");
+    assert!(matches!(error.kind(), StoreErrorKind::Unavailable | StoreErrorKind::OutcomeUnknown), "{error}");
     assert!(bench.store.catalog().await.unwrap().units.is_empty(), "an aborted alteration changes nothing");
 }
 
@@ -126,11 +127,11 @@ async fn a_connection_that_ends_at_commit_leaves_the_outcome_unknown(bench: Benc
     let stopped = Stopped::at(failpoints::COMMIT_BEFORE, &bench).await;
     bench.raw(cut).await;
     let error = stopped.goes_on().await.unwrap_err();
-    assert_eq!(error.kind(), Kind::OutcomeUnknown, "{error}");
+    assert_eq!(error.kind(), StoreErrorKind::OutcomeUnknown, "{error}");
     // The connections of this store were cut too: it makes new ones by itself.
     let outcome = loop {
         match bench.store.outcome(&id("a-1")).await {
-            Err(error) if error.kind() == Kind::Unavailable => {}
+            Err(error) if error.kind() == StoreErrorKind::Unavailable => {}
             other => break other.unwrap(),
         }
     };

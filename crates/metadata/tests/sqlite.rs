@@ -4,29 +4,29 @@
 
 mod contract;
 
-use metadata::{ROUND_TRIPS, SCHEMA_VERSION, Settings, Store};
+use metadata::{ROUND_TRIPS, SCHEMA_VERSION, Store, StoreSettings};
 use sqlx::{Connection as _, Executor as _};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_keeps_its_contract_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
-    contract::run_all("sqlite", async |at| Settings::sqlite(&folder.path().join(format!("case {at}.db")))).await;
+    contract::run_all("sqlite", async |at| StoreSettings::sqlite(&folder.path().join(format!("case {at}.db")))).await;
 }
 
 /// `SQLite` has no time-outs of its own but the one for its lock; the deadline of a call bounds the rest.
 #[tokio::test]
 async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings {
+    let settings = StoreSettings {
         lock_timeout: std::time::Duration::from_millis(300),
-        ..Settings::sqlite(&folder.path().join("a.db"))
+        ..StoreSettings::sqlite(&folder.path().join("a.db"))
     };
     let bench = contract::Bench::open(settings).await;
     let mut other = sqlx::AnyConnection::connect(&bench.settings.url).await.unwrap();
     other.execute("BEGIN IMMEDIATE").await.unwrap();
     let begun = std::time::Instant::now();
     let error = bench.try_alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await.unwrap_err();
-    assert_eq!(error.kind(), metadata::Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), metadata::StoreErrorKind::Unavailable, "{error}");
     let took = begun.elapsed().as_millis();
     assert!((250..5_000).contains(&took), "{took} ms");
     other.execute("ROLLBACK").await.unwrap();
@@ -38,13 +38,13 @@ async fn a_lock_on_the_file_is_waited_for_no_longer_than_the_lock_timeout() {
 async fn a_file_that_went_is_missed_and_not_made_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
-    let bench = contract::Bench::open(Settings::sqlite(&file)).await;
+    let bench = contract::Bench::open(StoreSettings::sqlite(&file)).await;
     std::fs::rename(&file, &aside).unwrap();
     // More at once than there are connections.
     let read = |store: Store| tokio::spawn(async move { store.catalog().await });
     for read in (0..20).map(|_| read(bench.store.clone())).collect::<Vec<_>>() {
         if let Err(error) = read.await.unwrap() {
-            assert_eq!(error.kind(), metadata::Kind::Unavailable, "{error}");
+            assert_eq!(error.kind(), metadata::StoreErrorKind::Unavailable, "{error}");
         }
     }
     assert!(!file.exists());
@@ -56,9 +56,9 @@ async fn a_file_that_went_is_missed_and_not_made_again() {
 #[tokio::test]
 async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = Settings::sqlite(&folder.path().join("a b.db"));
+    let settings = StoreSettings::sqlite(&folder.path().join("a b.db"));
     let error = Store::examine_beside(&settings).await.unwrap_err();
-    assert_eq!(error.kind(), metadata::Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), metadata::StoreErrorKind::Unavailable, "{error}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a look has made a file");
     let bench = contract::Bench::open(settings.clone()).await;
     let seen = Store::examine_beside(&settings).await.unwrap();
@@ -70,8 +70,8 @@ async fn a_file_is_looked_at_beside_the_process_that_has_it() {
     writer.execute("ROLLBACK").await.unwrap();
     writer.close().await.unwrap();
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
-    let elsewhere = Settings::new("postgres://nobody@127.0.0.1:1/nothing");
-    assert_eq!(Store::examine_beside(&elsewhere).await.unwrap_err().kind(), metadata::Kind::Operator);
+    let elsewhere = StoreSettings::new("postgres://nobody@127.0.0.1:1/nothing");
+    assert_eq!(Store::examine_beside(&elsewhere).await.unwrap_err().kind(), metadata::StoreErrorKind::Operator);
 }
 
 /// No later try mends it, so nobody is told to try again.
@@ -80,7 +80,7 @@ async fn a_damaged_file_is_not_called_away() {
     const PAGE_BYTES: usize = 4_096;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let settings = Settings::sqlite(&path);
+    let settings = StoreSettings::sqlite(&path);
     let bench = contract::Bench::open(settings.clone()).await;
     bench.alter("a-1", contract::bench::create_unit("uc_1", 0, 1)).await;
     bench.store.close().await;
@@ -93,6 +93,6 @@ async fn a_damaged_file_is_not_called_away() {
     let Err(error) = Store::open(&settings, model::change::Rules::default(), clock).await else {
         panic!("it was opened")
     };
-    assert_eq!(error.kind(), metadata::Kind::Internal, "{error}");
+    assert_eq!(error.kind(), metadata::StoreErrorKind::Internal, "{error}");
     assert!(error.to_string().contains("malformed"), "{error}");
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use agent_api::{AgentApi, AgentClient, ApiError, Role};
-use coordination::Registered;
+use coordination::RegistrySnapshot;
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::Purpose;
 use model::error::{ErrorKind, UserError};
@@ -25,13 +25,13 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// The metadata agents as a proxy sees them.
 #[derive(Clone)]
 pub(crate) struct Agents {
-    registered: watch::Receiver<Arc<Registered>>,
+    registered: watch::Receiver<Arc<RegistrySnapshot>>,
     key: String,
     preferred: Arc<AtomicUsize>,
 }
 
 impl Agents {
-    pub(crate) fn new(settings: &Settings, registered: watch::Receiver<Arc<Registered>>) -> Self {
+    pub(crate) fn new(settings: &Settings, registered: watch::Receiver<Arc<RegistrySnapshot>>) -> Self {
         let key = settings.secret.derive(&Purpose::MetadataAgent);
         Self { registered, key, preferred: Arc::default() }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_api::EngineStatus;
-use coordination::{Registered, RegisteredEngine, View};
+use coordination::{RegisteredEngine, RegistrySnapshot, View};
 use hs2::{Auth, Client, ClientError, ClientOptions};
 use model::clock::SharedClock;
 use model::credential::{ClusterSecret, Purpose};
@@ -122,7 +122,7 @@ impl Routes {
     }
 
     /// Wakes up whenever the registry changes.
-    pub fn changes(&self) -> watch::Receiver<Arc<Registered>> {
+    pub fn changes(&self) -> watch::Receiver<Arc<RegistrySnapshot>> {
         self.view.changes()
     }
 
@@ -159,17 +159,17 @@ impl Routes {
                 && it.permit.tenant == wanted.tenant
                 && wanted.pool.as_ref().is_none_or(|pool| it.permit.pool == *pool)
                 && wanted.unit.as_ref().is_none_or(|unit| it.permit.unit == *unit)
-                && !known.draining.contains_key(&it.live.uid)
-                && !known.unreachable.contains_key(&it.live.uid)
+                && !known.draining.contains_key(&it.registration.uid)
+                && !known.unreachable.contains_key(&it.registration.uid)
         };
         let engines = registered.engines.iter().filter(|(_, it)| fits(it));
         engines
             .map(|(name, it)| Route {
                 engine: name.clone(),
                 unit: it.permit.unit.clone(),
-                uid: it.live.uid.clone(),
-                address: it.live.address.clone(),
-                catalog: it.live.catalog.unwrap_or(TableCatalog::Own),
+                uid: it.registration.uid.clone(),
+                address: it.registration.address.clone(),
+                catalog: it.registration.catalog.unwrap_or(TableCatalog::Own),
             })
             .collect()
     }
@@ -218,7 +218,7 @@ impl Routes {
 
     /// Whether this very engine is registered, as far as this proxy knows.
     pub(crate) fn is_registered(&self, route: &Route) -> bool {
-        self.view.snapshot().engines.get(&route.engine).is_some_and(|it| it.live.uid == route.uid)
+        self.view.snapshot().engines.get(&route.engine).is_some_and(|it| it.registration.uid == route.uid)
     }
 
     fn options(&self, route: &Route, user: &str) -> ClientOptions {
@@ -239,7 +239,7 @@ impl Routes {
     pub fn is_draining(&self, route: &Route) -> bool {
         let registered = self.view.snapshot();
         self.known.lock().draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
-            || registered.engines.get(&route.engine).is_some_and(|it| it.draining && it.live.uid == route.uid)
+            || registered.engines.get(&route.engine).is_some_and(|it| it.draining && it.registration.uid == route.uid)
     }
 
     /// The engine refused because it drains.
@@ -255,12 +255,12 @@ impl Routes {
     }
 }
 
-fn forget(known: &mut Known, registered: &Registered, now: Duration) {
+fn forget(known: &mut Known, registered: &RegistrySnapshot, now: Duration) {
     known.unreachable.retain(|_, until| *until > now);
     known.draining.retain(|_, until| *until > now);
     if known.load.len() > MAX_MARKS {
         let there: std::collections::HashSet<&str> =
-            registered.engines.values().map(|it| it.live.uid.as_str()).collect();
+            registered.engines.values().map(|it| it.registration.uid.as_str()).collect();
         known.load.retain(|uid, _| there.contains(uid.as_str()));
     }
 }

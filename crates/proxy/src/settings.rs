@@ -17,7 +17,7 @@ pub struct Settings {
     /// The names under which clients may reach this proxy over HTTP (`Host`), the advertised one included; `*` for any.
     pub hosts: Vec<String>,
     /// The session with ZooKeeper, as a proxy.
-    pub zookeeper: coordination::Settings,
+    pub zookeeper: coordination::SessionSettings,
     /// The one secret: for the connections to agents.
     pub secret: ClusterSecret,
     /// Users who count as users of every tenant.

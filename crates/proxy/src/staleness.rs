@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::{Registered, SessionState};
+use coordination::{RegistrySnapshot, SessionState};
 use model::clock::SharedClock;
 use model::span;
 use tokio::sync::watch;
@@ -20,7 +20,7 @@ const LATE_READINGS: u32 = 3;
 pub(crate) struct ZooKeeperStatus {
     /// Since when there has been no connection, by the clock that counts suspension.
     lost_since: watch::Receiver<Option<Duration>>,
-    registered: watch::Receiver<Arc<Registered>>,
+    registered: watch::Receiver<Arc<RegistrySnapshot>>,
     /// How old a reading of the registry is at most while ZooKeeper answers.
     late: Duration,
     clock: SharedClock,
@@ -30,8 +30,8 @@ impl ZooKeeperStatus {
     /// Follows the state of the session with ZooKeeper until its supervisor ends.
     pub(crate) fn follow(
         states: watch::Receiver<SessionState>,
-        registered: watch::Receiver<Arc<Registered>>,
-        zookeeper: &coordination::Settings,
+        registered: watch::Receiver<Arc<RegistrySnapshot>>,
+        zookeeper: &coordination::SessionSettings,
         clock: SharedClock,
     ) -> Self {
         let (sender, lost_since) = watch::channel(None);

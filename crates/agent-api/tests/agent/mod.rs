@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use hs2::service::not_supported;
 use hs2::tcli::*;
 use hs2::{Call, Context, Credentials, Limits, Method, Principal, Server, Service};
-use metadata::{CommitRequest, Error, Settings, Store};
+use metadata::{CommitRequest, Error, Store, StoreSettings};
 use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, SystemClock};
@@ -152,7 +152,7 @@ impl Agent {
     pub async fn start() -> Self {
         // Kept until the process ends: the store has the file open.
         let folder = tempfile::tempdir().unwrap().keep();
-        let settings = Settings::sqlite(&folder.join("metadata.db"));
+        let settings = StoreSettings::sqlite(&folder.join("metadata.db"));
         Store::migrate(&settings).await.unwrap();
         let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
         Self::start_at("127.0.0.1:0", store).await

@@ -40,7 +40,7 @@ impl Session {
     }
 
     /// The children whose names are engines', in the order of names: at most
-    /// [`Settings::max_children`](super::Settings) to be read, and the rest. A list that is too long must not keep a master from deleting what makes it long.
+    /// [`SessionSettings::max_children`](super::SessionSettings) to be read, and the rest. A list that is too long must not keep a master from deleting what makes it long.
     pub(crate) async fn engines(&self, path: &str) -> Result<(Vec<EngineName>, BTreeSet<EngineName>), Error> {
         let client = self.client()?;
         let read = found(self.bounded(Effect::Read, path, async move { client.get_children(path).await }).await)?;

@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use coordination::{Kind, Session, agents, alter_node, discovery, layout, permits, registry};
+use coordination::{Session, ZkErrorKind, agents, alter_node, discovery, layout, permits, registry};
 use model::credential::ClusterSecret;
 use zookeeper_client::{Acls, CreateMode, Error};
 
@@ -46,19 +46,19 @@ pub async fn an_engine_registers_itself_and_may_do_nothing_else(world: World) {
     assert_eq!(own.set_data(&world.path("bell"), b"", None).await.map(drop), no);
     assert_eq!(own.set_acl(&world.path("engines/e-own/live"), &Acls::anyone_all(), None).await.map(drop), no);
 
-    let stranger_at_own = registry::own(&session, &engine("e-other")).await;
-    assert_eq!(stranger_at_own.unwrap_err().kind(), Kind::Denied);
+    let stranger_at_own = registry::read_own(&session, &engine("e-other")).await;
+    assert_eq!(stranger_at_own.unwrap_err().kind(), ZkErrorKind::Denied);
 }
 
 pub async fn the_agent_makes_the_alter_node_and_only_the_master_deletes_it(world: World) {
     let agent = world.session(world.agent()).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let key = world.secret.derive(&model::credential::Purpose::ZookeeperAgent);
     let raw = world.stranger(Some(&format!("agent:{key}"))).await;
     assert_eq!(raw.delete(&world.path("lock/alter/a-1"), None).await, Err(Error::NoAuth));
     assert_eq!(raw.set_data(&world.path("lock/alter"), b"", None).await.map(drop), Err(Error::NoAuth));
     let proxy = world.session(world.proxy()).await;
-    assert_eq!(alter_node::make(&proxy, &alteration("a-2")).await.unwrap_err().kind(), Kind::Denied);
+    assert_eq!(alter_node::create(&proxy, &alteration("a-2")).await.unwrap_err().kind(), ZkErrorKind::Denied);
 
     let lock = world.lock().await;
     let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
@@ -71,7 +71,7 @@ pub async fn nobody_without_a_credential_reads_or_writes_our_nodes(world: World)
     world.permitted(&lock, "e-1", "uid-1").await;
     let agent = world.session(world.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let proxy = world.session(world.proxy()).await;
     discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
 
@@ -93,8 +93,8 @@ pub async fn another_secret_is_denied(world: World) {
     let mut other = world.clone();
     other.secret = ClusterSecret::new(*b"a secret of somebody else").unwrap();
     let session = Session::connect(&other.settings(other.master()), &other.clock).await.unwrap();
-    assert_eq!(permits::list(&session).await.unwrap_err().kind(), Kind::Denied);
-    assert_eq!(other.election().win().await.unwrap_err().kind(), Kind::Denied);
+    assert_eq!(permits::list(&session).await.unwrap_err().kind(), ZkErrorKind::Denied);
+    assert_eq!(other.election().win().await.unwrap_err().kind(), ZkErrorKind::Denied);
     let error = agents::register(&session, "agent-1", "127.0.0.1:1").await.unwrap_err().user("tenant \"t_1\"");
     assert!(error.text().contains("cluster secret"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use coordination::alter_node::{self, MAX_ALTER_BYTES};
-use coordination::{Alteration, Error, Kind, Made};
+use coordination::{Alteration, CreateOutcome, Error, ZkErrorKind};
 use model::Generation;
 use model::alteration::{ObjectKind, ObjectRef, RequestId};
 use model::catalog::TenantSpec;
@@ -48,7 +48,7 @@ pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
         made.requested_at_ms,
     );
     let agent = world.session(world.agent()).await;
-    assert_eq!(alter_node::make(&agent, &made).await.unwrap(), Made::Made);
+    assert_eq!(alter_node::create(&agent, &made).await.unwrap(), CreateOutcome::Created);
 
     let raw = world.as_master().await;
     let (data, stat) = raw.get_data(&world.path("lock/alter")).await.unwrap();
@@ -71,10 +71,10 @@ pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
 
 pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World) {
     let agent = world.session(world.agent()).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     for wait in [Duration::ZERO, Duration::from_millis(300)] {
-        let made = within(alter_node::make_within(&agent, &alteration("a-2"), wait)).await.unwrap();
-        let Made::Taken(node) = made else { panic!("{made:?}") };
+        let made = within(alter_node::create_within(&agent, &alteration("a-2"), wait)).await.unwrap();
+        let CreateOutcome::Taken(node) = made else { panic!("{made:?}") };
         assert_eq!(node.content.unwrap().by, "admin");
         assert!(node.ctime_ms > 0);
     }
@@ -84,10 +84,10 @@ pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World
 pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
     let lock = world.lock().await;
     let agent = world.session(world.agent()).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
-        tokio::spawn(async move { alter_node::make_within(&agent, &alteration("a-2"), super::WAIT).await })
+        tokio::spawn(async move { alter_node::create_within(&agent, &alteration("a-2"), super::WAIT).await })
     };
     let absent = {
         let agent = agent.clone();
@@ -95,7 +95,7 @@ pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
     };
     let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
     alter_node::delete(&lock, &seen).await.unwrap();
-    assert_eq!(within(waiting).await.unwrap().unwrap(), Made::Made);
+    assert_eq!(within(waiting).await.unwrap().unwrap(), CreateOutcome::Created);
     let now = alter_node::read(&agent).await.unwrap().unwrap();
     assert_eq!(now.children[0].id.as_str(), "a-2");
     // The other waiter may have missed the moment, and then waits for this node.
@@ -105,8 +105,8 @@ pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
 
 pub async fn the_same_id_is_no_conflict(world: World) {
     let (one, other) = (world.session(world.agent()).await, world.session(world.agent()).await);
-    assert_eq!(alter_node::make(&one, &alteration("a-1")).await.unwrap(), Made::Made);
-    assert_eq!(alter_node::make(&other, &alteration("a-1")).await.unwrap(), Made::AlreadyMine);
+    assert_eq!(alter_node::create(&one, &alteration("a-1")).await.unwrap(), CreateOutcome::Created);
+    assert_eq!(alter_node::create(&other, &alteration("a-1")).await.unwrap(), CreateOutcome::AlreadyOwn);
     let node = alter_node::read(&other).await.unwrap().unwrap();
     assert_eq!(node.children[0].session, Some(one.id()), "the first one's session stands there");
 }
@@ -114,10 +114,10 @@ pub async fn the_same_id_is_no_conflict(world: World) {
 pub async fn a_delete_never_hits_another_alterations_node(world: World) {
     let lock = world.lock().await;
     let agent = world.session(world.agent()).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let old = alter_node::read(lock.session()).await.unwrap().unwrap();
     alter_node::delete(&lock, &old).await.unwrap();
-    alter_node::make(&agent, &alteration("a-2")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-2")).await.unwrap();
 
     let error = alter_node::delete(&lock, &old).await.unwrap_err();
     assert_eq!(error, Error::NoNode { path: world.path("lock/alter/a-1") });
@@ -174,11 +174,11 @@ pub async fn what_is_too_big_is_refused_before_anything_is_written(world: World)
     let agent = world.session(world.agent()).await;
     let mut big = alteration("a-1");
     big.statement = "x".repeat(MAX_ALTER_BYTES);
-    let error = alter_node::make(&agent, &big).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    let error = alter_node::create(&agent, &big).await.unwrap_err();
+    assert_eq!(error.kind(), ZkErrorKind::Invalid);
     assert_eq!(error.user("tenant \"t_1\"").sqlstate(), "54000");
     assert_eq!(alter_node::read(&agent).await.unwrap(), None);
     big.statement = "x".repeat(MAX_ALTER_BYTES - 1_000);
-    assert_eq!(alter_node::make(&agent, &big).await.unwrap(), Made::Made);
+    assert_eq!(alter_node::create(&agent, &big).await.unwrap(), CreateOutcome::Created);
     assert_eq!(alter_node::read(&agent).await.unwrap().unwrap().content, Ok(big));
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use coordination::{Kind, Made, Session, SessionState, alter_node};
+use coordination::{CreateOutcome, Session, SessionState, ZkErrorKind, alter_node};
 
 use super::alter::alteration;
 use super::relay::Relay;
@@ -23,14 +23,14 @@ pub async fn an_answer_that_never_comes_leaves_the_outcome_open(world: World) {
     let relay = Relay::start(&world.servers).await;
     let session = behind(&world, &relay).await;
     relay.swallow.store(true, Ordering::SeqCst);
-    let error = alter_node::make(&session, &alteration("a-1")).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unknown, "{error}");
+    let error = alter_node::create(&session, &alteration("a-1")).await.unwrap_err();
+    assert_eq!(error.kind(), ZkErrorKind::Unknown, "{error}");
     let question = alter_node::read(&session).await.unwrap_err();
-    assert_eq!(question.kind(), Kind::Unavailable, "a question has no outcome: {question}");
+    assert_eq!(question.kind(), ZkErrorKind::Unavailable, "a question has no outcome: {question}");
 
     let other = world.session(world.agent()).await;
     eventually("it was written all the same", || async { alter_node::read(&other).await.unwrap().is_some() }).await;
-    assert_eq!(alter_node::make(&other, &alteration("a-1")).await.unwrap(), Made::AlreadyMine);
+    assert_eq!(alter_node::create(&other, &alteration("a-1")).await.unwrap(), CreateOutcome::AlreadyOwn);
 }
 
 pub async fn a_write_that_was_not_sent_never_happens_later(world: World) {
@@ -39,11 +39,11 @@ pub async fn a_write_that_was_not_sent_never_happens_later(world: World) {
     relay.cut.send_replace(true);
     let mut states = session.states();
     within(states.wait_for(|state| *state == SessionState::Suspended)).await.unwrap();
-    let error = alter_node::make(&session, &alteration("a-1")).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    let error = alter_node::create(&session, &alteration("a-1")).await.unwrap_err();
+    assert_eq!(error.kind(), ZkErrorKind::Unavailable, "{error}");
 
     relay.cut.send_replace(false);
     within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
     assert_eq!(alter_node::read(&session).await.unwrap(), None, "the same session, and nothing was written");
-    assert_eq!(alter_node::make(&session, &alteration("a-1")).await.unwrap(), Made::Made);
+    assert_eq!(alter_node::create(&session, &alteration("a-1")).await.unwrap(), CreateOutcome::Created);
 }

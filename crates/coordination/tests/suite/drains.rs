@@ -1,21 +1,21 @@
-//! Drain facts.
+//! Drain orders.
 
-use coordination::{Drain, Error, Kind, drains, observe, permits, registry};
+use coordination::{DrainOrder, Error, ZkErrorKind, drains, observe, permits, registry};
 
-use super::{World, engine, live};
+use super::{World, engine, registration};
 
-fn fact(uid: &str) -> Drain {
-    Drain { uid: Some(uid.to_owned()), grace_ms: 30_000, reason: "stopped".to_owned(), namespace: None }
+fn fact(uid: &str) -> DrainOrder {
+    DrainOrder { uid: Some(uid.to_owned()), grace_ms: 30_000, reason: "stopped".to_owned(), namespace: None }
 }
 
 pub async fn a_drain_takes_registration_and_permit_away_in_one_step(world: World) {
     let lock = world.lock().await;
     let session = world.registered(&lock, "e-1", "uid-1").await;
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
-    assert!(seen.live.is_some());
+    assert!(seen.registration.is_some());
     drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await.unwrap();
     assert_eq!(permits::list(lock.session()).await.unwrap(), []);
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit, None);
     assert_eq!(standing.drain.unwrap().content, Ok(fact("uid-1")));
 }
@@ -24,14 +24,14 @@ pub async fn a_drain_fails_as_a_whole_when_the_registration_came_or_went(world: 
     let lock = world.lock().await;
     let without = world.permitted(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    registry::register(&session, &without, &live("uid-1")).await.unwrap();
+    registry::register(&session, &without, &registration("uid-1")).await.unwrap();
     let came = drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap_err();
     assert_eq!(came, Error::NotEmpty { path: world.path("engines/e-1") });
 
     let with = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     session.close().await;
     super::eventually("it is gone", || async {
-        permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap().live.is_none()
+        permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap().registration.is_none()
     })
     .await;
     let went = drains::drain(&lock, &engine("e-1"), Some(&with), None, &fact("uid-1")).await.unwrap_err();
@@ -44,10 +44,10 @@ pub async fn a_registration_that_came_and_went_since_is_not_drained(world: World
     let lock = world.lock().await;
     let seen = world.made(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    registry::register(&session, &seen, &live("uid-1")).await.unwrap();
+    registry::register(&session, &seen, &registration("uid-1")).await.unwrap();
     session.close().await;
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
-    super::eventually("it is gone", || async { read().await.live.is_none() }).await;
+    super::eventually("it is gone", || async { read().await.registration.is_none() }).await;
 
     let moved = Error::NotEmpty { path: world.path("engines/e-1") };
     let drained = drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await;
@@ -68,7 +68,7 @@ pub async fn a_superseded_engine_drains_only_while_the_newer_is_registered(world
     assert_eq!(drains::list(lock.session()).await.unwrap(), []);
 
     let session = world.session(world.engine("e-2")).await;
-    registry::register(&session, &newer, &live("uid-2")).await.unwrap();
+    registry::register(&session, &newer, &registration("uid-2")).await.unwrap();
     drains::drain(&lock, &engine("e-1"), Some(&seen), Some(&engine("e-2")), &fact("uid-1")).await.unwrap();
 }
 
@@ -84,8 +84,8 @@ pub async fn a_fact_stands_until_the_master_removes_it(world: World) {
         world.as_master().await.delete(lock.path(), None).await.unwrap();
         world.lock().await
     };
-    assert_eq!(drains::remove(&lock, &engine("e-1")).await.unwrap_err().kind(), Kind::Lost);
+    assert_eq!(drains::remove(&lock, &engine("e-1")).await.unwrap_err().kind(), ZkErrorKind::Lost);
     drains::remove(&next, &engine("e-1")).await.unwrap();
-    assert_eq!(drains::remove(&next, &engine("e-1")).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(drains::remove(&next, &engine("e-1")).await.unwrap_err().kind(), ZkErrorKind::Conflict);
     assert_eq!(drains::list(next.session()).await.unwrap(), []);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::{Kind, SessionState, permits};
+use coordination::{SessionState, ZkErrorKind, permits};
 use model::clock::{ManualClock, SharedClock};
 use zookeeper_client::{Acls, CreateMode};
 
@@ -11,7 +11,7 @@ use super::{World, engine, eventually, permit, within};
 
 pub async fn the_next_candidate_follows_when_the_master_resigns(world: World) {
     let first = world.lock().await;
-    assert!(first.surely_alive());
+    assert!(first.lease_valid());
     assert!(first.still_held().await.unwrap());
     assert!(first.holder().starts_with(&world.path("lock/master/")), "{}", first.holder());
 
@@ -44,10 +44,10 @@ pub async fn an_expired_master_writes_nothing_and_is_followed(world: World) {
     queue_of(&world, 2).await;
     world.expire(first.session()).await;
     within(first.lost()).await;
-    assert!(!first.surely_alive());
+    assert!(!first.lease_valid());
     assert!(!first.still_held().await.unwrap());
     let late = permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap_err();
-    assert_eq!(late.kind(), Kind::Lost, "{late}");
+    assert_eq!(late.kind(), ZkErrorKind::Lost, "{late}");
 
     let second = within(second).await.unwrap().unwrap();
     permits::create(&second, &engine("e-1"), &permit(None)).await.unwrap();
@@ -81,7 +81,7 @@ pub async fn a_candidate_whose_node_was_deleted_starts_anew(world: World) {
         }
     }
     let error = within(candidate).await.unwrap().unwrap_err();
-    assert_eq!(error.kind(), Kind::Lost, "{error}");
+    assert_eq!(error.kind(), ZkErrorKind::Lost, "{error}");
     first.resign().await;
     world.lock().await;
 }
@@ -90,9 +90,9 @@ pub async fn a_lock_whose_node_was_deleted_writes_nothing(world: World) {
     let first = world.lock().await;
     world.as_master().await.delete(first.path(), None).await.unwrap();
     let second = world.lock().await;
-    assert!(first.surely_alive(), "its session lives on, only the node is gone");
+    assert!(first.lease_valid(), "its session lives on, only the node is gone");
     let late = permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap_err();
-    assert_eq!(late.kind(), Kind::Lost, "{late}");
+    assert_eq!(late.kind(), ZkErrorKind::Lost, "{late}");
     assert!(!first.still_held().await.unwrap());
     assert!(permits::list(second.session()).await.unwrap().is_empty());
 }
@@ -110,16 +110,16 @@ pub async fn two_thirds_of_the_session_timeout_without_an_answer_stop_the_master
     let timeout = lock.session().timeout();
 
     clock.advance((timeout * 2 / 3).saturating_sub(Duration::from_millis(10)));
-    assert!(lock.surely_alive());
+    assert!(lock.lease_valid());
     clock.advance(Duration::from_millis(20));
-    assert!(!lock.surely_alive());
+    assert!(!lock.lease_valid());
     assert_eq!(lock.session().state(), SessionState::Connected);
     let refused = permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap_err();
-    assert_eq!(refused.kind(), Kind::Lost, "{refused}");
+    assert_eq!(refused.kind(), ZkErrorKind::Lost, "{refused}");
     assert!(permits::list(lock.session()).await.unwrap().is_empty(), "nothing was sent");
-    assert!(!lock.surely_alive(), "any follower answers a read");
+    assert!(!lock.lease_valid(), "any follower answers a read");
     lock.session().sync().await.unwrap();
-    assert!(lock.surely_alive(), "that answer renewed it");
+    assert!(lock.lease_valid(), "that answer renewed it");
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
 }
 

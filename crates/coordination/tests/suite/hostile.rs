@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use coordination::{Drain, Error, Lock, PermitNode, SessionState, Wakeups, drains, observe, permits, registry};
+use coordination::{DrainOrder, Error, Lock, PermitNode, SessionState, Wakeups, drains, observe, permits, registry};
 use tokio::time::timeout;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
-use super::{World, engine, live, permit, within};
+use super::{World, engine, permit, registration, within};
 
 /// More than anybody deletes below one permit.
 const CROWD: usize = 1_001;
 /// Bytes of a name of which three don't fit into one request.
 const LONG_NAME_BYTES: usize = 400_000;
 
-fn fact(uid: &str) -> Drain {
-    Drain { uid: Some(uid.to_owned()), grace_ms: 0, reason: "stopped".to_owned(), namespace: None }
+fn fact(uid: &str) -> DrainOrder {
+    DrainOrder { uid: Some(uid.to_owned()), grace_ms: 0, reason: "stopped".to_owned(), namespace: None }
 }
 
 /// Whoever has the key of engine `e-1`.
@@ -37,7 +37,7 @@ async fn seen(lock: &Lock) -> PermitNode {
 async fn left_behind(lock: &Lock) -> PermitNode {
     permits::delete(lock, &seen(lock).await).await.unwrap();
     let left = seen(lock).await;
-    assert!(left.left_behind && left.uid().is_none() && left.live.is_none() && left.strays > 0, "{left:?}");
+    assert!(left.left_behind && left.uid().is_none() && left.registration.is_none() && left.strays > 0, "{left:?}");
     left
 }
 
@@ -63,11 +63,11 @@ pub async fn a_crowd_below_one_permit_holds_up_the_reading_of_no_other(world: Wo
     assert_eq!(seen.permits.iter().map(|permit| permit.strays).collect::<Vec<_>>(), [CROWD, 0]);
 
     drains::drain(&lock, &engine("e-1"), Some(&seen.permits[0]), None, &fact("uid-1")).await.unwrap();
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert!(standing.drain.is_some());
     let permit = standing.permit.unwrap();
-    assert!(permit.live.is_none() && !permit.answered, "{permit:?}");
-    let again = registry::register(&session, &permit, &live("uid-1")).await.unwrap_err();
+    assert!(permit.registration.is_none() && !permit.answered, "{permit:?}");
+    let again = registry::register(&session, &permit, &registration("uid-1")).await.unwrap_err();
     assert!(matches!(again, Error::Refused { .. }), "{again}");
     left_behind(&lock).await;
 }
@@ -98,7 +98,7 @@ pub async fn what_an_engine_makes_below_its_permit_wakes_nobody(world: World) {
     intruder(&world).await.create(&world.path("engines/e-1/mine"), b"", &anyone).await.unwrap();
     assert!(timeout(Duration::from_millis(500), wakeups.next()).await.is_err());
     let session = world.session(world.engine("e-1")).await;
-    registry::register(&session, &seen(&lock).await, &live("uid-1")).await.unwrap();
+    registry::register(&session, &seen(&lock).await, &registration("uid-1")).await.unwrap();
     within(wakeups.next()).await;
 }
 
@@ -113,7 +113,7 @@ pub async fn a_registration_that_nobody_may_read_holds_up_the_reading_of_no_othe
     let seen = observe(lock.session()).await.unwrap();
     let ready: Vec<bool> = seen.permits.iter().map(|permit| permit.ready().is_some()).collect();
     assert_eq!(ready, [false, true]);
-    assert!(seen.permits[0].live.as_ref().unwrap().content.is_err());
+    assert!(seen.permits[0].registration.as_ref().unwrap().content.is_err());
     permits::delete(&lock, &seen.permits[0]).await.unwrap();
 }
 
@@ -133,7 +133,7 @@ pub async fn a_registration_whose_address_is_none_is_unreadable(world: World) {
         let looked = observe(lock.session()).await.unwrap().permits;
         let ready: Vec<bool> = looked.iter().map(|permit| permit.ready().is_some()).collect();
         assert_eq!(ready, [false, true], "{address}");
-        assert!(looked[0].live.as_ref().unwrap().content.is_err(), "{address}");
+        assert!(looked[0].registration.as_ref().unwrap().content.is_err(), "{address}");
     }
 }
 
@@ -155,13 +155,14 @@ pub async fn a_registration_that_is_too_long_is_not_read(world: World) {
     let looked = observe(lock.session()).await.unwrap().permits;
     let ready: Vec<bool> = looked.iter().map(|permit| permit.ready().is_some()).collect();
     assert_eq!(ready, [false, true]);
-    let why = looked[0].live.as_ref().unwrap().content.clone().unwrap_err();
+    let why = looked[0].registration.as_ref().unwrap().content.clone().unwrap_err();
     assert!(why.contains("400000 bytes"), "{why}");
     // Nor does an honest engine write what nobody would read.
     let session = world.session(world.engine("e-1")).await;
-    let endless = coordination::Live { address: "a".repeat(registry::MAX_LIVE_BYTES), ..live("uid-1") };
+    let endless =
+        coordination::Registration { address: "a".repeat(registry::MAX_REGISTRATION_BYTES), ..registration("uid-1") };
     let refused = registry::register(&session, &made, &endless).await.unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { limit: registry::MAX_LIVE_BYTES, .. }), "{refused}");
+    assert!(matches!(refused, Error::TooLarge { limit: registry::MAX_REGISTRATION_BYTES, .. }), "{refused}");
     permits::delete(&lock, &looked[0]).await.unwrap();
 }
 
@@ -177,14 +178,14 @@ pub async fn children_that_only_the_engine_may_delete_keep_nobody_from_draining_
     let seen = seen(&lock).await;
     assert_eq!(seen.strays, 1);
     drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact("uid-1")).await.unwrap();
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.drain.unwrap().content, Ok(fact("uid-1")));
     let permit = standing.permit.unwrap();
-    assert!(permit.live.is_none() && permit.uid().is_none(), "{permit:?}");
-    let again = registry::register(&session, &permit, &live("uid-1")).await.unwrap_err();
+    assert!(permit.registration.is_none() && permit.uid().is_none(), "{permit:?}");
+    let again = registry::register(&session, &permit, &registration("uid-1")).await.unwrap_err();
     assert!(matches!(again, Error::Refused { .. }), "{again}");
     // With the permit as it was before, nobody gets in either.
-    assert!(registry::register(&session, &seen, &live("uid-1")).await.is_err());
+    assert!(registry::register(&session, &seen, &registration("uid-1")).await.is_err());
     let left = left_behind(&lock).await;
     assert!(left.content.unwrap_err().contains("only that engine may delete"));
 }
@@ -219,7 +220,7 @@ pub async fn what_was_left_behind_is_a_permit_again_when_its_engine_is_to_have_o
         intruder.create(&world.path(path), b"", &own).await.unwrap();
     }
     session.close().await;
-    super::eventually("its registration is gone", || async { seen(&lock).await.live.is_none() }).await;
+    super::eventually("its registration is gone", || async { seen(&lock).await.registration.is_none() }).await;
     left_behind(&lock).await;
     // The mark is there already, and an engine that is to be made needs none.
     for uid in [Some("uid-1"), None] {
@@ -240,12 +241,12 @@ pub async fn a_registration_that_came_or_went_since_keeps_a_crowded_drain_from_h
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
     let without = read().await;
     let session = world.session(world.engine("e-1")).await;
-    registry::register(&session, &without, &live("uid-1")).await.unwrap();
+    registry::register(&session, &without, &registration("uid-1")).await.unwrap();
     let with = read().await;
     let came = drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap_err();
     assert_eq!(came, Error::NodeExists { path: world.path("engines/e-1/live") });
     session.close().await;
-    super::eventually("it is gone", || async { read().await.live.is_none() }).await;
+    super::eventually("it is gone", || async { read().await.registration.is_none() }).await;
     let went = drains::drain(&lock, &engine("e-1"), Some(&with), None, &fact("uid-1")).await.unwrap_err();
     assert_eq!(went, Error::NoNode { path: world.path("engines/e-1/live") });
     let passed = drains::drain(&lock, &engine("e-1"), Some(&without), None, &fact("uid-1")).await.unwrap_err();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use coordination::examine::{self, Standing};
-use coordination::{Drain, Identity, Session, agents, discovery, drains, greet, observe};
+use coordination::diagnose::{self, BaseNodeStatus};
+use coordination::{DrainOrder, Identity, Session, agents, discovery, drains, observe, probe_handshake};
 use model::credential::ClusterSecret;
 use tokio::net::TcpListener;
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
@@ -16,30 +16,30 @@ async fn master(world: &World) -> Session {
 
 pub async fn each_base_node_is_compared_with_what_it_should_be(world: World) {
     let session = master(&world).await;
-    let nodes = examine::base_nodes(&session).await.unwrap();
+    let nodes = diagnose::base_nodes(&session).await.unwrap();
     let paths: Vec<&str> = nodes.iter().map(|node| node.path.strip_prefix(world.root()).unwrap()).collect();
     assert_eq!(paths, ["", "/lock", "/lock/master", "/agents", "/engines", "/drains", "/bell", "/proxies"]);
-    assert!(nodes.iter().all(|node| node.standing == Standing::AsWanted), "{nodes:#?}");
+    assert!(nodes.iter().all(|node| node.status == BaseNodeStatus::AsExpected), "{nodes:#?}");
     let tool = world.as_master().await;
     let other = [
-        Acl::new(Permission::ALL, AuthId::new("digest", &digest_of(&nodes[4].wanted, "master"))),
+        Acl::new(Permission::ALL, AuthId::new("digest", &digest_of(&nodes[4].expected, "master"))),
         Acl::new(Permission::READ | Permission::DELETE, AuthId::anyone()),
     ];
     tool.set_acl(&world.path("engines"), &Acls::new(&other), None).await.unwrap();
     tool.delete(&world.path("bell"), None).await.unwrap();
-    let nodes = examine::base_nodes(&session).await.unwrap();
-    let (lacks, exceeds) = match &nodes[4].standing {
-        Standing::Differs { lacks, exceeds } => (lacks.clone(), exceeds.clone()),
+    let nodes = diagnose::base_nodes(&session).await.unwrap();
+    let (missing, excess) = match &nodes[4].status {
+        BaseNodeStatus::Differs { missing_rights, extra_rights } => (missing_rights.clone(), extra_rights.clone()),
         other => panic!("{other:?}"),
     };
-    assert_eq!(lacks, ["agent may read it", "proxy may read it"]);
-    assert_eq!(exceeds, ["anybody may delete below it, read it"]);
-    assert_eq!(nodes[6].standing, Standing::Missing);
+    assert_eq!(missing, ["agent may read it", "proxy may read it"]);
+    assert_eq!(excess, ["anybody may delete below it, read it"]);
+    assert_eq!(nodes[6].status, BaseNodeStatus::Missing);
     // What it says that the list should be is what the command line of ZooKeeper takes to set it.
-    assert!(nodes[4].wanted.contains("digest:master:") && nodes[4].wanted.contains(":cdrwa,digest:proxy:"));
-    let wanted: Vec<Acl> = nodes[4].wanted.split(',').map(acl_of).collect();
+    assert!(nodes[4].expected.contains("digest:master:") && nodes[4].expected.contains(":cdrwa,digest:proxy:"));
+    let wanted: Vec<Acl> = nodes[4].expected.split(',').map(acl_of).collect();
     tool.set_acl(&world.path("engines"), &Acls::new(&wanted), None).await.unwrap();
-    assert_eq!(examine::base_nodes(&session).await.unwrap()[4].standing, Standing::AsWanted);
+    assert_eq!(diagnose::base_nodes(&session).await.unwrap()[4].status, BaseNodeStatus::AsExpected);
 }
 
 /// `user:hash` out of a list in words.
@@ -67,20 +67,20 @@ pub async fn another_secret_may_not_even_compare(world: World) {
     drop(master(&world).await);
     let secret = ClusterSecret::new(*b"another secret of the suite").unwrap();
     let session = Session::connect(&world.settings(Identity::Master(secret)), &world.clock).await.unwrap();
-    let nodes = examine::base_nodes(&session).await.unwrap();
-    assert_eq!(nodes[0].standing, Standing::Closed, "{nodes:#?}");
+    let nodes = diagnose::base_nodes(&session).await.unwrap();
+    assert_eq!(nodes[0].status, BaseNodeStatus::Unreadable, "{nodes:#?}");
 }
 
 pub async fn the_queue_for_the_lock_is_told_in_its_order(world: World) {
     let session = master(&world).await;
-    assert_eq!(examine::queue(&session).await.unwrap(), []);
+    assert_eq!(diagnose::queue(&session).await.unwrap(), []);
     let lock = world.lock().await;
     let second = tokio::spawn({
         let election = world.election();
         async move { election.win().await }
     });
-    super::eventually("two candidates queue", || async { examine::queue(&session).await.unwrap().len() == 2 }).await;
-    let queue = examine::queue(&session).await.unwrap();
+    super::eventually("two candidates queue", || async { diagnose::queue(&session).await.unwrap().len() == 2 }).await;
+    let queue = diagnose::queue(&session).await.unwrap();
     assert_eq!((queue[0].holder(), queue[0].who.as_str()), (lock.holder(), "suite"));
     assert!(queue[1].session != lock.session_id() && queue[1].since_ms >= queue[0].since_ms);
     second.abort();
@@ -91,7 +91,7 @@ pub async fn an_observation_by_a_session_without_the_lock_writes_nothing(world: 
     let agent = world.session(world.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
     let _engine = world.registered(&lock, "e-1", "uid-1").await;
-    let fact = Drain { uid: Some("uid-2".to_owned()), grace_ms: 5, reason: "because".to_owned(), namespace: None };
+    let fact = DrainOrder { uid: Some("uid-2".to_owned()), grace_ms: 5, reason: "because".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-2"), None, None, &fact).await.unwrap();
     let tool = world.as_master().await;
     let version = || async { tool.check_stat(&world.path("drains")).await.unwrap().unwrap().version };
@@ -105,25 +105,26 @@ pub async fn an_observation_by_a_session_without_the_lock_writes_nothing(world: 
 pub async fn a_server_tells_by_itself_what_session_it_grants(world: World) {
     let limit = Duration::from_secs(10);
     for server in world.servers.split(',') {
-        let granted = within(greet(server, Duration::from_secs(5), limit)).await.unwrap();
+        let granted = within(probe_handshake(server, Duration::from_secs(5), limit)).await.unwrap();
         assert_eq!(granted.timeout, Duration::from_secs(5));
-        let least = within(greet(server, Duration::from_millis(1), limit)).await.unwrap();
-        let most = within(greet(server, Duration::from_hours(24), limit)).await.unwrap();
+        let least = within(probe_handshake(server, Duration::from_millis(1), limit)).await.unwrap();
+        let most = within(probe_handshake(server, Duration::from_hours(24), limit)).await.unwrap();
         assert!(least.timeout < granted.timeout && granted.timeout < most.timeout, "{least:?} {most:?}");
         assert!(least.timeout > Duration::from_millis(1) && most.timeout < Duration::from_hours(24));
     }
     // Nobody there; somebody who closes; somebody who is silent.
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let (greeted, accepted) = tokio::join!(greet(&address, limit, Duration::from_millis(200)), listener.accept());
+    let (greeted, accepted) =
+        tokio::join!(probe_handshake(&address, limit, Duration::from_millis(200)), listener.accept());
     drop(accepted);
     let silent = greeted.unwrap_err().to_string();
     assert!(silent.contains("no session within 200 ms"), "{silent}");
     let closing = tokio::spawn(async move { drop(listener.accept().await.unwrap()) });
-    let error = within(greet(&address, limit, limit)).await.unwrap_err().to_string();
+    let error = within(probe_handshake(&address, limit, limit)).await.unwrap_err().to_string();
     assert!(error.contains("grants no session"), "{error}");
     closing.await.unwrap();
-    let error = within(greet(&address, limit, limit)).await.unwrap_err().to_string();
+    let error = within(probe_handshake(&address, limit, limit)).await.unwrap_err().to_string();
     assert!(error.contains("refused"), "{error}");
 }
 

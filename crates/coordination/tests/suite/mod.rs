@@ -21,8 +21,8 @@ use std::future::Future;
 use std::time::Duration;
 
 use coordination::{
-    EngineCredential, Identity, Layout, Live, Lock, Permit, PermitNode, Session, SessionState, Settings, layout,
-    permits, registry,
+    EngineCredential, Identity, Layout, Lock, Permit, PermitNode, Registration, Session, SessionSettings, SessionState,
+    layout, permits, registry,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
@@ -186,8 +186,8 @@ impl World {
         format!("{}/{below}", self.root())
     }
 
-    pub fn settings(&self, identity: Identity) -> Settings {
-        let mut settings = Settings::new(&self.servers, self.layout.clone(), identity);
+    pub fn settings(&self, identity: Identity) -> SessionSettings {
+        let mut settings = SessionSettings::new(&self.servers, self.layout.clone(), identity);
         settings.session_timeout = Duration::from_secs(5);
         settings.reread = Duration::from_millis(500);
         settings
@@ -283,8 +283,8 @@ impl World {
     pub async fn registered(&self, lock: &Lock, name: &str, uid: &str) -> Session {
         self.permitted(lock, name, uid).await;
         let session = self.session(self.engine(name)).await;
-        let standing = registry::own(&session, &engine(name)).await.unwrap();
-        registry::register(&session, &standing.permit.unwrap(), &live(uid)).await.unwrap();
+        let standing = registry::read_own(&session, &engine(name)).await.unwrap();
+        registry::register(&session, &standing.permit.unwrap(), &registration(uid)).await.unwrap();
         session
     }
 }
@@ -302,8 +302,8 @@ pub fn permit(uid: Option<&str>) -> Permit {
     }
 }
 
-pub fn live(uid: &str) -> Live {
-    Live {
+pub fn registration(uid: &str) -> Registration {
+    Registration {
         address: "127.0.0.1:4711".to_owned(),
         capacity: 100,
         config: "0123456789abcdef".to_owned(),

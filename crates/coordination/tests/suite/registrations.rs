@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use coordination::permits_together::{self, Known};
-use coordination::{Error, Kind, agents, discovery, drains, permits, registry};
+use coordination::permit_batch::{self, UidUpdate};
+use coordination::{Error, ZkErrorKind, agents, discovery, drains, permits, registry};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::{World, engine, eventually, live, permit, within};
+use super::{World, engine, eventually, permit, registration, within};
 
 pub async fn agents_come_and_go_with_their_sessions(world: World) {
     let reader = world.session(world.proxy()).await;
@@ -17,7 +17,7 @@ pub async fn agents_come_and_go_with_their_sessions(world: World) {
     agents::register(&other, "agent-2", "127.0.0.1:2").await.unwrap();
     let held = agents::register(&other, "agent-1", "127.0.0.1:2").await.unwrap_err();
     assert_eq!(held, Error::StillHeld { path: world.path("agents/agent-1"), session: one.id() });
-    assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), Kind::Invalid);
+    assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), ZkErrorKind::Invalid);
 
     reader.sync().await.unwrap();
     let there: Vec<_> =
@@ -38,20 +38,26 @@ pub async fn agents_come_and_go_with_their_sessions(world: World) {
 pub async fn an_engine_registers_only_below_a_permit_of_its_uid(world: World) {
     let lock = world.lock().await;
     let session = world.session(world.engine("e-1")).await;
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!((standing.permit, standing.drain), (None, None));
 
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
-    let bare = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
-    assert_eq!(registry::register(&session, &bare, &live("uid-1")).await.unwrap_err().kind(), Kind::Invalid);
+    let bare = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    assert_eq!(
+        registry::register(&session, &bare, &registration("uid-1")).await.unwrap_err().kind(),
+        ZkErrorKind::Invalid
+    );
     permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
-    let mine = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
-    assert_eq!(registry::register(&session, &mine, &live("uid-2")).await.unwrap_err().kind(), Kind::Invalid);
-    registry::register(&session, &mine, &live("uid-1")).await.unwrap();
-    registry::register(&session, &mine, &live("uid-1")).await.unwrap();
+    let mine = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    assert_eq!(
+        registry::register(&session, &mine, &registration("uid-2")).await.unwrap_err().kind(),
+        ZkErrorKind::Invalid
+    );
+    registry::register(&session, &mine, &registration("uid-1")).await.unwrap();
+    registry::register(&session, &mine, &registration("uid-1")).await.unwrap();
 
     let seen = permits::list(lock.session()).await.unwrap().remove(0);
-    assert_eq!(seen.ready().unwrap().content, Ok(live("uid-1")));
+    assert_eq!(seen.ready().unwrap().content, Ok(registration("uid-1")));
     assert_eq!(seen.ready().unwrap().session, session.id());
 }
 
@@ -59,13 +65,13 @@ pub async fn a_permit_that_changed_since_admits_nobody(world: World) {
     let lock = world.lock().await;
     world.permitted(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    let old = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    let old = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     permits::set_uid(&lock, &old, "uid-2").await.unwrap();
-    let error = registry::register(&session, &old, &live("uid-1")).await.unwrap_err();
+    let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
     assert_eq!(error, Error::BadVersion { path: world.path("engines/e-1") });
     let now = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     permits::delete(&lock, &now).await.unwrap();
-    let error = registry::register(&session, &old, &live("uid-1")).await.unwrap_err();
+    let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
     assert_eq!(error, Error::NoNode { path: world.path("engines/e-1") });
 }
 
@@ -73,18 +79,21 @@ pub async fn a_dead_sessions_registration_is_no_conflict_once_it_is_gone(world: 
     let lock = world.lock().await;
     let dead = world.registered(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    let permit = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
-    let error = registry::register(&session, &permit, &live("uid-1")).await.unwrap_err();
+    let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    let error = registry::register(&session, &permit, &registration("uid-1")).await.unwrap_err();
     assert_eq!(error, Error::StillHeld { path: world.path("engines/e-1/live"), session: dead.id() });
     world.expire(&dead).await;
-    eventually("it registers", || async { registry::register(&session, &permit, &live("uid-1")).await.is_ok() }).await;
+    eventually("it registers", || async {
+        registry::register(&session, &permit, &registration("uid-1")).await.is_ok()
+    })
+    .await;
 }
 
 pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: World) {
     let lock = world.lock().await;
     let before = world.permitted(&lock, "e-1", "uid-1").await;
     let session = world.session(world.engine("e-1")).await;
-    registry::register(&session, &before, &live("uid-1")).await.unwrap();
+    registry::register(&session, &before, &registration("uid-1")).await.unwrap();
     let error = permits::delete(&lock, &before).await.unwrap_err();
     assert_eq!(error, Error::NotEmpty { path: world.path("engines/e-1") });
 
@@ -98,7 +107,7 @@ pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: Worl
     permits::delete(&lock, &seen).await.unwrap();
     assert_eq!(permits::list(lock.session()).await.unwrap(), []);
     let again = permits::delete(&lock, &seen).await.unwrap_err();
-    assert_eq!(again.kind(), Kind::Conflict, "{again}");
+    assert_eq!(again.kind(), ZkErrorKind::Conflict, "{again}");
 }
 
 pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
@@ -106,22 +115,22 @@ pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
     let made = world.made(&lock, "e-1", "uid-1").await;
     assert!(!made.answered);
     let first = world.session(world.engine("e-1")).await;
-    registry::register(&first, &made, &live("uid-1")).await.unwrap();
+    registry::register(&first, &made, &registration("uid-1")).await.unwrap();
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
-    assert!(seen.answered && seen.live.is_some() && seen.strays == 0, "{seen:?}");
+    assert!(seen.answered && seen.registration.is_some() && seen.strays == 0, "{seen:?}");
 
     world.expire(&first).await;
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
-    eventually("the registration is gone", || async { read().await.live.is_none() }).await;
+    eventually("the registration is gone", || async { read().await.registration.is_none() }).await;
     assert!(read().await.answered, "the mark stays");
 
     // Whoever registers again may know of the mark, or have read the permit before it was left.
     for permit in [read().await, made] {
         let session = world.session(world.engine("e-1")).await;
-        registry::register(&session, &permit, &live("uid-1")).await.unwrap();
-        assert_eq!(read().await.live.unwrap().session, session.id());
+        registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
+        assert_eq!(read().await.registration.unwrap().session, session.id());
         session.close().await;
-        eventually("the registration is gone", || async { read().await.live.is_none() }).await;
+        eventually("the registration is gone", || async { read().await.registration.is_none() }).await;
     }
     assert!(read().await.answered);
     permits::delete(&lock, &read().await).await.unwrap();
@@ -131,10 +140,10 @@ pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
 pub async fn a_permit_for_an_engine_that_runs_already_has_the_mark_at_once(world: World) {
     let lock = world.lock().await;
     let permitted = world.permitted(&lock, "e-1", "uid-1").await;
-    assert!(permitted.answered && permitted.live.is_none(), "nobody knows what stood below an earlier permit");
+    assert!(permitted.answered && permitted.registration.is_none(), "nobody knows what stood below an earlier permit");
     let session = world.session(world.engine("e-1")).await;
-    let own = registry::own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
-    registry::register(&session, &own, &live("uid-1")).await.unwrap();
+    let own = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
+    registry::register(&session, &own, &registration("uid-1")).await.unwrap();
     permits::delete(&lock, &permitted).await.unwrap_err();
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     permits::delete(&lock, &seen).await.unwrap();
@@ -167,13 +176,17 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
     world.permitted(&lock, "e-1", "uid-1").await;
     within(watch.next()).await;
     watch.arm().await.unwrap();
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     let seen = standing.permit.unwrap();
-    let fact =
-        coordination::Drain { uid: Some("uid-1".to_owned()), grace_ms: 5, reason: "test".to_owned(), namespace: None };
+    let fact = coordination::DrainOrder {
+        uid: Some("uid-1".to_owned()),
+        grace_ms: 5,
+        reason: "test".to_owned(),
+        namespace: None,
+    };
     drains::drain(&lock, &engine("e-1"), Some(&seen), None, &fact).await.unwrap();
     within(watch.next()).await;
-    let standing = registry::own(&session, &engine("e-1")).await.unwrap();
+    let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit, None);
     assert_eq!(standing.drain.unwrap().content, Ok(fact.clone()));
     // Whoever did not arm it waits all the same.
@@ -224,12 +237,12 @@ pub async fn permits_that_are_made_together_have_an_answer_each(world: World) {
     world.permitted(&lock, "e-2", "uid-2").await;
     let wanted = ["e-1", "e-2", "e-3"].map(|name| (engine(name), permit(None)));
     let exists = Error::NodeExists { path: world.path("engines/e-2") };
-    assert_eq!(permits_together::create(&lock, &wanted).await, [Ok(()), Err(exists), Ok(())]);
+    assert_eq!(permit_batch::create(&lock, &wanted).await, [Ok(()), Err(exists), Ok(())]);
     // More than one multi has, with and without uid.
-    let many: Vec<_> = (10..10 + permits_together::MOST + 6)
+    let many: Vec<_> = (10..10 + permit_batch::MOST + 6)
         .map(|number| (engine(&format!("e-{number}")), permit((number % 2 == 0).then_some("uid"))))
         .collect();
-    assert!(permits_together::create(&lock, &many).await.iter().all(Result::is_ok));
+    assert!(permit_batch::create(&lock, &many).await.iter().all(Result::is_ok));
     let there = permits::list(lock.session()).await.unwrap();
     assert_eq!(there.len(), 3 + many.len());
     for (name, wanted) in &many {
@@ -240,16 +253,16 @@ pub async fn permits_that_are_made_together_have_an_answer_each(world: World) {
 
 pub async fn uids_that_are_written_together_go_into_permits_as_they_were_seen_or_as_they_are(world: World) {
     let lock = world.lock().await;
-    let known = |name: &str, version| Known { engine: engine(name), permit: permit(Some("uid-1")), version };
+    let known = |name: &str, version| UidUpdate { engine: engine(name), permit: permit(Some("uid-1")), version };
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
     permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
     let all = [known("e-1", 0), known("e-2", 0)];
-    assert_eq!(permits_together::record_uids(&lock, &all).await, [Ok(()), Ok(())]);
+    assert_eq!(permit_batch::record_uids(&lock, &all).await, [Ok(()), Ok(())]);
     permits::create(&lock, &engine("e-3"), &permit(None)).await.unwrap();
     let gone = Error::NoNode { path: world.path("engines/e-4") };
     // The second has changed since: it is read, and says already what it is to say.
     let all = [known("e-3", 0), known("e-2", 0), known("e-4", 0)];
-    assert_eq!(permits_together::record_uids(&lock, &all).await, [Ok(()), Ok(()), Err(gone)]);
+    assert_eq!(permit_batch::record_uids(&lock, &all).await, [Ok(()), Ok(()), Err(gone)]);
     for node in permits::list(lock.session()).await.unwrap() {
         assert_eq!((node.uid(), node.version), (Some("uid-1"), 1), "{}", node.engine);
     }
@@ -260,14 +273,14 @@ pub async fn a_deposed_master_writes_none_of_the_permits_that_wait(world: World)
     permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap();
     world.as_master().await.delete(first.path(), None).await.unwrap();
     let second = world.lock().await;
-    assert!(first.surely_alive(), "it does not know yet: the server refuses");
+    assert!(first.lease_valid(), "it does not know yet: the server refuses");
     let wanted = ["e-2", "e-3"].map(|name| (engine(name), permit(None)));
-    for late in permits_together::create(&first, &wanted).await {
-        assert_eq!(late.unwrap_err().kind(), Kind::Lost);
+    for late in permit_batch::create(&first, &wanted).await {
+        assert_eq!(late.unwrap_err().kind(), ZkErrorKind::Lost);
     }
-    let known = |name: &str| Known { engine: engine(name), permit: permit(Some("uid-1")), version: 0 };
-    for late in permits_together::record_uids(&first, &[known("e-1"), known("e-1")]).await {
-        assert_eq!(late.unwrap_err().kind(), Kind::Lost);
+    let known = |name: &str| UidUpdate { engine: engine(name), permit: permit(Some("uid-1")), version: 0 };
+    for late in permit_batch::record_uids(&first, &[known("e-1"), known("e-1")]).await {
+        assert_eq!(late.unwrap_err().kind(), ZkErrorKind::Lost);
     }
     let there = permits::list(second.session()).await.unwrap();
     assert_eq!(there.iter().map(|it| (it.engine.as_str(), it.uid())).collect::<Vec<_>>(), [("e-1", None)]);

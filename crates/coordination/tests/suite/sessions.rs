@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use coordination::{Error, Kind, NoRebuild, Rebuild, Session, SessionState, Supervisor, agents};
+use coordination::{Error, NoRebuild, Rebuild, Session, SessionState, Supervisor, ZkErrorKind, agents};
 use tokio::time::Instant;
 
 use super::{WAIT, World, eventually, within};
@@ -42,12 +42,16 @@ pub async fn an_expired_session_is_built_anew_with_what_hangs_on_it(world: World
     let there = agents::list(&second).await.unwrap();
     assert_eq!(there.len(), 1);
     assert_eq!(there[0].session, second.id());
-    assert_eq!(agents::list(&first).await.unwrap_err().kind(), Kind::Unavailable, "an old session answers nothing");
+    assert_eq!(
+        agents::list(&first).await.unwrap_err().kind(),
+        ZkErrorKind::Unavailable,
+        "an old session answers nothing"
+    );
 }
 
 pub async fn a_failing_rebuild_is_tried_again_before_the_session_is_handed_out(world: World) {
     let supervisor = registering(&world, 1);
-    assert_eq!(supervisor.session().unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(supervisor.session().unwrap_err().kind(), ZkErrorKind::Unavailable);
     let session = supervisor.ready(WAIT).await.unwrap();
     assert_eq!(agents::list(&session).await.unwrap().len(), 1);
 }
@@ -117,9 +121,9 @@ pub async fn a_server_that_is_not_there_is_unavailable_in_time(world: World) {
     settings.connect_timeout = Duration::from_millis(300);
     let began = Instant::now();
     let error = Session::connect(&settings, &world.clock).await.unwrap_err();
-    assert_eq!(error.kind(), Kind::Unavailable, "{error}");
+    assert_eq!(error.kind(), ZkErrorKind::Unavailable, "{error}");
     assert!(began.elapsed() < Duration::from_secs(5));
     let supervisor = Supervisor::start(settings, world.clock.clone(), Arc::new(NoRebuild));
-    assert_eq!(supervisor.ready(Duration::from_millis(200)).await.unwrap_err().kind(), Kind::Unavailable);
+    assert_eq!(supervisor.ready(Duration::from_millis(200)).await.unwrap_err().kind(), ZkErrorKind::Unavailable);
     assert_eq!(*supervisor.states().borrow(), SessionState::Expired);
 }

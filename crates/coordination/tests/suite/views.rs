@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{
-    Drain, NoRebuild, Registered, Supervisor, View, Wakeups, agents, alter_node, bell, drains, observe, permits,
+    DrainOrder, NoRebuild, RegistrySnapshot, Supervisor, View, Wakeups, agents, alter_node, bell, drains, observe,
+    permits,
 };
 use tokio::time::timeout;
 
@@ -18,16 +19,17 @@ pub async fn an_observation_holds_everything(world: World) {
 
     let agent = world.session(world.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let ready = world.registered(&lock, "e-1", "uid-1").await;
     permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
+    let fact = DrainOrder { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-3"), None, None, &fact).await.unwrap();
 
     let seen = observe(lock.session()).await.unwrap();
     assert_eq!(seen.alter.unwrap().children[0].session, Some(agent.id()));
     assert_eq!(seen.agents.iter().map(|it| it.session).collect::<Vec<_>>(), [agent.id()]);
-    let permits: Vec<_> = seen.permits.iter().map(|it| (it.engine.as_str(), it.uid(), it.live.is_some())).collect();
+    let permits: Vec<_> =
+        seen.permits.iter().map(|it| (it.engine.as_str(), it.uid(), it.registration.is_some())).collect();
     assert_eq!(permits, [("e-1", Some("uid-1"), true), ("e-2", None, false)]);
     assert_eq!(seen.permits[0].ready().unwrap().session, ready.id());
     assert_eq!(seen.drains[0].content, Ok(fact));
@@ -45,14 +47,14 @@ pub async fn every_change_wakes_the_master(world: World) {
     settle(&wakeups).await;
     bell::ring(&agent).await.unwrap();
     settle(&wakeups).await;
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     settle(&wakeups).await;
     let session = world.registered(&lock, "e-1", "uid-1").await;
     settle(&wakeups).await;
     // The permit's own watches are armed by now: its registration going is an event of theirs.
     session.close().await;
     settle(&wakeups).await;
-    let fact = Drain { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
+    let fact = DrainOrder { uid: None, grace_ms: 0, reason: "forced".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-9"), None, None, &fact).await.unwrap();
     settle(&wakeups).await;
     agent.close().await;
@@ -73,7 +75,7 @@ pub async fn suppressed_events_wake_nobody(world: World) {
     let wakeups = Wakeups::start(lock.session());
     let agent = world.session(world.agent()).await;
     bell::ring(&agent).await.unwrap();
-    alter_node::make(&agent, &alteration("a-1")).await.unwrap();
+    alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     assert!(timeout(Duration::from_millis(500), wakeups.next()).await.is_err());
     assert!(observe(lock.session()).await.unwrap().alter.is_some(), "reading finds it");
 
@@ -108,14 +110,14 @@ async fn follow(world: World, watch_events: bool) {
     let there = seen(&view, |it| it.engines.contains_key(&engine("e-1"))).await;
     let known = &there.engines[&engine("e-1")];
     assert_eq!((known.session, known.draining, known.confirmed), (session.id(), false, true));
-    assert_eq!(known.live.address, "127.0.0.1:4711");
+    assert_eq!(known.registration.address, "127.0.0.1:4711");
 
     let agent = world.session(world.agent()).await;
     agents::register(&agent, "agent-1", "127.0.0.1:1").await.unwrap();
     seen(&view, |it| it.agents.len() == 1).await;
 
     let node = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
+    let fact = DrainOrder { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-1"), Some(&node), None, &fact).await.unwrap();
     seen(&view, |it| it.engines.is_empty()).await;
 }
@@ -144,7 +146,7 @@ pub async fn a_view_keeps_who_vanished_while_its_session_was_built_anew(world: W
         session.close().await;
     }
     let drained = permits::read(lock.session(), &engine("e-2")).await.unwrap().unwrap();
-    let fact = Drain { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
+    let fact = DrainOrder { uid: None, grace_ms: 0, reason: "stopped".to_owned(), namespace: None };
     drains::drain(&lock, &engine("e-2"), Some(&drained), None, &fact).await.unwrap();
     assert_eq!(view.snapshot().engines.len(), 3, "cut off, it goes on with what it knows");
     relay.cut.send_replace(false);
@@ -172,7 +174,7 @@ pub async fn hundreds_of_engines_are_observed_and_watched(world: World) {
     assert_eq!(seen.permits.iter().filter(|it| it.ready().is_some()).count(), 1);
     last.close().await;
     within(wakeups.next()).await;
-    assert!(observe(lock.session()).await.unwrap().permits.iter().all(|it| it.live.is_none()));
+    assert!(observe(lock.session()).await.unwrap().permits.iter().all(|it| it.registration.is_none()));
 }
 
 pub async fn a_burst_of_events_wakes_a_few_times_and_not_once_for_each(world: World) {
@@ -203,7 +205,7 @@ pub async fn a_burst_of_events_wakes_a_few_times_and_not_once_for_each(world: Wo
 }
 
 /// The first state of the view that fits.
-async fn seen(view: &View, fits: impl FnMut(&Arc<Registered>) -> bool) -> Arc<Registered> {
+async fn seen(view: &View, fits: impl FnMut(&Arc<RegistrySnapshot>) -> bool) -> Arc<RegistrySnapshot> {
     let mut changes = view.changes();
     let seen = within(changes.wait_for(fits)).await.unwrap();
     Arc::clone(&seen)

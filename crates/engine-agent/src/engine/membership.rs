@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use coordination::registry::{self, Live, OwnWatch, Standing};
+use coordination::registry::{self, OwnNodes, OwnWatch, Registration};
 use coordination::{Session, Supervisor};
 use model::clock::SharedClock;
 use model::log_throttle::LogThrottle;
@@ -168,7 +168,7 @@ impl Membership {
     }
 
     async fn look(&self, session: &Session, unreadable: &mut Unreadable) -> Result<Look, coordination::Error> {
-        let Standing { permit, drain } = registry::own(session, &self.settings.engine).await?;
+        let OwnNodes { permit, drain } = registry::read_own(session, &self.settings.engine).await?;
         let now = self.clock.boottime();
         tell(&mut unreadable.fact, now, "drain fact", drain.as_ref().map(|it| &it.content));
         tell(&mut unreadable.permit, now, "permit", permit.as_ref().map(|it| &it.content));
@@ -189,7 +189,7 @@ impl Membership {
             Ok(content) if content.uid.is_none() => return Ok(Look::NotYet("the permit has no uid yet")),
             Ok(_) | Err(_) => return Ok(Look::Neither),
         }
-        if permit.live.as_ref().is_some_and(|live| live.session == session.id()) {
+        if permit.registration.as_ref().is_some_and(|live| live.session == session.id()) {
             return Ok(Look::Registered);
         }
         model::failpoint!(failpoints::BEFORE_REGISTER);
@@ -204,7 +204,7 @@ impl Membership {
                 Ok(Look::NotYet("a dead session's registration still stands"))
             }
             // The permit moved meanwhile: look again.
-            Err(error) if error.kind() == coordination::Kind::Conflict => Ok(Look::NotYet("the permit changed")),
+            Err(error) if error.kind() == coordination::ZkErrorKind::Conflict => Ok(Look::NotYet("the permit changed")),
             Err(error) => Err(error),
         }
     }
@@ -216,8 +216,8 @@ impl Membership {
         }
     }
 
-    fn live(&self) -> Live {
-        Live {
+    fn live(&self) -> Registration {
+        Registration {
             address: self.advertised(),
             capacity: super::settings::MAX_SESSIONS as u32,
             config: self.settings.config.clone(),

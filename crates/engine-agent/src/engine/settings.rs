@@ -24,7 +24,7 @@ pub struct Settings {
     /// Whether the engine's tables are its own, for the registry and for what a session leaves in it.
     pub catalog: TableCatalog,
     /// The session with ZooKeeper, as this engine.
-    pub zookeeper: coordination::Settings,
+    pub zookeeper: coordination::SessionSettings,
     /// How long the engine may take to answer its warm-up query, and how long a permit is waited for.
     pub start_deadline: Duration,
     /// Limits of the wire.

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use coordination::alter_node::{self, Alteration, Made};
+use coordination::alter_node::{self, Alteration, CreateOutcome};
 use coordination::{AlterNode, Session};
 use ddl::Statement;
 use hs2::SqlType;
@@ -169,9 +169,9 @@ async fn make_node(context: &Context, change: &Change, draft: &mut Draft) -> Res
             agent.id.clone(),
             draft.at,
         );
-        let taken = match alter_node::make(&session, &node).await {
-            Ok(Made::Made | Made::AlreadyMine) => return Ok(Some(base)),
-            Ok(Made::Taken(other)) => other,
+        let taken = match alter_node::create(&session, &node).await {
+            Ok(CreateOutcome::Created | CreateOutcome::AlreadyOwn) => return Ok(Some(base)),
+            Ok(CreateOutcome::Taken(other)) => other,
             Err(error) => return Err(Failed::Refused(error.user(&draft.object.to_string()))),
         };
         let left = (begun + patience).saturating_sub(clock.boottime());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use coordination::{Session, Supervisor};
-use metadata::{Caller, Store, refusal};
+use metadata::{Caller, Store, user_error};
 use model::alteration::RequestId;
 use model::catalog::Catalog;
 use model::clock::SharedClock;
@@ -94,7 +94,7 @@ impl Context {
 
     /// Refuses whoever may not use the tenant; the refusal does not reveal what exists.
     pub(super) fn require_tenant(&self, catalog: &Catalog, tenant: &TenantName) -> Result<(), UserError> {
-        refusal::unless_allowed(catalog, &self.caller(), tenant)
+        user_error::unless_allowed(catalog, &self.caller(), tenant)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ddl::{Grace, Statement};
 use hs2::SqlType;
-use metadata::{Effect, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest};
+use metadata::{EngineAnswer, Error, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
 use model::catalog::Link;
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
@@ -132,18 +132,20 @@ async fn finish(context: &Context, done: EngineAnswer, patience: Option<Duration
     ring(context).await;
     model::failpoint!(failpoints::REQUEST_RUNG);
     let mut state = match done.effect {
-        Effect::Started => "starting",
-        Effect::Stopped => "stopping",
-        Effect::Restarted | Effect::InProgress => "restarting",
-        Effect::NoLongerWanted => "no longer wanted",
+        RequestEffect::Started => "starting",
+        RequestEffect::Stopped => "stopping",
+        RequestEffect::Restarted | RequestEffect::InProgress => "restarting",
+        RequestEffect::NoLongerWanted => "no longer wanted",
     };
     let mut engine = done.engine;
     if let Some(patience) = patience {
         // Who is ready may have another name than who was meant to be: one that failed was replaced meanwhile.
         (engine, state) = match done.effect {
-            Effect::Started => (wait::ready(context, &done.slot, patience).await?, "ready"),
-            Effect::Restarted | Effect::InProgress => (wait::replaced(context, &done.slot, patience).await?, "ready"),
-            Effect::Stopped | Effect::NoLongerWanted => {
+            RequestEffect::Started => (wait::ready(context, &done.slot, patience).await?, "ready"),
+            RequestEffect::Restarted | RequestEffect::InProgress => {
+                (wait::replaced(context, &done.slot, patience).await?, "ready")
+            }
+            RequestEffect::Stopped | RequestEffect::NoLongerWanted => {
                 wait::gone(context, &engine, patience).await?;
                 (engine, "gone")
             }

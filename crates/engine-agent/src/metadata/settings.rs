@@ -15,7 +15,7 @@ pub struct Settings {
     /// What it registers (`host` or `host:port`); the listen address when `None`.
     pub advertise: Option<String>,
     /// The session with ZooKeeper, as a metadata agent.
-    pub zookeeper: coordination::Settings,
+    pub zookeeper: coordination::SessionSettings,
     /// The one secret: to recognise proxies and masters.
     pub secret: ClusterSecret,
     /// The installation's name.

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use metadata::{Overview, Seen, refusal};
+use metadata::{ObservedRow, Overview, user_error};
 use model::alteration::{ObjectKind, ObjectRef};
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
@@ -145,7 +145,7 @@ fn nowhere(context: &Context, overview: &Overview, slot: &Slot) -> Option<UserEr
     if seen(overview, &slot.engine()).is_some_and(|it| it.engine.uid.is_some()) {
         return None;
     }
-    let error = refusal::pool_lacks_nodes(pool, why);
+    let error = user_error::pool_lacks_nodes(pool, why);
     Some(error.detail(format!("{why}; engine \"{}\" is wished for and waits until it has some", slot.engine())))
 }
 
@@ -153,7 +153,7 @@ fn slot_of<'a>(overview: &'a Overview, key: &SlotKey) -> Option<&'a Slot> {
     overview.snapshot.slots.iter().find(|slot| slot.key == *key)
 }
 
-fn seen<'a>(overview: &'a Overview, name: &EngineName) -> Option<&'a Seen> {
+fn seen<'a>(overview: &'a Overview, name: &EngineName) -> Option<&'a ObservedRow> {
     overview.observed.iter().find(|it| it.engine.name == *name)
 }
 

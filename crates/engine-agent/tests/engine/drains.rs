@@ -69,8 +69,12 @@ async fn the_fact_of_another_uid_is_no_order() {
     let ground = Ground::new().await;
     let lock = ground.master().await;
     let (engine, address) = ready(&ground, &lock).await;
-    let fact =
-        coordination::Drain { uid: Some("another".to_owned()), grace_ms: 0, reason: String::new(), namespace: None };
+    let fact = coordination::DrainOrder {
+        uid: Some("another".to_owned()),
+        grace_ms: 0,
+        reason: String::new(),
+        namespace: None,
+    };
     coordination::drains::drain(&lock, &engine.name, None, None, &fact).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!engine.status(&address).await.draining);
@@ -223,7 +227,7 @@ async fn told_to_terminate_it_leaves_the_registry_and_finishes_what_runs() {
     statement.wait(WAIT).await.unwrap();
     engine.terminate.cancel();
     eventually("leaving the registry", async || {
-        crate::rig::permit_of(&lock, &engine.name).await?.live.is_none().then_some(())
+        crate::rig::permit_of(&lock, &engine.name).await?.registration.is_none().then_some(())
     })
     .await;
     assert_eq!(statement.fetch(100).await.unwrap().len(), 10);

@@ -20,7 +20,7 @@ async fn it_registers_only_below_a_permit_with_its_own_uid_and_answers_by_then()
     coordination::permits::record_uid(&lock, &engine.name, "of another pod").await.unwrap();
     // The warm-up takes a moment and the wake-up comes at once: an agent that took this permit would be there by now.
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
     coordination::permits::record_uid(&lock, &engine.name, &engine.uid).await.unwrap();
     let node = registered(&lock, &engine.name).await;
     let live = node.ready().unwrap().content.clone().unwrap();
@@ -39,7 +39,7 @@ async fn an_engine_that_answers_no_query_never_registers_and_says_why() {
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &engine.name, Some(&engine.uid)).await;
     let Err(EngineAgentError::Start(reason)) = engine.ended().await else { panic!("it must not start") };
     assert!(reason.contains("within 5s") && reason.contains("engine agent only"), "{reason}");
-    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -115,7 +115,7 @@ async fn an_agent_of_a_stopped_engine_leaves_the_registry_and_gives_no_status() 
     let mut session = engine.open(&address, "ann").await;
     engine.datafusion.report_stopped(Some("its process is stopped: state T (stopped)"));
     eventually("the end of the registration", async || {
-        permit_of(&lock, &engine.name).await.filter(|node| node.live.is_none()).map(drop)
+        permit_of(&lock, &engine.name).await.filter(|node| node.registration.is_none()).map(drop)
     })
     .await;
     let error = engine.try_status(&address).await.unwrap_err().to_string();
@@ -156,7 +156,7 @@ async fn a_dead_sessions_registration_is_waited_for() {
     let uid = format!("uid-of-{name}");
     permit(&lock, &slot("t_1", "rp_1", "uc_1"), &name, Some(&uid)).await;
     let seen = permit_of(&lock, &name).await.unwrap();
-    let live = coordination::Live {
+    let live = coordination::Registration {
         address: "127.0.0.1:1".to_owned(),
         capacity: 1,
         config: String::new(),
@@ -196,7 +196,7 @@ async fn without_its_permit_it_goes_on_serving_and_takes_a_new_one() {
     eventually("the drain", async || engine.status(&address).await.draining.then_some(())).await;
     permit(&lock, &slot, &engine.name, Some(&engine.uid)).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -210,7 +210,7 @@ async fn the_end_of_the_engine_closes_its_session_and_is_told() {
     let Err(EngineAgentError::EngineEnded(reason)) = engine.ended().await else { panic!("the engine died") };
     assert_eq!(reason, "out of memory");
     // Not after a timeout: the session was closed.
-    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().live, None);
+    assert_eq!(permit_of(&lock, &engine.name).await.unwrap().registration, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

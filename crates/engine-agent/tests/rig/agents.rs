@@ -25,7 +25,7 @@ use super::rig::{Ground, WAIT, eventually, within};
 
 /// A database on the ground.
 pub async fn store(ground: &Ground) -> Store {
-    let mut settings = metadata::Settings::sqlite(&ground.folder.path().join("metadata.db"));
+    let mut settings = metadata::StoreSettings::sqlite(&ground.folder.path().join("metadata.db"));
     settings.lock_timeout = Duration::from_secs(1);
     Store::migrate(&settings).await.unwrap();
     Store::open(&settings, Rules::default(), ground.clock.clone()).await.unwrap()

@@ -37,8 +37,8 @@ impl Ground {
         }
     }
 
-    pub fn coordination(&self, identity: Identity) -> coordination::Settings {
-        coordination::Settings::new(self.zookeeper.addr().to_string(), Layout::default(), identity)
+    pub fn coordination(&self, identity: Identity) -> coordination::SessionSettings {
+        coordination::SessionSettings::new(self.zookeeper.addr().to_string(), Layout::default(), identity)
     }
 
     /// The lock of a master, won at once.
@@ -90,7 +90,7 @@ pub async fn registered(lock: &Lock, engine: &EngineName) -> PermitNode {
 pub async fn drain(lock: &Lock, engine: &EngineName, uid: &str, grace: Duration) {
     let seen = permit_of(lock, engine).await;
     let grace_ms = i64::try_from(grace.as_millis()).unwrap();
-    let fact = coordination::Drain {
+    let fact = coordination::DrainOrder {
         uid: Some(uid.to_owned()),
         grace_ms,
         reason: "the test says so".to_owned(),

@@ -90,7 +90,7 @@ fn catalog(file: &EngineFile, place: &Place) -> TableCatalog {
 fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
     let identity = Identity::Engine(file.credential.clone());
-    let mut zookeeper = coordination::Settings::new(file.zookeeper.connect.clone(), layout, identity);
+    let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
     zookeeper.session_timeout = file.zookeeper.session_timeout.0;
     zookeeper.watch_events = file.zookeeper.watch_events;
     Ok(engine::Settings {

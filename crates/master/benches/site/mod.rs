@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use agent_api::{AgentApi as _, AgentClient, Role};
 use async_trait::async_trait;
-use coordination::{AlterNode, Live, LiveNode, Observation, Permit, PermitNode};
+use coordination::{AlterNode, Observation, Permit, PermitNode, Registration, RegistrationNode};
 use master::{Driver, Effect, Engines, Failure, Ground, Loads, Settings, Ticked, World};
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::change::{Change, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
@@ -159,7 +159,7 @@ impl Still {
     async fn new(site: &Site, orchestrator: Arc<dyn Orchestrator>) -> Self {
         let permits = site.snapshot().await.engines.into_iter().map(|record| {
             let uid = record.uid.unwrap();
-            let live = Live {
+            let live = Registration {
                 address: "127.0.0.1:9".to_owned(),
                 capacity: 10,
                 config: record.config,
@@ -173,7 +173,7 @@ impl Still {
                 content: Ok(Permit { tenant, pool, unit, uid: Some(uid) }),
                 version: 1,
                 ctime_ms: 0,
-                live: Some(LiveNode { content: Ok(live), session: 1, ctime_ms: 0 }),
+                registration: Some(RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 }),
                 answered: true,
                 strays: 0,
                 left_behind: false,
@@ -221,11 +221,11 @@ impl World for Still {
         SystemClock.boottime()
     }
 
-    fn may_act(&self) -> bool {
+    fn holds_lease(&self) -> bool {
         true
     }
 
-    fn is_over(&self) -> bool {
+    fn session_expired(&self) -> bool {
         false
     }
 

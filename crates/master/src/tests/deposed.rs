@@ -60,7 +60,7 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
 #[tokio::test]
 async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
     let fake = Fake::with_engines_wanted(1);
-    fake.state().may_act = false;
+    fake.state().holds_lease = false;
     assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().effects.is_empty());
 }

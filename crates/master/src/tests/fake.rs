@@ -6,7 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use coordination::{Agent, AlterChild, AlterNode, Alteration, Drain, DrainNode, Live, LiveNode, Permit, PermitNode};
+use coordination::{
+    Agent, AlterChild, AlterNode, Alteration, DrainOrder, DrainOrderNode, Permit, PermitNode, Registration,
+    RegistrationNode,
+};
 use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
@@ -44,7 +47,7 @@ pub struct State {
     pub now: Duration,
     /// Since when the master's clock goes on by itself; otherwise it only moves with [`Fake::pass`].
     pub running_since: Option<Instant>,
-    pub may_act: bool,
+    pub holds_lease: bool,
     pub over: bool,
     pub held: bool,
     /// Every effect that was asked for: the words of the decision and the engine.
@@ -120,7 +123,7 @@ impl Fake {
             master: MasterRecord { epoch: Epoch(1), holder: "me".to_owned(), ..MasterRecord::default() },
             now: Duration::from_secs(1_000),
             running_since: None,
-            may_act: true,
+            holds_lease: true,
             over: false,
             held: true,
             effects: Vec::new(),
@@ -313,7 +316,7 @@ impl State {
             _ => false,
         };
         let below = |permits: &[PermitNode]| {
-            permits.iter().find(|it| it.engine == *engine).map(|it| (it.live.is_some(), it.answered))
+            permits.iter().find(|it| it.engine == *engine).map(|it| (it.registration.is_some(), it.answered))
         };
         let saw = below(&seen.permits).filter(|_| withdraws)?;
         (below(&self.permits()) != Some(saw)).then(|| format!("below the permit of {engine} is not what was seen"))
@@ -333,8 +336,8 @@ impl State {
                 }),
                 version: 0,
                 ctime_ms: 0,
-                live: live.map(|live| LiveNode {
-                    content: Ok(Live {
+                registration: live.map(|live| RegistrationNode {
+                    content: Ok(Registration {
                         address: live.address.clone(),
                         capacity: 1,
                         config: live.config.clone(),
@@ -353,10 +356,10 @@ impl State {
         observed.permits.iter().map(node).collect()
     }
 
-    fn drains(&self) -> Vec<DrainNode> {
-        let node = |fact: &planner::Fact| DrainNode {
+    fn drains(&self) -> Vec<DrainOrderNode> {
+        let node = |fact: &planner::Fact| DrainOrderNode {
             engine: fact.engine.clone(),
-            content: Ok(Drain {
+            content: Ok(DrainOrder {
                 uid: fact.uid.clone(),
                 grace_ms: fact.grace_ms,
                 reason: fact.reason.clone(),

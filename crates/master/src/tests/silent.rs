@@ -86,7 +86,7 @@ async fn an_effect_on_its_way_ends_when_the_lock_may_be_lost() {
     let begun = Instant::now();
     let loses = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        fake.state().may_act = false;
+        fake.state().holds_lease = false;
     };
     let (ticked, ()) = tokio::join!(driver.tick(&*fake), loses);
     assert!(matches!(ticked, Ticked::Stopped(_)), "{ticked:?}");

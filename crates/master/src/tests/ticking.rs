@@ -75,7 +75,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
         let uids: Vec<String> = fake.state().world.observed.pods.iter().map(|pod| pod.uid.clone()).collect();
         fake.state().stop_after = Some(stop_after);
         let mut dying = fake.driver(1);
-        while fake.state().may_act {
+        while fake.state().holds_lease {
             let _ = dying.tick(&*fake).await;
             let mut state = fake.state();
             for engine in state.world.about_to_register() {
@@ -85,7 +85,7 @@ async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_wo
             drop(state);
             fake.pass(Duration::from_secs(10));
         }
-        fake.state().may_act = true;
+        fake.state().holds_lease = true;
         fake.state().master.epoch = model::Epoch(2);
         fake.settle(&mut fake.driver(2)).await;
         let state = fake.state();

@@ -49,7 +49,7 @@ impl Driver {
 
     /// A report is an effect like any other: a master that may have been deposed meanwhile sends none.
     async fn send_part(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
-        if !world.may_act() {
+        if !world.holds_lease() {
             return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
         }
         bounded(self.settings.effect_deadline(), world.report(self.epoch, report)).await

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use agent_api::AgentApi;
 use async_trait::async_trait;
-use coordination::permits_together::Known;
+use coordination::permit_batch::UidUpdate;
 use coordination::{
-    AlterNode, Kind, Lock, Observation as Coordinated, Permit, SessionState, Wakeups, alter_node, observe,
+    AlterNode, Lock, Observation as Coordinated, Permit, SessionState, Wakeups, ZkErrorKind, alter_node, observe,
 };
 use model::alteration::{Abort, AlterationRecord, RequestId};
 use model::clock::SharedClock;
@@ -75,7 +75,7 @@ pub(super) struct Writing {
     pub(super) uids: Together<MadeEngine, Recorded>,
     pub(super) ends: Together<EndedEngine, ()>,
     pub(super) incarnations: Together<Renewal, ()>,
-    pub(super) uids_of_permits: Together<Known, ()>,
+    pub(super) uids_of_permits: Together<UidUpdate, ()>,
 }
 
 impl Writing {
@@ -139,11 +139,11 @@ impl World for ActingWorld {
         self.means.clock.boottime()
     }
 
-    fn may_act(&self) -> bool {
-        self.lock().is_ok_and(|lock| lock.surely_alive())
+    fn holds_lease(&self) -> bool {
+        self.lock().is_ok_and(|lock| lock.lease_valid())
     }
 
-    fn is_over(&self) -> bool {
+    fn session_expired(&self) -> bool {
         self.lock().map_or(true, |lock| lock.session().state() == SessionState::Expired)
     }
 
@@ -248,11 +248,11 @@ impl World for ActingWorld {
 pub(super) fn coordination(error: &coordination::Error) -> Failure {
     let text = error.to_string();
     match error.kind() {
-        Kind::Conflict => Failure::Moved(text),
-        Kind::Lost => Failure::Lost(text),
-        Kind::Denied | Kind::Invalid => Failure::Refused(text),
-        Kind::Unavailable => Failure::Unavailable(text),
-        Kind::Unknown => Failure::Unknown(text),
+        ZkErrorKind::Conflict => Failure::Moved(text),
+        ZkErrorKind::Lost => Failure::Lost(text),
+        ZkErrorKind::Denied | ZkErrorKind::Invalid => Failure::Refused(text),
+        ZkErrorKind::Unavailable => Failure::Unavailable(text),
+        ZkErrorKind::Unknown => Failure::Unknown(text),
     }
 }
 

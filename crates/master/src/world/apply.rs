@@ -10,8 +10,8 @@
 use std::time::Duration;
 
 use agent_api::AgentApi;
-use coordination::permits_together::{self, Known};
-use coordination::{Drain, Lock, Permit, PermitNode, drains, permits};
+use coordination::permit_batch::{self, UidUpdate};
+use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
 use model::alteration::{Progress as Stored, RequestId};
 use model::engine_name::EngineName;
 use model::observation::{EndedEngine, MadeEngine, Report};
@@ -55,7 +55,7 @@ impl ActingWorld {
             }
             Action::Drain { uid, grace_ms, withdraw, newer, namespace } => {
                 let (uid, reason, namespace) = (Some(uid.clone()), decision.because.clone(), namespace.clone());
-                let fact = Drain { uid, grace_ms: *grace_ms, reason, namespace };
+                let fact = DrainOrder { uid, grace_ms: *grace_ms, reason, namespace };
                 let seen = permit(ground, engine).filter(|_| *withdraw);
                 done(drains::drain(&*self.lock()?, engine, seen, newer.as_ref(), &fact).await)
             }
@@ -83,7 +83,7 @@ impl ActingWorld {
         let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid);
         let create = |wanted: Vec<(EngineName, Permit)>| async move {
             match self.lock() {
-                Ok(lock) => answers(permits_together::create(&lock, &wanted).await),
+                Ok(lock) => answers(permit_batch::create(&lock, &wanted).await),
                 Err(failure) => vec![Err(failure); wanted.len()],
             }
         };
@@ -106,13 +106,13 @@ impl ActingWorld {
             }
             _ => return done(permits::record_uid(&*self.lock()?, engine, uid).await),
         };
-        let write = |known: Vec<Known>| async move {
+        let write = |known: Vec<UidUpdate>| async move {
             match self.lock() {
-                Ok(lock) => answers(permits_together::record_uids(&lock, &known).await),
+                Ok(lock) => answers(permit_batch::record_uids(&lock, &known).await),
                 Err(failure) => vec![Err(failure); known.len()],
             }
         };
-        let known = Known { engine: engine.clone(), permit, version };
+        let known = UidUpdate { engine: engine.clone(), permit, version };
         self.writing.uids_of_permits.write(known, ground.epoch, write).await?;
         Ok(Effect::Done)
     }
@@ -232,7 +232,7 @@ async fn delete_unread(lock: &Lock, engine: &EngineName, ground: &Ground<'_>) ->
     let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
     let Some(seen) = seen else { return Ok(Effect::Done) };
     let drains = ground.seen.unread.drains.contains(engine) || ground.seen.drains.iter().any(|it| it.engine == *engine);
-    if seen.live.is_some() && !drains {
+    if seen.registration.is_some() && !drains {
         return Err(Failure::Moved(format!("engine {engine} is registered")));
     }
     done(permits::delete(lock, &seen).await)

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{
-    Alteration, EngineCredential, Error as ZkError, Identity, Layout, Live, Made, NoRebuild, Rebuild, Session,
-    Supervisor, agents, alter_node, registry,
+    Alteration, CreateOutcome, EngineCredential, Error as ZkError, Identity, Layout, NoRebuild, Rebuild, Registration,
+    Session, Supervisor, agents, alter_node, registry,
 };
 use embedded_zookeeper::{Config, Server};
 use master::{Launch, Launcher, Master, Parts, Settings, State};
@@ -179,7 +179,7 @@ impl House {
         self.agents[id].1.session().unwrap()
     }
 
-    pub fn zookeeper_settings(&self, identity: Identity) -> coordination::Settings {
+    pub fn zookeeper_settings(&self, identity: Identity) -> coordination::SessionSettings {
         let mut settings = zookeeper_settings(&self.servers, identity);
         settings.watch_events = self.watch_events;
         settings
@@ -266,7 +266,7 @@ impl House {
             "agent-1".to_owned(),
             5,
         );
-        assert_eq!(alter_node::make_within(session, &alteration, WAIT).await.unwrap(), Made::Made);
+        assert_eq!(alter_node::create_within(session, &alteration, WAIT).await.unwrap(), CreateOutcome::Created);
         request
     }
 
@@ -362,8 +362,8 @@ fn zookeeper(folder: &tempfile::TempDir) -> Config {
     Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }
 }
 
-pub fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::Settings {
-    let mut settings = coordination::Settings::new(servers, Layout::default(), identity);
+pub fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::SessionSettings {
+    let mut settings = coordination::SessionSettings::new(servers, Layout::default(), identity);
     settings.session_timeout = Duration::from_secs(2);
     settings.reread = Duration::from_millis(200);
     settings.max_children = 50;
@@ -423,7 +423,7 @@ impl Engines {
             Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(NoRebuild))
         });
         let session = supervisor.session()?;
-        let standing = registry::own(&session, &engine.name).await?;
+        let standing = registry::read_own(&session, &engine.name).await?;
         let drains = standing.drain.and_then(|it| it.content.ok()).and_then(|it| it.uid);
         if drains.as_ref() == Some(&engine.uid) {
             self.memory.end(&engine.name, &End::code(0).saying("drained"));
@@ -431,10 +431,10 @@ impl Engines {
         }
         let Some(permit) = standing.permit else { return Ok(()) };
         let broken = self.broken.lock().contains(&sizes);
-        if permit.live.is_some() || permit.uid() != Some(&engine.uid) || broken {
+        if permit.registration.is_some() || permit.uid() != Some(&engine.uid) || broken {
             return Ok(());
         }
-        let live = Live {
+        let live = Registration {
             address: "127.0.0.1:9".to_owned(),
             capacity: 10,
             config: String::new(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use metadata::{Error, Kind};
+use metadata::{Error, StoreErrorKind};
 use model::alteration::{ObjectKind, Outcome, Progress};
 use model::catalog::Catalog;
 use model::change::{Change, ObjectPatch, UnitPatch};
@@ -89,7 +89,7 @@ pub async fn a_stale_base_is_refused(bench: Bench) {
     for base in [Some(stale), Some(Generation(0)), None] {
         let request = commit("a-3", memory("uc_1", "4G"), base, bench.soon());
         let error = bench.store.commit(&request).await.unwrap_err();
-        assert_eq!((error.kind(), error.user_error().sqlstate()), (Kind::Conflict, "40001"), "{error}");
+        assert_eq!((error.kind(), error.user_error().sqlstate()), (StoreErrorKind::Conflict, "40001"), "{error}");
     }
     assert_eq!(generation(&bench).await, before);
     assert!(bench.store.outcome(&id("a-3")).await.unwrap().is_none());
@@ -107,7 +107,7 @@ pub async fn an_invalid_statement_changes_nothing(bench: Bench) {
         (create_unit("uc_2", 2, 1), "22023"),
     ] {
         let error = bench.try_alter("a-1", change).await.unwrap_err();
-        assert_eq!((error.kind(), error.user_error().sqlstate()), (Kind::Refused, state), "{error}");
+        assert_eq!((error.kind(), error.user_error().sqlstate()), (StoreErrorKind::Refused, state), "{error}");
     }
     let after = bench.store.snapshot().await.unwrap();
     assert_eq!((after.catalog, after.slots, after.engines), (before.catalog, before.slots, before.engines));
@@ -174,7 +174,7 @@ pub async fn what_changes_nothing_is_recorded_and_repeated(bench: Bench) {
     assert_eq!(bench.store.catalog().await.unwrap(), before);
     // Without an alter node nothing may change after all.
     let request = metadata::CommitRequest { id: id("a-3"), ..request };
-    assert_eq!(bench.store.commit(&request).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(bench.store.commit(&request).await.unwrap_err().kind(), StoreErrorKind::Conflict);
 }
 
 pub async fn a_new_configuration_renews_the_slots_and_keeps_stand_ins(bench: Bench) {

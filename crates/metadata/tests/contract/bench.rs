@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metadata::{
-    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, Settings, StartRequest,
-    StopRequest, Store,
+    Caller, CommitRequest, Committed, EngineAnswer, Error, Request, RestartRequest, StartRequest, StopRequest, Store,
+    StoreSettings,
 };
 use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
 use model::catalog::Link;
@@ -23,7 +23,7 @@ pub const GRACE: Duration = Duration::from_mins(30);
 /// A database with one store.
 #[derive(Clone)]
 pub struct Bench {
-    pub settings: Settings,
+    pub settings: StoreSettings,
     pub store: Store,
     pub clock: Arc<ManualClock>,
 }
@@ -123,14 +123,14 @@ pub fn abort_of(text: &str) -> Abort {
 }
 
 /// Runs SQL on a connection of its own.
-pub async fn raw(settings: &Settings, sql: &str) {
+pub async fn raw(settings: &StoreSettings, sql: &str) {
     let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
     sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&pool).await.unwrap();
     pool.close().await;
 }
 
 /// The first column of the first row that a statement answers, on a connection of its own.
-pub async fn asked(settings: &Settings, sql: &str) -> String {
+pub async fn asked(settings: &StoreSettings, sql: &str) -> String {
     let pool = sqlx::any::AnyPoolOptions::new().max_connections(1).connect(&settings.url).await.unwrap();
     let row = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).fetch_one(&pool).await.unwrap();
     let answer = sqlx::Row::get(&row, 0);
@@ -139,7 +139,7 @@ pub async fn asked(settings: &Settings, sql: &str) -> String {
 }
 
 impl Bench {
-    pub async fn open(settings: Settings) -> Self {
+    pub async fn open(settings: StoreSettings) -> Self {
         Store::migrate(&settings).await.unwrap();
         let clock = ManualClock::at(1_000_000);
         let store = Store::open(&settings, Rules::default(), clock.clone()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use metadata::{Effect, EngineAnswer, Error, Kind};
+use metadata::{EngineAnswer, Error, RequestEffect, StoreErrorKind};
 use model::alteration::{Outcome, Progress};
 use model::number::{Epoch, Generation};
 use model::slot::Slot;
@@ -65,7 +65,7 @@ pub async fn two_commits_from_one_base_lose_no_update(bench: Bench) {
         for (key, task) in keys.iter().zip(tasks) {
             match task.await.unwrap() {
                 Ok(committed) => won.push((key, committed.record)),
-                Err(error) => assert_eq!(error.kind(), Kind::Conflict, "{error}"),
+                Err(error) => assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}"),
             }
         }
         assert_eq!(won.len(), 1, "one alteration is in flight at most");
@@ -105,7 +105,7 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
     for task in tasks {
         match task.await.unwrap() {
             (name, Ok(answer)) => {
-                assert_eq!(answer.effect, Effect::Started);
+                assert_eq!(answer.effect, RequestEffect::Started);
                 if name == "same" {
                     same.insert(answer.engine.clone());
                 }
@@ -146,7 +146,7 @@ pub async fn concurrent_requests_take_effect_once_and_never_pass_max(bench: Benc
                 for round in 0..6 {
                     let done_or_refused = |outcome: Result<EngineAnswer, Error>| {
                         if let Err(error) = outcome {
-                            assert_eq!(error.kind(), Kind::Refused, "{error}");
+                            assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
                         }
                     };
                     let started = bench.start(&format!("w-{worker}-{round}")).await;

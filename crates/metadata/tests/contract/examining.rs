@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metadata::{Backend, Examination, ROUND_TRIPS, SCHEMA_VERSION, Settings, Store};
+use metadata::{Backend, Diagnosis, ROUND_TRIPS, SCHEMA_VERSION, Store, StoreSettings};
 use model::change::Rules;
 use model::clock::SystemClock;
 
@@ -12,8 +12,8 @@ use super::bench::Bench;
 const SAME_CLOCK_MS: i64 = 2_000;
 
 /// Looks after the case's store is gone: an `SQLite` file has one at a time.
-async fn examined(settings: &Settings) -> Examination {
-    Store::examine(settings, &SystemClock::shared()).await.unwrap()
+async fn examined(settings: &StoreSettings) -> Diagnosis {
+    Store::diagnose(settings, &SystemClock::shared()).await.unwrap()
 }
 
 pub async fn a_database_is_examined_with_its_clock_and_its_time_outs(bench: Bench) {
@@ -29,8 +29,8 @@ pub async fn a_database_is_examined_with_its_clock_and_its_time_outs(bench: Benc
     assert_eq!(seen.round_trips.len(), ROUND_TRIPS);
     assert!(seen.round_trips.is_sorted(), "{:?}", seen.round_trips);
     assert!(seen.ahead_ms.abs() < SAME_CLOCK_MS, "{} ms", seen.ahead_ms);
-    assert!(!seen.time_outs.is_empty());
-    for time_out in &seen.time_outs {
+    assert!(!seen.timeouts.is_empty());
+    for time_out in &seen.timeouts {
         assert_eq!(time_out.found, time_out.wanted, "{}", time_out.name);
         let told = [settings.lock_timeout, settings.statement_timeout, settings.idle_timeout];
         assert!(told.contains(&time_out.wanted), "{time_out:?}");

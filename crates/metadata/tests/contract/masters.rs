@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metadata::{Error, Kind};
+use metadata::{Error, StoreErrorKind};
 use model::alteration::{Outcome, Progress};
 use model::number::{Epoch, Generation};
 use model::observation::Report;
@@ -21,7 +21,7 @@ pub async fn raising_again_by_the_same_holder_is_a_success(bench: Bench) {
     let Error::Deposed(current) = error else { panic!("{error}") };
     assert_eq!(*current, first);
     // A number from the future raises nothing.
-    assert_eq!(store.raise_epoch(Epoch(5), "lock-2/def").await.unwrap_err().kind(), Kind::Deposed);
+    assert_eq!(store.raise_epoch(Epoch(5), "lock-2/def").await.unwrap_err().kind(), StoreErrorKind::Deposed);
     assert_eq!(store.raise_epoch(Epoch(1), "lock-2/def").await.unwrap().epoch, Epoch(2));
 }
 
@@ -84,7 +84,7 @@ pub async fn a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_n
     store.observed(epoch, &rest).await.unwrap();
     assert_eq!(shown().await, [true, false, true]);
     let late = Report { engines: rows(&[1]), ..part };
-    assert_eq!(store.observed(epoch, &late).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.observed(epoch, &late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(shown().await, [true, false, true]);
 }
 
@@ -112,7 +112,7 @@ pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) 
     assert_eq!(store.master().await.unwrap(), before);
     store.observed(epoch, &second).await.unwrap();
     for late in [&first, &second] {
-        assert_eq!(store.observed(epoch, late).await.unwrap_err().kind(), Kind::Conflict);
+        assert_eq!(store.observed(epoch, late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     }
     let overview = store.overview(None).await.unwrap();
     assert_eq!(overview.observed.iter().map(|it| it.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
@@ -129,7 +129,7 @@ pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) 
     let record = bench.try_alter("a-1", memory("uc_1", "2G")).await.unwrap().record;
     let store = &bench.store;
     let early = Generation(record.generation.get() - 1);
-    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(store.snapshot().await.unwrap().alterations, std::slice::from_ref(&record));
     assert_eq!(store.finish(epoch, &record.id, record.generation).await.unwrap(), Progress::Converged);
     let finished = store.outcome(&record.id).await.unwrap().unwrap();
@@ -139,9 +139,9 @@ pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) 
     assert_eq!(store.stalled(epoch, &record.id, Duration::ZERO, "late").await.unwrap(), Progress::Converged);
     assert_eq!(store.outcome(&record.id).await.unwrap().unwrap(), finished);
     assert!(store.snapshot().await.unwrap().alterations.is_empty());
-    assert_eq!(store.finish(epoch, &id("a-9"), early).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.finish(epoch, &id("a-9"), early).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     store.abort(&super::bench::abort_of("a-8")).await.unwrap();
-    assert_eq!(store.finish(epoch, &id("a-8"), record.generation).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.finish(epoch, &id("a-8"), record.generation).await.unwrap_err().kind(), StoreErrorKind::Conflict);
 }
 
 pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
@@ -164,10 +164,10 @@ pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
 pub async fn a_newer_alteration_supersedes_a_stalled_one(bench: Bench) {
     let (store, epoch) = (&bench.store, bench.epoch().await);
     bench.try_alter("a-1", create_unit("uc_1", 0, 3)).await.unwrap();
-    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     store.stalled(epoch, &id("a-1"), Duration::ZERO, "quota").await.unwrap();
     bench.alter("a-2", create_unit("uc_2", 0, 3)).await;
-    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(store.snapshot().await.unwrap().alterations.len(), 1, "another object's alteration changes nothing");
     bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
     let open = store.snapshot().await.unwrap().alterations;
@@ -184,7 +184,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let slot = store.snapshot().await.unwrap().slots[0].clone();
     bench.restart("r-1", &slot.engine(), true).await.unwrap();
     let stale = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
-    assert_eq!(store.new_incarnation(epoch, &stale).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.new_incarnation(epoch, &stale).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     let forced = store.snapshot().await.unwrap().slots[0].clone();
     let renewal = Renewal { slot: slot.key.clone(), observed: forced.incarnation, failures: 4 };
     let incarnation = store.new_incarnation(epoch, &renewal).await.unwrap();
@@ -196,7 +196,7 @@ pub async fn a_new_incarnation_needs_the_one_observed(bench: Bench) {
     let patch = model::change::UnitPatch { min_engines: Some(0), ..Default::default() };
     bench.alter("a-1", super::bench::change_unit("uc_1", patch)).await;
     let gone = Renewal { slot: slot.key, observed: incarnation, failures: 0 };
-    assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), Kind::Conflict);
+    assert_eq!(store.new_incarnation(epoch, &gone).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert!(store.snapshot().await.unwrap().slots.is_empty());
 }
 

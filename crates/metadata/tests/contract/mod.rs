@@ -20,7 +20,7 @@ use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 pub use bench::Bench;
-use metadata::Settings;
+use metadata::StoreSettings;
 
 /// How many cases there are.
 pub const COUNT: usize = 74;
@@ -150,7 +150,7 @@ pub fn record_passed(case: &str) {
 /// Runs every case, each in the database that `settings` makes for it.
 pub async fn run_all<F>(backend: &str, settings: impl Fn(usize) -> F)
 where
-    F: Future<Output = Settings>,
+    F: Future<Output = StoreSettings>,
 {
     let only = std::env::var("EH_TEST_CASE").ok();
     let mut ran = 0;

@@ -123,7 +123,7 @@ fn report(nodes: Option<Vec<ObservedNode>>) -> Report {
 pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
     let store = &bench.store;
     store.raise_epoch(Epoch(0), "one").await.unwrap();
-    let seen = async || store.place().await.unwrap().nodes;
+    let seen = async || store.node_overview().await.unwrap().nodes;
     assert!(seen().await.is_empty());
     let long = "n".repeat(253);
     let first = vec![node("node-1", 4), node("node-2", 4), node(&long, 8)];
@@ -158,7 +158,7 @@ pub async fn a_database_of_the_version_before_keeps_its_pools(bench: Bench) {
     drop(bench);
     assert_eq!(Store::migrate(&settings).await.unwrap(), SCHEMA_VERSION);
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
-    let place = store.place().await.unwrap();
+    let place = store.node_overview().await.unwrap();
     let pool = &place.catalog.pools.values().next().unwrap().spec;
     assert_eq!(pool.nodes.as_deref(), Some(&["node-1".to_owned()][..]));
     assert!(pool.node_selector.is_empty() && pool.queue_prefix.is_none() && pool.cpu_overcommit.is_none());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use metadata::{Effect, Error, Kind};
+use metadata::{Error, RequestEffect, StoreErrorKind};
 use model::alteration::ObjectKind;
 use model::engine_name::EngineName;
 use model::slot::Origin;
@@ -20,7 +20,7 @@ pub async fn start_takes_the_lowest_free_ordinal(bench: Bench) {
     let bench = bench.founded(1).await;
     let one = bench.start("s-1").await.unwrap();
     let two = bench.start("s-2").await.unwrap();
-    assert_eq!((one.slot.ordinal, two.slot.ordinal, one.effect), (1, 2, Effect::Started));
+    assert_eq!((one.slot.ordinal, two.slot.ordinal, one.effect), (1, 2, RequestEffect::Started));
     bench.stop("s-3", &one.engine).await.unwrap();
     let again = bench.start("s-4").await.unwrap();
     assert_eq!(again.slot.ordinal, 1);
@@ -75,7 +75,7 @@ pub async fn stop_is_refused_below_min(bench: Bench) {
     assert_eq!(bench.present().await, std::slice::from_ref(&engine));
     // With another row left, even the one that MIN asked for may go.
     let started = bench.start("s-2").await.unwrap();
-    assert_eq!(bench.stop("s-1", &engine).await.unwrap().effect, Effect::Stopped);
+    assert_eq!(bench.stop("s-1", &engine).await.unwrap().effect, RequestEffect::Stopped);
     assert_eq!(bench.present().await, [started.engine]);
 }
 
@@ -116,12 +116,12 @@ pub async fn restart_of_an_old_name_answers_with_the_one_in_progress(bench: Benc
     let bench = bench.founded(0).await;
     let old = bench.start("s-1").await.unwrap().engine;
     let new = bench.restart("s-2", &old, false).await.unwrap();
-    assert_eq!(new.effect, Effect::Restarted);
+    assert_eq!(new.effect, RequestEffect::Restarted);
     let again = bench.restart("s-3", &old, false).await.unwrap();
-    assert_eq!((again.effect, &again.engine), (Effect::InProgress, &new.engine));
+    assert_eq!((again.effect, &again.engine), (RequestEffect::InProgress, &new.engine));
     assert_eq!(bench.present().await, std::slice::from_ref(&new.engine));
     let third = bench.restart("s-4", &new.engine, false).await.unwrap();
-    assert_eq!(third.effect, Effect::Restarted);
+    assert_eq!(third.effect, RequestEffect::Restarted);
     assert_ne!(third.engine, new.engine);
 }
 
@@ -134,7 +134,10 @@ pub async fn a_name_whose_slot_is_gone_is_no_longer_wanted(bench: Bench) {
         for (at, name) in [&old, &new].into_iter().enumerate() {
             let stopped = bench.stop(&format!("s-{round}{at}"), name).await.unwrap();
             let restarted = bench.restart(&format!("r-{round}{at}"), name, true).await.unwrap();
-            assert_eq!((stopped.effect, restarted.effect), (Effect::NoLongerWanted, Effect::NoLongerWanted));
+            assert_eq!(
+                (stopped.effect, restarted.effect),
+                (RequestEffect::NoLongerWanted, RequestEffect::NoLongerWanted)
+            );
             assert_eq!((&stopped.engine, &restarted.engine), (name, name));
         }
         if round == "a" {
@@ -150,7 +153,7 @@ pub async fn an_unknown_engine_is_refused(bench: Bench) {
     let bench = bench.founded(1).await;
     let unknown = EngineName::new("no-such-engine").unwrap();
     let error = bench.stop("s-1", &unknown).await.unwrap_err();
-    assert_eq!((sqlstate(&error).as_str(), error.kind()), ("42704", Kind::Refused));
+    assert_eq!((sqlstate(&error).as_str(), error.kind()), ("42704", StoreErrorKind::Refused));
     let engine = bench.present().await[0].clone();
     let mut stop = bench.stop_request("s-2", &engine);
     stop.pool = model::PoolName::new("rp_2").unwrap();

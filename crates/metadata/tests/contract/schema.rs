@@ -1,6 +1,6 @@
 //! Cases of the schema itself: versions, texts, names, old rows.
 
-use metadata::{Deleted, Error, MAX_DELETED, SCHEMA_VERSION, Store};
+use metadata::{DeletedRows, Error, MAX_DELETED, SCHEMA_VERSION, Store};
 use model::change::Rules;
 use model::clock::SystemClock;
 use model::observation::Surroundings;
@@ -70,18 +70,18 @@ pub async fn old_rows_are_deleted_and_young_ones_stay(bench: Bench) {
     bench.stop("s-2", &started.engine).await.unwrap();
     let young = bench.start("s-3").await.unwrap();
     bench.try_alter("a-open", create_unit("uc_2", 0, 1)).await.unwrap();
-    assert_eq!(bench.store.housekeep().await.unwrap(), Deleted::default());
+    assert_eq!(bench.store.housekeep().await.unwrap(), DeletedRows::default());
     bench.raw("UPDATE request SET done_at_ms = 1 WHERE id <> 's-3'").await;
     bench.raw("UPDATE alteration SET decided_at_ms = 1").await;
     bench.raw("UPDATE engine SET ended_at_ms = 1").await;
     let deleted = bench.store.housekeep().await.unwrap();
     // The converging alteration and the present engine stay, however old they are.
-    assert_eq!(deleted, Deleted { requests: 2, alterations: 3, engines: 1 });
+    assert_eq!(deleted, DeletedRows { requests: 2, alterations: 3, engines: 1 });
     assert!(bench.store.request(&id("s-3")).await.unwrap().is_some());
     assert!(bench.store.outcome(&id("a-open")).await.unwrap().is_some());
     assert!(bench.store.engine(&young.engine).await.unwrap().is_some());
     assert!(bench.store.engine(&started.engine).await.unwrap().is_none());
-    assert_eq!(bench.store.housekeep().await.unwrap(), Deleted::default());
+    assert_eq!(bench.store.housekeep().await.unwrap(), DeletedRows::default());
 }
 
 pub async fn one_run_deletes_all_old_rows_however_many_there_are(bench: Bench) {
@@ -97,8 +97,8 @@ pub async fn one_run_deletes_all_old_rows_however_many_there_are(bench: Bench) {
         ))
         .await;
     let deleted = bench.store.housekeep().await.unwrap();
-    assert_eq!(deleted, Deleted { requests: many, ..Deleted::default() });
-    assert_eq!(bench.store.housekeep().await.unwrap(), Deleted::default());
+    assert_eq!(deleted, DeletedRows { requests: many, ..DeletedRows::default() });
+    assert_eq!(bench.store.housekeep().await.unwrap(), DeletedRows::default());
 }
 
 /// In a rolling upgrade: it would write specs back without what it does not know of them.

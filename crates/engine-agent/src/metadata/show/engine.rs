@@ -1,6 +1,6 @@
 //! DESCRIBE ENGINE: everything that is known of one engine, as (property, value) rows.
 
-use metadata::{EngineDetail, Seen, refusal};
+use metadata::{EngineDetail, ObservedRow, user_error};
 use model::clock::utc;
 use model::configuration::Configuration;
 use model::engine_name::EngineName;
@@ -27,10 +27,10 @@ pub(in crate::metadata) async fn describe(
         None => context.store().catalog().await.map_err(|error| error.user_error())?,
     };
     let tenant = detail.as_ref().map(|it| &it.record.slot.tenant);
-    refusal::unless_allowed_engine(&catalog, &context.caller(), tenant, name)?;
-    let Some(detail) = detail else { return Err(refusal::no_engine(name)) };
+    user_error::unless_allowed_engine(&catalog, &context.caller(), tenant, name)?;
+    let Some(detail) = detail else { return Err(user_error::no_engine(name)) };
     if detail.record.slot.pool != *pool {
-        return Err(refusal::engine_of_other_pool(name, pool, &detail.record.slot.pool));
+        return Err(user_error::engine_of_other_pool(name, pool, &detail.record.slot.pool));
     }
     let freshness = Freshness::of(&detail.master, detail.now_ms, context.agent.settings.tick_interval);
     tell(context, &freshness, &detail.master).await;
@@ -90,7 +90,7 @@ fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
     made.or_else(|| Configuration::of_slot(&detail.catalog, &detail.record.slot, defaults).map(|it| it.sizes()))
 }
 
-fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {
+fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {
     let engine = &seen.engine;
     let count = |of: Option<u32>| of.map_or_else(|| "unknown".to_owned(), |it| it.to_string());
     row("phase", engine.phase.to_string());
@@ -109,7 +109,7 @@ fn observed(row: &mut impl FnMut(&str, String), seen: &Seen) {
 }
 
 /// What the orchestrator knows of the process or the containers, in its own words. Paths of a machine are for admins.
-fn orchestrated(row: &mut impl FnMut(&str, String), seen: &Seen, admin: bool) {
+fn orchestrated(row: &mut impl FnMut(&str, String), seen: &ObservedRow, admin: bool) {
     for (property, value) in seen.engine.details.iter() {
         if admin || !PATHS.contains(&property.as_str()) {
             row(property, value.clone());

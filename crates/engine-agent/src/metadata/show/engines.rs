@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ddl::EngineScope;
 use hs2::{SqlType, Value};
-use metadata::{Overview, Seen};
+use metadata::{ObservedRow, Overview};
 use model::clock::utc;
 use model::configuration::Configuration;
 use model::engine_name::EngineName;
@@ -91,14 +91,14 @@ fn refuse_unknown(context: &Context, overview: &Overview, scope: &EngineScope) -
         EngineScope::Unit(tenant, pool, unit) => (tenant, Some(pool), Some(unit)),
     };
     if catalog.tenant(tenant).is_none() {
-        return Err(metadata::refusal::no_tenant(tenant));
+        return Err(metadata::user_error::no_tenant(tenant));
     }
     let admin = context.agent.is_admin(&context.user);
     if let Some(pool) = pool.filter(|pool| admin && catalog.pool(pool).is_none()) {
-        return Err(metadata::refusal::no_pool(pool));
+        return Err(metadata::user_error::no_pool(pool));
     }
     match unit.filter(|unit| admin && catalog.unit(unit).is_none()) {
-        Some(unit) => Err(metadata::refusal::no_unit(unit)),
+        Some(unit) => Err(metadata::user_error::no_unit(unit)),
         None => Ok(()),
     }
 }
@@ -146,7 +146,13 @@ pub(in crate::metadata) fn rows(
     rows
 }
 
-fn row(slot: &SlotKey, name: EngineName, current: bool, seen: Option<&Seen>, wished: Option<String>) -> EngineRow {
+fn row(
+    slot: &SlotKey,
+    name: EngineName,
+    current: bool,
+    seen: Option<&ObservedRow>,
+    wished: Option<String>,
+) -> EngineRow {
     let engine = seen.map(|it| &it.engine);
     let state = engine.map_or(EngineState::Pending, EngineState::of);
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());

@@ -37,7 +37,7 @@ pub(in crate::metadata) async fn show_create(context: &Context, object: &ObjectR
 
 pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef) -> Result<Answer, UserError> {
     context.require_admin()?;
-    let place = context.store().place().await.map_err(|error| error.user_error())?;
+    let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
     let catalog = &place.catalog;
     let (found, generation) = find(context, catalog, object)?;
     let mut rows = match &found {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use hs2::{SqlType, Value};
-use metadata::refusal;
+use metadata::user_error;
 use model::alteration::ObjectKind;
 use model::catalog::{Catalog, PoolSpec};
 use model::change::selector_text;
@@ -147,7 +147,7 @@ pub(in crate::metadata) async fn pools_of_unit(context: &Context, unit: &UnitNam
     let visible = visible(context, &catalog);
     if !visible.units.contains(unit) {
         context.require_admin()?;
-        return Err(refusal::no_unit(unit));
+        return Err(user_error::no_unit(unit));
     }
     let mut answer = Answer::new(&[("unit", SqlType::String), ("pool", SqlType::String)]);
     for pool in catalog.pools_of_unit(unit).into_iter().filter(|pool| visible.pools.contains(*pool)) {
@@ -162,7 +162,7 @@ pub(in crate::metadata) async fn tenants_of_pool(context: &Context, pool: &PoolN
     let visible = visible(context, &catalog);
     if !visible.pools.contains(pool) {
         context.require_admin()?;
-        return Err(refusal::no_pool(pool));
+        return Err(user_error::no_pool(pool));
     }
     let mut answer = Answer::new(&[("pool", SqlType::String), ("tenant", SqlType::String)]);
     for tenant in catalog.tenants_of_pool(pool).into_iter().filter(|tenant| visible.tenants.contains(*tenant)) {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 
-use metadata::{Error, Examination, SCHEMA_VERSION, Store};
+use metadata::{Diagnosis, Error, SCHEMA_VERSION, Store};
 use model::span;
 
 use super::checks::{CLOCK, DURABILITY, MIGRATIONS, REACHABLE, ROUND_TRIPS, TIME_OUTS};
@@ -33,7 +33,7 @@ pub async fn look(patient: &Patient, report: &mut Report) -> bool {
     let shown = crate::configuration::without_password(&patient.configuration.database.url);
     let settings = patient.database();
     // A connection and why there is none, each within its own deadline; this one is for what nobody thought of.
-    let looked = tokio::time::timeout(CALL_DEADLINE * 3, Store::examine(&settings, &patient.clock)).await;
+    let looked = tokio::time::timeout(CALL_DEADLINE * 3, Store::diagnose(&settings, &patient.clock)).await;
     let looked =
         looked.unwrap_or_else(|_| Err(Error::Unavailable(format!("no answer in {} s", CALL_DEADLINE.as_secs() * 3))));
     match looked {
@@ -79,12 +79,12 @@ async fn beside(patient: &Patient, file: &Path, report: &mut Report) {
     report.unseen(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
 }
 
-fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
+fn tell(patient: &Patient, seen: &Diagnosis, report: &mut Report) {
     migrations(patient, seen.schema, report);
     round_trips(&seen.round_trips, report);
     clock(seen.ahead_ms, report);
     let findings: Vec<Finding> = seen
-        .time_outs
+        .timeouts
         .iter()
         .filter(|it| it.found != it.wanted)
         .map(|it| {
@@ -96,7 +96,7 @@ fn tell(patient: &Patient, seen: &Examination, report: &mut Report) {
             )
         })
         .collect();
-    let said: Vec<String> = seen.time_outs.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
+    let said: Vec<String> = seen.timeouts.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
     report.tell(TIME_OUTS, said.join(", "), findings);
     durability::tell(&seen.durability, report);
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use agent_api::AgentApi as _;
-use coordination::examine::{self, Queued};
+use coordination::diagnose::{self, Candidate};
 use coordination::{Agent, Observation, PermitNode, Session};
 use metadata::{EngineDetail, Error, Store};
 use model::alteration::AlterationRecord;
@@ -49,7 +49,7 @@ pub struct Coordinated {
     /// Alter node, agents, permits, registrations, drain facts.
     pub nodes: Observation,
     /// The queue for the master's lock.
-    pub queue: Vec<Queued>,
+    pub queue: Vec<Candidate>,
 }
 
 /// What runs, and where.
@@ -97,7 +97,7 @@ pub async fn look(patient: &Patient, session: Result<&Session, &String>, agents:
 }
 
 async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Error> {
-    Ok(Coordinated { nodes: coordination::observe(session).await?, queue: examine::queue(session).await? })
+    Ok(Coordinated { nodes: coordination::observe(session).await?, queue: diagnose::queue(session).await? })
 }
 
 /// Where engines run, and the engines there.

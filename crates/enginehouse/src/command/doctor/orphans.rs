@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use coordination::DrainNode;
+use coordination::DrainOrderNode;
 use model::clock::utc;
 use model::engine_state::Phase;
 use model::labels;
@@ -108,7 +108,7 @@ fn overdue(
     })
 }
 
-fn late(wall_ms: i64, engine: &Observed, fact: &DrainNode) -> Option<Finding> {
+fn late(wall_ms: i64, engine: &Observed, fact: &DrainOrderNode) -> Option<Finding> {
     let name = &engine.name;
     let grace_ms = fact.content.as_ref().map_or(0, |it| it.grace_ms);
     let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(NOTICE.as_millis() as i64);

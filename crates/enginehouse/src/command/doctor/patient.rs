@@ -57,7 +57,7 @@ impl Patient {
         };
         let no_database = absent("database", "; metadata agents are asked instead");
         let file_of_database = if no_database.is_none() && configuration.database.url.starts_with("sqlite:") {
-            Some(metadata::Settings::new(&configuration.database.url).sqlite_path()?)
+            Some(metadata::StoreSettings::new(&configuration.database.url).sqlite_path()?)
         } else {
             None
         };
@@ -91,7 +91,7 @@ impl Patient {
             named: format!("standalone, process {}, in {}", running.pid, folder.display()),
             argument: format!("--data-dir {}", folder.display()),
             no_database: None,
-            file_of_database: Some(metadata::Settings::new(&running.configuration.database.url).sqlite_path()?),
+            file_of_database: Some(metadata::StoreSettings::new(&running.configuration.database.url).sqlite_path()?),
             no_place: None,
             cluster: None,
             no_proxy: (!running.listens)
@@ -103,7 +103,7 @@ impl Patient {
     }
 
     /// How ZooKeeper is reached, as a master that stands in no queue: only a master may read everything.
-    pub fn zookeeper(&self) -> anyhow::Result<coordination::Settings> {
+    pub fn zookeeper(&self) -> anyhow::Result<coordination::SessionSettings> {
         let mut settings = roles::zookeeper(&self.configuration, Identity::Master(self.secret.clone()))?;
         settings.connect_timeout = CONNECT_DEADLINE;
         settings.request_timeout = CALL_DEADLINE;
@@ -112,8 +112,8 @@ impl Patient {
     }
 
     /// How the database is reached: one connection or two, and not for long.
-    pub fn database(&self) -> metadata::Settings {
-        let mut settings = metadata::Settings::new(&self.configuration.database.url);
+    pub fn database(&self) -> metadata::StoreSettings {
+        let mut settings = metadata::StoreSettings::new(&self.configuration.database.url);
         settings.connections = 2;
         settings.connect_deadline = CONNECT_DEADLINE;
         settings.call_deadline = CALL_DEADLINE;

@@ -23,7 +23,7 @@ fn registrations(root: &str, coordinated: &Coordinated, place: &Place, report: &
     let mut findings = Vec::new();
     let mut count = 0;
     for permit in &coordinated.nodes.permits {
-        let Some(live) = &permit.live else { continue };
+        let Some(live) = &permit.registration else { continue };
         count += 1;
         let path = format!("{root}/engines/{}/live", permit.engine);
         let mut wrong = |what: String| {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use coordination::examine::{self, BaseNode, Standing};
-use coordination::{Error, Granted, Session, greet};
+use coordination::diagnose::{self, BaseNode, BaseNodeStatus};
+use coordination::{Error, GrantedSession, Session, probe_handshake};
 use futures::future::join_all;
 use model::span;
 
@@ -19,9 +19,9 @@ const LONGEST: Duration = Duration::from_hours(24);
 /// What one server says to three wishes.
 struct Server {
     address: String,
-    wished: Result<Granted, Error>,
-    shortest: Result<Granted, Error>,
-    longest: Result<Granted, Error>,
+    wished: Result<GrantedSession, Error>,
+    shortest: Result<GrantedSession, Error>,
+    longest: Result<GrantedSession, Error>,
 }
 
 /// Looks at each server of the connect string.
@@ -35,9 +35,9 @@ pub async fn servers(patient: &Patient, report: &mut Report) {
 
 async fn ask(address: String, wanted: Duration) -> Server {
     let (wished, shortest, longest) = tokio::join!(
-        greet(&address, wanted, CONNECT_DEADLINE),
-        greet(&address, SHORTEST, CONNECT_DEADLINE),
-        greet(&address, LONGEST, CONNECT_DEADLINE),
+        probe_handshake(&address, wanted, CONNECT_DEADLINE),
+        probe_handshake(&address, SHORTEST, CONNECT_DEADLINE),
+        probe_handshake(&address, LONGEST, CONNECT_DEADLINE),
     );
     Server { address, wished, shortest, longest }
 }
@@ -73,8 +73,9 @@ fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
     let (mut findings, mut said) = (Vec::new(), Vec::new());
     for server in servers {
         let Ok(granted) = &server.wished else { continue };
-        let limit =
-            |of: &Result<Granted, Error>| of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout));
+        let limit = |of: &Result<GrantedSession, Error>| {
+            of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout))
+        };
         let limits = format!("{} to {}", limit(&server.shortest), limit(&server.longest));
         said.push(format!("{} as configured ({} grants {limits})", span::print(granted.timeout), server.address));
         if granted.timeout == wanted {
@@ -111,7 +112,7 @@ pub async fn nodes(patient: &Patient, session: Result<&Session, &String>, report
             return report.unseen(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
         }
     };
-    match bounded("reading access lists", examine::base_nodes(session)).await {
+    match bounded("reading access lists", diagnose::base_nodes(session)).await {
         Ok(nodes) => base(patient, &nodes, report),
         Err(reason) => report.unseen(&[ROOT, ACCESS_LISTS], &reason),
     }
@@ -140,9 +141,9 @@ fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
         let mend = "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent";
         Finding::problem(path, "it is not there", mend)
     };
-    match root.standing {
-        Standing::Missing => report.tell(ROOT, "not there", vec![missing(&root.path)]),
-        Standing::Closed => report.tell(
+    match root.status {
+        BaseNodeStatus::Missing => report.tell(ROOT, "not there", vec![missing(&root.path)]),
+        BaseNodeStatus::Unreadable => report.tell(
             ROOT,
             "closed to us",
             vec![Finding::problem(
@@ -156,27 +157,27 @@ fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
         ),
         _ => report.tell(ROOT, format!("{} is there, and open to the master", root.path), Vec::new()),
     }
-    if matches!(root.standing, Standing::Missing | Standing::Closed) {
+    if matches!(root.status, BaseNodeStatus::Missing | BaseNodeStatus::Unreadable) {
         return report.unseen(&[ACCESS_LISTS], "the root can't be read");
     }
     let findings: Vec<Finding> = nodes
         .iter()
         .filter_map(|node| {
-            let what = match &node.standing {
-                Standing::AsWanted => return None,
-                Standing::Missing => return Some(missing(&node.path)),
-                Standing::Closed => "its access list can't be read by the master".to_owned(),
-                Standing::Differs { lacks, exceeds } => {
+            let what = match &node.status {
+                BaseNodeStatus::AsExpected => return None,
+                BaseNodeStatus::Missing => return Some(missing(&node.path)),
+                BaseNodeStatus::Unreadable => "its access list can't be read by the master".to_owned(),
+                BaseNodeStatus::Differs { missing_rights, extra_rights } => {
                     let told = |word: &str, rights: &[String]| {
                         (!rights.is_empty()).then(|| format!("{word}: {}", rights.join("; ")))
                     };
-                    let parts = [told("it gives too much", exceeds), told("it lacks", lacks)];
+                    let parts = [told("it gives too much", extra_rights), told("it lacks", missing_rights)];
                     parts.into_iter().flatten().collect::<Vec<_>>().join(", and ")
                 }
             };
             let mend = format!(
                 "as the master or a superuser, in ZooKeeper's command line: setAcl {} {}",
-                node.path, node.wanted
+                node.path, node.expected
             );
             Some(Finding::problem(&node.path, what, mend))
         })

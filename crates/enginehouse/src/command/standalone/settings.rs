@@ -93,7 +93,7 @@ fn set_own_keys(configuration: &mut Configuration, data: &DataDir, zookeeper: So
     configuration.cluster.secret_file = data.secret_file();
     configuration.zookeeper.connect = zookeeper.to_string();
     // Its name may have letters that mean something in a URL.
-    configuration.database.url = metadata::Settings::sqlite(&data.database()).url;
+    configuration.database.url = metadata::StoreSettings::sqlite(&data.database()).url;
     configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     configuration.orchestrator.state_dir = data.engines();
     configuration.engines.data_dir = data.engine_data();

@@ -22,11 +22,11 @@ impl World for Fake {
         state.now + state.running_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    fn may_act(&self) -> bool {
-        self.state().may_act
+    fn holds_lease(&self) -> bool {
+        self.state().holds_lease
     }
 
-    fn is_over(&self) -> bool {
+    fn session_expired(&self) -> bool {
         self.state().over
     }
 
@@ -105,7 +105,7 @@ impl World for Fake {
             state.records.insert(late.id.clone(), late);
         }
         if state.stands_still {
-            state.may_act = false;
+            state.holds_lease = false;
         }
         Ok(known)
     }
@@ -156,7 +156,7 @@ impl World for Fake {
         }
         let mut state = self.state();
         state.guard(ground.epoch)?;
-        assert!(state.may_act, "an effect of a master that may not act");
+        assert!(state.holds_lease, "an effect of a master that may not act");
         state.effects.push(words.clone());
         if let Some((_, failure)) = state.failing.iter().find(|(part, _)| words.contains(part.as_str())) {
             return Err(failure.clone());
@@ -181,7 +181,7 @@ impl World for Fake {
         if let Some(left) = &mut state.stop_after {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                state.may_act = false;
+                state.holds_lease = false;
                 state.stop_after = None;
             }
         }

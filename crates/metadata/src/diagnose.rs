@@ -10,7 +10,7 @@ use model::change::Rules;
 use model::clock::SharedClock;
 use tokio::time::{Instant, timeout};
 
-use crate::backend::{Backend, Mode, Settings};
+use crate::backend::{Backend, Mode, StoreSettings};
 use crate::durability::{self, Durability};
 use crate::error::Error;
 use crate::migration;
@@ -24,7 +24,7 @@ pub const ROUND_TRIPS: usize = 15;
 
 /// What a look has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Examination {
+pub struct Diagnosis {
     /// Which database it is.
     pub backend: Backend,
     /// The version of its schema; 0 for a database without our tables.
@@ -34,14 +34,14 @@ pub struct Examination {
     /// How far its clock is ahead of this machine's, in milliseconds; negative if it is behind.
     pub ahead_ms: i64,
     /// The time-outs of a connection.
-    pub time_outs: Vec<TimeOut>,
+    pub timeouts: Vec<TimeoutSetting>,
     /// The settings that an acknowledged commit hangs on.
     pub durability: Vec<Durability>,
 }
 
 /// A time-out of a connection, in the database's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TimeOut {
+pub struct TimeoutSetting {
     /// What the database calls it.
     pub name: &'static str,
     /// What every connection is told.
@@ -52,7 +52,7 @@ pub struct TimeOut {
 
 impl Store {
     /// Looks at the database that the settings name.
-    pub async fn examine(settings: &Settings, clock: &SharedClock) -> Result<Examination, Error> {
+    pub async fn diagnose(settings: &StoreSettings, clock: &SharedClock) -> Result<Diagnosis, Error> {
         let store = Self::connect(settings, Rules::default(), clock.clone()).await?;
         // The pool would try until its time is over: whoever looks wants to know at once.
         let examined = match timeout(settings.connect_deadline, store.connect_once()).await {
@@ -72,7 +72,7 @@ impl Store {
         tx.leave(plan).await
     }
 
-    async fn look(&self, settings: &Settings, clock: &SharedClock) -> Result<Examination, Error> {
+    async fn look(&self, settings: &StoreSettings, clock: &SharedClock) -> Result<Diagnosis, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
         let examined = look(&mut tx, self.backend(), settings, clock).await;
         tx.leave(examined).await
@@ -82,9 +82,9 @@ impl Store {
 async fn look(
     tx: &mut Transaction,
     backend: Backend,
-    settings: &Settings,
+    settings: &StoreSettings,
     clock: &SharedClock,
-) -> Result<Examination, Error> {
+) -> Result<Diagnosis, Error> {
     let schema = migration::found(tx, backend).await?;
     let mut trips = Vec::new();
     for _ in 0..ROUND_TRIPS {
@@ -96,23 +96,23 @@ async fn look(
     }
     trips.sort_unstable();
     let ahead_ms = trips.first().map(|(_, ahead_ms)| *ahead_ms).unwrap_or_default();
-    let mut time_outs = Vec::new();
-    for (name, question, unit, wanted) in backend.time_outs(settings) {
+    let mut timeouts = Vec::new();
+    for (name, question, unit, wanted) in backend.timeouts(settings) {
         let row = tx.row(question, args![]).await?;
         let row = row.ok_or_else(|| Error::Broken(format!("the database does not know {name}")))?;
         let found = unit.saturating_mul(u32::try_from(rows::int(&row, "value")?).unwrap_or(0));
-        time_outs.push(TimeOut { name, wanted, found });
+        timeouts.push(TimeoutSetting { name, wanted, found });
     }
     let durability = durability::read(tx, backend).await?;
     let round_trips = trips.into_iter().map(|(took, _)| took).collect();
-    Ok(Examination { backend, schema, round_trips, ahead_ms, time_outs, durability })
+    Ok(Diagnosis { backend, schema, round_trips, ahead_ms, timeouts, durability })
 }
 
 /// A time-out's name, the question for it, the unit of the answer, and what it should be.
 type Question = (&'static str, &'static str, Duration, Duration);
 
 impl Backend {
-    fn time_outs(self, settings: &Settings) -> Vec<Question> {
+    fn timeouts(self, settings: &StoreSettings) -> Vec<Question> {
         let ms = Duration::from_millis(1);
         let s = Duration::from_secs(1);
         let whole_s = |span: Duration| Duration::from_secs(span.as_millis().div_ceil(1_000).max(1) as u64);

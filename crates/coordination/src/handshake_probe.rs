@@ -21,7 +21,7 @@ const CLOSE_SESSION: i32 = -11;
 
 /// A session that a server granted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Granted {
+pub struct GrantedSession {
     /// How long it would live without a sign of life: what was asked for, within the server's limits.
     pub timeout: Duration,
     /// How long it took, connecting included.
@@ -29,7 +29,11 @@ pub struct Granted {
 }
 
 /// Asks the server at `address` (`host:port`) for a session of `timeout_wanted`, and gives it back.
-pub async fn greet(address: &str, timeout_wanted: Duration, deadline: Duration) -> Result<Granted, Error> {
+pub async fn probe_handshake(
+    address: &str,
+    timeout_wanted: Duration,
+    deadline: Duration,
+) -> Result<GrantedSession, Error> {
     match timeout(deadline, exchange(address, timeout_wanted)).await {
         Ok(Ok(granted)) => Ok(granted),
         Ok(Err(reason)) => Err(Error::Unavailable { reason }),
@@ -37,7 +41,7 @@ pub async fn greet(address: &str, timeout_wanted: Duration, deadline: Duration) 
     }
 }
 
-async fn exchange(address: &str, timeout_wanted: Duration) -> Result<Granted, String> {
+async fn exchange(address: &str, timeout_wanted: Duration) -> Result<GrantedSession, String> {
     let began = Instant::now();
     let mut stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
     let no_session = |error: std::io::Error| match error.kind() {
@@ -64,7 +68,7 @@ async fn exchange(address: &str, timeout_wanted: Duration) -> Result<Granted, St
         let _ = stream.take(MAX_ANSWER_BYTES as u64).read_to_end(&mut rest).await;
     }
     let granted_ms = granted_ms.ok_or_else(|| "it refuses the session".to_owned())?;
-    Ok(Granted { timeout: Duration::from_millis(u64::from(granted_ms)), took })
+    Ok(GrantedSession { timeout: Duration::from_millis(u64::from(granted_ms)), took })
 }
 
 /// Protocol version, last transaction seen, time-out, session 0, an empty password, not read-only.

@@ -9,7 +9,7 @@ use model::EngineName;
 
 use crate::document;
 use crate::election::Lock;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ZkErrorKind};
 use crate::failpoints;
 use crate::permits::{self, Permit};
 use crate::transaction::Transaction;
@@ -19,7 +19,7 @@ pub const MOST: usize = 64;
 
 /// A permit with the uid that it is to have.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct UidUpdate {
     /// Whose permit it is.
     pub engine: EngineName,
     /// What it is to say; its uid is not `None`.
@@ -58,13 +58,13 @@ async fn create_some(lock: &Lock, some: &[(EngineName, Permit)]) -> Result<(), E
 
 /// Writes uids into permits that are as they were seen; an answer for each. One that is not is read, as
 /// [`permits::record_uid`] does.
-pub async fn record_uids(lock: &Lock, known: &[Known]) -> Vec<Result<(), Error>> {
+pub async fn record_uids(lock: &Lock, known: &[UidUpdate]) -> Vec<Result<(), Error>> {
     let mut answers = Vec::with_capacity(known.len());
     for some in known.chunks(MOST) {
         match all_or_nothing(some.len(), record_some(lock, some)).await {
             Some(answer) => answers.extend(some.iter().map(|_| answer.clone())),
             None => {
-                for Known { engine, permit, .. } in some {
+                for UidUpdate { engine, permit, .. } in some {
                     answers.push(permits::record_uid(lock, engine, permit.uid.as_deref().unwrap_or_default()).await);
                 }
             }
@@ -73,9 +73,9 @@ pub async fn record_uids(lock: &Lock, known: &[Known]) -> Vec<Result<(), Error>>
     answers
 }
 
-async fn record_some(lock: &Lock, some: &[Known]) -> Result<(), Error> {
+async fn record_some(lock: &Lock, some: &[UidUpdate]) -> Result<(), Error> {
     let mut transaction = Transaction::under(lock);
-    for Known { engine, permit, version } in some {
+    for UidUpdate { engine, permit, version } in some {
         let path = lock.session().layout().permit(engine);
         let data = document::write(&path, permit)?;
         transaction = transaction.set(path, data, *version);
@@ -93,6 +93,7 @@ async fn all_or_nothing(count: usize, multi: impl Future<Output = Result<(), Err
         return None;
     }
     let answer = multi.await;
-    let of_one = |error: &Error| matches!(error.kind(), Kind::Conflict | Kind::Denied | Kind::Invalid);
+    let of_one =
+        |error: &Error| matches!(error.kind(), ZkErrorKind::Conflict | ZkErrorKind::Denied | ZkErrorKind::Invalid);
     if answer.as_ref().is_err_and(of_one) { None } else { Some(answer) }
 }

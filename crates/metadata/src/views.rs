@@ -13,7 +13,7 @@ use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 use crate::backend::Mode;
 use crate::error::Error;
 use crate::read;
-use crate::rows::{self, Seen};
+use crate::rows::{self, ObservedRow};
 use crate::sql;
 use crate::store::Store;
 use crate::transaction::{Transaction, args};
@@ -27,12 +27,12 @@ pub struct Overview {
     /// Catalog, slots, engines, converging and stalled alterations, master, the database's clock.
     pub snapshot: Snapshot,
     /// What the master saw last.
-    pub observed: Vec<Seen>,
+    pub observed: Vec<ObservedRow>,
 }
 
 /// The catalog together with the nodes that the master saw.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Place {
+pub struct NodeOverview {
     /// Tenants, pools and units.
     pub catalog: Catalog,
     /// The nodes; empty where the orchestrator knows none.
@@ -51,7 +51,7 @@ pub struct EngineDetail {
     /// Its slot, if there is one at its place; the engine is the slot's present one if the incarnations are equal.
     pub slot: Option<Slot>,
     /// What the master saw last.
-    pub seen: Option<Seen>,
+    pub seen: Option<ObservedRow>,
     /// The catalog.
     pub catalog: Catalog,
     /// The master's row.
@@ -102,10 +102,10 @@ impl Store {
     }
 
     /// Everything that DESCRIBE RESOURCE POOL needs.
-    pub async fn place(&self) -> Result<Place, Error> {
+    pub async fn node_overview(&self) -> Result<NodeOverview, Error> {
         let mut tx = self.begin(Mode::Snapshot).await?;
-        let place = place(&mut tx).await;
-        tx.leave(place).await
+        let overview = node_overview(&mut tx).await;
+        tx.leave(overview).await
     }
 
     /// Tenants, pools and units.
@@ -155,8 +155,8 @@ async fn overview(tx: &mut Transaction) -> Result<Overview, Error> {
     Ok(Overview { snapshot: snapshot(tx).await?, observed: read::observed(tx).await? })
 }
 
-async fn place(tx: &mut Transaction) -> Result<Place, Error> {
-    Ok(Place {
+async fn node_overview(tx: &mut Transaction) -> Result<NodeOverview, Error> {
+    Ok(NodeOverview {
         catalog: read::catalog(tx).await?,
         nodes: read::nodes(tx).await?,
         master: read::master(tx).await?,

@@ -10,15 +10,15 @@ use sqlx::any::AnyConnectOptions;
 use sqlx::{AnyConnection, AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 use tokio::time::{Instant, timeout};
 
-use crate::backend::{Backend, Settings};
+use crate::backend::{Backend, StoreSettings};
+use crate::diagnose::ROUND_TRIPS;
 use crate::error::{Error, SQLITE_DAMAGED, sqlite_code};
-use crate::examine::ROUND_TRIPS;
 use crate::sql;
 use crate::store::Store;
 
 /// What a look has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Beside {
+pub struct ReadOnlySqlite {
     /// The version of its schema; 0 for a file without our tables.
     pub schema: i64,
     /// How long small questions took, the quickest first; never empty.
@@ -29,7 +29,7 @@ pub struct Beside {
 
 impl Store {
     /// Looks at the `SQLite` file that the settings name, which another process may have.
-    pub async fn examine_beside(settings: &Settings) -> Result<Beside, Error> {
+    pub async fn examine_beside(settings: &StoreSettings) -> Result<ReadOnlySqlite, Error> {
         if settings.backend()? != Backend::Sqlite {
             return Err(Error::Settings("only a database in a file is looked at beside its process".to_owned()));
         }
@@ -47,7 +47,7 @@ fn is_damage(code: &str) -> bool {
     sqlite_code(code).is_some_and(|code| SQLITE_DAMAGED.contains(&code))
 }
 
-async fn look(settings: &Settings) -> Result<Beside, sqlx::Error> {
+async fn look(settings: &StoreSettings) -> Result<ReadOnlySqlite, sqlx::Error> {
     let file = settings.url.split('?').next().unwrap_or_default();
     let options: AnyConnectOptions = format!("{file}?mode=ro").parse()?;
     let mut connection = options.disable_statement_logging().connect().await?;
@@ -58,7 +58,7 @@ async fn look(settings: &Settings) -> Result<Beside, sqlx::Error> {
     looked
 }
 
-async fn look_over(connection: &mut AnyConnection) -> Result<Beside, sqlx::Error> {
+async fn look_over(connection: &mut AnyConnection) -> Result<ReadOnlySqlite, sqlx::Error> {
     let tables = sqlx::query(sql::VERSION_TABLE_SQLITE).fetch_one(&mut *connection).await?;
     let schema = if tables.try_get::<i64, _>("tables")? > 0 {
         let row = sqlx::query(sql::VERSION).fetch_optional(&mut *connection).await?;
@@ -84,5 +84,5 @@ async fn look_over(connection: &mut AnyConnection) -> Result<Beside, sqlx::Error
         }
         Err(error) => return Err(error),
     };
-    Ok(Beside { schema, round_trips, damage })
+    Ok(ReadOnlySqlite { schema, round_trips, damage })
 }

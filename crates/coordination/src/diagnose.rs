@@ -18,48 +18,48 @@ pub struct BaseNode {
     /// Where it stands.
     pub path: String,
     /// Whether it is as the layout wants it.
-    pub standing: Standing,
+    pub status: BaseNodeStatus,
     /// Its access list as the layout wants it, as ZooKeeper's command line takes it: `digest:user:hash:cdrwa,…`.
-    pub wanted: String,
+    pub expected: String,
 }
 
 /// How a base node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum BaseNodeStatus {
     /// There, and with the access list that it should have.
-    AsWanted,
+    AsExpected,
     /// Not there.
     Missing,
     /// Its access list can't be read by the master: it is another installation's, or another secret's.
-    Closed,
+    Unreadable,
     /// Its access list is another one.
     Differs {
         /// Rights that it should give and does not: `master may read, write`.
-        lacks: Vec<String>,
+        missing_rights: Vec<String>,
         /// Rights that it gives and should not.
-        exceeds: Vec<String>,
+        extra_rights: Vec<String>,
     },
 }
 
 /// Looks at the base nodes.
 pub async fn base_nodes(session: &Session) -> Result<Vec<BaseNode>, Error> {
     let mut nodes = Vec::new();
-    for (path, wanted) in layout::base_and_root(session.layout(), session.access()) {
-        let standing = match session.acl(&path).await {
-            Ok(None) => Standing::Missing,
-            Ok(Some(found)) => compare(&wanted, &found),
-            Err(Error::NoAuth { .. }) => Standing::Closed,
+    for (path, expected) in layout::base_and_root(session.layout(), session.access()) {
+        let status = match session.acl(&path).await {
+            Ok(None) => BaseNodeStatus::Missing,
+            Ok(Some(found)) => compare(&expected, &found),
+            Err(Error::NoAuth { .. }) => BaseNodeStatus::Unreadable,
             Err(error) => return Err(error),
         };
-        let wanted = wanted.iter().map(word).collect::<Vec<_>>().join(",");
-        nodes.push(BaseNode { path, standing, wanted });
+        let expected = expected.iter().map(word).collect::<Vec<_>>().join(",");
+        nodes.push(BaseNode { path, status, expected });
     }
     Ok(nodes)
 }
 
-fn compare(wanted: &[Acl], found: &[Acl]) -> Standing {
+fn compare(expected: &[Acl], found: &[Acl]) -> BaseNodeStatus {
     let (should, is): (BTreeSet<_>, BTreeSet<_>) =
-        (wanted.iter().flat_map(rights).collect(), found.iter().flat_map(rights).collect());
+        (expected.iter().flat_map(rights).collect(), found.iter().flat_map(rights).collect());
     let told = |rights: Vec<&(String, String, char)>| -> Vec<String> {
         let who: BTreeSet<(&String, &String)> = rights.iter().map(|(scheme, id, _)| (scheme, id)).collect();
         who.into_iter()
@@ -69,8 +69,13 @@ fn compare(wanted: &[Acl], found: &[Acl]) -> Standing {
             })
             .collect()
     };
-    let (lacks, exceeds) = (told(should.difference(&is).collect()), told(is.difference(&should).collect()));
-    if lacks.is_empty() && exceeds.is_empty() { Standing::AsWanted } else { Standing::Differs { lacks, exceeds } }
+    let (missing_rights, extra_rights) =
+        (told(should.difference(&is).collect()), told(is.difference(&should).collect()));
+    if missing_rights.is_empty() && extra_rights.is_empty() {
+        BaseNodeStatus::AsExpected
+    } else {
+        BaseNodeStatus::Differs { missing_rights, extra_rights }
+    }
 }
 
 /// Each single right of an entry.
@@ -115,7 +120,7 @@ fn word(acl: &Acl) -> String {
 
 /// Somebody who holds the master's lock or waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Queued {
+pub struct Candidate {
     /// Its node.
     pub path: String,
     /// The session that the node goes with.
@@ -126,7 +131,7 @@ pub struct Queued {
     pub since_ms: i64,
 }
 
-impl Queued {
+impl Candidate {
     /// As a master writes itself into the database: the lock's node and session.
     pub fn holder(&self) -> String {
         format!("{} {:#x}", self.path, self.session)
@@ -134,7 +139,7 @@ impl Queued {
 }
 
 /// The queue for the master's lock; the first one holds it.
-pub async fn queue(session: &Session) -> Result<Vec<Queued>, Error> {
+pub async fn queue(session: &Session) -> Result<Vec<Candidate>, Error> {
     session.sync().await?;
     let parent = session.layout().master_lock();
     let names = session.children(&parent).await?.map(|(names, _)| names).unwrap_or_default();
@@ -143,7 +148,7 @@ pub async fn queue(session: &Session) -> Result<Vec<Queued>, Error> {
         let path = format!("{parent}/{name}");
         if let Some((data, stat)) = session.get(&path).await? {
             let who = String::from_utf8_lossy(&data).into_owned();
-            queue.push(Queued { path, session: stat.ephemeral_owner, who, since_ms: stat.ctime });
+            queue.push(Candidate { path, session: stat.ephemeral_owner, who, since_ms: stat.ctime });
         }
     }
     Ok(queue)
@@ -158,13 +163,13 @@ mod tests {
     fn a_difference_is_told_by_who_and_right_and_never_by_its_hash() {
         let master = |right| Acl::new(right, AuthId::new("digest", "master:aGFzaA=="));
         let anyone = Acl::new(Permission::READ | Permission::WRITE, AuthId::anyone());
-        assert_eq!(compare(&[master(Permission::ALL)], &[master(Permission::ALL)]), Standing::AsWanted);
+        assert_eq!(compare(&[master(Permission::ALL)], &[master(Permission::ALL)]), BaseNodeStatus::AsExpected);
         let differs = compare(&[master(Permission::READ | Permission::DELETE)], &[master(Permission::READ), anyone]);
         assert_eq!(
             differs,
-            Standing::Differs {
-                lacks: vec!["master may delete below it".to_owned()],
-                exceeds: vec!["anybody may read it, write it".to_owned()]
+            BaseNodeStatus::Differs {
+                missing_rights: vec!["master may delete below it".to_owned()],
+                extra_rights: vec!["anybody may read it, write it".to_owned()]
             }
         );
         assert_eq!(word(&master(Permission::ALL)), "digest:master:aGFzaA==:cdrwa");
@@ -175,6 +180,6 @@ mod tests {
         let one = |right| Acl::new(right, AuthId::new("digest", "proxy:x"));
         let (both, split) =
             (vec![one(Permission::READ | Permission::CREATE)], vec![one(Permission::CREATE), one(Permission::READ)]);
-        assert_eq!(compare(&both, &split), Standing::AsWanted);
+        assert_eq!(compare(&both, &split), BaseNodeStatus::AsExpected);
     }
 }
