@@ -108,6 +108,8 @@ pub struct Limits {
     /// The most bytes that one call of a function may give for one batch of rows. Functions whose result can be much
     /// longer than their arguments (`repeat`, `lpad`, `range` …) are refused beyond it, with SQLSTATE 54000.
     pub function_bytes: usize,
+    /// The most rows of a SHOW PARTITIONS; a table with more partitions is refused with SQLSTATE 54000.
+    pub partitions: usize,
 }
 
 impl Default for Limits {
@@ -123,6 +125,7 @@ impl Default for Limits {
             statement_bytes: 16 << 20,
             row_bytes: 200 << 20,
             function_bytes: 128 << 20,
+            partitions: 100_000,
         }
     }
 }

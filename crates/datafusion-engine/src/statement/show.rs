@@ -25,9 +25,6 @@ use crate::error::{EngineError, no_schema};
 use crate::rows::types::type_name;
 use crate::session::Session;
 
-/// The most rows of a SHOW PARTITIONS; a table with more is refused.
-const PARTITIONS_MAX: usize = 100_000;
-
 /// Answers a SHOW or DESCRIBE.
 pub async fn answer(engine: &EngineContext, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
     let definitions = engine.catalog().definitions();
@@ -169,6 +166,7 @@ fn partition_columns(provider: &dyn TableProvider) -> &[(String, DataType)] {
 
 /// SHOW PARTITIONS: each combination of values that a file has, as `year=2026/month=1`.
 async fn partitions(engine: &EngineContext, session: &Session, name: &TableName) -> Result<RecordBatch, EngineError> {
+    let limit = engine.config().limits.partitions;
     let provider = find(engine, session, name).await?;
     let columns = partition_columns(provider.as_ref()).to_vec();
     if columns.is_empty() {
@@ -180,15 +178,15 @@ async fn partitions(engine: &EngineContext, session: &Session, name: &TableName)
     let plan = LogicalPlanBuilder::scan(name.name.as_str(), provider_as_source(provider), None)?
         .project(names.iter().map(|name| Expr::Column(name.clone())).collect::<Vec<_>>())?
         .distinct()?
-        .limit(0, Some(PARTITIONS_MAX + 1))?
+        .limit(0, Some(limit.saturating_add(1)))?
         .build()?;
     let batches = DataFrame::new(session.context.state(), plan).collect().await?;
-    if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > PARTITIONS_MAX {
+    if batches.iter().map(RecordBatch::num_rows).sum::<usize>() > limit {
         return Err(UserError::new(
             ErrorKind::ProgramLimit,
             format!("table \"{}\" has too many partitions", name.name),
         )
-        .detail(format!("SHOW PARTITIONS answers {PARTITIONS_MAX}."))
+        .detail(format!("SHOW PARTITIONS returns at most {limit} rows."))
         .hint("Select the distinct values of the partition's columns.")
         .into());
     }

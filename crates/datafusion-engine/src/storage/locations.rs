@@ -141,7 +141,7 @@ fn local_path(location: &str) -> Result<String, UserError> {
                 ErrorKind::NotSupported,
                 format!("location \"{location}\" has the scheme \"{scheme}\", which this engine does not read"),
             )
-            .hint("Use a path, or file:///…."));
+            .hint("Specify an absolute path, or a URL that begins with file:///."));
         }
         _ => Some(location.to_owned()),
     };

@@ -9,7 +9,7 @@ use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::parquet::file::writer::SerializedFileWriter;
 use datafusion::parquet::schema::types::Type;
 
-use crate::fixture::{Fixture, one, refusal, rows, run, state};
+use crate::fixture::{Fixture, RunningEngine, one, refusal, rows, run, state};
 
 /// A Parquet file with one column of timestamps as Spark writes them: a day of the Julian calendar and nanoseconds of it.
 fn write_int96(path: &std::path::Path, column: &str, days: &[u32]) {
@@ -129,6 +129,27 @@ async fn a_qualified_name_is_the_catalogs_table_and_a_bare_one_the_sessions() {
         .await,
         "1"
     );
+    engine.stop().await;
+}
+
+#[tokio::test]
+async fn show_partitions_beyond_its_limit_is_refused() {
+    let fixture = Fixture::new();
+    let data = fixture.data().display().to_string();
+    let mut config = fixture.config("e-1");
+    config.limits.partitions = 3;
+    let engine = RunningEngine::start(config).await;
+    let mut session = engine.session().await;
+    for (table, partitions) in [("fits", 3), ("too_many", 4)] {
+        let copy = format!("COPY (SELECT 1 AS id, value AS part FROM generate_series(1, {partitions}))");
+        run(&mut session, &format!("{copy} TO '{data}/{table}/' STORED AS PARQUET PARTITIONED BY (part)")).await;
+        let create = format!("CREATE EXTERNAL TABLE {table} STORED AS PARQUET PARTITIONED BY (part)");
+        run(&mut session, &format!("{create} LOCATION '{data}/{table}/'")).await;
+    }
+    assert_eq!(rows(&mut session, "SHOW PARTITIONS fits").await, [["part=1"], ["part=2"], ["part=3"]]);
+    let (state, text) = refusal(&mut session, "SHOW PARTITIONS too_many").await;
+    assert_eq!(state, "54000", "{text}");
+    assert!(text.contains("SHOW PARTITIONS returns at most 3 rows."), "{text}");
     engine.stop().await;
 }
 
