@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{Recorded, Report};
 use model::slot::Renewal;
@@ -35,14 +35,20 @@ pub trait AgentApi: Send + Sync + 'static {
 
     /// A converging or stalled alteration is converged. [`ApiError::Conflict`] if the plan is older than it; a repeat
     /// answers the progress that it has.
-    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError>;
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError>;
 
     /// A converging alteration has stalled, if by the database's clock it was decided at least `after` ago; answers
-    /// [`Progress::Converging`] if it is too early.
-    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError>;
+    /// [`AlterationProgress::Converging`] if it is too early.
+    async fn stalled(
+        &self,
+        epoch: Epoch,
+        id: &RequestId,
+        after: Duration,
+        reason: &str,
+    ) -> Result<AlterationProgress, ApiError>;
 
     /// An alteration is superseded by a newer committed one of the same object; else [`ApiError::Conflict`].
-    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError>;
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError>;
 
     /// Writes what a tick has seen.
     async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError>;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hs2::{Auth, Client, ClientError, ClientOptions};
-use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
@@ -170,18 +170,24 @@ impl AgentApi for AgentClient {
         self.call(method::ABORT, &TAbortReq { abort: method::to_json(abort)? }, Effect::Writes).await
     }
 
-    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError> {
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError> {
         let request = TFinishReq { epoch: epoch.get(), id: id.to_string(), plan: plan.get() };
         self.call(method::FINISH, &request, Effect::Writes).await
     }
 
-    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError> {
+    async fn stalled(
+        &self,
+        epoch: Epoch,
+        id: &RequestId,
+        after: Duration,
+        reason: &str,
+    ) -> Result<AlterationProgress, ApiError> {
         let after_ms = i64::try_from(after.as_millis()).unwrap_or(i64::MAX);
         let request = TStalledReq { epoch: epoch.get(), id: id.to_string(), after_ms, reason: reason.to_owned() };
         self.call(method::STALLED, &request, Effect::Writes).await
     }
 
-    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError> {
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
         let request = TSupersededReq { epoch: epoch.get(), id: id.to_string() };
         self.call(method::SUPERSEDED, &request, Effect::Writes).await
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use agent::{Agent, KEY_OF_NOBODY, commit, id, unit};
 use agent_api::{AgentApi as _, AgentClient, ApiError, ApiErrorKind, EngineStatus, Role, engine_status};
 use hs2::{Auth, Client, ClientOptions};
-use model::alteration::{Abort, Outcome, Progress};
+use model::alteration::{Abort, AlterationProgress, Outcome};
 use model::engine_state::Phase;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{EndedEngine, MadeEngine, ObservedEngine, Report};
@@ -50,10 +50,13 @@ async fn every_call_does_what_the_store_does() {
     let early = client.finish(Epoch(1), &id("a-1"), Generation(0)).await.unwrap_err();
     assert_eq!(early.kind(), ApiErrorKind::Conflict);
     let hour = Duration::from_hours(1);
-    assert_eq!(client.stalled(Epoch(1), &id("a-1"), hour, "quota").await.unwrap(), Progress::Converging);
-    assert_eq!(client.stalled(Epoch(1), &id("a-1"), Duration::ZERO, "quota").await.unwrap(), Progress::Stalled);
+    assert_eq!(client.stalled(Epoch(1), &id("a-1"), hour, "quota").await.unwrap(), AlterationProgress::Converging);
+    assert_eq!(
+        client.stalled(Epoch(1), &id("a-1"), Duration::ZERO, "quota").await.unwrap(),
+        AlterationProgress::Stalled
+    );
     assert_eq!(client.superseded(Epoch(1), &id("a-1")).await.unwrap_err().kind(), ApiErrorKind::Conflict);
-    assert_eq!(client.finish(Epoch(1), &id("a-1"), record.generation).await.unwrap(), Progress::Converged);
+    assert_eq!(client.finish(Epoch(1), &id("a-1"), record.generation).await.unwrap(), AlterationProgress::Converged);
 
     agent::founded(&store).await;
     let snapshot = client.snapshot().await.unwrap();

@@ -93,7 +93,7 @@ impl MetadataAgent {
     pub fn serve(listener: Listener, settings: Settings, store: Store, clock: SharedClock) -> Result<Self, StartError> {
         let Listener { server, address } = listener;
         let id = uuid::Uuid::new_v4().simple().to_string();
-        let advertised = Advertised::of(ADVERTISE, settings.advertise.as_deref().unwrap_or_default(), address)
+        let advertised = Advertised::new(ADVERTISE, settings.advertise.as_deref().unwrap_or_default(), address)
             .map_err(StartError::Advertise)?;
         let registration = Arc::new(Registration { id: id.clone(), address: advertised.to_string() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), registration);

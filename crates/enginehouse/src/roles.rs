@@ -117,7 +117,7 @@ fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
     Rules {
         defaults: defaults(configuration),
         secret_keys: configuration.metadata_agent.secret_keys.clone(),
-        fingerprint_key: FingerprintKey::of(secret),
+        fingerprint_key: FingerprintKey::from_secret(secret),
         max_engines: configuration.metadata_agent.max_engines,
     }
 }
@@ -181,7 +181,7 @@ pub async fn proxy(
     };
     let mut hosts = section.hosts.clone();
     if !section.advertise.is_empty() {
-        let advertised = Advertised::of("proxy.advertise", &section.advertise, section.listen);
+        let advertised = Advertised::new("proxy.advertise", &section.advertise, section.listen);
         hosts.push(advertised.map_err(|error| anyhow::anyhow!("{}", error.text()))?.host);
     }
     let settings = proxy::Settings {

@@ -70,12 +70,6 @@ methods! {
 }
 
 impl Method {
-    /// Whether its reply names a session or an operation that the request did not know: such a reply has a handle
-    /// that a relay replaces.
-    pub const fn makes_handle(self) -> bool {
-        matches!(self, Self::OpenSession) || self.makes_operation()
-    }
-
     /// Whether its reply names a new operation.
     pub const fn makes_operation(self) -> bool {
         matches!(

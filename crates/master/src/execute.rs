@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use coordination::Observation as Coordinated;
 use futures::stream::{self, StreamExt};
-use model::alteration::{Progress, RequestId};
+use model::alteration::{AlterationProgress, RequestId};
 use model::engine_name::EngineName;
 use model::log_throttle::KeyedLogThrottle;
 use model::number::Epoch;
@@ -197,7 +197,7 @@ struct Left;
 fn note(executed: &mut Executed, decision: &Decision, effect: &Effect) {
     match (effect, &decision.action, &decision.engine) {
         (Effect::Made { .. }, _, Some(engine)) => executed.made.push(engine.clone()),
-        (Effect::Progress(progress), Action::Finish { id, .. }, _) if *progress != Progress::Converging => {
+        (Effect::Progress(progress), Action::Finish { id, .. }, _) if *progress != AlterationProgress::Converging => {
             executed.finished.push(id.clone());
         }
         _ => {}

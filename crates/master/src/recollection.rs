@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use coordination::Observation as Coordinated;
 use model::alteration::RequestId;
+use model::capacity::nodes_in_two_pools;
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::name::PoolName;
-use model::observation::{ObservedEngine, ObservedNode, Report, Surroundings};
-use model::room::nodes_in_two_pools;
+use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode, Report};
 use model::snapshot::Snapshot;
 use planner::{Fact, Live, Observed, Permit, Pod, Status, Unregistered};
 
@@ -36,7 +36,7 @@ pub(crate) struct Recollection {
     /// By uid, where an engine was registered: one that drains is registered no more and can still be asked.
     addresses: HashMap<String, String>,
     /// In the order of names.
-    reported: Option<(Vec<Arc<ObservedEngine>>, Surroundings)>,
+    reported: Option<(Vec<Arc<ObservedEngine>>, ClusterWarnings)>,
     /// What was told of nodes.
     pub nodes: ToldNodes,
     shared: BTreeSet<String>,
@@ -224,16 +224,16 @@ impl Recollection {
 
     /// What SHOW is to know and does not yet: everything the first time, then what changed. The rows are in the order of
     /// names, each name once, as a plan's are.
-    pub fn report(&self, rows: &[Arc<ObservedEngine>], waits_for: Option<String>, around: &Surroundings) -> Report {
+    pub fn report(&self, rows: &[Arc<ObservedEngine>], waits_for: Option<String>, around: &ClusterWarnings) -> Report {
         let mut report = Report { waits_for, ..Report::default() };
         match &self.reported {
             None => {
                 report.complete = true;
                 report.engines = rows.iter().map(|row| ObservedEngine::clone(row)).collect();
-                report.surroundings = Some(around.clone());
+                report.cluster_warnings = Some(around.clone());
             }
-            Some((reported, surroundings)) => {
-                report.surroundings = (surroundings != around).then(|| around.clone());
+            Some((reported, cluster_warnings)) => {
+                report.cluster_warnings = (cluster_warnings != around).then(|| around.clone());
                 let mut before = reported.iter().peekable();
                 for row in rows {
                     while let Some(gone) = before.next_if(|it| it.name < row.name) {
@@ -250,7 +250,7 @@ impl Recollection {
     }
 
     /// The report was written; if it may not have been, the next one is complete.
-    pub fn reported(&mut self, written: Option<(Vec<Arc<ObservedEngine>>, &Surroundings)>) {
+    pub fn reported(&mut self, written: Option<(Vec<Arc<ObservedEngine>>, &ClusterWarnings)>) {
         self.reported = written.map(|(rows, around)| (rows, around.clone()));
     }
 }
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn a_report_holds_what_is_new_what_changed_and_what_is_gone() {
         let mut recollection = Recollection::default();
-        let around = Surroundings::default();
+        let around = ClusterWarnings::default();
         let told = |recollection: &Recollection, rows: &[Arc<ObservedEngine>]| {
             let report = recollection.report(rows, None, &around);
             let names = |it: &[EngineName]| it.iter().map(EngineName::as_str).collect::<Vec<_>>().join(" ");

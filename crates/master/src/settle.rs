@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use coordination::{AlterChild, AlterNode, Observation as Coordinated};
-use model::alteration::{Abort, AlterationRecord, Outcome, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::number::{Epoch, Generation};
 
 use crate::failpoints;
@@ -56,7 +56,7 @@ pub(crate) async fn settle(
 
 /// Whether the node of the alteration may go.
 fn is_finished(record: &AlterationRecord) -> bool {
-    record.outcome == Outcome::Aborted || record.progress != Some(Progress::Converging)
+    record.outcome == Outcome::Aborted || record.progress != Some(AlterationProgress::Converging)
 }
 
 /// Why the moment to abort has come, if it has.

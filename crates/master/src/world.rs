@@ -14,10 +14,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use coordination::{AlterNode, Observation as Coordinated};
-use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ForeignEngine, ObservedNode, Report, Surroundings};
+use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode, Report};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::{Listing, Observed};
 use planner::{Decision, Pod, Status};
@@ -92,7 +92,7 @@ pub struct Engines {
     /// The nodes; empty where the orchestrator knows none, `None` when it could not say.
     pub nodes: Option<Vec<ObservedNode>>,
     /// What is around them.
-    pub surroundings: Surroundings,
+    pub cluster_warnings: ClusterWarnings,
 }
 
 impl Engines {
@@ -106,7 +106,7 @@ impl Engines {
         });
         Self {
             nodes,
-            surroundings: Surroundings::new(foreign.collect(), &listing.missing),
+            cluster_warnings: ClusterWarnings::new(foreign.collect(), &listing.missing),
             pods: listing.engines.into_iter().map(pod).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
         }
@@ -154,7 +154,7 @@ pub enum Effect {
         uid: String,
     },
     /// The alteration has this progress now.
-    Progress(Progress),
+    Progress(AlterationProgress),
 }
 
 /// Why a call had no effect, or may have had none.

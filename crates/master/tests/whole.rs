@@ -12,7 +12,7 @@ use std::time::Duration;
 use house::{House, acting, eventually, memory};
 use master::State;
 use model::PoolName;
-use model::alteration::{Outcome, Progress};
+use model::alteration::{AlterationProgress, Outcome};
 use model::change::{Change, ObjectPatch, PoolPatch, Setting};
 use model::observation::ObservedNode;
 use orchestrator::Error;
@@ -40,7 +40,7 @@ async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
     house.converges().await;
     let after = house.uids().await;
     assert!(before.is_disjoint(&after) && after.len() == 3);
-    assert_eq!(house.store.outcome(&altered).await.unwrap().unwrap().progress, Some(Progress::Converged));
+    assert_eq!(house.store.outcome(&altered).await.unwrap().unwrap().progress, Some(AlterationProgress::Converged));
 
     let snapshot = house.store.snapshot().await.unwrap();
     let slot = snapshot.slots.iter().find(|it| it.key == started_slot(&snapshot)).unwrap();
@@ -252,7 +252,7 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
     let snapshot = house.store.snapshot().await.unwrap();
     let (slot, settings) = (&snapshot.slots[0], House::settings());
     let configuration =
-        model::configuration::Configuration::of_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
+        model::configuration::Configuration::from_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
     let labels = model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
     house.memory.put(orchestrator::Observed {
         name: slot.engine(),
@@ -284,7 +284,7 @@ async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves(
     house.broken.lock().insert("1_3G_1_1G".to_owned());
     let altered = house.memory_of_unit(3).await;
     eventually("it converges", || async {
-        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(Progress::Converged)
+        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Converged)
     })
     .await;
     eventually("SHOW says why", || async {
@@ -310,7 +310,7 @@ async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait
     house.memory.refuse_creates(Some("no quota left"));
     let altered = house.memory_of_unit(2).await;
     eventually("it stalls", || async {
-        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(Progress::Stalled)
+        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Stalled)
     })
     .await;
     let record = house.store.outcome(&altered).await.unwrap().unwrap();

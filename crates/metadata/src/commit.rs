@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::change::{Applied, Change, Object};
 use model::desired;
 use model::error::{ErrorKind, UserError};
@@ -160,7 +160,8 @@ fn answer_of(record: AlterationRecord, request: &CommitRequest, first: bool) -> 
         return Err(other_statement(&request.id));
     }
     // A committed row has a reason without having stalled only if it changed nothing: the reason is the note.
-    let nothing = record.progress == Some(Progress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
+    let nothing =
+        record.progress == Some(AlterationProgress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
     let note = if nothing { record.reason.clone() } else { None };
     Ok(Committed { record, note, first })
 }
@@ -206,7 +207,7 @@ fn record(
         outcome: Outcome::Committed,
         decided_by: request.agent.clone(),
         decided_at_ms: now_ms,
-        progress: Some(if note.is_none() { Progress::Converging } else { Progress::Converged }),
+        progress: Some(if note.is_none() { AlterationProgress::Converging } else { AlterationProgress::Converged }),
         reason: note.map(str::to_owned),
         finished_at_ms: note.map(|_| now_ms),
     })
@@ -236,7 +237,7 @@ pub(crate) async fn insert(tx: &mut Transaction, record: &AlterationRecord) -> R
         record.outcome.as_str(),
         record.decided_by.as_str(),
         record.decided_at_ms,
-        record.progress.map(Progress::as_str),
+        record.progress.map(AlterationProgress::as_str),
         record.reason.as_deref(),
         record.finished_at_ms,
     ];

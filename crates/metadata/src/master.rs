@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use model::alteration::{AlterationRecord, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectRef, Outcome, RequestId};
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{MAX_REASON_BYTES, cut};
@@ -68,7 +68,7 @@ impl Store {
 
     /// The engines have followed: the alteration is converged. `plan` is the generation of the plan that says so; a
     /// plan older than the alteration is [`Error::Conflict`]. A repeat answers the progress that stands there.
-    pub async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, Error> {
+    pub async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = finish(&mut tx, epoch, id, plan).await;
         tx.end(POINTS, result).await
@@ -82,14 +82,14 @@ impl Store {
         id: &RequestId,
         after: Duration,
         reason: &str,
-    ) -> Result<Progress, Error> {
+    ) -> Result<AlterationProgress, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = stall(&mut tx, epoch, id, after, reason).await;
         tx.end(POINTS, result).await
     }
 
     /// A newer committed alteration of the same object took over; [`Error::Conflict`] if there is none.
-    pub async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, Error> {
+    pub async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, Error> {
         let mut tx = self.begin(Mode::Write).await?;
         let result = supersede(&mut tx, epoch, id).await;
         tx.end(POINTS, result).await
@@ -171,7 +171,7 @@ async fn raise(tx: &mut Transaction, read: Epoch, holder: &str) -> Result<Done<M
     }
 }
 
-async fn committed(tx: &mut Transaction, id: &RequestId) -> Result<(AlterationRecord, Progress), Error> {
+async fn committed(tx: &mut Transaction, id: &RequestId) -> Result<(AlterationRecord, AlterationProgress), Error> {
     let record = read::alteration(tx, id).await?;
     let record = record.ok_or_else(|| Error::Conflict(format!("alteration {id} is not decided")))?;
     match record.progress {
@@ -180,14 +180,19 @@ async fn committed(tx: &mut Transaction, id: &RequestId) -> Result<(AlterationRe
     }
 }
 
-async fn finish(tx: &mut Transaction, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Done<Progress>, Error> {
+async fn finish(
+    tx: &mut Transaction,
+    epoch: Epoch,
+    id: &RequestId,
+    plan: Generation,
+) -> Result<Done<AlterationProgress>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
     if tx.execute(sql::ALTERATION_FINISH, args![now_ms, id.as_str(), plan]).await? == 1 {
-        return Ok(Done::Write(Progress::Converged));
+        return Ok(Done::Write(AlterationProgress::Converged));
     }
     match committed(tx, id).await? {
-        (record, Progress::Converging | Progress::Stalled) => {
+        (record, AlterationProgress::Converging | AlterationProgress::Stalled) => {
             Err(Error::Conflict(format!("alteration {id} has generation {}, the plan only {plan}", record.generation)))
         }
         (_, progress) => Ok(Done::Same(progress)),
@@ -200,21 +205,21 @@ async fn stall(
     id: &RequestId,
     after: Duration,
     reason: &str,
-) -> Result<Done<Progress>, Error> {
+) -> Result<Done<AlterationProgress>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
     let latest = now_ms.saturating_sub(slots::grace_ms(after));
     let args = args![cut(reason, MAX_REASON_BYTES), now_ms, id.as_str(), latest];
     if tx.execute(sql::ALTERATION_STALL, args).await? == 1 {
-        return Ok(Done::Write(Progress::Stalled));
+        return Ok(Done::Write(AlterationProgress::Stalled));
     }
     Ok(Done::Same(committed(tx, id).await?.1))
 }
 
-async fn supersede(tx: &mut Transaction, epoch: Epoch, id: &RequestId) -> Result<Done<Progress>, Error> {
+async fn supersede(tx: &mut Transaction, epoch: Epoch, id: &RequestId) -> Result<Done<AlterationProgress>, Error> {
     lock(tx, epoch).await?;
     let (record, progress) = committed(tx, id).await?;
-    if !matches!(progress, Progress::Converging | Progress::Stalled) {
+    if !matches!(progress, AlterationProgress::Converging | AlterationProgress::Stalled) {
         return Ok(Done::Same(progress));
     }
     let newer = match &record.object {
@@ -226,7 +231,7 @@ async fn supersede(tx: &mut Transaction, epoch: Epoch, id: &RequestId) -> Result
     }
     let now_ms = tx.now_ms().await?;
     tx.execute(sql::ALTERATION_SUPERSEDE, args![now_ms, id.as_str()]).await?;
-    Ok(Done::Write(Progress::Superseded))
+    Ok(Done::Write(AlterationProgress::Superseded))
 }
 
 async fn newer(tx: &mut Transaction, object: &ObjectRef, than: Generation) -> Result<i64, Error> {

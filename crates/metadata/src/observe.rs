@@ -58,8 +58,8 @@ async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Do
     } else {
         end_tick(tx, report, now_ms).await?;
     }
-    if let Some(surroundings) = &report.surroundings {
-        tx.execute(sql::MASTER_SURROUNDINGS, args![to_json(surroundings)?]).await?;
+    if let Some(cluster_warnings) = &report.cluster_warnings {
+        tx.execute(sql::MASTER_CLUSTER_WARNINGS, args![to_json(cluster_warnings)?]).await?;
     }
     // Rows of `engine` and `namespace` are written by commits too: in one order, behind one lock. It is taken before the
     // first reading of a table where that can be known: who reads first may be refused for what came in between.

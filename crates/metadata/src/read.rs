@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 
 use model::alteration::{AlterationRecord, RequestId};
-use model::catalog::{Catalog, Link};
+use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Generation, Incarnation};
 use model::observation::ObservedNode;
-use model::slot::{Slot, SlotKey};
+use model::slot::{Link, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use model::alteration::RequestId;
-use model::catalog::{Catalog, Link, UnitSpec};
+use model::catalog::{Catalog, UnitSpec};
 use model::desired;
 use model::engine_name::EngineName;
 use model::error::UserError;
@@ -15,7 +15,7 @@ use model::failpoint;
 use model::name::{PoolName, TenantName};
 use model::number::Incarnation;
 use model::observation::cut;
-use model::slot::{Origin, Slot, SlotKey};
+use model::slot::{Link, Origin, Slot, SlotKey};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Mode;

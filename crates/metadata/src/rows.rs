@@ -1,13 +1,13 @@
 //! Rows to values. A row that can't be read is [`Error::Broken`]: somebody else wrote it.
 
-use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::catalog::Versioned;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::error::UserError;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{ObservedEngine, ObservedNode, Surroundings};
+use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode};
 use model::slot::{Origin, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 use serde::de::DeserializeOwned;
@@ -156,7 +156,7 @@ pub(crate) fn alteration(row: &AnyRow) -> Result<AlterationRecord, Error> {
         decided_at_ms: int(row, "decided_at_ms")?,
         progress: match progress {
             None => None,
-            Some(word) => Some(Progress::from_word(&word).ok_or_else(|| broken("progress", word))?),
+            Some(word) => Some(AlterationProgress::from_word(&word).ok_or_else(|| broken("progress", word))?),
         },
         reason: text_or_none(row, "reason")?,
         finished_at_ms: int_or_none(row, "finished_at_ms")?,
@@ -170,8 +170,8 @@ pub(crate) fn master(row: &AnyRow) -> Result<MasterRecord, Error> {
         since_ms: int(row, "since_ms")?,
         last_tick_ms: int(row, "last_tick_ms")?,
         waits_for: text_or_none(row, "waits_for")?,
-        surroundings: match text_or_none(row, "surroundings")? {
-            None => Surroundings::default(),
+        cluster_warnings: match text_or_none(row, "surroundings")? {
+            None => ClusterWarnings::default(),
             Some(text) => serde_json::from_str(&text).map_err(|error| broken("surroundings", error))?,
         },
     })

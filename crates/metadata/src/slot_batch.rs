@@ -8,11 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
-use model::catalog::Link;
 use model::configuration::Configuration;
 use model::desired::SlotChanges;
 use model::number::{Generation, Incarnation};
-use model::slot::{Origin, SlotKey};
+use model::slot::{Link, Origin, SlotKey};
 
 use crate::batch::keys;
 use crate::error::Error;
@@ -107,7 +106,7 @@ async fn issue_names(tx: &mut Transaction, issue: &Issue<'_>, issued: &[(&SlotKe
     let mut namespaces: HashMap<Link, String> = HashMap::new();
     for (key, _) in issued {
         if let std::collections::hash_map::Entry::Vacant(vacant) = namespaces.entry(key.link()) {
-            let configuration = Configuration::of_slot(issue.catalog, key, issue.defaults);
+            let configuration = Configuration::from_slot(issue.catalog, key, issue.defaults);
             let configuration =
                 configuration.ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
             vacant.insert(configuration.namespace);

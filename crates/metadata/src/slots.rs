@@ -106,7 +106,7 @@ async fn issue_name(
     key: &SlotKey,
     incarnation: Incarnation,
 ) -> Result<(), Error> {
-    let configuration = Configuration::of_slot(issue.catalog, key, issue.defaults)
+    let configuration = Configuration::from_slot(issue.catalog, key, issue.defaults)
         .ok_or_else(|| Error::Broken(format!("slot {key} has no unit or pool")))?;
     remember_namespace(tx, &configuration.namespace).await?;
     let name = key.engine(incarnation);

@@ -22,7 +22,7 @@ use crate::batch::UpdateEach;
 
 /// Each migration once, in order; the version is its place, counted from 1. A migration that was released is never
 /// changed. On `MariaDB` every statement commits by itself, so each can be repeated.
-pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, SURROUNDINGS, NODES, INCARNATIONS];
+pub(crate) const MIGRATIONS: &[&[&str]] = &[FIRST, DETAILS, ANSWERED, CLUSTER_WARNINGS, NODES, INCARNATIONS];
 
 const FIRST: &[&str] = &[
     "CREATE TABLE IF NOT EXISTS catalog (id SMALLINT NOT NULL PRIMARY KEY, generation BIGINT NOT NULL)",
@@ -71,7 +71,7 @@ const DETAILS: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS
 const ANSWERED: &[&str] = &["ALTER TABLE observed_engine ADD COLUMN IF NOT EXISTS answered SMALLINT"];
 
 /// What a master saw around the engines, as JSON. Null until one has said it.
-const SURROUNDINGS: &[&str] = &["ALTER TABLE master ADD COLUMN IF NOT EXISTS surroundings TEXT"];
+const CLUSTER_WARNINGS: &[&str] = &["ALTER TABLE master ADD COLUMN IF NOT EXISTS surroundings TEXT"];
 /// What the orchestrator knows of its nodes. A pool's options of this version stand in its spec, and a program of the
 /// one before would lose them: it doesn't open a database of this version.
 const NODES: &[&str] = &["CREATE TABLE IF NOT EXISTS observed_node (name VARCHAR(255) NOT NULL PRIMARY KEY, \
@@ -151,7 +151,7 @@ pub(crate) const MASTER_RAISE: &str =
 pub(crate) const MASTER_TICK: &str = "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1";
 pub(crate) const MASTER_TICK_AFTER: &str =
     "UPDATE master SET last_tick_ms = ?, waits_for = ? WHERE id = 1 AND last_tick_ms = ?";
-pub(crate) const MASTER_SURROUNDINGS: &str = "UPDATE master SET surroundings = ? WHERE id = 1";
+pub(crate) const MASTER_CLUSTER_WARNINGS: &str = "UPDATE master SET surroundings = ? WHERE id = 1";
 
 // Objects. Each table has the same columns, so each statement stands here three times.
 pub(crate) const TENANTS: &str = "SELECT name, spec, generation FROM tenant ORDER BY name";

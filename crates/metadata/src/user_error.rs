@@ -1,9 +1,10 @@
 //! The texts of the refusals: which object, what is wrong, what to say instead. Also used before anything is written.
 
-use model::catalog::{Catalog, Link};
+use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
+use model::slot::Link;
 
 use crate::request::Caller;
 

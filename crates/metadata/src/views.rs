@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use model::alteration::{AlterationRecord, Progress};
+use model::alteration::{AlterationProgress, AlterationRecord};
 use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::name::TenantName;
-use model::observation::{ObservedNode, Surroundings};
+use model::observation::{ClusterWarnings, ObservedNode};
 use model::slot::Slot;
 use model::snapshot::{EngineRecord, MasterRecord, ProxySnapshot, Snapshot};
 
@@ -146,7 +146,7 @@ async fn proxy_snapshot(tx: &mut Transaction) -> Result<ProxySnapshot, Error> {
         slots: read::slots(tx).await?.into_iter().map(|row| row.slot).collect(),
         observed: read::observed(tx).await?.into_iter().map(|seen| seen.engine).collect(),
         // What is around the engines is nothing to route by, and may be long.
-        master: MasterRecord { surroundings: Surroundings::default(), ..read::master(tx).await? },
+        master: MasterRecord { cluster_warnings: ClusterWarnings::default(), ..read::master(tx).await? },
         now_ms: tx.now_ms().await?,
     })
 }
@@ -188,7 +188,9 @@ fn with_open(recent: Vec<AlterationRecord>, open: Vec<AlterationRecord>, limit: 
     let mut listed = recent;
     listed.extend(older);
     while listed.len() > limit {
-        let is_over = |it: &AlterationRecord| !matches!(it.progress, Some(Progress::Converging | Progress::Stalled));
+        let is_over = |it: &AlterationRecord| {
+            !matches!(it.progress, Some(AlterationProgress::Converging | AlterationProgress::Stalled))
+        };
         let oldest = listed.iter().rposition(is_over).unwrap_or(listed.len() - 1);
         listed.remove(oldest);
     }
@@ -203,7 +205,7 @@ mod tests {
 
     use super::*;
 
-    fn record(id: &str, decided_at_ms: i64, progress: Progress) -> AlterationRecord {
+    fn record(id: &str, decided_at_ms: i64, progress: AlterationProgress) -> AlterationRecord {
         AlterationRecord {
             id: RequestId::new(id).unwrap(),
             object: None,
@@ -225,14 +227,14 @@ mod tests {
     fn an_open_alteration_is_listed_however_old_it_is() {
         let ids = |listed: Vec<AlterationRecord>| listed.iter().map(|it| it.id.to_string()).collect::<Vec<_>>();
         let recent = vec![
-            record("a-9", 9, Progress::Converging),
-            record("a-8", 8, Progress::Converged),
-            record("a-7", 7, Progress::Superseded),
+            record("a-9", 9, AlterationProgress::Converging),
+            record("a-8", 8, AlterationProgress::Converged),
+            record("a-7", 7, AlterationProgress::Superseded),
         ];
         let open = vec![
-            record("a-1", 1, Progress::Stalled),
-            record("a-2", 2, Progress::Stalled),
-            record("a-9", 9, Progress::Converging),
+            record("a-1", 1, AlterationProgress::Stalled),
+            record("a-2", 2, AlterationProgress::Stalled),
+            record("a-9", 9, AlterationProgress::Converging),
         ];
         let listed = |limit: usize| ids(with_open(recent[..limit.min(3)].to_vec(), open.clone(), limit));
         assert_eq!(listed(5), ["a-9", "a-8", "a-7", "a-2", "a-1"]);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use contract::bench::{Bench, abort_of, by, commit, id, link, memory};
 use metadata::{Error, RequestEffect, StartRequest, Store, StoreSettings, failpoints};
-use model::alteration::{Outcome, Progress};
+use model::alteration::{AlterationProgress, Outcome};
 use model::change::Rules;
 use model::clock::ManualClock;
 use model::failpoint::fail;
@@ -112,7 +112,11 @@ async fn check(bench: &Bench, point: &str, before: &model::snapshot::Snapshot) {
             assert_eq!((&after.slots, &after.engines), (&before.slots, &before.engines), "{point}");
         }
         Some(record) => {
-            assert_eq!((record.outcome, record.progress), (Outcome::Committed, Some(Progress::Converging)), "{point}");
+            assert_eq!(
+                (record.outcome, record.progress),
+                (Outcome::Committed, Some(AlterationProgress::Converging)),
+                "{point}"
+            );
             let unit = &after.catalog.units.values().next().unwrap().spec;
             assert_eq!(unit.driver_memory.to_string(), "2G", "{point}: what was committed is there");
             assert_ne!(after.slots[0].incarnation, before.slots[0].incarnation, "{point}");

@@ -29,7 +29,7 @@ impl fmt::Display for Advertised {
 impl Advertised {
     /// From the text of a configuration's key: `host`, `host:port`, or empty for the address that is listened on. An IPv6
     /// address may stand alone, with or without brackets; before a port it needs them.
-    pub fn of(key: &str, text: &str, listens: SocketAddr) -> Result<Self, UserError> {
+    pub fn new(key: &str, text: &str, listens: SocketAddr) -> Result<Self, UserError> {
         let hint =
             format!("set {key} to a name or an address of this machine that others reach, with or without a port");
         let refused = |what: String| UserError::new(ErrorKind::InvalidValue, what).hint(hint.clone());
@@ -86,7 +86,7 @@ mod tests {
     const KEY: &str = "proxy.advertise";
 
     fn of(text: &str, listens: &str) -> Result<String, UserError> {
-        Advertised::of(KEY, text, listens.parse().unwrap()).map(|it| it.to_string())
+        Advertised::new(KEY, text, listens.parse().unwrap()).map(|it| it.to_string())
     }
 
     #[test]

@@ -150,7 +150,7 @@ impl Outcome {
 /// How far the engines have followed a committed alteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Progress {
+pub enum AlterationProgress {
     /// Engines still differ from what it says.
     Converging,
     /// Every engine that it reaches has been created or condemned accordingly.
@@ -161,7 +161,7 @@ pub enum Progress {
     Superseded,
 }
 
-impl Progress {
+impl AlterationProgress {
     /// The word of the database.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -202,7 +202,7 @@ pub struct AlterationRecord {
     /// When, by the database's clock, in milliseconds since 1970.
     pub decided_at_ms: i64,
     /// For a committed one, how far the engines have followed.
-    pub progress: Option<Progress>,
+    pub progress: Option<AlterationProgress>,
     /// Why it stalled or was aborted.
     pub reason: Option<String>,
     /// When it stopped converging.

@@ -14,6 +14,7 @@ use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Generation;
 use crate::quantity::{Cpu, Memory};
 use crate::secret::SecretKeys;
+use crate::slot::Link;
 
 /// The most names that one list (pools of a tenant, units or nodes of a pool, users) may hold.
 pub const MAX_LIST: usize = 1_000;
@@ -122,17 +123,6 @@ pub struct Catalog {
     pub pools: BTreeMap<PoolName, Versioned<PoolSpec>>,
     /// All tenants.
     pub tenants: BTreeMap<TenantName, Versioned<TenantSpec>>,
-}
-
-/// One (tenant, pool, unit) that belongs together: the tenant lists the pool, the pool lists the unit.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Link {
-    /// The tenant.
-    pub tenant: TenantName,
-    /// The pool.
-    pub pool: PoolName,
-    /// The unit.
-    pub unit: UnitName,
 }
 
 impl PoolSpec {

@@ -126,7 +126,7 @@ impl Rules {
     /// The unit with what its row records of its secret properties.
     #[must_use]
     pub fn with_fingerprint(&self, name: &UnitName, before: Option<&UnitSpec>, mut spec: UnitSpec) -> UnitSpec {
-        spec.secrets = SecretProperties::of(name, before, &spec.properties, &self.secret_keys, &self.fingerprint_key);
+        spec.secrets = SecretProperties::new(name, before, &spec.properties, &self.secret_keys, &self.fingerprint_key);
         spec
     }
 }

@@ -79,7 +79,7 @@ pub struct Configuration {
 
 impl Configuration {
     /// The configuration of the slot's engine; `None` if the catalog lacks the unit or the pool.
-    pub fn of_slot(catalog: &Catalog, key: &SlotKey, defaults: &Defaults) -> Option<Self> {
+    pub fn from_slot(catalog: &Catalog, key: &SlotKey, defaults: &Defaults) -> Option<Self> {
         Some(Self::new(&key.tenant, &key.pool, catalog.pool(&key.pool)?, catalog.unit(&key.unit)?, defaults))
     }
 
@@ -196,10 +196,10 @@ mod tests {
             let mut it = configuration();
             it.properties = [("a", "1"), ("db.password", value)].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
             let unit = crate::name::UnitName::new("uc_1").unwrap();
-            it.secrets = SecretProperties::of(&unit, None, &it.properties, &SecretKeys::default(), key);
+            it.secrets = SecretProperties::new(&unit, None, &it.properties, &SecretKeys::default(), key);
             (it.properties_digest(), it.hash(), it.canonical())
         };
-        let key = |secret: &[u8]| FingerprintKey::of(&crate::credential::ClusterSecret::new(secret).unwrap());
+        let key = |secret: &[u8]| FingerprintKey::from_secret(&crate::credential::ClusterSecret::new(secret).unwrap());
         let (ours, other) = (key(b"0123456789abcdef"), key(b"fedcba9876543210"));
         let found = labels_of("hunter2", &ours);
         assert!(!found.2.contains("hunter2"), "{}", found.2);

@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::catalog::{Catalog, Link};
+use crate::catalog::Catalog;
 use crate::configuration::{Configuration, Defaults};
+use crate::slot::Link;
 use crate::slot::{Origin, Slot, SlotKey};
 
 /// What to do to the slot rows.
@@ -45,7 +46,7 @@ pub fn derive(before: &Catalog, after: &Catalog, slots: &[Slot], defaults: &Defa
         let kept: Vec<&&Slot> = rows.iter().filter(|slot| !gone.contains_key(&slot.key.ordinal)).collect();
         // The configuration follows from the link alone: compared once for all its slots.
         let configuration =
-            |of: &Catalog| kept.first().and_then(|slot| Configuration::of_slot(of, &slot.key, defaults));
+            |of: &Catalog| kept.first().and_then(|slot| Configuration::from_slot(of, &slot.key, defaults));
         if configuration(before) != configuration(after) {
             changes.renew.extend(kept.iter().map(|slot| slot.key.clone()));
         }

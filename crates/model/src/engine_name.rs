@@ -25,7 +25,7 @@ pub struct EngineName(Arc<str>);
 
 impl EngineName {
     /// The name of the slot's engine under the given incarnation.
-    pub fn of(slot: &SlotKey, incarnation: Incarnation) -> Self {
+    pub fn from_slot(slot: &SlotKey, incarnation: Incarnation) -> Self {
         let full = format!("{}/{}/{}/{}/{incarnation}", slot.tenant, slot.pool, slot.unit, slot.ordinal);
         let tail = format!("-{}-{incarnation}-{}", slot.ordinal, hex_prefix(full.as_bytes(), 6));
         let stem =

@@ -1,4 +1,4 @@
-//! The states of an engine and the moves that are legal between them.
+//! The states of an engine: the phase of its instance, and the state that SHOW prints.
 
 use std::fmt;
 
@@ -40,11 +40,6 @@ impl Phase {
     /// Reads the word of the database.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.as_str() == word)
-    }
-
-    /// Whether an engine may go from this phase to the other: never backwards, and *ended* is final.
-    pub fn may_become(self, next: Self) -> bool {
-        next >= self
     }
 }
 
@@ -92,7 +87,7 @@ impl EngineState {
     }
 
     /// The state that follows from what the master observed.
-    pub const fn of(engine: &ObservedEngine) -> Self {
+    pub const fn from_observed(engine: &ObservedEngine) -> Self {
         match (engine.phase, engine.registered, engine.draining) {
             (Phase::Ended, ..) => Self::Ended,
             (Phase::Terminating, ..) => Self::Terminating,

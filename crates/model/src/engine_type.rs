@@ -33,7 +33,7 @@ pub enum Launch {
 
 /// What an engine asks of the place where it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Requests {
+pub struct ResourceRequests {
     /// CPU of the driver, in thousandths of a core.
     pub driver_cpu_millis: u64,
     /// Memory of the driver with its overhead, in bytes.
@@ -71,17 +71,17 @@ impl EngineType {
 
     /// What an engine with the given configuration asks for. Spark's memory gets its overhead of 10 %, at least
     /// 384 MiB.
-    pub fn requests(self, configuration: &Configuration) -> Requests {
+    pub fn requests(self, configuration: &Configuration) -> ResourceRequests {
         let with_overhead = |memory: Memory| memory.bytes() + (memory.bytes() / 10).max(SPARK_MIN_OVERHEAD_BYTES);
         match self {
-            Self::Datafusion => Requests {
+            Self::Datafusion => ResourceRequests {
                 driver_cpu_millis: configuration.driver_cpu.millis(),
                 driver_memory_bytes: configuration.driver_memory.bytes(),
                 executor_cpu_millis: 0,
                 executor_memory_bytes: 0,
                 executors: 0,
             },
-            Self::Spark => Requests {
+            Self::Spark => ResourceRequests {
                 driver_cpu_millis: configuration.driver_cpu.millis(),
                 driver_memory_bytes: with_overhead(configuration.driver_memory),
                 executor_cpu_millis: configuration.executor_cpu.millis(),

@@ -36,7 +36,7 @@ impl fmt::Debug for FingerprintKey {
 
 impl FingerprintKey {
     /// The installation's key.
-    pub fn of(secret: &ClusterSecret) -> Self {
+    pub fn from_secret(secret: &ClusterSecret) -> Self {
         Self(secret.derive(&Purpose::Fingerprint))
     }
 
@@ -65,7 +65,7 @@ pub struct SecretProperties {
 impl SecretProperties {
     /// Those of a unit's new properties; `None` if none is secret. A fingerprint is computed only if a secret value is
     /// another than `before`.
-    pub fn of(
+    pub fn new(
         unit: &UnitName,
         before: Option<&UnitSpec>,
         properties: &BTreeMap<String, String>,
@@ -106,14 +106,14 @@ mod tests {
     use crate::configuration::Defaults;
 
     fn key(secret: &str) -> FingerprintKey {
-        FingerprintKey::of(&ClusterSecret::new(secret.as_bytes()).unwrap())
+        FingerprintKey::from_secret(&ClusterSecret::new(secret.as_bytes()).unwrap())
     }
 
     fn spec(pairs: &[(&str, &str)], before: Option<&UnitSpec>, key: &FingerprintKey) -> UnitSpec {
         let mut spec = UnitPatch::default().create(&Defaults::default()).unwrap();
         spec.properties = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         let unit = UnitName::new("uc_1").unwrap();
-        spec.secrets = SecretProperties::of(&unit, before, &spec.properties, &SecretKeys::default(), key);
+        spec.secrets = SecretProperties::new(&unit, before, &spec.properties, &SecretKeys::default(), key);
         spec
     }
 

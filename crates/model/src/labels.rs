@@ -104,7 +104,8 @@ impl EngineLabels {
         }
     }
 
-    /// Whether sizes, properties and configuration are those of the given configuration.
+    /// Whether sizes, properties and configuration are those of the given configuration: the oracle of
+    /// [`ConfigurationLabels::matches`] in tests.
     pub fn agrees_with(&self, configuration: &Configuration) -> bool {
         let agrees = |of: &Configuration| {
             self.sizes == of.sizes() && self.properties == of.properties_digest() && self.config == of.hash()
@@ -161,7 +162,7 @@ impl EngineLabels {
     }
 }
 
-/// What labels say of a configuration, put into words once for many engines.
+/// The labels that follow from a configuration, computed once for many engines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigurationLabels {
     sizes: String,
@@ -172,8 +173,7 @@ pub struct ConfigurationLabels {
 }
 
 impl ConfigurationLabels {
-    /// The words for that configuration.
-    pub fn of(configuration: &Configuration) -> Self {
+    pub fn new(configuration: &Configuration) -> Self {
         Self {
             sizes: configuration.sizes(),
             properties: configuration.properties_digest(),
@@ -182,9 +182,9 @@ impl ConfigurationLabels {
         }
     }
 
-    /// Whether labels can be read, and are those of the slot's engine of that name with this configuration: what
-    /// [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] would say, in one walk that makes no text.
-    pub fn are_on(&self, labels: &LabelMap, name: &EngineName, slot: &SlotKey, incarnation: Incarnation) -> bool {
+    /// Whether labels can be decoded and are those of the slot's engine of that name with this configuration. Gives the
+    /// result of [`EngineLabels::decode`] and [`EngineLabels::agrees_with`] in one pass that allocates nothing.
+    pub fn matches(&self, labels: &LabelMap, name: &EngineName, slot: &SlotKey, incarnation: Incarnation) -> bool {
         let mut wanted = SORTED.iter().peekable();
         let (mut properties, mut config) = (&self.properties, &self.config);
         if let Some((unmasked_properties, unmasked_config)) = &self.unmasked
@@ -307,8 +307,8 @@ mod tests {
     #[test]
     fn one_walk_says_what_decoding_says_whatever_is_wrong_with_a_label() {
         let (labels, of) = (labels(), configuration());
-        let words = ConfigurationLabels::of(&of);
-        let said = |map: &LabelMap| words.are_on(map, &labels.name, &labels.slot, labels.incarnation);
+        let words = ConfigurationLabels::new(&of);
+        let said = |map: &LabelMap| words.matches(map, &labels.name, &labels.slot, labels.incarnation);
         let decoded = |map: &LabelMap| {
             EngineLabels::decode(map).is_ok_and(|it| {
                 (&it.name, &it.slot, it.incarnation) == (&labels.name, &labels.slot, labels.incarnation)
@@ -344,7 +344,7 @@ mod tests {
             let mut it = configuration();
             it.properties.insert("db.password".to_owned(), value.to_owned());
             let (unit, words) = (UnitName::new("uc_1").unwrap(), crate::secret::SecretKeys::default());
-            it.secrets = SecretProperties::of(&unit, None, &it.properties, &words, &FingerprintKey::default());
+            it.secrets = SecretProperties::new(&unit, None, &it.properties, &words, &FingerprintKey::default());
             it
         };
         let (now, changed) = (with("a"), with("b"));
@@ -357,7 +357,7 @@ mod tests {
         ] {
             let map = labels.encode();
             assert_eq!(labels.agrees_with(&now), fits);
-            let walked = ConfigurationLabels::of(&now).are_on(&map, &labels.name, &labels.slot, labels.incarnation);
+            let walked = ConfigurationLabels::new(&now).matches(&map, &labels.name, &labels.slot, labels.incarnation);
             assert_eq!(walked, fits);
         }
         assert_eq!(labels_of(&now).properties, labels_of(&changed).properties, "the value is masked");

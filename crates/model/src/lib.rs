@@ -11,7 +11,7 @@
 //! | [`configuration`], [`engine_name`], [`labels`], [`engine_type`] | what an engine is made from, and how it is called, marked and launched |
 //! | [`engine_state`], [`observation`] | what is known of an engine that runs, and of a node |
 //! | [`table_catalog`] | whether an engine's tables are its own or shared |
-//! | [`room`] | what the nodes of a pool have room for |
+//! | [`capacity`] | what the nodes of a pool offer and have left |
 //! | [`alteration`], [`snapshot`] | a change on its way; everything that the database knows, read at once |
 //! | [`advertised`] | the address that others are told to connect to |
 //! | [`error`], [`secret`], [`fingerprint`], [`credential`], [`clock`] | errors that reach users, values that must not and their digest, keys, time |
@@ -24,6 +24,7 @@
 
 pub mod advertised;
 pub mod alteration;
+pub mod capacity;
 pub mod catalog;
 pub mod change;
 pub mod clock;
@@ -42,7 +43,6 @@ pub mod name;
 pub mod number;
 pub mod observation;
 pub mod quantity;
-pub mod room;
 pub mod secret;
 pub mod slot;
 pub mod snapshot;

@@ -24,7 +24,7 @@ pub const MAX_DETAIL_BYTES: usize = 1_024;
 /// The most foreign engines that are told by name.
 pub const MAX_FOREIGN: usize = 100;
 /// The most missing rights that are told.
-pub const MAX_MISSING: usize = 50;
+pub const MAX_DENIED_PERMISSIONS: usize = 50;
 
 /// One engine as the master saw it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,13 +93,14 @@ pub struct ObservedNode {
 
 /// What the place of engines holds besides ours, and what it keeps from us: for people, nothing is decided upon it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Surroundings {
+pub struct ClusterWarnings {
     /// What looks like an engine and was not made by this installation: [`MAX_FOREIGN`] at most, by namespace and name.
     pub foreign: Vec<ForeignEngine>,
     /// How many of these there are in all.
     pub foreign_count: usize,
     /// What the orchestrator may not do though it has to, such as `create pods in the whole cluster`.
-    pub missing: Vec<String>,
+    #[serde(rename = "missing")]
+    pub denied_permissions: Vec<String>,
 }
 
 /// What looks like an engine and was not made by this installation. Nobody touches it.
@@ -115,9 +116,9 @@ pub struct ForeignEngine {
     pub reason: String,
 }
 
-impl Surroundings {
+impl ClusterWarnings {
     /// What is told of it all: the first ones, and texts of limited length.
-    pub fn new(mut foreign: Vec<ForeignEngine>, missing: &[String]) -> Self {
+    pub fn new(mut foreign: Vec<ForeignEngine>, denied_permissions: &[String]) -> Self {
         foreign.sort();
         let foreign_count = foreign.len();
         foreign.truncate(MAX_FOREIGN);
@@ -125,8 +126,8 @@ impl Surroundings {
         for it in &mut foreign {
             it.reason = short(&it.reason);
         }
-        let missing = missing.iter().take(MAX_MISSING).map(|it| short(it)).collect();
-        Self { foreign, foreign_count, missing }
+        let denied_permissions = denied_permissions.iter().take(MAX_DENIED_PERMISSIONS).map(|it| short(it)).collect();
+        Self { foreign, foreign_count, denied_permissions }
     }
 }
 
@@ -162,8 +163,8 @@ pub struct Report {
     #[serde(default)]
     pub nodes: Option<Vec<ObservedNode>>,
     /// What is around the engines, if that has changed.
-    #[serde(default)]
-    pub surroundings: Option<Surroundings>,
+    #[serde(default, rename = "surroundings")]
+    pub cluster_warnings: Option<ClusterWarnings>,
 }
 
 /// An engine whose pod or process exists from now on.

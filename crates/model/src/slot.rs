@@ -4,10 +4,20 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::Link;
 use crate::engine_name::EngineName;
 use crate::name::{PoolName, TenantName, UnitName};
 use crate::number::Incarnation;
+
+/// One (tenant, pool, unit) that belongs together: the tenant lists the pool, the pool lists the unit.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Link {
+    /// The tenant.
+    pub tenant: TenantName,
+    /// The pool.
+    pub pool: PoolName,
+    /// The unit.
+    pub unit: UnitName,
+}
 
 /// Identifies a slot.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,7 +40,7 @@ impl SlotKey {
 
     /// The name of the slot's engine under the given incarnation.
     pub fn engine(&self, incarnation: Incarnation) -> EngineName {
-        EngineName::of(self, incarnation)
+        EngineName::from_slot(self, incarnation)
     }
 }
 

@@ -6,7 +6,7 @@ use crate::alteration::AlterationRecord;
 use crate::catalog::Catalog;
 use crate::engine_name::EngineName;
 use crate::number::{Epoch, Incarnation};
-use crate::observation::{ObservedEngine, Surroundings};
+use crate::observation::{ClusterWarnings, ObservedEngine};
 use crate::slot::{Slot, SlotKey};
 
 /// A row of table `engine`: every name ever issued.
@@ -56,8 +56,8 @@ pub struct MasterRecord {
     /// What it waits for, if anything.
     pub waits_for: Option<String>,
     /// What it saw around the engines.
-    #[serde(default)]
-    pub surroundings: Surroundings,
+    #[serde(default, rename = "surroundings")]
+    pub cluster_warnings: ClusterWarnings,
 }
 
 /// One consistent reading.

@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Option<Duration>, UserError> {
 }
 
 /// The timeout that a unit's properties set.
-pub fn of_unit(properties: &BTreeMap<String, String>) -> Option<Duration> {
+pub fn from_properties(properties: &BTreeMap<String, String>) -> Option<Duration> {
     // What is stored has been checked.
     properties.get(KEY).and_then(|text| parse(text).ok().flatten())
 }
@@ -83,6 +83,6 @@ mod tests {
         check(&unit("spark.x", "soon")).unwrap();
         assert_eq!(check(&unit(KEY, "soon")).unwrap_err().sqlstate(), "22023");
         assert_eq!(check(&unit("enginehouse.statement_timout", "1s")).unwrap_err().sqlstate(), "22023");
-        assert_eq!(of_unit(&unit(KEY, "30s")), Some(Duration::from_secs(30)));
+        assert_eq!(from_properties(&unit(KEY, "30s")), Some(Duration::from_secs(30)));
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Component, Path};
 use std::time::Duration;
 
-use model::engine_type::Requests;
+use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::quantity::{Cpu, Memory};
 use model::{EngineName, Generation};
@@ -49,7 +49,7 @@ pub struct Spec {
     /// Its environment.
     pub environment: BTreeMap<String, String>,
     /// What it asks of the place where it runs.
-    pub requests: Requests,
+    pub requests: ResourceRequests,
     /// The nodes that it may run on; `None`: any; empty: none, which is refused.
     pub nodes: Option<Vec<String>>,
     /// How long it may take to end when somebody other than `delete` ends it (a node that is shut down).

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use model::clock::ManualClock;
 use model::engine_state::Phase;
-use model::engine_type::Requests;
+use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::memory::{Behaviour, End, Memory, Verb};
@@ -39,7 +39,7 @@ fn spec(text: &str) -> Spec {
         argv: vec!["/bin/engine".to_owned()],
         files: Vec::new(),
         environment: BTreeMap::new(),
-        requests: Requests {
+        requests: ResourceRequests {
             driver_cpu_millis: 1,
             driver_memory_bytes: 1,
             executor_cpu_millis: 0,

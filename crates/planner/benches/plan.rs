@@ -95,7 +95,7 @@ fn engine(
     key: &SlotKey,
     (number, node): (i64, String),
 ) {
-    let configuration = Configuration::of_slot(catalog, key, &Defaults::default()).unwrap();
+    let configuration = Configuration::from_slot(catalog, key, &Defaults::default()).unwrap();
     let labels = EngineLabels::new("enginehouse", key, Incarnation(number), &configuration);
     let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{number:012x}"));
     let slot = Slot {

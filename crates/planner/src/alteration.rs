@@ -3,7 +3,7 @@
 //! *Converged* never waits for readiness: one image that can't be pulled must not block everybody's statements, and
 //! must not end an engine that works.
 
-use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Progress as Stored};
+use model::alteration::{AlterationProgress as Stored, AlterationRecord, ObjectKind, ObjectRef};
 use model::number::Generation;
 use model::slot::SlotKey;
 use model::snapshot::Snapshot;

@@ -23,7 +23,7 @@ pub struct Desired {
 impl Desired {
     /// The effective configuration of the slot's engine; `None` if the catalog lacks its unit or pool.
     pub fn configuration(&self, key: &SlotKey) -> Option<Configuration> {
-        Configuration::of_slot(&self.snapshot.catalog, key, &self.defaults)
+        Configuration::from_slot(&self.snapshot.catalog, key, &self.defaults)
     }
 
     /// The slot's pool.

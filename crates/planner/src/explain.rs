@@ -4,7 +4,7 @@
 //! assumed: each started engine gets ready, each drained one exits. The world moves only when there is nothing left to
 //! decide, because what engines do takes longer than a tick.
 
-use model::alteration::{AlterationRecord, Outcome, Progress, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::change::{Applied, Change, Rules};
 use model::desired::derive;
 use model::error::UserError;
@@ -123,7 +123,7 @@ pub fn explain_change(
                 outcome: Outcome::Committed,
                 decided_by: String::new(),
                 decided_at_ms: snapshot.now_ms,
-                progress: Some(Progress::Converging),
+                progress: Some(AlterationProgress::Converging),
                 reason: None,
                 finished_at_ms: None,
             });

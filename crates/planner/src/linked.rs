@@ -8,11 +8,11 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use model::catalog::{Link, PoolSpec};
+use model::catalog::PoolSpec;
 use model::configuration::Configuration;
 use model::labels::ConfigurationLabels;
 use model::name::PoolName;
-use model::slot::SlotKey;
+use model::slot::{Link, SlotKey};
 
 use crate::desired::Desired;
 use crate::observed::Observed;
@@ -31,7 +31,7 @@ impl Words {
         {
             return Arc::clone(words);
         }
-        let words = Arc::new(ConfigurationLabels::of(&configuration));
+        let words = Arc::new(ConfigurationLabels::new(&configuration));
         self.worded.insert(link, (configuration, Arc::clone(&words)));
         words
     }

@@ -223,7 +223,7 @@ fn after_failures(reason: String, engine: &Engine<'_>, slot: &Slot) -> String {
 /// Why an engine that runs is not the one that the slot wants, although it is the present one.
 fn replaced_because<'a>(draft: &mut Draft<'a>, engine: &Engine<'_>, slot: &'a Slot, pod: &Pod) -> Option<String> {
     let linked = draft.linked(slot);
-    let agrees = linked.labels.as_ref()?.are_on(&pod.labels, &engine.name, &slot.key, slot.incarnation);
+    let agrees = linked.labels.as_ref()?.matches(&pod.labels, &engine.name, &slot.key, slot.incarnation);
     let place = linked.place.clone();
     if !agrees {
         return Some(match EngineLabels::decode(&pod.labels) {

@@ -56,7 +56,7 @@ impl World {
             let converges = *progress == Progress::Stalled;
             self.desired.snapshot.alterations.retain(|it| it.id != *id || converges);
             for alteration in self.desired.snapshot.alterations.iter_mut().filter(|it| it.id == *id) {
-                alteration.progress = Some(model::alteration::Progress::Stalled);
+                alteration.progress = Some(model::alteration::AlterationProgress::Stalled);
                 alteration.reason = Some(decision.because.clone());
             }
             return;

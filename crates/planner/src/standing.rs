@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::catalog::Link;
 use model::engine_name::EngineName;
 use model::labels::EngineLabels;
-use model::slot::{Slot, SlotKey};
+use model::slot::{Link, Slot, SlotKey};
 
 use crate::census::{Census, Engine};
 use crate::desired::Desired;

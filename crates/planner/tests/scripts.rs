@@ -171,7 +171,7 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
         }
         ["show"] => {
             for row in play.world.plan().report {
-                let state = model::engine_state::EngineState::of(&row);
+                let state = model::engine_state::EngineState::from_observed(&row);
                 writeln!(out, "  {} {state} {}", row.name, row.reason.as_deref().unwrap_or_default()).unwrap();
             }
         }

@@ -104,7 +104,7 @@ impl Proxy {
         let address = server
             .local_addr()
             .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
-        let advertised = settings.discovery.as_ref().map(|text| Advertised::of(ADVERTISE, text, address));
+        let advertised = settings.discovery.as_ref().map(|text| Advertised::new(ADVERTISE, text, address));
         let advertised = advertised.transpose().map_err(StartError::Advertise)?;
         let leaving = CancellationToken::new();
         let discovery = Arc::new(Discovery { advertised, leaving: leaving.clone() });

@@ -14,7 +14,7 @@ use hs2::service::not_supported;
 use hs2::tcli::*;
 use hs2::{Call, Context, Credentials, Limits, Method, Principal, Server, Service};
 use metadata::{CommitRequest, Error, Store, StoreSettings};
-use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::change::{Change, Object, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, SystemClock};
 use model::credential::{ClusterSecret, Purpose};
@@ -80,13 +80,19 @@ impl AgentApi for Api {
     async fn abort(&self, abort: &Abort) -> Result<AlterationRecord, ApiError> {
         self.0.abort(abort).await.map_err(told)
     }
-    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError> {
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError> {
         self.0.finish(epoch, id, plan).await.map_err(told)
     }
-    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError> {
+    async fn stalled(
+        &self,
+        epoch: Epoch,
+        id: &RequestId,
+        after: Duration,
+        reason: &str,
+    ) -> Result<AlterationProgress, ApiError> {
         self.0.stalled(epoch, id, after, reason).await.map_err(told)
     }
-    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError> {
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
         self.0.superseded(epoch, id).await.map_err(told)
     }
     async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {

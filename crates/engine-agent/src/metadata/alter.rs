@@ -12,7 +12,7 @@ use coordination::{AlterNode, Session};
 use ddl::Statement;
 use hs2::SqlType;
 use metadata::{CommitRequest, Committed, Error};
-use model::alteration::{Abort, AlterationRecord, ObjectRef, Outcome, Progress};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectRef, Outcome};
 use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
@@ -283,7 +283,8 @@ fn why(error: &UserError) -> String {
 
 /// Why nothing changed, if the statement was one that changes nothing: such a row is finished when it is decided.
 fn note_of(record: &AlterationRecord) -> Option<String> {
-    let nothing = record.progress == Some(Progress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
+    let nothing =
+        record.progress == Some(AlterationProgress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
     record.reason.clone().filter(|_| nothing)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent_api::{AgentApi, ApiError};
 use async_trait::async_trait;
 use metadata::{Error, Store};
-use model::alteration::{Abort, AlterationRecord, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::number::{Epoch, Generation, Incarnation};
 use model::observation::{Recorded, Report};
 use model::slot::Renewal;
@@ -65,15 +65,21 @@ impl AgentApi for Api {
         self.of_masters.abort(abort).await.map_err(told)
     }
 
-    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<Progress, ApiError> {
+    async fn finish(&self, epoch: Epoch, id: &RequestId, plan: Generation) -> Result<AlterationProgress, ApiError> {
         self.of_masters.finish(epoch, id, plan).await.map_err(told)
     }
 
-    async fn stalled(&self, epoch: Epoch, id: &RequestId, after: Duration, reason: &str) -> Result<Progress, ApiError> {
+    async fn stalled(
+        &self,
+        epoch: Epoch,
+        id: &RequestId,
+        after: Duration,
+        reason: &str,
+    ) -> Result<AlterationProgress, ApiError> {
         self.of_masters.stalled(epoch, id, after, reason).await.map_err(told)
     }
 
-    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<Progress, ApiError> {
+    async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
         self.of_masters.superseded(epoch, id).await.map_err(told)
     }
 

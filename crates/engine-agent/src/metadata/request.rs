@@ -8,10 +8,10 @@ use std::time::Duration;
 use ddl::{Grace, Statement};
 use hs2::SqlType;
 use metadata::{EngineAnswer, Error, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
-use model::catalog::Link;
 use model::engine_name::EngineName;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
+use model::slot::Link;
 use tracing::{debug, info};
 
 use super::answer::{Answer, text};

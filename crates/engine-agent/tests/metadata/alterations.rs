@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use coordination::alter_node;
 use engine_agent::metadata::failpoints;
-use model::alteration::{Abort, ObjectKind, ObjectRef, Outcome, Progress};
+use model::alteration::{Abort, AlterationProgress, ObjectKind, ObjectRef, Outcome};
 use model::change::Object;
 use model::number::Generation;
 
@@ -215,7 +215,7 @@ async fn if_exists_notes_that_nothing_was_done_also_to_a_repeat() {
             assert!(state.starts_with(note), "{sql}: {state}");
         }
         let record = bench.store.outcome(&id(&format!("note-{at}"))).await.unwrap().unwrap();
-        assert_eq!(record.progress, Some(Progress::Converged));
+        assert_eq!(record.progress, Some(AlterationProgress::Converged));
         let node = alter_node::read(bench.hand.lock.session()).await.unwrap();
         assert!(node.is_none(), "what changes nothing needs no node");
     }

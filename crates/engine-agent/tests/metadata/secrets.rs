@@ -23,7 +23,7 @@ async fn a_dictionary_finds_no_secret_in_labels_rows_and_answers() {
     drop(settling);
     let snapshot = bench.store.snapshot().await.unwrap();
     let slot = &snapshot.slots[0];
-    let configuration = Configuration::of_slot(&snapshot.catalog, &slot.key, &Defaults::default()).unwrap();
+    let configuration = Configuration::from_slot(&snapshot.catalog, &slot.key, &Defaults::default()).unwrap();
     assert_eq!(configuration.properties["my.password"], SECRET, "the engine is given it");
 
     // What a correct guess could compute: the digests of the clear values.

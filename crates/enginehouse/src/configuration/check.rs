@@ -39,7 +39,7 @@ impl Configuration {
             ("metadata_agent.advertise", &agent.advertise, agent.listen, true),
         ] {
             if (registers || !text.is_empty())
-                && let Err(error) = Advertised::of(key, text, listens)
+                && let Err(error) = Advertised::new(key, text, listens)
             {
                 bail!("{}", error.text());
             }

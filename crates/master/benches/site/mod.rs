@@ -93,7 +93,7 @@ impl Site {
     }
 
     fn configuration(&self, snapshot: &Snapshot, slot: &Slot) -> Configuration {
-        Configuration::of_slot(&snapshot.catalog, &slot.key, &self.settings.defaults).unwrap()
+        Configuration::from_slot(&snapshot.catalog, &slot.key, &self.settings.defaults).unwrap()
     }
 
     /// What a master would make the slot's engine from.

@@ -10,11 +10,11 @@ use coordination::{
     Agent, AlterChild, AlterNode, Alteration, DrainOrder, DrainOrderNode, Permit, PermitNode, Registration,
     RegistrationNode,
 };
-use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ObservedNode, Report, Surroundings};
+use model::observation::{ClusterWarnings, ObservedNode, Report};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
@@ -53,7 +53,7 @@ pub struct State {
     /// Every effect that was asked for: the words of the decision and the engine.
     pub effects: Vec<String>,
     pub reports: Vec<Report>,
-    pub surroundings: Surroundings,
+    pub cluster_warnings: ClusterWarnings,
     pub aborts: Vec<Abort>,
     /// Effects whose words and engine contain this fail like that.
     pub failing: Vec<(String, Failure)>,
@@ -128,7 +128,7 @@ impl Fake {
             held: true,
             effects: Vec::new(),
             reports: Vec::new(),
-            surroundings: Surroundings::default(),
+            cluster_warnings: ClusterWarnings::default(),
             aborts: Vec::new(),
             failing: Vec::new(),
             before: Vec::new(),
@@ -190,7 +190,7 @@ impl Fake {
             generation: state.world.desired.snapshot.catalog.generation,
             base_generation: base,
             outcome: Outcome::Committed,
-            progress: Some(Progress::Converging),
+            progress: Some(AlterationProgress::Converging),
             decided_at_ms: state.world.desired.snapshot.now_ms,
             ..record(alteration, change.object())
         };
@@ -372,9 +372,9 @@ impl State {
 
     fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Progress) -> Effect {
         let progress = match progress {
-            planner::Progress::Converged => Progress::Converged,
-            planner::Progress::Stalled => Progress::Stalled,
-            planner::Progress::Superseded => Progress::Superseded,
+            planner::Progress::Converged => AlterationProgress::Converged,
+            planner::Progress::Stalled => AlterationProgress::Stalled,
+            planner::Progress::Superseded => AlterationProgress::Superseded,
         };
         self.records.get_mut(alteration).unwrap().progress = Some(progress);
         self.world.apply_one(decision, &mut None);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::alteration::{Outcome, Progress};
+use model::alteration::{AlterationProgress, Outcome};
 
 use super::fake::{Fake, agent, id, memory};
 use crate::tick::Ticked;
@@ -76,13 +76,13 @@ async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one
     {
         let state = fake.state();
         assert!(state.aborts.is_empty(), "a decided one is not aborted");
-        assert_eq!(state.records[&id("a-1")].progress, Some(Progress::Converging));
+        assert_eq!(state.records[&id("a-1")].progress, Some(AlterationProgress::Converging));
         assert!(state.alter.is_none(), "another alteration waits for one tick at most");
         let last = state.effects.iter().rposition(|it| it.starts_with("create engine"));
         assert!(last < state.effects.iter().position(|it| it == "delete alter node"), "{:?}", state.effects);
     }
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_late_commit_between_the_look_and_the_abort_stands() {
     assert_eq!(fake.state().records[&id("a-1")].outcome, Outcome::Committed);
     assert!(fake.state().alter.is_none(), "this tick has acted on it");
     fake.settle(&mut driver).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn without_a_metadata_agent_nothing_is_decided_and_the_node_stays() {
 async fn a_converging_row_is_finished_without_its_node() {
     let fake = Fake::with_engines_wanted(2);
     fake.settle(&mut fake.driver(1)).await;
-    assert!(fake.state().records.values().all(|record| record.progress == Some(Progress::Converged)));
+    assert!(fake.state().records.values().all(|record| record.progress == Some(AlterationProgress::Converged)));
     assert!(fake.state().effects.iter().all(|it| it != "delete alter node"));
 }
 
@@ -168,12 +168,12 @@ async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
     assert!(fake.state().alter.is_none(), "after one tick it blocks no other");
     fake.pass(Duration::from_secs(59));
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converging));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
     fake.pass(Duration::from_secs(1));
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Stalled));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
     assert_eq!(fake.state().world.observed.lives.len(), 1, "the old engine serves");
     fake.state().failing.clear();
     fake.settle(&mut driver).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use model::alteration::Progress;
-use model::observation::Surroundings;
+use model::alteration::AlterationProgress;
+use model::observation::ClusterWarnings;
 
 use super::fake::{Fake, create, id, memory};
 use crate::tick::{Loads, Ticked};
@@ -35,11 +35,15 @@ async fn what_is_around_the_engines_is_reported_when_it_changes() {
     let fake = Fake::with_engines_wanted(1);
     let mut driver = fake.driver(1);
     fake.settle(&mut driver).await;
-    let told = |fake: &Fake| fake.state().reports.last().unwrap().surroundings.clone();
-    assert_eq!(fake.state().reports[0].surroundings, Some(Surroundings::default()), "the first report has it all");
+    let told = |fake: &Fake| fake.state().reports.last().unwrap().cluster_warnings.clone();
+    assert_eq!(
+        fake.state().reports[0].cluster_warnings,
+        Some(ClusterWarnings::default()),
+        "the first report has it all"
+    );
     assert_eq!(told(&fake), None, "nothing changed");
-    let around = Surroundings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
-    fake.state().surroundings = around.clone();
+    let around = ClusterWarnings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
+    fake.state().cluster_warnings = around.clone();
     let _ = driver.tick(&*fake).await;
     assert_eq!(told(&fake), Some(around));
     let _ = driver.tick(&*fake).await;
@@ -199,27 +203,27 @@ async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_n
     fake.make_node("a-1", 7);
     fake.state().orchestrator = false;
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converging));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
     let report = fake.state().reports.last().unwrap().clone();
     assert_eq!(report.engines.len(), 1, "{report:?}");
     assert!(report.engines[0].reason.as_ref().unwrap().contains("orchestrator") && !report.complete);
     assert!(report.waits_for.unwrap().contains("a-1"));
     fake.pass(Duration::from_secs(61));
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Stalled));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
     assert!(fake.state().alter.is_none(), "the next alteration may come");
     // What reaches no engine has nothing to wait for.
     let unit = model::change::UnitPatch::default();
     let another = model::change::ObjectPatch::ResourceUnit(model::UnitName::new("uc_2").unwrap(), unit);
     fake.commit("a-2", &create(another));
     driver.tick(&*fake).await;
-    assert_eq!(fake.state().records[&id("a-2")].progress, Some(Progress::Converged));
+    assert_eq!(fake.state().records[&id("a-2")].progress, Some(AlterationProgress::Converged));
     // It comes back: the stalled one is reached after all.
     fake.state().orchestrator = true;
     driver.tick(&*fake).await;
     assert!(fake.state().reports.last().unwrap().complete, "what was said meanwhile is replaced");
     fake.settle(&mut driver).await;
-    assert_eq!(fake.state().records[&id("a-1")].progress, Some(Progress::Converged));
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
     assert_eq!(fake.state().world.observed.lives.len(), 1);
 }
 

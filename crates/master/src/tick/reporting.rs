@@ -25,13 +25,13 @@ impl Driver {
     ) -> Result<(), Failure> {
         let mut rows = rows;
         rows.truncate(MAX_REPORTED);
-        let mut report = self.recollection.report(&rows, waits_for, &engines.surroundings);
+        let mut report = self.recollection.report(&rows, waits_for, &engines.cluster_warnings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
         report.namespaces_in_use = Some(namespaces(&engines.pods));
         let now = world.now();
         report.nodes = self.recollection.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
         let written = self.send(world, &mut report).await;
-        self.recollection.reported(written.is_ok().then_some((rows, &engines.surroundings)));
+        self.recollection.reported(written.is_ok().then_some((rows, &engines.cluster_warnings)));
         self.recollection.nodes.told(written.is_ok(), report.nodes, now);
         written?;
         model::failpoint!(failpoints::REPORTED);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use agent_api::AgentApi;
 use coordination::permit_batch::{self, UidUpdate};
 use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
-use model::alteration::{Progress as Stored, RequestId};
+use model::alteration::{AlterationProgress as Stored, RequestId};
 use model::engine_name::EngineName;
 use model::observation::{EndedEngine, MadeEngine, Report};
 use model::slot::{Renewal, SlotKey};

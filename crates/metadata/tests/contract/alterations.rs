@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use metadata::{Error, StoreErrorKind};
-use model::alteration::{ObjectKind, Outcome, Progress};
+use model::alteration::{AlterationProgress, ObjectKind, Outcome};
 use model::catalog::Catalog;
 use model::change::{Change, ObjectPatch, UnitPatch};
 use model::number::{Generation, Incarnation};
@@ -45,7 +45,7 @@ pub async fn a_repeat_answers_what_the_first_one_answered(bench: Bench) {
     let first = bench.store.commit(&request).await.unwrap();
     assert!(first.first && first.note.is_none());
     assert_eq!(first.record.outcome, Outcome::Committed);
-    assert_eq!(first.record.progress, Some(Progress::Converging));
+    assert_eq!(first.record.progress, Some(AlterationProgress::Converging));
     let before = generation(&bench).await;
     bench.clock.advance(Duration::from_hours(1));
     let repeat = bench.store.commit(&request).await.unwrap();
@@ -53,7 +53,7 @@ pub async fn a_repeat_answers_what_the_first_one_answered(bench: Bench) {
     assert_eq!(repeat.record, first.record);
     bench.store.finish(bench.epoch().await, &id("a-1"), first.record.generation).await.unwrap();
     let repeat = bench.store.commit(&request).await.unwrap();
-    assert_eq!((repeat.record.progress, repeat.note), (Some(Progress::Converged), None));
+    assert_eq!((repeat.record.progress, repeat.note), (Some(AlterationProgress::Converged), None));
     assert_eq!(generation(&bench).await, before, "a repeat draws no number");
 }
 
@@ -72,7 +72,10 @@ pub async fn an_alteration_supersedes_its_objects_open_one_and_waits_for_no_othe
     for alteration in ["a-1", "a-2", "a-3"] {
         progress.push(bench.store.outcome(&id(alteration)).await.unwrap().unwrap().progress);
     }
-    assert_eq!(progress, [Progress::Superseded, Progress::Converging, Progress::Converging].map(Some));
+    assert_eq!(
+        progress,
+        [AlterationProgress::Superseded, AlterationProgress::Converging, AlterationProgress::Converging].map(Some)
+    );
     let open = bench.store.snapshot().await.unwrap().alterations;
     assert_eq!(open.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["a-2", "a-3"]);
     for alteration in ["a-2", "a-3"] {
@@ -164,7 +167,7 @@ pub async fn what_changes_nothing_is_recorded_and_repeated(bench: Bench) {
     let change = Change::Alter { if_exists: true, object: patch };
     let request = commit("a-1", change, None, bench.soon());
     let first = bench.store.commit(&request).await.unwrap();
-    assert_eq!(first.record.progress, Some(Progress::Converged));
+    assert_eq!(first.record.progress, Some(AlterationProgress::Converged));
     assert!(first.note.as_ref().unwrap().contains("does not exist"), "{first:?}");
     // The unit comes to be; the late repeat still changes nothing.
     bench.alter("a-2", create_unit("uc_1", 0, 3)).await;

@@ -8,13 +8,13 @@ use metadata::{
     StoreSettings,
 };
 use model::alteration::{Abort, ObjectKind, ObjectRef, RequestId};
-use model::catalog::Link;
 use model::change::{Change, ObjectPatch, PoolPatch, PropertiesPatch, Rules, TenantPatch, UnitPatch};
 use model::clock::{Clock as _, ManualClock};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation};
 use model::observation::{MadeEngine, Report};
+use model::slot::Link;
 use sqlx::AssertSqlSafe;
 
 /// The drain grace of the cases.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use metadata::{EngineAnswer, Error, RequestEffect, StoreErrorKind};
-use model::alteration::{Outcome, Progress};
+use model::alteration::{AlterationProgress, Outcome};
 use model::number::{Epoch, Generation};
 use model::slot::Slot;
 use model::snapshot::Snapshot;
@@ -84,7 +84,7 @@ fn is_derived(snapshot: &Snapshot) {
     assert_eq!(follows, model::desired::SlotChanges::default(), "the slots follow from the catalog in every reading");
     let issued: BTreeSet<_> = engines.iter().map(|engine| &engine.name).collect();
     assert!(slots.iter().all(|slot| issued.contains(&slot.engine())), "each wish has a name");
-    let converging = alterations.iter().filter(|it| it.progress == Some(Progress::Converging)).count();
+    let converging = alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)).count();
     assert!(converging <= 1, "one alteration is in flight at most");
     assert!(alterations.iter().all(|it| it.generation <= catalog.generation));
 }

@@ -4,7 +4,7 @@ use metadata::NAMESPACE_KEEP_MS;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::observation::{
-    EndedEngine, ForeignEngine, MAX_LOG_TAIL_BYTES, MadeEngine, ObservedEngine, Report, Surroundings,
+    ClusterWarnings, EndedEngine, ForeignEngine, MAX_LOG_TAIL_BYTES, MadeEngine, ObservedEngine, Report,
 };
 use model::slot::Renewal;
 
@@ -66,7 +66,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     assert_eq!(master.waits_for.as_deref(), Some("engine agent of x"));
     assert!((overview.snapshot.now_ms - master.last_tick_ms).abs() < 60_000);
     assert_eq!(store.proxy_snapshot().await.unwrap().observed.len(), 2);
-    assert_eq!(master.surroundings, Surroundings::default());
+    assert_eq!(master.cluster_warnings, ClusterWarnings::default());
     // A part of it changes; what is not named stays.
     let foreign = ForeignEngine {
         namespace: "rp-1--t-1".to_owned(),
@@ -74,17 +74,21 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
         uid: "u".to_owned(),
         reason: "it has no signature".to_owned(),
     };
-    let around = Surroundings::new(vec![foreign], &["create pods in the whole cluster".to_owned()]);
+    let around = ClusterWarnings::new(vec![foreign], &["create pods in the whole cluster".to_owned()]);
     let report = Report {
         engines: vec![seen(&names[0], Phase::Running)],
-        surroundings: Some(around.clone()),
+        cluster_warnings: Some(around.clone()),
         ..Report::default()
     };
     store.observed(epoch, &report).await.unwrap();
-    assert_eq!(store.master().await.unwrap().surroundings, around);
+    assert_eq!(store.master().await.unwrap().cluster_warnings, around);
     store.observed(epoch, &Report::default()).await.unwrap();
-    assert_eq!(store.snapshot().await.unwrap().master.surroundings, around, "a report that says nothing of it");
-    assert_eq!(store.proxy_snapshot().await.unwrap().master.surroundings, Surroundings::default(), "no proxy needs it");
+    assert_eq!(store.snapshot().await.unwrap().master.cluster_warnings, around, "a report that says nothing of it");
+    assert_eq!(
+        store.proxy_snapshot().await.unwrap().master.cluster_warnings,
+        ClusterWarnings::default(),
+        "no proxy needs it"
+    );
     let detail = store.engine(&names[0]).await.unwrap().unwrap();
     assert_eq!((detail.seen.unwrap().engine.phase, detail.master.waits_for), (Phase::Running, None));
     assert!(store.engine(&names[1]).await.unwrap().unwrap().seen.is_some());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metadata::{Error, StoreErrorKind};
-use model::alteration::{Outcome, Progress};
+use model::alteration::{AlterationProgress, Outcome};
 use model::number::{Epoch, Generation};
 use model::observation::Report;
 use model::slot::Renewal;
@@ -131,12 +131,12 @@ pub async fn an_alteration_is_finished_only_by_a_plan_that_saw_it(bench: Bench) 
     let early = Generation(record.generation.get() - 1);
     assert_eq!(store.finish(epoch, &record.id, early).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(store.snapshot().await.unwrap().alterations, std::slice::from_ref(&record));
-    assert_eq!(store.finish(epoch, &record.id, record.generation).await.unwrap(), Progress::Converged);
+    assert_eq!(store.finish(epoch, &record.id, record.generation).await.unwrap(), AlterationProgress::Converged);
     let finished = store.outcome(&record.id).await.unwrap().unwrap();
     assert!(finished.finished_at_ms.unwrap() >= finished.decided_at_ms);
     // A repeat, and an older plan, change nothing.
-    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap(), Progress::Converged);
-    assert_eq!(store.stalled(epoch, &record.id, Duration::ZERO, "late").await.unwrap(), Progress::Converged);
+    assert_eq!(store.finish(epoch, &record.id, early).await.unwrap(), AlterationProgress::Converged);
+    assert_eq!(store.stalled(epoch, &record.id, Duration::ZERO, "late").await.unwrap(), AlterationProgress::Converged);
     assert_eq!(store.outcome(&record.id).await.unwrap().unwrap(), finished);
     assert!(store.snapshot().await.unwrap().alterations.is_empty());
     assert_eq!(store.finish(epoch, &id("a-9"), early).await.unwrap_err().kind(), StoreErrorKind::Conflict);
@@ -150,15 +150,15 @@ pub async fn a_deadline_is_counted_by_the_database(bench: Bench) {
     let hour = Duration::from_hours(1);
     // This process's clock counts for nothing.
     bench.clock.advance(hour * 2);
-    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), Progress::Converging);
+    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), AlterationProgress::Converging);
     bench.raw(&format!("UPDATE alteration SET decided_at_ms = decided_at_ms - {}", hour.as_millis())).await;
-    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), Progress::Stalled);
+    assert_eq!(store.stalled(epoch, &record.id, hour, "quota").await.unwrap(), AlterationProgress::Stalled);
     let stalled = store.outcome(&record.id).await.unwrap().unwrap();
-    assert_eq!((stalled.progress, stalled.reason.as_deref()), (Some(Progress::Stalled), Some("quota")));
+    assert_eq!((stalled.progress, stalled.reason.as_deref()), (Some(AlterationProgress::Stalled), Some("quota")));
     assert_eq!(store.snapshot().await.unwrap().alterations, [stalled], "reconciliation goes on");
     // It blocks nobody any more, and may still be reached.
     let other = bench.try_alter("a-2", create_unit("uc_2", 0, 3)).await.unwrap().record;
-    assert_eq!(store.finish(epoch, &record.id, other.generation).await.unwrap(), Progress::Converged);
+    assert_eq!(store.finish(epoch, &record.id, other.generation).await.unwrap(), AlterationProgress::Converged);
 }
 
 pub async fn a_newer_alteration_supersedes_a_stalled_one(bench: Bench) {
@@ -172,8 +172,8 @@ pub async fn a_newer_alteration_supersedes_a_stalled_one(bench: Bench) {
     bench.try_alter("a-3", memory("uc_1", "2G")).await.unwrap();
     let open = store.snapshot().await.unwrap().alterations;
     assert_eq!(open.iter().map(|it| it.id.clone()).collect::<Vec<_>>(), [id("a-3")]);
-    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap(), Progress::Superseded);
-    assert_eq!(store.outcome(&id("a-1")).await.unwrap().unwrap().progress, Some(Progress::Superseded));
+    assert_eq!(store.superseded(epoch, &id("a-1")).await.unwrap(), AlterationProgress::Superseded);
+    assert_eq!(store.outcome(&id("a-1")).await.unwrap().unwrap().progress, Some(AlterationProgress::Superseded));
     let order: Vec<_> = store.alterations(2).await.unwrap().into_iter().map(|it| it.id).collect();
     assert_eq!(order, [id("a-3"), id("a-2")], "newest first, no more than asked for");
 }

@@ -3,7 +3,7 @@
 use metadata::{DeletedRows, Error, MAX_DELETED, SCHEMA_VERSION, Store};
 use model::change::Rules;
 use model::clock::SystemClock;
-use model::observation::Surroundings;
+use model::observation::ClusterWarnings;
 
 use super::bench::{Bench, abort_of, create_pool, create_tenant, create_unit, id, properties};
 
@@ -171,7 +171,7 @@ pub async fn a_column_that_came_later_is_added_to_rows_that_are_there(bench: Ben
     let store = Store::open(&settings, Rules::default(), SystemClock::shared()).await.unwrap();
     let seen = store.engine(&name).await.unwrap().unwrap().seen.unwrap();
     assert!(seen.engine.registered && seen.engine.details.is_empty() && seen.engine.answered, "{seen:?}");
-    assert_eq!(store.master().await.unwrap().surroundings, Surroundings::default());
+    assert_eq!(store.master().await.unwrap().cluster_warnings, ClusterWarnings::default());
 }
 
 /// As the version before had it: the spec has no secrets. Only units that have some change.

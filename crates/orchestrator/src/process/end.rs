@@ -176,7 +176,7 @@ mod tests {
 
     use model::Generation;
     use model::clock::SystemClock;
-    use model::engine_type::Requests;
+    use model::engine_type::ResourceRequests;
     use model::labels::{self, LabelMap};
 
     use super::super::{Config, launch};
@@ -197,7 +197,7 @@ mod tests {
             argv: ["/bin/sleep", "1000"].map(str::to_owned).to_vec(),
             files: Vec::new(),
             environment: BTreeMap::new(),
-            requests: Requests {
+            requests: ResourceRequests {
                 driver_cpu_millis: 1,
                 driver_memory_bytes: 1,
                 executor_cpu_millis: 0,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::clock::ManualClock;
 use model::credential::ClusterSecret;
-use model::engine_type::Requests;
+use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::kubernetes::{Config, Kubernetes};
@@ -105,7 +105,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         argv,
         files: Vec::new(),
         environment,
-        requests: Requests {
+        requests: ResourceRequests {
             driver_cpu_millis: 1_000,
             driver_memory_bytes: 1 << 30,
             executor_cpu_millis: 0,

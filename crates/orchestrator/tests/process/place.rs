@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use model::clock::SystemClock;
-use model::engine_type::Requests;
+use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::observed::DETAIL_PID;
@@ -94,7 +94,7 @@ pub fn spec(text: &str, argv: &[&str]) -> Spec {
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         files: Vec::new(),
         environment: BTreeMap::new(),
-        requests: Requests {
+        requests: ResourceRequests {
             driver_cpu_millis: 1,
             driver_memory_bytes: 1,
             executor_cpu_millis: 0,

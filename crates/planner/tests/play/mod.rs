@@ -7,7 +7,7 @@ pub mod witness;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::alteration::{AlterationRecord, ObjectKind, ObjectRef, Outcome, Progress, RequestId};
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
@@ -80,7 +80,7 @@ impl Play {
             outcome: Outcome::Committed,
             decided_by: "agent".to_owned(),
             decided_at_ms: snapshot.now_ms,
-            progress: Some(Progress::Converging),
+            progress: Some(AlterationProgress::Converging),
             reason: None,
             finished_at_ms: None,
         });

@@ -1,10 +1,9 @@
 //! What can happen to a world, drawn by chance: statements, accidents, masters that die.
 
-use model::catalog::Link;
 use model::change::Change;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use model::slot::SlotKey;
+use model::slot::{Link, SlotKey};
 use planner::Action;
 use proptest::prelude::*;
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::catalog::Link;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
+use model::slot::Link;
 use model::snapshot::EngineRecord;
 use planner::{Action, Plan, Pod, World};
 

@@ -396,7 +396,7 @@ fn addressed(bound: &Bound, call: &EngineCall, left: Option<Duration>) -> Result
 fn time_of_unit(gateway: &Gateway, session: &Session, binding: u64) -> Option<Duration> {
     let unit = &session.engines.get(&binding)?.route.unit;
     let reading = gateway.catalog.reading();
-    model::statement_timeout::of_unit(&reading.snapshot.catalog.unit(unit)?.properties)
+    model::statement_timeout::from_properties(&reading.snapshot.catalog.unit(unit)?.properties)
 }
 
 /// The engine no longer has this one session, and nothing of the statement was executed. Other sessions of the engine

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::catalog::Link;
 use model::error::{ErrorKind, UserError};
+use model::slot::Link;
 use model::snapshot::ProxySnapshot;
 
 use super::binding::NotBound;

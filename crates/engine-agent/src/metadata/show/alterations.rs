@@ -2,7 +2,7 @@
 
 use coordination::{AlterNode, alter_node};
 use hs2::{SqlType, Value};
-use model::alteration::{AlterationRecord, Progress};
+use model::alteration::{AlterationProgress, AlterationRecord};
 use model::clock::utc;
 use model::error::UserError;
 use model::snapshot::MasterRecord;
@@ -96,7 +96,7 @@ fn undecided_row(node: &AlterNode, master: &MasterRecord, freshness: &Freshness)
 }
 
 fn row(record: &AlterationRecord, master: &MasterRecord, freshness: &Freshness) -> Vec<Value> {
-    let open = matches!(record.progress, Some(Progress::Converging | Progress::Stalled));
+    let open = matches!(record.progress, Some(AlterationProgress::Converging | AlterationProgress::Stalled));
     let waits = open.then(|| freshness.remark().or_else(|| master.waits_for.clone())).flatten();
     vec![
         text(record.id.as_str()),
@@ -104,7 +104,7 @@ fn row(record: &AlterationRecord, master: &MasterRecord, freshness: &Freshness) 
         text(record.statement.clone()),
         text(record.requested_by.clone()),
         text(record.outcome.as_str()),
-        maybe(record.progress.map(Progress::as_str)),
+        maybe(record.progress.map(AlterationProgress::as_str)),
         text(utc(record.decided_at_ms)),
         maybe(waits),
         maybe(record.reason.clone()),

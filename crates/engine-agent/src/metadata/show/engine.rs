@@ -87,7 +87,7 @@ fn properties(context: &Context, detail: &EngineDetail, freshness: &Freshness) -
 fn sizes(context: &Context, detail: &EngineDetail) -> Option<String> {
     let made = detail.seen.as_ref().and_then(|it| it.engine.labels.get(labels::UNIT_CONFIGS).cloned());
     let defaults = &context.agent.settings.rules.defaults;
-    made.or_else(|| Configuration::of_slot(&detail.catalog, &detail.record.slot, defaults).map(|it| it.sizes()))
+    made.or_else(|| Configuration::from_slot(&detail.catalog, &detail.record.slot, defaults).map(|it| it.sizes()))
 }
 
 fn observed(row: &mut impl FnMut(&str, String), seen: &ObservedRow) {
@@ -119,7 +119,7 @@ fn orchestrated(row: &mut impl FnMut(&str, String), seen: &ObservedRow, admin: b
 
 fn state(detail: &EngineDetail) -> EngineState {
     match &detail.seen {
-        Some(seen) => EngineState::of(&seen.engine),
+        Some(seen) => EngineState::from_observed(&seen.engine),
         None if detail.record.ended_at_ms.is_some() => EngineState::Ended,
         None => EngineState::Pending,
     }

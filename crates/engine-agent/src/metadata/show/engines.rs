@@ -60,7 +60,7 @@ pub(in crate::metadata) async fn show(context: &Context, scope: &EngineScope) ->
         answer.row(values(row));
     }
     let master = &overview.snapshot.master;
-    for row in foreign::rows(context, scope, &overview.snapshot.catalog, &master.surroundings) {
+    for row in foreign::rows(context, scope, &overview.snapshot.catalog, &master.cluster_warnings) {
         answer.row(row);
     }
     foreign::tell_missing(context, master);
@@ -118,7 +118,7 @@ pub(in crate::metadata) fn rows(
     let snapshot = &overview.snapshot;
     let seen = |name: &EngineName| overview.observed.iter().find(|it| it.engine.name == *name);
     let configuration = |key: &SlotKey| {
-        Configuration::of_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults).map(|it| it.sizes())
+        Configuration::from_slot(&snapshot.catalog, key, &context.agent.settings.rules.defaults).map(|it| it.sizes())
     };
     let mut rows = Vec::new();
     for slot in snapshot.slots.iter().filter(|slot| reaches(&slot.key)) {
@@ -154,7 +154,7 @@ fn row(
     wished: Option<String>,
 ) -> EngineRow {
     let engine = seen.map(|it| &it.engine);
-    let state = engine.map_or(EngineState::Pending, EngineState::of);
+    let state = engine.map_or(EngineState::Pending, EngineState::from_observed);
     let nothing_seen = || (engine.is_none()).then(|| "the master has not looked at it yet".to_owned());
     EngineRow {
         slot: slot.clone(),

@@ -9,7 +9,7 @@ use hs2::Value;
 use model::catalog::Catalog;
 use model::configuration::{DEFAULT_NAMESPACE, namespace};
 use model::name::PoolName;
-use model::observation::{ForeignEngine, Surroundings};
+use model::observation::{ClusterWarnings, ForeignEngine};
 use model::snapshot::MasterRecord;
 
 use crate::metadata::answer::text;
@@ -24,7 +24,7 @@ pub(super) fn rows(
     context: &Context,
     scope: &EngineScope,
     catalog: &Catalog,
-    around: &Surroundings,
+    around: &ClusterWarnings,
 ) -> Vec<Vec<Value>> {
     if !context.agent.is_admin(&context.user) {
         return Vec::new();
@@ -35,7 +35,7 @@ pub(super) fn rows(
 fn of_scope<'a>(
     scope: &EngineScope,
     catalog: &'a Catalog,
-    around: &'a Surroundings,
+    around: &'a ClusterWarnings,
 ) -> Vec<(&'a PoolName, &'a ForeignEngine)> {
     let (tenant, only) = match scope {
         EngineScope::Tenant(tenant) => (tenant, None),
@@ -80,7 +80,7 @@ pub(super) fn tell(context: &Context, master: &MasterRecord) {
     if !context.agent.is_admin(&context.user) {
         return;
     }
-    let around = &master.surroundings;
+    let around = &master.cluster_warnings;
     for foreign in &around.foreign {
         context.log.line(format!("warning: foreign: {}", describe(foreign)));
     }
@@ -99,7 +99,7 @@ pub(super) fn tell_missing(context: &Context, master: &MasterRecord) {
 
 /// What the orchestrator may not do, in one text.
 pub(super) fn missing(master: &MasterRecord) -> Option<String> {
-    let missing = &master.surroundings.missing;
+    let missing = &master.cluster_warnings.denied_permissions;
     (!missing.is_empty()).then(|| format!("the orchestrator lacks rights: {}", missing.join(", ")))
 }
 
@@ -126,7 +126,7 @@ mod tests {
             uid: "u".to_owned(),
             reason: "r".to_owned(),
         };
-        let around = Surroundings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), &[]);
+        let around = ClusterWarnings::new(["shared", "rp-1--t-1", "elsewhere"].map(foreign).to_vec(), &[]);
         let found = |scope: &EngineScope| -> Vec<String> {
             of_scope(scope, &catalog, &around).iter().map(|(pool, it)| format!("{pool} {}", it.name)).collect()
         };

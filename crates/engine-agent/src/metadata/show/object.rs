@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use hs2::SqlType;
 use model::alteration::ObjectRef;
+use model::capacity::{Amount, MAX_DIFFERENCE_PERCENT, PoolCapacity};
 use model::catalog::{Catalog, PoolSpec, TenantSpec, UnitSpec};
 use model::change::Object;
 use model::configuration::DEFAULT_NAMESPACE;
@@ -11,7 +12,6 @@ use model::error::UserError;
 use model::name::{PoolName, UnitName};
 use model::number::Generation;
 use model::observation::ObservedNode;
-use model::room::{Amount, MAX_DIFFERENCE_PERCENT, Room};
 
 use super::freshness::{Freshness, tell};
 use super::objects::nodes;
@@ -51,7 +51,7 @@ pub(in crate::metadata) async fn describe(context: &Context, object: &ObjectRef)
             if !place.nodes.is_empty() {
                 let freshness = Freshness::of(&place.master, place.now_ms, context.agent.settings.tick_interval);
                 tell(context, &freshness, &place.master).await;
-                rows.extend(room(&Room::of(catalog, name, spec, &place.nodes)));
+                rows.extend(capacity_rows(&PoolCapacity::new(catalog, name, spec, &place.nodes)));
             }
             rows
         }
@@ -86,32 +86,34 @@ fn pool(catalog: &Catalog, name: &PoolName, spec: &PoolSpec) -> Rows {
     ]
 }
 
-/// What the pool's nodes have room for, and what an admin should know of them. The place where engines run tells of nodes
+/// Capacity of the pool's nodes, with warnings for the admin. The place where engines run tells of nodes
 /// or it doesn't: without that there are no such rows.
-fn room(room: &Room<'_>) -> Rows {
-    let open = room.nodes.iter().filter(|node| node.open).count();
-    let named: Vec<&str> = room.nodes.iter().take(MAX_NODES_LISTED).map(|node| node.name.as_str()).collect();
+fn capacity_rows(capacity: &PoolCapacity<'_>) -> Rows {
+    let open = capacity.nodes.iter().filter(|node| node.open).count();
+    let named: Vec<&str> = capacity.nodes.iter().take(MAX_NODES_LISTED).map(|node| node.name.as_str()).collect();
     let mut there = named.join(", ");
-    if let more @ 1.. = room.nodes.len() - named.len() {
+    if let more @ 1.. = capacity.nodes.len() - named.len() {
         let _ = write!(there, " and {more} more");
     }
     let mut rows = vec![
         ("nodes that are there", there),
-        ("nodes that take engines", format!("{open} of {}", room.nodes.len())),
-        ("capacity", room.capacity().to_string()),
-        ("used by engines", room.used().to_string()),
+        ("nodes that take engines", format!("{open} of {}", capacity.nodes.len())),
+        ("capacity", capacity.total().to_string()),
+        ("used by engines", capacity.used().to_string()),
         (
             "largest engine that fits",
-            room.largest().map_or_else(|| "none".to_owned(), |(amount, node)| format!("{amount} on node {node}")),
+            capacity
+                .largest_fit()
+                .map_or_else(|| "none".to_owned(), |(amount, node)| format!("{amount} on node {node}")),
         ),
     ];
-    rows.extend(warnings(room).into_iter().map(|warning| ("warning", warning)));
+    rows.extend(warnings(capacity).into_iter().map(|warning| ("warning", warning)));
     rows
 }
 
-fn warnings(room: &Room<'_>) -> Vec<String> {
+fn warnings(capacity: &PoolCapacity<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some((small, large)) = room.uneven() {
+    if let Some((small, large)) = capacity.uneven() {
         let size = |node: &ObservedNode| Amount { cpu_millis: node.cpu_millis, memory_bytes: node.memory_bytes };
         warnings.push(format!(
             "its nodes differ by more than {MAX_DIFFERENCE_PERCENT} %: {} has {}, {} has {}",
@@ -121,9 +123,9 @@ fn warnings(room: &Room<'_>) -> Vec<String> {
             size(large)
         ));
     }
-    let missing = room.missing.iter().take(MAX_NODES_LISTED);
+    let missing = capacity.missing.iter().take(MAX_NODES_LISTED);
     warnings.extend(missing.map(|node| format!("node \"{node}\" of its NODE_LIST is not there")));
-    let shared = room.shared.iter().take(MAX_NODES_LISTED);
+    let shared = capacity.shared.iter().take(MAX_NODES_LISTED);
     warnings.extend(shared.map(|(node, pool)| format!("node \"{node}\" is in resource pool \"{pool}\" too")));
     warnings
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use coordination::{AlterNode, Observation};
-use model::alteration::{AlterationRecord, Progress};
+use model::alteration::{AlterationProgress, AlterationRecord};
 use model::clock::utc;
 use model::span;
 
@@ -78,7 +78,7 @@ fn against_its_row(
     let child = node.children.first()?;
     if let Some(record) = &desired.of_node {
         return match record.progress {
-            Some(Progress::Converging) => None,
+            Some(AlterationProgress::Converging) => None,
             Some(progress) => Some((format!("the row of alteration {} says {}", child.id, progress.as_str()), None)),
             None => Some((format!("alteration {} was {}", child.id, record.outcome.as_str()), None)),
         };
@@ -114,7 +114,7 @@ fn name(record: &AlterationRecord) -> String {
 fn converging(patient: &Patient, desired: &Desired, report: &mut Report) {
     let deadline = patient.configuration.metadata_agent.alter_deadline.0;
     let (mut said, mut findings) = (Vec::new(), Vec::new());
-    for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(Progress::Converging)) {
+    for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)) {
         let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
         let since = format!("{} converges for {}{}", record.statement, span::age(stood), waits(desired));
         said.push(since.clone());
@@ -130,7 +130,7 @@ fn converging(patient: &Patient, desired: &Desired, report: &mut Report) {
 
 fn stalled(desired: &Desired, report: &mut Report) {
     let rows: Vec<&AlterationRecord> =
-        desired.snapshot.alterations.iter().filter(|it| it.progress == Some(Progress::Stalled)).collect();
+        desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Stalled)).collect();
     let findings = rows.iter().map(|record| {
         let object = record.object.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
         let reason = record.reason.as_deref().unwrap_or("no reason is kept");

@@ -73,7 +73,7 @@ impl World for Fake {
         }
         Ok(Engines {
             pods: state.world.observed.pods.iter().chain(&state.ghosts).cloned().collect(),
-            surroundings: state.surroundings.clone(),
+            cluster_warnings: state.cluster_warnings.clone(),
             nodes: Some(state.nodes.clone()),
             ..Engines::default()
         })

@@ -22,7 +22,7 @@ pub struct Amount {
 
 /// The nodes of a pool and what is on them.
 #[derive(Debug, Clone)]
-pub struct Room<'a> {
+pub struct PoolCapacity<'a> {
     /// The nodes that its engines may run on and that are there, by name.
     pub nodes: Vec<&'a ObservedNode>,
     /// Names of its list that no node has.
@@ -49,9 +49,9 @@ fn owners<'a>(catalog: &'a Catalog, node: &'a ObservedNode) -> impl Iterator<Ite
     claiming.map(|(name, _)| name)
 }
 
-impl<'a> Room<'a> {
+impl<'a> PoolCapacity<'a> {
     /// The room of a pool of the catalog.
-    pub fn of(catalog: &'a Catalog, name: &PoolName, spec: &'a PoolSpec, nodes: &'a [ObservedNode]) -> Self {
+    pub fn new(catalog: &'a Catalog, name: &PoolName, spec: &'a PoolSpec, nodes: &'a [ObservedNode]) -> Self {
         let listed = spec.nodes.iter().flatten().map(String::as_str);
         let missing = listed.filter(|listed| nodes.iter().all(|node| node.name != *listed)).collect();
         let mut own: Vec<_> = nodes.iter().filter(|node| spec.admits(&node.name, &node.labels)).collect();
@@ -66,7 +66,7 @@ impl<'a> Room<'a> {
     }
 
     /// What all its nodes may promise.
-    pub fn capacity(&self) -> Amount {
+    pub fn total(&self) -> Amount {
         self.sum(|node| (node.cpu_millis, node.memory_bytes))
     }
 
@@ -84,14 +84,14 @@ impl<'a> Room<'a> {
 
     /// The largest engine that still fits on one open node, with the node: that with the most CPU, and among equals with
     /// the most memory. CPU is what the engine may use, so an overcommit makes more of it than is free.
-    pub fn largest(&self) -> Option<(Amount, &'a str)> {
+    pub fn largest_fit(&self) -> Option<(Amount, &'a str)> {
         let free = self.nodes.iter().filter(|node| node.open).map(|node| {
             let cpu_millis = node.cpu_millis.saturating_sub(node.cpu_used_millis).saturating_mul(self.percent) / 100;
             let memory_bytes = node.memory_bytes.saturating_sub(node.memory_used_bytes);
             (Amount { cpu_millis, memory_bytes }, node.name.as_str())
         });
-        let room = free.filter(|(amount, _)| amount.cpu_millis > 0 && amount.memory_bytes > 0);
-        room.max_by_key(|(amount, _)| (amount.cpu_millis, amount.memory_bytes))
+        let fitting = free.filter(|(amount, _)| amount.cpu_millis > 0 && amount.memory_bytes > 0);
+        fitting.max_by_key(|(amount, _)| (amount.cpu_millis, amount.memory_bytes))
     }
 
     /// The smallest and the largest node, if they differ by more than [`MAX_DIFFERENCE_PERCENT`] in CPU or in memory.
@@ -171,21 +171,21 @@ mod tests {
         (nodes[0].cpu_used_millis, nodes[0].memory_used_bytes) = (3_000, 4 * GIB);
         let spec = listed(&["node-1", "node-2", "gone"]);
         let catalog = catalog(&[("rp_1", spec.clone())]);
-        let room = Room::of(&catalog, &name("rp_1"), &spec, &nodes);
-        assert_eq!(room.capacity().to_string(), "8 CPU and 32G");
-        assert_eq!(room.used().to_string(), "3 CPU and 4G");
-        assert_eq!(room.missing, ["gone"]);
-        let (amount, at) = room.largest().unwrap();
+        let capacity = PoolCapacity::new(&catalog, &name("rp_1"), &spec, &nodes);
+        assert_eq!(capacity.total().to_string(), "8 CPU and 32G");
+        assert_eq!(capacity.used().to_string(), "3 CPU and 4G");
+        assert_eq!(capacity.missing, ["gone"]);
+        let (amount, at) = capacity.largest_fit().unwrap();
         assert_eq!((amount.to_string().as_str(), at), ("4 CPU and 16G", "node-2"));
         // A node that is closed takes nobody; half a core that is free is one for engines that ask for half of theirs.
         nodes[1].open = false;
         nodes[0].cpu_used_millis = 3_500;
         let spec = PoolSpec { cpu_overcommit: Some(200), ..spec };
-        let room = Room::of(&catalog, &name("rp_1"), &spec, &nodes);
-        let (amount, at) = room.largest().unwrap();
+        let capacity = PoolCapacity::new(&catalog, &name("rp_1"), &spec, &nodes);
+        let (amount, at) = capacity.largest_fit().unwrap();
         assert_eq!((amount.to_string().as_str(), at), ("1 CPU and 12G", "node-1"));
         nodes[0].cpu_used_millis = 5_000;
-        assert_eq!(Room::of(&catalog, &name("rp_1"), &spec, &nodes).largest(), None);
+        assert_eq!(PoolCapacity::new(&catalog, &name("rp_1"), &spec, &nodes).largest_fit(), None);
     }
 
     #[test]
@@ -193,8 +193,8 @@ mod tests {
         let catalog = Catalog::default();
         let spec = PoolSpec::default();
         let differ = |nodes: &[ObservedNode]| {
-            let room = Room::of(&catalog, &name("rp_1"), &spec, nodes);
-            room.uneven().map(|(small, large)| (small.name.clone(), large.name.clone()))
+            let capacity = PoolCapacity::new(&catalog, &name("rp_1"), &spec, nodes);
+            capacity.uneven().map(|(small, large)| (small.name.clone(), large.name.clone()))
         };
         assert_eq!(differ(&[]), None);
         assert_eq!(differ(&[node("a", 10, 100), node("b", 9, 90)]), None);
@@ -209,12 +209,12 @@ mod tests {
         let catalog = catalog(&[("any", PoolSpec::default()), ("rp_1", selected), ("rp_2", listed(&["node-2"]))]);
         assert_eq!(nodes_in_two_pools(&catalog, &nodes), [("node-2", &name("rp_1"), &name("rp_2"))]);
         let spec = catalog.pool(&name("rp_2")).unwrap();
-        let room = Room::of(&catalog, &name("rp_2"), spec, &nodes);
-        assert_eq!(room.shared, [("node-2", &name("rp_1"))]);
+        let capacity = PoolCapacity::new(&catalog, &name("rp_2"), spec, &nodes);
+        assert_eq!(capacity.shared, [("node-2", &name("rp_1"))]);
         // A pool that names no node owns none.
         let spec = catalog.pool(&name("any")).unwrap();
-        let room = Room::of(&catalog, &name("any"), spec, &nodes);
-        assert_eq!((room.nodes.len(), room.shared.len()), (2, 0));
+        let capacity = PoolCapacity::new(&catalog, &name("any"), spec, &nodes);
+        assert_eq!((capacity.nodes.len(), capacity.shared.len()), (2, 0));
     }
 
     #[test]
