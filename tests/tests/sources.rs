@@ -37,7 +37,7 @@ const HOSTS: [&str; 16] = [
 const READS_ENVIRONMENT: [&str; 8] = [
     "crates/enginehouse/src/command/failpoints.rs",
     "crates/enginehouse/src/configuration.rs",
-    "crates/enginehouse/src/place.rs",
+    "crates/enginehouse/src/orchestrators.rs",
     "crates/enginehouse/src/sql/repl.rs",
     "crates/enginehouse/src/telemetry.rs",
     "crates/orchestrator/src/kubernetes/inside.rs",

@@ -84,7 +84,7 @@ pub struct RunChildArguments {
 pub struct DoctorArguments {
     /// Which installation.
     #[command(flatten)]
-    pub patient: PatientArguments,
+    pub target: TargetArguments,
     /// How the findings are printed.
     #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
     pub format: DoctorFormat,
@@ -93,7 +93,7 @@ pub struct DoctorArguments {
 /// One of two ways to name an installation.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct PatientArguments {
+pub struct TargetArguments {
     /// The configuration file of the installation; what it has no section for is not looked at.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

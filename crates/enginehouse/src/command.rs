@@ -43,20 +43,20 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Doctor(arguments) => block_on(doctor::run(arguments)),
         Command::Migrate(arguments) => block_on(migrate::run(&arguments)),
         Command::Sql(arguments) => block_on(sql::run(arguments)),
-        Command::Proxy(arguments) => until_told(|told| proxy::run(arguments, told)),
-        Command::MetadataAgent(arguments) => until_told(|told| metadata_agent::run(arguments, told)),
-        Command::EngineAgent(arguments) => until_told(|told| engine_agent::run(arguments, told)),
-        Command::Standalone(arguments) => until_told(|told| standalone::run(arguments, told)),
+        Command::Proxy(arguments) => until_stopped(|stop| proxy::run(arguments, stop)),
+        Command::MetadataAgent(arguments) => until_stopped(|stop| metadata_agent::run(arguments, stop)),
+        Command::EngineAgent(arguments) => until_stopped(|stop| engine_agent::run(arguments, stop)),
+        Command::Standalone(arguments) => until_stopped(|stop| standalone::run(arguments, stop)),
     }
 }
 
 /// Runs what ends when the process is told to end.
-fn until_told<W>(work: impl FnOnce(CancellationToken) -> W) -> anyhow::Result<ExitCode>
+fn until_stopped<W>(work: impl FnOnce(CancellationToken) -> W) -> anyhow::Result<ExitCode>
 where
     W: Future<Output = anyhow::Result<ExitCode>>,
 {
-    let told = termination::requested()?;
-    block_on(work(told))
+    let stop = termination::requested()?;
+    block_on(work(stop))
 }
 
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {

@@ -22,7 +22,7 @@ use crate::configuration::{Span, SparkSection, ZookeeperSection};
 
 mod spark;
 
-pub use spark::{SparkChild, SparkPlace};
+pub use spark::{SparkChild, SparkLocation};
 
 /// The name of the file in the engine's working directory.
 const FILE: &str = "engine.toml";
@@ -53,7 +53,7 @@ pub struct EngineFile {
     pub catalog_dir: PathBuf,
     /// The catalogs of all tenants in an object store, in the place of the folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub catalog: Option<CatalogPlace>,
+    pub catalog: Option<CatalogBucket>,
     /// Whether an engine that is not our own has its tables in a metastore that outlives it. An agent of version 0.1.0
     /// refuses a file that has this, or `catalog`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,22 +73,22 @@ pub struct EngineFile {
     pub properties: BTreeMap<String, String>,
     /// Where Spark is, if that is what runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spark: Option<SparkPlace>,
+    pub spark: Option<SparkLocation>,
 }
 
 /// Where catalogs are kept in an object store: `engines.catalog_url` and `engines.catalog_options`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CatalogPlace {
+pub struct CatalogBucket {
     /// Such as `s3://bucket/prefix`.
     pub url: String,
     /// Options of the store; keys and secrets among them.
     pub options: BTreeMap<String, String>,
 }
 
-impl fmt::Debug for CatalogPlace {
+impl fmt::Debug for CatalogBucket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CatalogPlace").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("CatalogBucket").field("url", &self.url).finish_non_exhaustive()
     }
 }
 
@@ -102,7 +102,7 @@ pub struct AgentLauncher {
     /// Below it each tenant's catalog, where the engine runs.
     pub catalog_dir: PathBuf,
     /// The object store with the catalogs, in the place of that folder.
-    pub catalog: Option<CatalogPlace>,
+    pub catalog: Option<CatalogBucket>,
     /// Folders that an external table's LOCATION may be in, where the engine runs.
     pub allowed_locations: Vec<PathBuf>,
     /// What belongs to Enginehouse itself, where the engine runs.
@@ -132,8 +132,8 @@ impl master::Launcher for AgentLauncher {
             (EngineType::Datafusion, _) => (None, None),
             (EngineType::Spark, false) => (Some(spark::child(&self.spark, configuration)?), None),
             (EngineType::Spark, true) => {
-                let (place, wish) = spark::beside(&self.spark, configuration)?;
-                (Some(place), Some(Box::new(wish)))
+                let (location, wish) = spark::sidecar(&self.spark, configuration)?;
+                (Some(location), Some(Box::new(wish)))
             }
         };
         let file = EngineFile {
@@ -149,7 +149,10 @@ impl master::Launcher for AgentLauncher {
             catalog_dir: self.catalog_dir.join(launch.slot.tenant.as_str()),
             catalog: self.catalog.clone().filter(|_| configuration.engine_type == EngineType::Datafusion),
             has_metastore: configuration.engine_type == EngineType::Spark
-                && crate::spark::has_metastore(&crate::spark::said(&self.spark.properties, &configuration.properties)),
+                && crate::spark::has_metastore(&crate::spark::effective_properties(
+                    &self.spark.properties,
+                    &configuration.properties,
+                )),
             scratch_dir: self.data_dir.join("scratch"),
             allowed_locations: self.allowed_locations.clone(),
             own_paths: self.own_paths.clone(),

@@ -9,9 +9,9 @@ mod configuration;
 mod launch;
 mod machine;
 mod open_files;
-mod place;
+mod orchestrators;
+mod output;
 mod roles;
-mod say;
 mod spark;
 mod sql;
 mod telemetry;
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     match command::run(arguments) {
         Ok(code) => code,
         Err(error) => {
-            say::complain(&format!("enginehouse: {error:#}"));
+            output::print_error(&format!("enginehouse: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -20,7 +20,7 @@ use orchestrator::Orchestrator;
 use proxy::Proxy;
 
 use crate::configuration::{Configuration, ProxySection};
-use crate::{open_files, place};
+use crate::{open_files, orchestrators};
 
 /// The longest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
@@ -249,7 +249,7 @@ pub fn master(
         coordination: zookeeper(configuration, Identity::Master(secret.clone()))?,
         secret: secret.clone(),
         orchestrator,
-        launcher: Arc::new(place::launcher(configuration, secret)?),
+        launcher: Arc::new(orchestrators::launcher(configuration, secret)?),
         clock: clock.clone(),
         holder,
     };

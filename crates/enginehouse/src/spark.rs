@@ -36,16 +36,19 @@ pub fn command_line(program: &Path, properties: &Path) -> Vec<String> {
 }
 
 /// The properties that are said: by default, above it by the configuration, above it by the unit.
-pub fn said(configured: &BTreeMap<String, String>, unit: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub fn effective_properties(
+    configured: &BTreeMap<String, String>,
+    unit: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let owned = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     let defaults = DEFAULTS.map(owned).into_iter();
     let configured = configured.iter().chain(unit).map(|(key, value)| (key.clone(), value.clone()));
-    let mut said: BTreeMap<String, String> = defaults.chain(configured).collect();
-    if said[CATALOG] == OWN_CATALOG {
+    let mut properties: BTreeMap<String, String> = defaults.chain(configured).collect();
+    if properties[CATALOG] == OWN_CATALOG {
         // It takes no tables of Hive, which a CREATE TABLE that says nothing else would mean.
-        said.entry("spark.sql.legacy.createHiveTableByDefault".to_owned()).or_insert_with(|| "false".to_owned());
+        properties.entry("spark.sql.legacy.createHiveTableByDefault".to_owned()).or_insert_with(|| "false".to_owned());
     }
-    said
+    properties
 }
 
 /// The properties that name a metastore: its service, or its database.
@@ -89,11 +92,14 @@ mod tests {
     #[test]
     fn tables_outlive_an_engine_whose_properties_name_a_metastore() {
         let hive = (CATALOG, "hive");
-        assert!(!has_metastore(&said(&map(&[]), &map(&[]))));
+        assert!(!has_metastore(&effective_properties(&map(&[]), &map(&[]))));
         // Without a metastore's address, Hive keeps a database of the engine's own.
-        assert!(!has_metastore(&said(&map(&[hive]), &map(&[]))));
-        assert!(has_metastore(&said(&map(&[hive]), &map(&[(METASTORES[0], "thrift://metastore:9083")]))));
-        assert!(!has_metastore(&said(&map(&[(METASTORES[0], "thrift://metastore:9083")]), &map(&[]))));
+        assert!(!has_metastore(&effective_properties(&map(&[hive]), &map(&[]))));
+        assert!(has_metastore(&effective_properties(
+            &map(&[hive]),
+            &map(&[(METASTORES[0], "thrift://metastore:9083")])
+        )));
+        assert!(!has_metastore(&effective_properties(&map(&[(METASTORES[0], "thrift://metastore:9083")]), &map(&[]))));
     }
 
     fn map(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -103,16 +109,16 @@ mod tests {
     #[test]
     fn a_unit_stands_above_the_configuration_and_that_above_the_defaults() {
         let configured = map(&[("spark.ui.enabled", "true"), ("spark.a", "configured"), ("spark.b", "configured")]);
-        let said = said(&configured, &map(&[("spark.a", "unit")]));
-        let of = |key: &str| said[key].as_str();
+        let properties = effective_properties(&configured, &map(&[("spark.a", "unit")]));
+        let of = |key: &str| properties[key].as_str();
         assert_eq!((of("spark.a"), of("spark.b"), of("spark.ui.enabled")), ("unit", "configured", "true"));
         assert_eq!((of(CATALOG), of("spark.sql.legacy.createHiveTableByDefault")), (OWN_CATALOG, "false"));
     }
 
     #[test]
     fn with_a_metastore_a_table_is_what_spark_takes_it_for() {
-        let said = said(&BTreeMap::new(), &map(&[(CATALOG, "hive")]));
-        assert!(!said.contains_key("spark.sql.legacy.createHiveTableByDefault"), "{said:?}");
+        let properties = effective_properties(&BTreeMap::new(), &map(&[(CATALOG, "hive")]));
+        assert!(!properties.contains_key("spark.sql.legacy.createHiveTableByDefault"), "{properties:?}");
     }
 
     #[test]

@@ -16,12 +16,12 @@ use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::say::complain;
+use crate::output::print_error;
 
 /// The same signal within this time is the same request: `timeout(1)` and supervisors signal a process and its group.
 const SAME_REQUEST: Duration = Duration::from_millis(200);
 /// The exit status of a process that was told twice to end.
-const TOLD_TWICE: i32 = 130;
+const SECOND_SIGNAL_STATUS: i32 = 130;
 
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once, unless it is the
 /// same within [`SAME_REQUEST`].
@@ -32,30 +32,30 @@ pub fn requested() -> anyhow::Result<CancellationToken> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
     signals.thread_block().context("SIGTERM and SIGINT can't be blocked")?;
     let token = CancellationToken::new();
-    let told = token.clone();
+    let stop = token.clone();
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
-            if let Err(error) = listen(signals, &told) {
-                complain(&format!("signals can't be waited for any more: {error}; ending"));
-                told.cancel();
+            if let Err(error) = listen(signals, &stop) {
+                print_error(&format!("signals can't be waited for any more: {error}; ending"));
+                stop.cancel();
             }
         })
         .context("the thread that waits for signals did not start")?;
     Ok(token)
 }
 
-fn listen(signals: SigSet, told: &CancellationToken) -> io::Result<()> {
+fn listen(signals: SigSet, stop: &CancellationToken) -> io::Result<()> {
     let mut requests = Requests::default();
     loop {
         let signal = signals.wait()?;
         match requests.take(signal, Instant::now()) {
-            Request::First => told.cancel(),
+            Request::First => stop.cancel(),
             Request::Same => {}
             Request::Second => {
-                complain("told to end twice: ending without tidying up");
+                print_error("told to end twice: ending without tidying up");
                 #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
-                std::process::exit(TOLD_TWICE);
+                std::process::exit(SECOND_SIGNAL_STATUS);
             }
         }
     }

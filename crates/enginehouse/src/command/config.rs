@@ -6,16 +6,16 @@ use anyhow::Context as _;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
+use crate::output::print_line;
 use crate::roles;
-use crate::say::say;
 
 pub fn check(arguments: &ConfigurationArgument) -> anyhow::Result<ExitCode> {
     let configuration = Configuration::load(&arguments.config)?;
     // Every role would refuse to start without it.
     roles::read_secret(&configuration.cluster.secret_file)
         .with_context(|| format!("in {}: cluster.secret_file", arguments.config.display()))?;
-    say(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
-    say(toml::to_string(&hidden(configuration))?.trim_end());
+    print_line(&format!("# {} is good; with all defaults it says:", arguments.config.display()));
+    print_line(toml::to_string(&hidden(configuration))?.trim_end());
     Ok(ExitCode::SUCCESS)
 }
 

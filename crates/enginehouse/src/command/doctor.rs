@@ -14,14 +14,14 @@ mod database;
 mod durability;
 mod facts;
 mod observations;
+mod orchestrator;
 mod orphans;
-mod patient;
-mod place;
 mod print;
 mod proxies;
 mod registry;
 mod report;
 mod slots;
+mod target;
 mod zookeeper;
 
 use std::process::ExitCode;
@@ -32,10 +32,10 @@ use model::clock::utc;
 use tokio::time::{Instant, sleep};
 
 use crate::cli::{DoctorArguments, DoctorFormat};
+use crate::output::{print_error, print_line};
 use crate::roles;
-use crate::say::{complain, say};
-use patient::{CONNECT_DEADLINE, Patient, bounded};
 use report::Report;
+use target::{CONNECT_DEADLINE, Target, bounded};
 
 /// Something is broken.
 const BROKEN: u8 = 1;
@@ -50,49 +50,49 @@ const TICKS: u32 = 3;
 
 pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let clock = roles::clock();
-    let patient = match (&arguments.patient.config, &arguments.patient.data_dir) {
-        (Some(file), None) => Patient::of_file(file, &clock).await,
-        (None, Some(folder)) => Patient::of_standalone(folder, &clock),
+    let target = match (&arguments.target.config, &arguments.target.data_dir) {
+        (Some(file), None) => Target::of_file(file, &clock).await,
+        (None, Some(folder)) => Target::of_standalone(folder, &clock),
         _ => Err(anyhow::anyhow!("say one of --config FILE and --data-dir DIR")),
     };
-    let patient = match patient {
-        Ok(patient) => patient,
+    let target = match target {
+        Ok(target) => target,
         Err(error) => {
-            complain(&format!("enginehouse: {error:#}"));
+            print_error(&format!("enginehouse: {error:#}"));
             return Ok(ExitCode::from(BLIND));
         }
     };
-    let report = examine(&patient).await;
-    let looked_at = format!("{} at {}", patient.named, utc(clock.wall_ms()));
-    say(&match arguments.format {
+    let report = examine(&target).await;
+    let looked_at = format!("{} at {}", target.named, utc(clock.wall_ms()));
+    print_line(&match arguments.format {
         DoctorFormat::Text => print::text(&report, &looked_at),
         DoctorFormat::Json => print::json(&report, &looked_at),
     });
     Ok(if report.tally().problems == 0 { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
 
-async fn examine(patient: &Patient) -> Report {
+async fn examine(target: &Target) -> Report {
     let mut report = Report::default();
     let ((), session, readable) = {
         let (mut of_servers, mut of_database) = (Report::default(), Report::default());
         let looked = tokio::join!(
-            zookeeper::servers(patient, &mut of_servers),
-            patient::session(patient),
-            database::look(patient, &mut of_database)
+            zookeeper::servers(target, &mut of_servers),
+            target::session(target),
+            database::look(target, &mut of_database)
         );
         report.add(of_servers);
         report.add(of_database);
         looked
     };
-    zookeeper::nodes(patient, session.as_ref(), &mut report).await;
-    let agents = agents::look(patient, session.as_ref(), &mut report).await;
+    zookeeper::nodes(target, session.as_ref(), &mut report).await;
+    let agents = agents::look(target, session.as_ref(), &mut report).await;
     let registered = match &session {
         Ok(session) => bounded("reading the discovery namespace", coordination::discovery::list(session)).await,
         Err(_) => Ok((Vec::new(), Vec::new())),
     };
     let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|it| it.address).collect();
-    proxies::listen(patient, &registered, &mut report).await;
-    report.add(what_stays(patient, session.as_ref(), &agents, readable).await);
+    proxies::listen(target, &registered, &mut report).await;
+    report.add(what_stays(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
         // Nothing hangs on it; if it can't be closed in time, the server expires it.
         let _ = tokio::time::timeout(CONNECT_DEADLINE, session.close()).await;
@@ -101,27 +101,27 @@ async fn examine(patient: &Patient) -> Report {
 }
 
 /// What may be in motion: looked at until no finding is left that a tick may settle, or until nothing moves any more.
-async fn what_stays(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
-    let ticks = patient.configuration.master.tick_interval.0 * TICKS;
-    let patience = (patient.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
+async fn what_stays(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+    let ticks = target.configuration.master.tick_interval.0 * TICKS;
+    let patience = (target.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
     let until = Instant::now() + patience;
-    let mut stays = moving(patient, session, agents, readable).await;
+    let mut stays = moving(target, session, agents, readable).await;
     while stays.may_settle() && Instant::now() < until {
         sleep(LOOK_AGAIN_PAUSE).await;
-        stays = stays.only_what_stays(moving(patient, session, agents, readable).await);
+        stays = stays.only_what_stays(moving(target, session, agents, readable).await);
     }
     stays
 }
 
-async fn moving(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
-    let facts = facts::look(patient, session, agents, readable).await;
+async fn moving(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+    let facts = facts::look(target, session, agents, readable).await;
     let mut report = Report::default();
-    proxies::master(patient, &facts, &mut report);
-    place::look(patient, &facts.place, facts.desired.as_ref().ok(), &mut report);
-    slots::look(patient, &facts, &mut report);
-    orphans::look(patient, &facts, &mut report);
-    registry::look(patient, &facts, &mut report);
-    alterations::look(patient, &facts, &mut report);
-    observations::look(patient, &facts, &mut report);
+    proxies::master(target, &facts, &mut report);
+    orchestrator::look(target, &facts.running, facts.desired.as_ref().ok(), &mut report);
+    slots::look(target, &facts, &mut report);
+    orphans::look(target, &facts, &mut report);
+    registry::look(target, &facts, &mut report);
+    alterations::look(target, &facts, &mut report);
+    observations::look(target, &facts, &mut report);
     report
 }

@@ -22,12 +22,12 @@ use crate::{roles, telemetry};
 
 mod child_process;
 mod datafusion;
+mod host;
 mod limits;
-mod place;
 mod spark;
-mod watched;
+mod supervised;
 
-use place::Place;
+use host::EngineHost;
 
 /// The largest file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -41,53 +41,53 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     }
     let file: EngineFile = toml::from_str(&std::fs::read_to_string(path).with_context(shown)?).with_context(shown)?;
     refuse_other_variables(&[UID_VARIABLE, DIRECTORY_VARIABLE, ADDRESS_VARIABLE, PORT_VARIABLE])?;
-    let place = Place::from_environment()?;
-    let settings = settings(&file, &place)?;
-    limits::apply(&file, &place);
+    let host = EngineHost::from_environment()?;
+    let settings = settings(&file, &host)?;
+    limits::apply(&file, &host);
     let runtime: Arc<dyn EngineRuntime> = match file.engine_type {
         EngineType::Datafusion => datafusion::runtime(&file)?,
-        EngineType::Spark => spark::runtime(&file, &place)?,
+        EngineType::Spark => spark::runtime(&file, &host)?,
     };
-    let ended = engine::run(settings, runtime, roles::clock(), stop, place.until_unwanted()).await;
+    let ended = engine::run(settings, runtime, roles::clock(), stop, host.until_unwanted()).await;
     match ended {
         Ok(Ended::Drained) => {
             info!("drained");
-            leave(&place, &log, "drained");
+            leave(&host, &log, "drained");
             Ok(ExitCode::SUCCESS)
         }
         Ok(Ended::Unwanted(reason)) => {
             info!(reason, "ends");
-            leave(&place, &log, &reason);
+            leave(&host, &log, &reason);
             Ok(ExitCode::SUCCESS)
         }
-        Err(error) => Ok(failed(&place, &log, &error.to_string())),
+        Err(error) => Ok(failed(&host, &log, &error.to_string())),
     }
 }
 
-fn failed(place: &Place, log: &LastLines, reason: &str) -> ExitCode {
+fn failed(host: &EngineHost, log: &LastLines, reason: &str) -> ExitCode {
     error!(reason, "the engine failed");
-    leave(place, log, reason);
+    leave(host, log, reason);
     ExitCode::FAILURE
 }
 
 /// The last words: what SHOW prints as the reason.
-fn leave(place: &Place, log: &LastLines, reason: &str) {
-    if let Err(error) = place.leave_reason(reason, log) {
+fn leave(host: &EngineHost, log: &LastLines, reason: &str) {
+    if let Err(error) = host.leave_reason(reason, log) {
         error!(%error, "the reason can't be left for the master");
     }
 }
 
 /// Whether the engine's tables are its own. A local `DataFusion` engine shares its tenant's folder with the others; the
 /// volume of a pod is the pod's.
-fn catalog(file: &EngineFile, place: &Place) -> TableCatalog {
+fn catalog(file: &EngineFile, host: &EngineHost) -> TableCatalog {
     let is_shared = match file.engine_type {
-        EngineType::Datafusion => file.catalog.is_some() || matches!(place, Place::Process(_)),
+        EngineType::Datafusion => file.catalog.is_some() || matches!(host, EngineHost::Process(_)),
         EngineType::Spark => file.has_metastore,
     };
     if is_shared { TableCatalog::Shared } else { TableCatalog::Own }
 }
 
-fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings> {
+fn settings(file: &EngineFile, host: &EngineHost) -> anyhow::Result<engine::Settings> {
     let layout = Layout::new(&file.zookeeper.root, None).map_err(|error| anyhow::anyhow!("zookeeper.root: {error}"))?;
     let identity = Identity::Engine(file.credential.clone());
     let mut zookeeper = coordination::SessionSettings::new(file.zookeeper.connect.clone(), layout, identity);
@@ -95,12 +95,12 @@ fn settings(file: &EngineFile, place: &Place) -> anyhow::Result<engine::Settings
     zookeeper.watch_events = file.zookeeper.watch_events;
     Ok(engine::Settings {
         engine: file.name.clone(),
-        uid: place.uid().to_owned(),
-        listen: place.listen(),
+        uid: host.uid().to_owned(),
+        listen: host.listen(),
         advertise_host: None,
         key: engine::Key(file.key.clone()),
         config: file.config.clone(),
-        catalog: catalog(file, place),
+        catalog: catalog(file, host),
         zookeeper,
         start_deadline: file.start_deadline.0,
         limits: hs2::Limits::default(),

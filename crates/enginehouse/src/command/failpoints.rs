@@ -11,8 +11,8 @@
 //! A release build has no failpoints, and refuses both variables.
 
 #[cfg(debug_assertions)]
-use crate::say::complain;
-use crate::say::say;
+use crate::output::print_error;
+use crate::output::print_line;
 
 #[cfg(debug_assertions)]
 use rustix::process::{Signal, getpid, kill_process};
@@ -62,7 +62,7 @@ fn all() -> Vec<&'static str> {
 /// Prints the names, one a line.
 pub fn list() {
     for name in all() {
-        say(name);
+        print_line(name);
     }
 }
 
@@ -111,7 +111,7 @@ fn arm(name: &str, action: &str) -> anyhow::Result<()> {
 
 #[cfg(debug_assertions)]
 fn send_to_itself(name: &str, signal: Signal) {
-    complain(&format!("failpoint {name} reached"));
+    print_error(&format!("failpoint {name} reached"));
     let _ = kill_process(getpid(), signal);
     #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
     std::thread::sleep(STOP_TAKES);
@@ -144,14 +144,14 @@ fn as_its_file_says(folder: &Path, name: &str) {
         "kill" => send_to_itself(name, Signal::KILL),
         "stop" => send_to_itself(name, Signal::STOP),
         "hold" => {
-            complain(&format!("failpoint {name} holds"));
+            print_error(&format!("failpoint {name} holds"));
             let until = Instant::now() + HOLD_AT_MOST;
             while claimed.exists() && Instant::now() < until {
                 #[allow(clippy::disallowed_methods, reason = "the point holds up its thread: that is what it is for")]
                 std::thread::sleep(HOLD_LOOK);
             }
         }
-        other => complain(&format!("failpoint {name}: \"{other}\" is none of kill, stop, hold")),
+        other => print_error(&format!("failpoint {name}: \"{other}\" is none of kill, stop, hold")),
     }
 }
 

@@ -7,7 +7,7 @@ use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
-use crate::say::say;
+use crate::output::print_line;
 use crate::{roles, telemetry};
 
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
@@ -30,7 +30,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let agent = roles::metadata_agent(listener, &configuration, &secret, store, &clock)?;
     tokio::select! {
         () = agent.ready() => {
-            say(&format!("ready: {}", agent.addr()));
+            print_line(&format!("ready: {}", agent.addr()));
             stop.cancelled().await;
         }
         () = stop.cancelled() => {}

@@ -7,8 +7,8 @@ use tracing::info;
 
 use crate::cli::ConfigurationArgument;
 use crate::configuration::Configuration;
-use crate::say::say;
-use crate::{place, roles, telemetry};
+use crate::output::print_line;
+use crate::{orchestrators, roles, telemetry};
 
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     telemetry::start(telemetry::DEFAULT_FILTER)?;
@@ -17,14 +17,14 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let clock = roles::clock();
     let proxy = roles::proxy(&configuration, &secret, &clock).await?;
     let master = if configuration.master.candidate {
-        let orchestrator = place::orchestrator(&configuration, &secret, &clock).await?;
+        let orchestrator = orchestrators::open(&configuration, &secret, &clock).await?;
         Some(roles::master(&configuration, &secret, orchestrator, roles::holder("proxy"), &clock)?)
     } else {
         None
     };
     tokio::select! {
         () = proxy.ready() => {
-            say(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
+            print_line(&format!("ready: jdbc:hive2://{}/", proxy.addr()));
             stop.cancelled().await;
         }
         () = stop.cancelled() => {}

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use crate::cli::SqlArguments;
 use crate::sql::connection::Connection;
 use crate::sql::interrupt::Interrupts;
-use crate::sql::url::Target;
+use crate::sql::url::ServerUrl;
 use crate::sql::{repl, runner, script};
 
 /// The largest script that is read, in bytes.
@@ -18,7 +18,7 @@ const MAX_SCRIPT_BYTES: u64 = 64 << 20;
 const DEFAULT_USER: &str = "admin";
 
 pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
-    let target = Target::parse(&arguments.url)?;
+    let target = ServerUrl::parse(&arguments.url)?;
     let user = arguments.user.as_deref().or(target.user.as_deref()).unwrap_or(DEFAULT_USER);
     let password = arguments.password.as_deref().or(target.password.as_deref()).unwrap_or_default();
     let scripted = !arguments.execute.is_empty() || arguments.file.is_some() || !std::io::stdin().is_terminal();

@@ -5,9 +5,9 @@
 //! wanted, with their pids, and ends the others. Told to end, it drains its engines for at most [`DRAIN`].
 
 mod data_dir;
-mod ending;
 mod running;
 mod settings;
+mod shutdown;
 mod tour;
 
 use std::net::SocketAddr;
@@ -27,11 +27,11 @@ use tracing::info;
 
 use crate::cli::StandaloneArguments;
 use crate::configuration::Configuration;
-use crate::say::{complain, say};
-use crate::{place, roles, telemetry};
+use crate::output::{print_error, print_line};
+use crate::{orchestrators, roles, telemetry};
 use data_dir::DataDir;
-use ending::DRAIN;
 pub use running::Running;
+use shutdown::DRAIN;
 
 /// How long the parts may take until the master acts.
 const START_DEADLINE: Duration = Duration::from_mins(1);
@@ -45,7 +45,7 @@ struct Parts {
     master: Master,
     orchestrator: Arc<dyn Orchestrator>,
     /// Where the orchestrator keeps engines.
-    place: orchestrator::process::Config,
+    processes: orchestrator::process::Config,
     cluster: String,
 }
 
@@ -68,7 +68,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
     };
     if let Err(error) = acting {
         // Nobody says ready, so nobody would end what it may have started.
-        return Err(match ending::end(parts).await {
+        return Err(match shutdown::shut_down(parts).await {
             Ok(()) => error,
             Err(left) => error.context(left),
         });
@@ -77,8 +77,8 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
     if !stop.is_cancelled() {
         info!("every role runs");
         data.keep_address(address);
-        say(&format!("ready: jdbc:hive2://{address}/"));
-        say(&format!("data, engine logs and our own log: {}", data.root().display()));
+        print_line(&format!("ready: jdbc:hive2://{address}/"));
+        print_line(&format!("data, engine logs and our own log: {}", data.root().display()));
     }
     let mut code = ExitCode::SUCCESS;
     if arguments.tour && !stop.is_cancelled() {
@@ -90,18 +90,18 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
             Ok(true) => {}
             Ok(false) => code = ExitCode::FAILURE,
             Err(error) => {
-                complain(&format!("the tour ended early: {error:#}"));
+                print_error(&format!("the tour ended early: {error:#}"));
                 code = ExitCode::FAILURE;
             }
         }
     }
     if !arguments.exit && !stop.is_cancelled() {
-        say(&how_to_connect(address));
+        print_line(&how_to_connect(address));
         stop.cancelled().await;
     }
-    say(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
-    ending::end(parts).await?;
-    say("ended, nothing is left running");
+    print_line(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
+    shutdown::shut_down(parts).await?;
+    print_line("ended, nothing is left running");
     Ok(code)
 }
 
@@ -119,12 +119,12 @@ async fn start(data: &DataDir, asked: Configuration, clock: &SharedClock) -> any
     let store = roles::open_store(&configuration, &secret, clock).await?;
     let listener = roles::metadata_agent_port(&configuration).await?;
     let agent = roles::metadata_agent(listener, &configuration, &secret, store.clone(), clock)?;
-    let orchestrator = place::orchestrator(&configuration, &secret, clock).await?;
+    let orchestrator = orchestrators::open(&configuration, &secret, clock).await?;
     let proxy = roles::proxy(&configuration, &secret, clock).await?;
     let holder = roles::holder("standalone");
-    let kept = place::of_processes(&configuration)?;
+    let processes = orchestrators::process_config(&configuration)?;
     let master = roles::master(&configuration, &secret, Arc::clone(&orchestrator), holder, clock)?;
-    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, place: kept, cluster: configuration.cluster.name })
+    Ok(Parts { zookeeper, agent, store, proxy, master, orchestrator, processes, cluster: configuration.cluster.name })
 }
 
 async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {

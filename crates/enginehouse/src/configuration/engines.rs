@@ -6,7 +6,7 @@ use anyhow::bail;
 use model::secret::{MASK, SecretKeys};
 
 use super::EnginesSection;
-use crate::launch::CatalogPlace;
+use crate::launch::CatalogBucket;
 
 /// The schemes of object stores that engines read.
 const STORES: [&str; 7] = ["s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "azure://"];
@@ -19,7 +19,7 @@ pub enum Catalogs {
     /// In a folder, where the engine runs.
     Folder(PathBuf),
     /// In an object store.
-    Bucket(CatalogPlace),
+    Bucket(CatalogBucket),
 }
 
 impl EnginesSection {
@@ -27,7 +27,7 @@ impl EnginesSection {
     pub fn catalog(&self) -> anyhow::Result<Catalogs> {
         let url = self.catalog_url.as_str();
         if STORES.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
-            return Ok(Catalogs::Bucket(CatalogPlace { url: url.to_owned(), options: self.catalog_options.clone() }));
+            return Ok(Catalogs::Bucket(CatalogBucket { url: url.to_owned(), options: self.catalog_options.clone() }));
         }
         if !self.catalog_options.is_empty() {
             bail!("engines.catalog_options is given, and engines.catalog_url names no object store");
@@ -65,8 +65,8 @@ mod tests {
     fn a_catalog_is_a_folder_or_in_an_object_store() {
         assert_eq!(EnginesSection::default().catalog().unwrap(), Catalogs::Default);
         assert_eq!(section("file:///srv/catalog").catalog().unwrap(), Catalogs::Folder(PathBuf::from("/srv/catalog")));
-        let Catalogs::Bucket(place) = section("s3://bucket/prefix").catalog().unwrap() else { panic!("no bucket") };
-        assert_eq!(place.url, "s3://bucket/prefix");
+        let Catalogs::Bucket(bucket) = section("s3://bucket/prefix").catalog().unwrap() else { panic!("no bucket") };
+        assert_eq!(bucket.url, "s3://bucket/prefix");
         for wrong in ["", "folder", "file://folder", "s3://", "http://x/y"] {
             let error = section(wrong).catalog().unwrap_err().to_string();
             assert!(error.contains("engines.catalog_url"), "{wrong}: {error}");

@@ -19,11 +19,12 @@ use crate::spark;
 /// Spark, as its agent is told of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum SparkPlace {
+pub enum SparkLocation {
     /// A child process of the agent.
     Child(SparkChild),
     /// Another container of the pod.
-    Beside {
+    #[serde(rename = "beside")]
+    Sidecar {
         /// Where its server listens.
         address: SocketAddr,
     },
@@ -42,7 +43,7 @@ pub struct SparkChild {
 }
 
 /// Spark as a local process.
-pub(super) fn child(section: &SparkSection, configuration: &Configuration) -> Result<SparkPlace, UserError> {
+pub(super) fn child(section: &SparkSection, configuration: &Configuration) -> Result<SparkLocation, UserError> {
     if !section.unconfined {
         return Err(UserError::new(
             ErrorKind::NotSupported,
@@ -54,32 +55,32 @@ pub(super) fn child(section: &SparkSection, configuration: &Configuration) -> Re
         )
         .hint("let engines be pods (orchestrator.kind), or set spark.unconfined = true if all users are trusted"));
     }
-    Ok(SparkPlace::Child(SparkChild {
+    Ok(SparkLocation::Child(SparkChild {
         program: section.program.clone(),
         environment: section.environment.clone(),
-        properties: spark::said(&section.properties, &configuration.properties),
+        properties: spark::effective_properties(&section.properties, &configuration.properties),
     }))
 }
 
 /// Spark as a container of a pod.
-pub(super) fn beside(
+pub(super) fn sidecar(
     section: &SparkSection,
     configuration: &Configuration,
-) -> Result<(SparkPlace, SparkWish), UserError> {
+) -> Result<(SparkLocation, SparkWish), UserError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, section.port));
-    let said = spark::said(&section.properties, &configuration.properties);
+    let properties = spark::effective_properties(&section.properties, &configuration.properties);
     let wish = SparkWish {
         version: version(section, &configuration.image)?,
         argv: spark::command_line(&section.program, &Path::new(SPARK_DIR).join(SPARK_PROPERTIES)),
         environment: section.environment.clone(),
-        properties: spark::listening(said, address),
+        properties: spark::listening(properties, address),
         driver_memory: configuration.driver_memory,
         executor_cpu: configuration.executor_cpu,
         executor_memory: configuration.executor_memory,
         min_executors: configuration.min_executors,
         max_executors: configuration.max_executors,
     };
-    Ok((SparkPlace::Beside { address }, wish))
+    Ok((SparkLocation::Sidecar { address }, wish))
 }
 
 /// Nobody can see from outside which Spark is in an image. That there is no image at all is said by the orchestrator.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 
 use super::interrupt::Interrupts;
-use super::url::Target;
+use super::url::ServerUrl;
 
 /// How long closing may take.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub struct Connection {
 
 impl Connection {
     /// Connects and opens a session. Nobody can interrupt its statements until the caller says who can.
-    pub async fn open(target: &Target, user: &str, password: &str) -> anyhow::Result<Self> {
+    pub async fn open(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Self> {
         let session = open_session(target, user, password).await?;
         Ok(Self { session, interrupts: Interrupts::none(), address: target.address.clone() })
     }
@@ -34,7 +34,7 @@ impl Connection {
     }
 
     /// Connects anew; settings of the old session are gone.
-    pub async fn reopen(&mut self, target: &Target, user: &str, password: &str) -> anyhow::Result<()> {
+    pub async fn reopen(&mut self, target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<()> {
         self.session = open_session(target, user, password).await?;
         Ok(())
     }
@@ -45,7 +45,7 @@ impl Connection {
     }
 }
 
-async fn open_session(target: &Target, user: &str, password: &str) -> anyhow::Result<Session> {
+async fn open_session(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Session> {
     if user.is_empty() {
         bail!("the name of the user is empty\nHint: -u USER says who connects");
     }

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::say::complain;
+use crate::output::print_error;
 
 /// The exit status of a program that Ctrl-C ended.
 pub const EXIT_STATUS: u8 = 130;
@@ -33,7 +33,7 @@ impl Interrupts {
         tokio::spawn(async move {
             while interrupt.recv().await.is_some() {
                 if asked.send_replace(true) {
-                    complain("interrupted twice: ending at once");
+                    print_error("interrupted twice: ending at once");
                     #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
                     exit(i32::from(EXIT_STATUS));
                 }

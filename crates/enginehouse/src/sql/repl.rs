@@ -10,9 +10,9 @@ use rustyline::error::ReadlineError;
 
 use super::connection::Connection;
 use super::print::Format;
-use super::url::Target;
+use super::url::ServerUrl;
 use super::{runner, script};
-use crate::say::{complain, say};
+use crate::output::{print_error, print_line};
 
 const PROMPT: &str = "enginehouse> ";
 const CONTINUED: &str = "        ...> ";
@@ -22,7 +22,7 @@ const HISTORY_ENTRIES: usize = 1_000;
 /// Who talks to whom.
 pub struct Talk<'a> {
     /// Where to connect again when the connection was lost.
-    pub target: &'a Target,
+    pub target: &'a ServerUrl,
     /// Who connects.
     pub user: &'a str,
     /// The proof.
@@ -33,7 +33,10 @@ pub struct Talk<'a> {
 
 /// Reads statements until the end of input, `exit` or `quit`.
 pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Result<ExitCode> {
-    say(&format!("connected to {} as {}. A statement ends with ; and exit leaves.", connection.address, talk.user));
+    print_line(&format!(
+        "connected to {} as {}. A statement ends with ; and exit leaves.",
+        connection.address, talk.user
+    ));
     let configuration = rustyline::Config::builder().max_history_size(HISTORY_ENTRIES)?.build();
     let mut editor = DefaultEditor::with_config(configuration).context("no terminal to read from")?;
     let history = history_file();
@@ -81,18 +84,18 @@ async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow
     let outcome = runner::run_captured(connection, text, talk.format).await?;
     if connection.is_broken() {
         match connection.reopen(talk.target, talk.user, talk.password).await {
-            Ok(()) => complain("the connection was lost; connected anew, with a new session"),
-            Err(error) => complain(&format!("the connection was lost, the next statement tries again: {error:#}")),
+            Ok(()) => print_error("the connection was lost; connected anew, with a new session"),
+            Err(error) => print_error(&format!("the connection was lost, the next statement tries again: {error:#}")),
         }
     }
     match outcome {
         Ok(captured) if captured.is_result() => Ok(true),
         Ok(_) => {
-            complain("ok");
+            print_error("ok");
             Ok(true)
         }
         Err(error) => {
-            complain(&runner::shown(&error));
+            print_error(&runner::shown(&error));
             Ok(false)
         }
     }

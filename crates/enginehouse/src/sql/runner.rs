@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::interrupt::{self, Interrupts};
 use super::print::{self, Format};
 use super::script::ScriptStatement;
-use crate::say::{complain, printable};
+use crate::output::{print_error, printable};
 
 /// Rows that one fetch asks for, and that one part of a table has at most.
 const PART_ROWS: i64 = 1_000;
@@ -42,9 +42,9 @@ pub async fn run_all(
 ) -> anyhow::Result<ExitCode> {
     for statement in statements {
         if let Err(error) = run_captured(connection, &statement.text, format).await? {
-            complain(&shown(&error));
+            print_error(&shown(&error));
             if statements.len() > 1 {
-                complain(&format!("  in line {}: {}", statement.line, quoted(&statement.text)));
+                print_error(&format!("  in line {}: {}", statement.line, quoted(&statement.text)));
             }
             let interrupted = connection.interrupts.is_wanted();
             return Ok(if interrupted { ExitCode::from(interrupt::EXIT_STATUS) } else { ExitCode::FAILURE });
@@ -161,7 +161,7 @@ async fn watch(
             bar.tick();
             // A server without operation logs is no reason to fail.
             for line in statement.logs().await.unwrap_or_default() {
-                bar.suspend(|| complain(&printable(&format!("  {line}"))));
+                bar.suspend(|| print_error(&printable(&format!("  {line}"))));
             }
         }
         match progress? {
@@ -188,8 +188,8 @@ async fn watch(
 async fn warn(statement: &mut Statement<'_>, followed: Option<&ProgressBar>) {
     for line in statement.logs().await.unwrap_or_default() {
         match followed {
-            Some(bar) => bar.suspend(|| complain(&printable(&format!("  {line}")))),
-            None if line.starts_with(WARNING) => complain(&printable(&line)),
+            Some(bar) => bar.suspend(|| print_error(&printable(&format!("  {line}")))),
+            None if line.starts_with(WARNING) => print_error(&printable(&line)),
             None => {}
         }
     }

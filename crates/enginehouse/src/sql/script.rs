@@ -19,7 +19,7 @@ pub struct ScriptStatement {
 
 /// Where the splitter is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum LexerState {
     Plain,
     Quoted { quote: char, escapes: bool },
     LineComment,
@@ -30,21 +30,21 @@ enum Place {
 pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
     let mut statements = Vec::new();
     let (mut start, mut line) = (0, 1);
-    let mut place = Place::Plain;
+    let mut state = LexerState::Plain;
     let mut chars = script.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map(|(_, next)| *next);
-        match place {
-            Place::Plain => match (c, next) {
+        match state {
+            LexerState::Plain => match (c, next) {
                 ('\'' | '"' | '`', _) => {
                     let piece = &script[start..at];
                     let escapes = c != '`' && !is_raw(piece) && ddl::sniff(&script[start..]).is_none();
-                    place = Place::Quoted { quote: c, escapes };
+                    state = LexerState::Quoted { quote: c, escapes };
                 }
-                ('-', Some('-')) => place = Place::LineComment,
+                ('-', Some('-')) => state = LexerState::LineComment,
                 ('/', Some('*')) => {
                     chars.next();
-                    place = Place::BlockComment { depth: 1 };
+                    state = LexerState::BlockComment { depth: 1 };
                 }
                 (';', _) => {
                     line += push(&mut statements, &script[start..at], line);
@@ -52,18 +52,18 @@ pub fn split(script: &str) -> (Vec<ScriptStatement>, String) {
                 }
                 _ => {}
             },
-            Place::Quoted { escapes: true, .. } if c == '\\' => {
+            LexerState::Quoted { escapes: true, .. } if c == '\\' => {
                 chars.next();
             }
-            Place::Quoted { quote, .. } if c == quote => place = Place::Plain,
-            Place::LineComment if c == '\n' => place = Place::Plain,
-            Place::BlockComment { depth } if c == '*' && next == Some('/') => {
+            LexerState::Quoted { quote, .. } if c == quote => state = LexerState::Plain,
+            LexerState::LineComment if c == '\n' => state = LexerState::Plain,
+            LexerState::BlockComment { depth } if c == '*' && next == Some('/') => {
                 chars.next();
-                place = if depth == 1 { Place::Plain } else { Place::BlockComment { depth: depth - 1 } };
+                state = if depth == 1 { LexerState::Plain } else { LexerState::BlockComment { depth: depth - 1 } };
             }
-            Place::BlockComment { depth } if c == '/' && next == Some('*') => {
+            LexerState::BlockComment { depth } if c == '/' && next == Some('*') => {
                 chars.next();
-                place = Place::BlockComment { depth: depth + 1 };
+                state = LexerState::BlockComment { depth: depth + 1 };
             }
             _ => {}
         }

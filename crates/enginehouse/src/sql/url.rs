@@ -7,7 +7,7 @@ const DEFAULT_PORT: u16 = 10_000;
 
 /// A server and what to tell it when the session opens.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Target {
+pub struct ServerUrl {
     /// `host:port`
     pub address: String,
     /// Without SASL (`;auth=noSasl`).
@@ -20,7 +20,7 @@ pub struct Target {
     pub configuration: Vec<(String, String)>,
 }
 
-impl Target {
+impl ServerUrl {
     /// Reads an address or URL. As the JDBC driver does: the path is the database, `?k=v;…` are settings, `#k=v;…`
     /// are variables.
     pub fn parse(text: &str) -> anyhow::Result<Self> {
@@ -86,22 +86,22 @@ mod tests {
 
     #[test]
     fn an_address_with_or_without_a_port_is_read() {
-        assert_eq!(Target::parse("h:1").unwrap().address, "h:1");
-        assert_eq!(Target::parse("h").unwrap().address, "h:10000");
+        assert_eq!(ServerUrl::parse("h:1").unwrap().address, "h:1");
+        assert_eq!(ServerUrl::parse("h").unwrap().address, "h:10000");
         for bad in ["", ":1", "h:x", "http://h", "jdbc:hive2://a:1,b:2/"] {
-            assert!(Target::parse(bad).is_err(), "{bad}");
+            assert!(ServerUrl::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn a_jdbc_url_is_read_as_the_driver_reads_it() {
-        let target = Target::parse("jdbc:hive2://h:1/db;auth=noSasl?a=1;b=2#c=3").unwrap();
+        let target = ServerUrl::parse("jdbc:hive2://h:1/db;auth=noSasl?a=1;b=2#c=3").unwrap();
         assert!(target.plain_thrift);
         let expected =
             [("use:database", "db"), ("set:hiveconf:a", "1"), ("set:hiveconf:b", "2"), ("set:hivevar:c", "3")];
         assert_eq!(target.configuration, expected.map(|(k, v)| (k.to_owned(), v.to_owned())));
-        assert!(Target::parse("jdbc:hive2://h:1/;transportMode=http").is_err());
-        let target = Target::parse("jdbc:hive2://h:1/;user=ann;password=a=b").unwrap();
+        assert!(ServerUrl::parse("jdbc:hive2://h:1/;transportMode=http").is_err());
+        let target = ServerUrl::parse("jdbc:hive2://h:1/;user=ann;password=a=b").unwrap();
         assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("ann"), Some("a=b")));
     }
 }

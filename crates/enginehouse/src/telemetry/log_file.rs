@@ -30,7 +30,7 @@ impl LogFile {
         Ok(Self { path: path.to_owned(), keep_bytes, file, length })
     }
 
-    fn begin_anew(&mut self) {
+    fn rotate(&mut self) {
         if let Ok(file) = set_aside(&self.path).and_then(|()| append(&self.path)) {
             self.file = file;
         } else {
@@ -44,7 +44,7 @@ impl LogFile {
 impl Write for LogFile {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         if self.length > 0 && self.length + event.len() as u64 > self.keep_bytes {
-            self.begin_anew();
+            self.rotate();
         }
         let written = self.file.write(event)?;
         self.length += written as u64;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// A folder, the log in it, and the one before.
-    fn place() -> (tempfile::TempDir, PathBuf, PathBuf) {
+    fn files() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (log, old) = (folder.path().join("x.log"), folder.path().join("x.log.1"));
         (folder, log, old)
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_newest_lines_are_kept_whole_within_the_limit() {
-        let (_folder, path, old) = place();
+        let (_folder, path, old) = files();
         let mut log = LogFile::open(&path, 95).unwrap();
         // Ten bytes a line, so nine fit.
         write(&mut log, 0..9);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_limit_holds_where_the_old_one_can_not_be_kept_and_where_the_file_was_removed() {
-        let (_folder, path, old) = place();
+        let (_folder, path, old) = files();
         fs::create_dir(&old).unwrap();
         let mut log = LogFile::open(&path, 95).unwrap();
         write(&mut log, 0..1_000);
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_event_that_is_longer_than_the_limit_is_written() {
-        let (_folder, path, _) = place();
+        let (_folder, path, _) = files();
         let mut log = LogFile::open(&path, 10).unwrap();
         log.write_all(&[b'x'; 30]).unwrap();
         log.write_all(b"y").unwrap();

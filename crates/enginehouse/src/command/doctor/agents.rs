@@ -11,8 +11,8 @@ use model::credential::Purpose;
 use model::span;
 
 use super::checks::{ANSWERS, REGISTERED, VERSIONS};
-use super::patient::{CONNECT_DEADLINE, Patient, bounded};
 use super::report::{Finding, Report};
+use super::target::{CONNECT_DEADLINE, Target, bounded};
 
 /// One agent, asked.
 struct Asked {
@@ -22,7 +22,7 @@ struct Asked {
 }
 
 /// Looks at the agents; the ones that answer, the quickest first.
-pub async fn look(patient: &Patient, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
+pub async fn look(target: &Target, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
     let agents = match session {
         Ok(session) => bounded("reading the agents", coordination::agents::list(session)).await,
         Err(_) => Err("agents are found in zookeeper only, and there is no session with it".to_owned()),
@@ -30,52 +30,52 @@ pub async fn look(patient: &Patient, session: Result<&Session, &String>, report:
     let agents = match agents {
         Ok(agents) => agents,
         Err(reason) => {
-            report.unseen(&[REGISTERED, ANSWERS, VERSIONS], &reason);
+            report.skip(&[REGISTERED, ANSWERS, VERSIONS], &reason);
             return Vec::new();
         }
     };
     if agents.is_empty() {
-        let mend = format!("start one: enginehouse metadata-agent {}", patient.argument);
+        let mend = format!("start one: enginehouse metadata-agent {}", target.argument);
         let none = Finding::problem(
             "metadata agents",
             "no metadata agent is registered: no control statement is answered, and nothing is decided",
             mend,
         );
-        report.tell(REGISTERED, "none", vec![none]);
-        report.unseen(&[ANSWERS, VERSIONS], "no metadata agent is registered");
+        report.checked(REGISTERED, "none", vec![none]);
+        report.skip(&[ANSWERS, VERSIONS], "no metadata agent is registered");
         return Vec::new();
     }
     let addresses: Vec<&str> = agents.iter().map(|agent| agent.address.as_str()).collect();
-    let no_spare = (agents.len() == 1 && !patient.is_standalone()).then(|| {
+    let no_spare = (agents.len() == 1 && !target.is_standalone()).then(|| {
         Finding::warning(
             "metadata agents",
             "there is one metadata agent: if it ends, no control statement is answered until another is started",
-            format!("start a second one: enginehouse metadata-agent {}", patient.argument),
+            format!("start a second one: enginehouse metadata-agent {}", target.argument),
         )
     });
-    report.tell(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), no_spare.into_iter().collect());
-    let mut asked = join_all(agents.into_iter().map(|agent| ask(patient, agent))).await;
-    answers(patient, &asked, report);
+    report.checked(REGISTERED, format!("{}: {}", agents.len(), addresses.join(", ")), no_spare.into_iter().collect());
+    let mut asked = join_all(agents.into_iter().map(|agent| ask(target, agent))).await;
+    answers(target, &asked, report);
     versions(&asked, report);
     asked.sort_by_key(|it| it.answer.clone().unwrap_or(Duration::MAX));
     asked.into_iter().filter(|it| it.answer.is_ok()).map(|it| it.agent).collect()
 }
 
 /// A client of the agent's API.
-pub fn client(patient: &Patient, address: &str, deadline: Duration) -> AgentClient {
-    AgentClient::new(address.to_owned(), Role::Proxy, patient.secret.derive(&Purpose::MetadataAgent), deadline)
+pub fn client(target: &Target, address: &str, deadline: Duration) -> AgentClient {
+    AgentClient::new(address.to_owned(), Role::Proxy, target.secret.derive(&Purpose::MetadataAgent), deadline)
 }
 
-async fn ask(patient: &Patient, agent: Agent) -> Asked {
-    let client = client(patient, &agent.address, CONNECT_DEADLINE);
+async fn ask(target: &Target, agent: Agent) -> Asked {
+    let client = client(target, &agent.address, CONNECT_DEADLINE);
     let began = Instant::now();
     let answer = bounded("the agent's answer", client.master()).await.map(|_| began.elapsed());
-    let version = bounded("the agent's version", version(patient, &agent.address)).await;
+    let version = bounded("the agent's version", version(target, &agent.address)).await;
     Asked { agent, answer, version }
 }
 
-async fn version(patient: &Patient, address: &str) -> Result<String, hs2::ClientError> {
-    let auth = Auth::service(SERVICE_PROXY, patient.secret.derive(&Purpose::MetadataAgent), "");
+async fn version(target: &Target, address: &str) -> Result<String, hs2::ClientError> {
+    let auth = Auth::service(SERVICE_PROXY, target.secret.derive(&Purpose::MetadataAgent), "");
     let mut options = ClientOptions::new(address, auth);
     (options.connect_deadline, options.call_deadline) = (CONNECT_DEADLINE, CONNECT_DEADLINE);
     let mut session = hs2::Session::open(Client::connect(&options).await?, &[]).await?;
@@ -88,32 +88,32 @@ async fn version(patient: &Patient, address: &str) -> Result<String, hs2::Client
     })
 }
 
-fn answers(patient: &Patient, asked: &[Asked], report: &mut Report) {
-    let mut said = Vec::new();
+fn answers(target: &Target, asked: &[Asked], report: &mut Report) {
+    let mut summary = Vec::new();
     let mut findings = Vec::new();
     for it in asked {
         match &it.answer {
-            Ok(took) => said.push(format!("{} in {}", it.agent.address, span::age(*took))),
+            Ok(took) => summary.push(format!("{} in {}", it.agent.address, span::age(*took))),
             Err(reason) => findings.push(Finding::problem(
                 &it.agent.address,
                 format!("agent {} is registered and does not answer: {reason}", it.agent.id),
                 format!(
                     "look at its log: its process hangs, or its database does; end it and start it again: enginehouse \
                      metadata-agent {}",
-                    patient.argument
+                    target.argument
                 ),
             )),
         }
     }
-    let said = if said.is_empty() { "none does".to_owned() } else { said.join(", ") };
-    report.tell(ANSWERS, said, findings);
+    let summary = if summary.is_empty() { "none does".to_owned() } else { summary.join(", ") };
+    report.checked(ANSWERS, summary, findings);
 }
 
 fn versions(asked: &[Asked], report: &mut Report) {
     let own = env!("CARGO_PKG_VERSION");
     let known: Vec<(&Asked, &String)> = asked.iter().filter_map(|it| Some((it, it.version.as_ref().ok()?))).collect();
     if known.is_empty() {
-        return report.unseen(&[VERSIONS], "no agent told its version");
+        return report.skip(&[VERSIONS], "no agent told its version");
     }
     let findings = known.iter().filter(|(_, version)| *version != own).map(|(it, version)| {
         Finding::warning(
@@ -122,7 +122,7 @@ fn versions(asked: &[Asked], report: &mut Report) {
             "run one version everywhere once an upgrade is done",
         )
     });
-    report.tell(
+    report.checked(
         VERSIONS,
         format!("{own} here, {} of {} agents alike", known.iter().filter(|(_, it)| *it == own).count(), asked.len()),
         findings.collect(),

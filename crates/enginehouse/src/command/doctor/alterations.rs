@@ -9,23 +9,23 @@ use model::span;
 
 use super::checks::{ALTER_NODE, CONVERGING, STALLED};
 use super::facts::{Desired, Facts};
-use super::patient::Patient;
 use super::report::{Finding, Report};
+use super::target::Target;
 
 /// What a master may take beyond a deadline until it has acted.
 const NOTICE: Duration = Duration::from_secs(10);
 
 /// Looks at the alteration on its way, and at those that stopped on it.
-pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
+pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let Ok(desired) = &facts.desired else {
-        return report.unseen(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
+        return report.skip(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
     };
     stalled(desired, report);
-    converging(patient, desired, report);
+    converging(target, desired, report);
     let Ok(coordinated) = &facts.coordinated else {
-        return report.unseen(&[ALTER_NODE], &facts.missing_nodes());
+        return report.skip(&[ALTER_NODE], &facts.missing_nodes());
     };
-    node(patient, desired, &coordinated.nodes, facts.wall_ms, report);
+    node(target, desired, &coordinated.nodes, facts.wall_ms, report);
 }
 
 fn age(from_ms: i64, to_ms: i64) -> Duration {
@@ -43,10 +43,10 @@ fn what_of(node: &AlterNode) -> String {
     }
 }
 
-fn node(patient: &Patient, desired: &Desired, nodes: &Observation, wall_ms: i64, report: &mut Report) {
-    let path = format!("{}/lock/alter", patient.configuration.zookeeper.root);
+fn node(target: &Target, desired: &Desired, nodes: &Observation, wall_ms: i64, report: &mut Report) {
+    let path = format!("{}/lock/alter", target.configuration.zookeeper.root);
     let Some(node) = &nodes.alter else {
-        return report.tell(ALTER_NODE, "none stands", Vec::new());
+        return report.checked(ALTER_NODE, "none stands", Vec::new());
     };
     let stood = age(node.ctime_ms, wall_ms);
     let since = format!("it stands for {} (since {})", span::age(stood), utc(node.ctime_ms));
@@ -55,7 +55,7 @@ fn node(patient: &Patient, desired: &Desired, nodes: &Observation, wall_ms: i64,
     let what = if node.is_debris() {
         Some((format!("{since} and stands for no alteration: it has no child"), format!("{acting}; {by_hand}")))
     } else {
-        against_its_row(patient, desired, nodes, node, stood).map(|(what, mend)| {
+        against_its_row(target, desired, nodes, node, stood).map(|(what, mend)| {
             (
                 format!("{since} for {}: {what}{}", what_of(node), waits(desired)),
                 mend.unwrap_or(format!("{acting}; {by_hand}")),
@@ -63,27 +63,27 @@ fn node(patient: &Patient, desired: &Desired, nodes: &Observation, wall_ms: i64,
         })
     };
     let finding = what.map(|(what, mend)| Finding::problem(&path, what, mend));
-    let said = format!("{since} for {}{}", what_of(node), waits(desired));
-    report.tell(ALTER_NODE, said, finding.into_iter().collect());
+    let summary = format!("{since} for {}{}", what_of(node), waits(desired));
+    report.checked(ALTER_NODE, summary, finding.into_iter().collect());
 }
 
 /// What is wrong between a node with a child and the row of its alteration, and what mends it if that is special.
 fn against_its_row(
-    patient: &Patient,
+    target: &Target,
     desired: &Desired,
     nodes: &Observation,
     node: &AlterNode,
     stood: Duration,
 ) -> Option<(String, Option<String>)> {
     let child = node.children.first()?;
-    if let Some(record) = &desired.of_node {
+    if let Some(record) = &desired.alteration_of_node {
         return match record.progress {
             Some(AlterationProgress::Converging) => None,
             Some(progress) => Some((format!("the row of alteration {} says {}", child.id, progress.as_str()), None)),
             None => Some((format!("alteration {} was {}", child.id, record.outcome.as_str()), None)),
         };
     }
-    let grace = patient.configuration.master.alter_grace.0;
+    let grace = target.configuration.master.alter_grace.0;
     let executor = nodes.agents.iter().find(|it| Some(it.session) == child.session);
     match executor {
         None => Some((
@@ -111,21 +111,21 @@ fn name(record: &AlterationRecord) -> String {
     format!("alteration {}", record.id)
 }
 
-fn converging(patient: &Patient, desired: &Desired, report: &mut Report) {
-    let deadline = patient.configuration.metadata_agent.alter_deadline.0;
-    let (mut said, mut findings) = (Vec::new(), Vec::new());
+fn converging(target: &Target, desired: &Desired, report: &mut Report) {
+    let deadline = target.configuration.metadata_agent.alter_deadline.0;
+    let (mut summary, mut findings) = (Vec::new(), Vec::new());
     for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)) {
         let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
         let since = format!("{} converges for {}{}", record.statement, span::age(stood), waits(desired));
-        said.push(since.clone());
+        summary.push(since.clone());
         let acting = "the acting master finishes it: look at the check \"last tick\", and at SHOW ALTERATIONS";
         if stood > deadline + NOTICE {
             let what = format!("{since}, longer than metadata_agent.alter_deadline of {}", span::print(deadline));
             findings.push(Finding::problem(name(record), what, acting));
         }
     }
-    let said = if said.is_empty() { "no alteration converges".to_owned() } else { said.join("; ") };
-    report.tell(CONVERGING, said, findings);
+    let summary = if summary.is_empty() { "no alteration converges".to_owned() } else { summary.join("; ") };
+    report.checked(CONVERGING, summary, findings);
 }
 
 fn stalled(desired: &Desired, report: &mut Report) {
@@ -139,9 +139,9 @@ fn stalled(desired: &Desired, report: &mut Report) {
         Finding::problem(name(record), what, mend)
     });
     let findings: Vec<Finding> = findings.collect();
-    let said = match findings.len() {
+    let summary = match findings.len() {
         0 => "none".to_owned(),
         count => count.to_string(),
     };
-    report.tell(STALLED, said, findings);
+    report.checked(STALLED, summary, findings);
 }

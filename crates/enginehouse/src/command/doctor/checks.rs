@@ -17,7 +17,7 @@ const ZOOKEEPER: &str = "zookeeper";
 const DATABASE: &str = "database";
 const AGENTS: &str = "metadata agents";
 const MASTER: &str = "master and proxies";
-const PLACE: &str = "place of engines";
+const ORCHESTRATOR: &str = "place of engines";
 const INVARIANTS: &str = "what is wanted, and what runs";
 
 pub const SERVERS: Check = check(ZOOKEEPER, "servers");
@@ -41,14 +41,14 @@ pub const LOCK: Check = check(MASTER, "lock");
 pub const TICK: Check = check(MASTER, "last tick");
 pub const PROXIES: Check = check(MASTER, "proxies");
 
-pub const STATE_DIRECTORY: Check = check(PLACE, "state directory");
-pub const DISK: Check = check(PLACE, "disk");
-pub const ROOM: Check = check(PLACE, "room");
-pub const ENTRIES: Check = check(PLACE, "entries");
-pub const EPOCHS: Check = check(PLACE, "epochs");
-pub const API_SERVER: Check = check(PLACE, "api server");
-pub const RIGHTS: Check = check(PLACE, "rights");
-pub const FOREIGN: Check = check(PLACE, "foreign");
+pub const STATE_DIRECTORY: Check = check(ORCHESTRATOR, "state directory");
+pub const DISK: Check = check(ORCHESTRATOR, "disk");
+pub const ROOM: Check = check(ORCHESTRATOR, "room");
+pub const ENTRIES: Check = check(ORCHESTRATOR, "entries");
+pub const EPOCHS: Check = check(ORCHESTRATOR, "epochs");
+pub const API_SERVER: Check = check(ORCHESTRATOR, "api server");
+pub const RIGHTS: Check = check(ORCHESTRATOR, "rights");
+pub const FOREIGN: Check = check(ORCHESTRATOR, "foreign");
 
 pub const WANTED: Check = check(INVARIANTS, "wanted engines");
 pub const READINESS: Check = check(INVARIANTS, "readiness");

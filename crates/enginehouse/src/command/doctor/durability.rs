@@ -10,9 +10,9 @@ use super::report::{Finding, Report};
 
 /// Tells what the database says of its settings.
 pub fn tell(settings: &[Durability], report: &mut Report) {
-    let said: Vec<String> = settings.iter().map(|it| format!("{} {}", it.name, it.found)).collect();
+    let summary: Vec<String> = settings.iter().map(|it| format!("{} {}", it.name, it.found)).collect();
     let findings = settings.iter().filter_map(|it| Some(finding(it, it.risk?))).collect();
-    report.tell(DURABILITY, said.join(", "), findings);
+    report.checked(DURABILITY, summary.join(", "), findings);
 }
 
 fn finding(setting: &Durability, risk: &str) -> Finding {
@@ -32,9 +32,9 @@ mod tests {
         let mut report = Report::default();
         tell(settings, &mut report);
         let found = report.outcomes().find(|(check, _)| *check == DURABILITY);
-        found.map_or((Verdict::Unseen, String::new(), Vec::new()), |(_, outcome)| {
+        found.map_or((Verdict::Skipped, String::new(), Vec::new()), |(_, outcome)| {
             let findings = outcome.findings.iter().map(|it| format!("{}: {}; {}", it.subject, it.what, it.mend));
-            (outcome.verdict(), outcome.said.clone(), findings.collect())
+            (outcome.verdict(), outcome.summary.clone(), findings.collect())
         })
     }
 
@@ -42,8 +42,9 @@ mod tests {
     fn a_database_that_may_forget_is_a_warning_and_never_a_problem() {
         let setting = |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), wanted: "on", risk };
         assert_eq!(told(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
-        let (verdict, said, findings) = told(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
-        assert_eq!((verdict, said.as_str(), findings.len()), (Verdict::Warning, "fsync off, fsync on", 1));
+        let (verdict, summary, findings) =
+            told(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
+        assert_eq!((verdict, summary.as_str(), findings.len()), (Verdict::Warning, "fsync off, fsync on", 1));
         let told = "fsync: it is off: a crash may take it back, and names of engines could be given out twice; \
                     set fsync to on in the database server's configuration";
         assert_eq!(findings.first().map(String::as_str), Some(told));

@@ -21,8 +21,8 @@ use orchestrator::process::{Inspection, inspect};
 use orchestrator::{Listing, Orchestrator as _};
 
 use super::agents::client;
-use super::patient::{CALL_DEADLINE, Patient, bounded};
-use crate::place;
+use super::target::{CALL_DEADLINE, Target, bounded};
+use crate::orchestrators;
 
 /// Names that run and have no open row are looked up one by one: at most so many.
 const MAX_ASKED: usize = 50;
@@ -37,11 +37,11 @@ pub struct Desired {
     /// What the master last wrote, with its epoch where that is known.
     pub observed: Vec<(ObservedEngine, Option<Epoch>)>,
     /// The row of the alteration whose node stands, if it has one.
-    pub of_node: Option<AlterationRecord>,
+    pub alteration_of_node: Option<AlterationRecord>,
     /// Rows of engines that run and have no open row: `None` for a name that nobody issued.
     pub others: BTreeMap<EngineName, Option<EngineDetail>>,
     /// Who told all that.
-    pub told_by: String,
+    pub read_from: String,
 }
 
 /// What ZooKeeper holds.
@@ -53,15 +53,15 @@ pub struct Coordinated {
 }
 
 /// What runs, and where.
-pub struct Place {
+pub struct Running {
     /// The engines that are there.
     pub listing: Listing,
     /// What else there is to know of the place.
-    pub of: Of,
+    pub source: Source,
 }
 
 /// A place of engines.
-pub enum Of {
+pub enum Source {
     /// The state directory of local processes; its listing is the place's.
     Directory(Inspection),
     /// A cluster, with the rights that we lack there.
@@ -75,25 +75,25 @@ pub struct Facts {
     /// What ZooKeeper holds.
     pub coordinated: Result<Coordinated, String>,
     /// What runs, of this installation.
-    pub place: Result<Place, String>,
+    pub running: Result<Running, String>,
     /// This machine's clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
 
 /// Looks at everything once. `readable` says whether the database itself can be read; otherwise the agents are asked.
-pub async fn look(patient: &Patient, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
+pub async fn look(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
     let coordinated = match session {
         Ok(session) => bounded("reading zookeeper", coordinated(session)).await,
         Err(_) => Err("there is no session with zookeeper".to_owned()),
     };
-    let place = place(patient).await;
+    let running = running(target).await;
     let node = coordinated.as_ref().ok().and_then(|it| Some(it.nodes.alter.as_ref()?.children.first()?.id.clone()));
     let desired = if readable {
-        bounded("reading the database", from_database(patient, node.as_ref(), place.as_ref().ok())).await
+        bounded("reading the database", from_database(target, node.as_ref(), running.as_ref().ok())).await
     } else {
-        from_agents(patient, agents, node.as_ref()).await
+        from_agents(target, agents, node.as_ref()).await
     };
-    Facts { desired, coordinated, place, wall_ms: patient.clock.wall_ms() }
+    Facts { desired, coordinated, running, wall_ms: target.clock.wall_ms() }
 }
 
 async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Error> {
@@ -101,77 +101,77 @@ async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Err
 }
 
 /// Where engines run, and the engines there.
-async fn place(patient: &Patient) -> Result<Place, String> {
-    if let Some(why) = &patient.no_place {
+async fn running(target: &Target) -> Result<Running, String> {
+    if let Some(why) = &target.no_orchestrator {
         return Err(why.clone());
     }
-    if let Some(cluster) = &patient.cluster {
+    if let Some(cluster) = &target.cluster {
         let pods = cluster.as_ref().map_err(Clone::clone)?;
-        let selector = labels::selector(&patient.configuration.cluster.name);
+        let selector = labels::selector(&target.configuration.cluster.name);
         let listing = bounded("reading the pods", pods.list(&selector)).await?;
         let missing = bounded("asking for our rights", pods.missing_rights()).await?;
-        return Ok(Place { listing, of: Of::Cluster(missing.iter().map(ToString::to_string).collect()) });
+        return Ok(Running { listing, source: Source::Cluster(missing.iter().map(ToString::to_string).collect()) });
     }
-    let config = place::of_processes(&patient.configuration).map_err(|error| error.to_string())?;
-    let mut seen = bounded("reading the state directory", inspect(config, patient.clock.clone())).await?;
-    Ok(Place { listing: std::mem::take(&mut seen.listing), of: Of::Directory(seen) })
+    let config = orchestrators::process_config(&target.configuration).map_err(|error| error.to_string())?;
+    let mut seen = bounded("reading the state directory", inspect(config, target.clock.clone())).await?;
+    Ok(Running { listing: std::mem::take(&mut seen.listing), source: Source::Directory(seen) })
 }
 
 async fn from_database(
-    patient: &Patient,
+    target: &Target,
     node: Option<&model::alteration::RequestId>,
-    place: Option<&Place>,
+    running: Option<&Running>,
 ) -> Result<Desired, Error> {
-    let store = Store::open(&patient.database(), Rules::default(), patient.clock.clone()).await?;
-    let read = read(patient, &store, node, place).await;
+    let store = Store::open(&target.database(), Rules::default(), target.clock.clone()).await?;
+    let read = read(target, &store, node, running).await;
     store.close().await;
     read
 }
 
 async fn read(
-    patient: &Patient,
+    target: &Target,
     store: &Store,
     node: Option<&model::alteration::RequestId>,
-    place: Option<&Place>,
+    running: Option<&Running>,
 ) -> Result<Desired, Error> {
     let overview = store.overview(None).await?;
-    let of_node = match node {
+    let alteration_of_node = match node {
         Some(id) => store.outcome(id).await?,
         None => None,
     };
     let mut others = BTreeMap::new();
     let open = |name: &EngineName| overview.snapshot.engines.iter().any(|it| it.name == *name);
-    let selector = labels::selector(&patient.configuration.cluster.name);
-    let running = place.into_iter().flat_map(|it| &it.listing.engines).filter(|it| it.matches(&selector));
+    let selector = labels::selector(&target.configuration.cluster.name);
+    let running = running.into_iter().flat_map(|it| &it.listing.engines).filter(|it| it.matches(&selector));
     for engine in running.filter(|it| !open(&it.name)).take(MAX_ASKED) {
         others.insert(engine.name.clone(), store.engine(&engine.name).await?);
     }
     let observed = overview.observed.into_iter().map(|seen| (seen.engine, Some(seen.epoch))).collect();
-    Ok(Desired { snapshot: overview.snapshot, observed, of_node, others, told_by: DATABASE.to_owned() })
+    Ok(Desired { snapshot: overview.snapshot, observed, alteration_of_node, others, read_from: DATABASE.to_owned() })
 }
 
 async fn from_agents(
-    patient: &Patient,
+    target: &Target,
     agents: &[Agent],
     node: Option<&model::alteration::RequestId>,
 ) -> Result<Desired, String> {
     let mut reason = "what is wanted can't be read from the database, and no metadata agent answers".to_owned();
     for agent in agents {
-        let client = client(patient, &agent.address, CALL_DEADLINE);
+        let client = client(target, &agent.address, CALL_DEADLINE);
         let asked = async {
             let snapshot = client.snapshot().await?;
             let observed = client.proxy_snapshot().await?.observed;
-            let of_node = match node {
+            let alteration_of_node = match node {
                 Some(id) => client.outcome(id).await?,
                 None => None,
             };
-            Ok::<_, agent_api::ApiError>((snapshot, observed, of_node))
+            Ok::<_, agent_api::ApiError>((snapshot, observed, alteration_of_node))
         };
         match bounded("a metadata agent's answer", asked).await {
-            Ok((snapshot, observed, of_node)) => {
+            Ok((snapshot, observed, alteration_of_node)) => {
                 let observed = observed.into_iter().map(|engine| (engine, None)).collect();
-                let told_by = format!("metadata agent {}", agent.address);
-                return Ok(Desired { snapshot, observed, of_node, others: BTreeMap::new(), told_by });
+                let read_from = format!("metadata agent {}", agent.address);
+                return Ok(Desired { snapshot, observed, alteration_of_node, others: BTreeMap::new(), read_from });
             }
             Err(error) => reason = format!("metadata agent {}: {error}", agent.address),
         }

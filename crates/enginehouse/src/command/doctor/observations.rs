@@ -3,26 +3,26 @@
 use model::engine_state::Phase;
 
 use super::checks::{EPOCHS, OBSERVATIONS};
-use super::facts::{Facts, Of};
-use super::patient::Patient;
+use super::facts::{Facts, Source};
 use super::report::{Finding, Report};
+use super::target::Target;
 
 /// Compares epochs and rows.
-pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
-    epochs(patient, facts, report);
+pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+    epochs(target, facts, report);
     rows(facts, report);
 }
 
-fn epochs(patient: &Patient, facts: &Facts, report: &mut Report) {
-    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
-        return report.unseen(&[EPOCHS], &facts.missing());
+fn epochs(target: &Target, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
+        return report.skip(&[EPOCHS], &facts.missing());
     };
     // A cluster has its own in a config map, which is for those who act.
-    let Of::Directory(place) = &place.of else { return };
+    let Source::Directory(running) = &running.source else { return };
     let now = desired.snapshot.master.epoch;
-    let directory = place.state_dir.display();
-    let Some(seen) = place.epoch else {
-        return report.tell(EPOCHS, format!("{now} in the database, none in the state directory yet"), Vec::new());
+    let directory = running.state_dir.display();
+    let Some(seen) = running.epoch else {
+        return report.checked(EPOCHS, format!("{now} in the database, none in the state directory yet"), Vec::new());
     };
     let ahead = (seen > now).then(|| {
         Finding::problem(
@@ -33,11 +33,11 @@ fn epochs(patient: &Patient, facts: &Facts, report: &mut Report) {
             ),
             format!(
                 "end all proxies, remove {}/lock, and start them again (cluster {})",
-                directory, patient.configuration.cluster.name
+                directory, target.configuration.cluster.name
             ),
         )
     });
-    report.tell(
+    report.checked(
         EPOCHS,
         format!("{now} in the database, {seen} the highest in the state directory"),
         ahead.into_iter().collect(),
@@ -45,8 +45,8 @@ fn epochs(patient: &Patient, facts: &Facts, report: &mut Report) {
 }
 
 fn rows(facts: &Facts, report: &mut Report) {
-    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
-        return report.unseen(&[OBSERVATIONS], &facts.missing());
+    let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
+        return report.skip(&[OBSERVATIONS], &facts.missing());
     };
     let mend = "the acting master writes what it sees with every tick: look at the check \"last tick\"";
     let mut findings = Vec::new();
@@ -57,7 +57,7 @@ fn rows(facts: &Facts, report: &mut Report) {
             continue;
         }
         let Some(uid) = &seen.uid else { continue };
-        match place.listing.find(&seen.name) {
+        match running.listing.find(&seen.name) {
             Some(engine) if engine.uid != *uid => {
                 wrong(format!("SHOW tells of uid {uid}, and uid {} is there", engine.uid));
             }
@@ -65,14 +65,14 @@ fn rows(facts: &Facts, report: &mut Report) {
                 wrong(format!("SHOW tells that it is {}, and it is {}", seen.phase, engine.phase));
             }
             Some(_) => {}
-            None if place.listing.unreadable.iter().any(|it| it.name == seen.name.as_str()) => {}
+            None if running.listing.unreadable.iter().any(|it| it.name == seen.name.as_str()) => {}
             None => wrong(format!("SHOW tells that it is {}, and it is not there", seen.phase)),
         }
     }
-    let said = format!(
+    let summary = format!(
         "{} of {} rows agree with what is there",
         desired.observed.len() - findings.len(),
         desired.observed.len()
     );
-    report.tell(OBSERVATIONS, said, findings);
+    report.checked(OBSERVATIONS, summary, findings);
 }

@@ -15,29 +15,29 @@ use planner::DELETE_AFTER_GRACE_MS;
 
 use super::checks::{ENDS, ORPHANS};
 use super::facts::{Coordinated, Desired, Facts, is_alive};
-use super::patient::Patient;
 use super::report::{Finding, Report};
+use super::target::Target;
 
 /// How long after everything is over somebody must have acted.
 const NOTICE: Duration = Duration::from_secs(10);
 
 /// Looks at everything that runs.
-pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
-    let (Ok(desired), Ok(place)) = (&facts.desired, &facts.place) else {
-        return report.unseen(&[ORPHANS, ENDS], &facts.missing());
+pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
+        return report.skip(&[ORPHANS, ENDS], &facts.missing());
     };
-    let selector = labels::selector(&patient.configuration.cluster.name);
-    let ours: Vec<&Observed> = place.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
-    let foreign = match place.listing.engines.len() - ours.len() {
+    let selector = labels::selector(&target.configuration.cluster.name);
+    let ours: Vec<&Observed> = running.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
+    let foreign = match running.listing.engines.len() - ours.len() {
         0 => String::new(),
         many => format!(", {many} of other installations beside them"),
     };
     let orphans: Vec<Finding> =
         ours.iter().filter(|it| desired.engine(&it.name).is_none()).map(|it| orphan(desired, it)).collect();
-    let said = format!("{} of {} have a row{foreign}", ours.len() - orphans.len(), ours.len());
-    report.tell(ORPHANS, said, orphans);
+    let summary = format!("{} of {} have a row{foreign}", ours.len() - orphans.len(), ours.len());
+    report.checked(ORPHANS, summary, orphans);
     let Ok(coordinated) = &facts.coordinated else {
-        return report.unseen(&[ENDS], &facts.missing());
+        return report.skip(&[ENDS], &facts.missing());
     };
     let leaving: Vec<(&Observed, &EngineRecord)> = ours
         .iter()
@@ -48,13 +48,13 @@ pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
         .iter()
         .filter_map(|(engine, record)| overdue(facts.wall_ms, desired, coordinated, engine, record))
         .collect();
-    let said = match leaving.len() {
+    let summary = match leaving.len() {
         0 => "no engine is on its way out".to_owned(),
         many => {
             format!("{} of {many} that are not wanted any more serve or end within their time", many - findings.len())
         }
     };
-    report.tell(ENDS, said, findings);
+    report.checked(ENDS, summary, findings);
 }
 
 fn orphan(desired: &Desired, engine: &Observed) -> Finding {

@@ -17,7 +17,8 @@ pub fn text(report: &Report, looked_at: &str) -> String {
             lines.extend([String::new(), group.to_owned()]);
         }
         let verdict = outcome.verdict().as_str();
-        lines.push(format!("  {verdict:<verdicts$}  {:<names$}  {}", check.name, outcome.said).trim_end().to_owned());
+        lines
+            .push(format!("  {verdict:<verdicts$}  {:<names$}  {}", check.name, outcome.summary).trim_end().to_owned());
         for finding in &outcome.findings {
             let mark = match finding.severity {
                 Severity::Problem => "problem",
@@ -46,11 +47,11 @@ pub fn json(report: &Report, looked_at: &str) -> String {
                 })
                 .collect();
             let verdict = match outcome.verdict() {
-                Verdict::Unseen => "not_looked_at",
+                Verdict::Skipped => "not_looked_at",
                 other => other.as_str(),
             };
             json!({
-                "group": check.group, "check": check.name, "verdict": verdict, "said": outcome.said,
+                "group": check.group, "check": check.name, "verdict": verdict, "said": outcome.summary,
                 "findings": findings,
             })
         })
@@ -72,9 +73,13 @@ mod tests {
     fn findings_stand_below_their_check_with_what_mends_them() {
         let mut report = Report::default();
         for check in ALL {
-            report.tell(check, "fine", Vec::new());
+            report.checked(check, "fine", Vec::new());
         }
-        report.tell(DISK, "1 MiB is free", vec![Finding::problem("/engines", "the disk is full", "delete something")]);
+        report.checked(
+            DISK,
+            "1 MiB is free",
+            vec![Finding::problem("/engines", "the disk is full", "delete something")],
+        );
         let text = text(&report, "looked at a.toml");
         assert!(text.starts_with("looked at a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
         let told = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      to mend it: \

@@ -11,27 +11,27 @@ use tokio::time::timeout;
 
 use super::checks::{LOCK, PROXIES, TICK};
 use super::facts::{Coordinated, DATABASE, Facts};
-use super::patient::{CONNECT_DEADLINE, Patient};
 use super::report::{Finding, Report};
+use super::target::{CONNECT_DEADLINE, Target};
 
 /// Looks at the master's lock and its last tick.
-pub fn master(patient: &Patient, facts: &Facts, report: &mut Report) {
+pub fn master(target: &Target, facts: &Facts, report: &mut Report) {
     match &facts.coordinated {
-        Ok(coordinated) => lock(patient, facts, coordinated, report),
-        Err(reason) => report.unseen(&[LOCK], reason),
+        Ok(coordinated) => lock(target, facts, coordinated, report),
+        Err(reason) => report.skip(&[LOCK], reason),
     }
-    tick(patient, facts, report);
+    tick(target, facts, report);
 }
 
-fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mut Report) {
-    let path = format!("{}/lock/master", patient.configuration.zookeeper.root);
+fn lock(target: &Target, facts: &Facts, coordinated: &Coordinated, report: &mut Report) {
+    let path = format!("{}/lock/master", target.configuration.zookeeper.root);
     let Some(first) = coordinated.queue.first() else {
         let none = Finding::problem(
             path,
             "nobody holds the lock, and nobody waits for it: there is no master",
-            patient.start_a_master(),
+            target.start_a_master(),
         );
-        return report.tell(LOCK, "there is no master", vec![none]);
+        return report.checked(LOCK, "there is no master", vec![none]);
     };
     let candidates = match coordinated.queue.len() {
         1 => "no other candidate waits".to_owned(),
@@ -39,16 +39,16 @@ fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mu
         count => format!("{} other candidates wait", count - 1),
     };
     let who = if first.who.is_empty() { "somebody who does not say who it is" } else { &first.who };
-    let said = format!("held by {who} since {}, {candidates}", utc(first.since_ms));
+    let summary = format!("held by {who} since {}, {candidates}", utc(first.since_ms));
     let Ok(desired) = &facts.desired else {
-        return report.tell(LOCK, said, Vec::new());
+        return report.checked(LOCK, summary, Vec::new());
     };
     let master = &desired.snapshot.master;
-    let no_spare = (coordinated.queue.len() == 1 && !patient.is_standalone()).then(|| {
+    let no_spare = (coordinated.queue.len() == 1 && !target.is_standalone()).then(|| {
         Finding::warning(
             "candidates",
             "no other candidate waits: if this master ends, nothing converges until another is started",
-            patient.start_a_master(),
+            target.start_a_master(),
         )
         .lasting()
     });
@@ -68,35 +68,32 @@ fn lock(patient: &Patient, facts: &Facts, coordinated: &Coordinated, report: &mu
         )
     });
     let epoch = format!(", epoch {}", master.epoch);
-    report.tell(LOCK, said + &epoch, foreign.into_iter().chain(no_spare).collect());
+    report.checked(LOCK, summary + &epoch, foreign.into_iter().chain(no_spare).collect());
 }
 
-fn tick(patient: &Patient, facts: &Facts, report: &mut Report) {
+fn tick(target: &Target, facts: &Facts, report: &mut Report) {
     let desired = match &facts.desired {
         Ok(desired) => desired,
-        Err(reason) => return report.unseen(&[TICK], reason),
+        Err(reason) => return report.skip(&[TICK], reason),
     };
     let (master, now_ms) = (&desired.snapshot.master, desired.snapshot.now_ms);
     let mend = || {
         format!(
             "look at the log of the proxy that is master, which hangs, is stopped, or can't work; or {}",
-            patient.start_a_master()
+            target.start_a_master()
         )
     };
     if master.epoch.get() == 0 {
-        let never = Finding::problem(
-            "master",
-            "there never was a master: nothing that is said takes effect",
-            patient.start_a_master(),
-        );
-        return report.tell(TICK, "there never was one", vec![never]);
+        let never =
+            Finding::problem("master", "there never was a master: no statement takes effect", target.start_a_master());
+        return report.checked(TICK, "there never was one", vec![never]);
     }
     if master.last_tick_ms == 0 {
         let none = Finding::problem("master", format!("epoch {} has not finished a tick", master.epoch), mend());
-        return report.tell(TICK, "there never was one", vec![none]);
+        return report.checked(TICK, "there never was one", vec![none]);
     }
     let age = Duration::from_millis((now_ms - master.last_tick_ms).max(0).unsigned_abs());
-    let limit = patient.stale_after();
+    let limit = target.stale_after();
     let stale = (age > limit).then(|| {
         Finding::problem(
             "master",
@@ -112,29 +109,29 @@ fn tick(patient: &Patient, facts: &Facts, report: &mut Report) {
         let mend = "that is what holds it up: mend it, or look at the master's log";
         Finding::warning("waits for", format!("the master waits for {it}"), mend)
     });
-    let by = if desired.told_by == DATABASE { String::new() } else { format!(", as {} tells", desired.told_by) };
-    let said = format!("{} ago{by}, in epoch {} since {}", span::age(age), master.epoch, utc(master.since_ms));
-    report.tell(TICK, said, stale.into_iter().chain(waits).collect());
+    let by = if desired.read_from == DATABASE { String::new() } else { format!(", as {} tells", desired.read_from) };
+    let summary = format!("{} ago{by}, in epoch {} since {}", span::age(age), master.epoch, utc(master.since_ms));
+    report.checked(TICK, summary, stale.into_iter().chain(waits).collect());
 }
 
 /// Looks whether the proxies answer: those that are registered for JDBC clients, and the file's own.
-pub async fn listen(patient: &Patient, registered: &[String], report: &mut Report) {
+pub async fn listen(target: &Target, registered: &[String], report: &mut Report) {
     let mut addresses = registered.to_vec();
-    match &patient.no_proxy {
+    match &target.no_proxy {
         None => {
-            let own = patient.configuration.proxy.listen.to_string();
+            let own = target.configuration.proxy.listen.to_string();
             if !addresses.contains(&own) {
                 addresses.push(own);
             }
         }
         Some(why) if addresses.is_empty() => {
-            return report.unseen(&[PROXIES], &format!("{why}; and no proxy is registered for JDBC clients"));
+            return report.skip(&[PROXIES], &format!("{why}; and no proxy is registered for JDBC clients"));
         }
         Some(_) => {}
     }
     let asked =
         join_all(addresses.iter().map(|address| async move { (address, probe(address, CONNECT_DEADLINE).await) }));
-    let start = format!("start it: enginehouse proxy {}", patient.argument);
+    let start = format!("start it: enginehouse proxy {}", target.argument);
     let findings: Vec<Finding> = asked
         .await
         .into_iter()
@@ -149,7 +146,7 @@ pub async fn listen(patient: &Patient, registered: &[String], report: &mut Repor
             Some(Finding::problem(address, what, mend))
         })
         .collect();
-    report.tell(PROXIES, format!("{} of {} answer", addresses.len() - findings.len(), addresses.len()), findings);
+    report.checked(PROXIES, format!("{} of {} answer", addresses.len() - findings.len(), addresses.len()), findings);
 }
 
 /// Why a proxy does not answer.

@@ -4,22 +4,22 @@ use coordination::PermitNode;
 use model::clock::utc;
 
 use super::checks::{DRAIN_FACTS, PERMITS, REGISTRATIONS};
-use super::facts::{Coordinated, Desired, Facts, Place, is_alive};
-use super::patient::Patient;
+use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
 use super::report::{Finding, Report};
+use super::target::Target;
 
 /// Looks at the nodes of engines.
-pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
-    let (Ok(desired), Ok(coordinated), Ok(place)) = (&facts.desired, &facts.coordinated, &facts.place) else {
-        return report.unseen(&[REGISTRATIONS, PERMITS, DRAIN_FACTS], &facts.missing());
+pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
+        return report.skip(&[REGISTRATIONS, PERMITS, DRAIN_FACTS], &facts.missing());
     };
-    let root = &patient.configuration.zookeeper.root;
-    registrations(root, coordinated, place, report);
-    permits(root, desired, coordinated, place, report);
-    drain_facts(root, coordinated, place, report);
+    let root = &target.configuration.zookeeper.root;
+    registrations(root, coordinated, running, report);
+    permits(root, desired, coordinated, running, report);
+    drain_facts(root, coordinated, running, report);
 }
 
-fn registrations(root: &str, coordinated: &Coordinated, place: &Place, report: &mut Report) {
+fn registrations(root: &str, coordinated: &Coordinated, running: &Running, report: &mut Report) {
     let mut findings = Vec::new();
     let mut count = 0;
     for permit in &coordinated.nodes.permits {
@@ -37,7 +37,7 @@ fn registrations(root: &str, coordinated: &Coordinated, place: &Place, report: &
                 let admits = permit.uid().unwrap_or("nobody yet");
                 wrong(format!("uid {} registered, and the permit admits {admits}", it.uid));
             }
-            Ok(it) => match place.listing.find(&permit.engine) {
+            Ok(it) => match running.listing.find(&permit.engine) {
                 Some(engine) if engine.uid == it.uid && is_alive(engine) => {}
                 Some(engine) if engine.uid == it.uid => wrong(format!("the engine of its uid is {}", engine.phase)),
                 Some(engine) => wrong(format!("uid {} registered, and uid {} runs under the name", it.uid, engine.uid)),
@@ -45,11 +45,11 @@ fn registrations(root: &str, coordinated: &Coordinated, place: &Place, report: &
             },
         }
     }
-    let said = format!("{} of {count} are below a permit and of a running engine", count - findings.len());
-    report.tell(REGISTRATIONS, said, findings);
+    let summary = format!("{} of {count} are below a permit and of a running engine", count - findings.len());
+    report.checked(REGISTRATIONS, summary, findings);
 }
 
-fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Place, report: &mut Report) {
+fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, running: &Running, report: &mut Report) {
     let mut findings = Vec::new();
     for permit in &coordinated.nodes.permits {
         let path = format!("{root}/engines/{}", permit.engine);
@@ -57,7 +57,7 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Pla
             findings.push(left_behind(path, permit));
             continue;
         }
-        if let Some(what) = wrong_permit(permit, desired, place) {
+        if let Some(what) = wrong_permit(permit, desired, running) {
             let mend =
                 format!("the acting master takes it away; by hand, once no engine of that name runs: deleteall {path}");
             findings.push(Finding::problem(&path, what, mend));
@@ -68,7 +68,7 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Pla
             findings.push(Finding::warning(format!("{path}: children"), what, mend));
         }
     }
-    for engine in place.listing.engines.iter().filter(|it| is_alive(it) && desired.is_present(&it.name)) {
+    for engine in running.listing.engines.iter().filter(|it| is_alive(it) && desired.is_present(&it.name)) {
         if coordinated.permit(&engine.name).is_none() {
             let path = format!("{root}/engines/{}", engine.name);
             let mend =
@@ -80,7 +80,7 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, place: &Pla
             ));
         }
     }
-    report.tell(PERMITS, format!("{} stand", coordinated.nodes.permits.len()), findings);
+    report.checked(PERMITS, format!("{} stand", coordinated.nodes.permits.len()), findings);
 }
 
 /// A permit that no master can delete, because of what its engine made below it.
@@ -94,12 +94,12 @@ fn left_behind(path: String, permit: &PermitNode) -> Finding {
     Finding::warning(path, what, mend)
 }
 
-fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Place) -> Option<String> {
+fn wrong_permit(permit: &PermitNode, desired: &Desired, running: &Running) -> Option<String> {
     if let Err(reason) = &permit.content {
         return Some(format!("it can't be read: {reason}"));
     }
     let since = utc(permit.ctime_ms);
-    match place.listing.find(&permit.engine) {
+    match running.listing.find(&permit.engine) {
         Some(engine) => match permit.uid() {
             Some(uid) if uid != engine.uid => Some(format!("it is for uid {uid}, and uid {} runs", engine.uid)),
             _ => None,
@@ -110,12 +110,12 @@ fn wrong_permit(permit: &PermitNode, desired: &Desired, place: &Place) -> Option
     }
 }
 
-fn drain_facts(root: &str, coordinated: &Coordinated, place: &Place, report: &mut Report) {
+fn drain_facts(root: &str, coordinated: &Coordinated, running: &Running, report: &mut Report) {
     let mut findings = Vec::new();
     for fact in &coordinated.nodes.drains {
         let path = format!("{root}/drains/{}", fact.engine);
         let since = utc(fact.ctime_ms);
-        let there = place.listing.find(&fact.engine);
+        let there = running.listing.find(&fact.engine);
         let what = match &fact.content {
             Err(reason) => Some(format!("it can't be read: {reason}")),
             Ok(it) => match (there, &it.uid) {
@@ -133,9 +133,9 @@ fn drain_facts(root: &str, coordinated: &Coordinated, place: &Place, report: &mu
             findings.push(Finding::problem(&path, what, mend));
         }
     }
-    let said = match coordinated.nodes.drains.len() {
+    let summary = match coordinated.nodes.drains.len() {
         0 => "no engine drains".to_owned(),
         count => format!("{count} stand"),
     };
-    report.tell(DRAIN_FACTS, said, findings);
+    report.checked(DRAIN_FACTS, summary, findings);
 }

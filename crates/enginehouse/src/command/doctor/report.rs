@@ -97,7 +97,7 @@ fn as_one(group: Vec<Finding>) -> Option<Finding> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// What was seen, in one line; why it was not looked at.
-    pub said: String,
+    pub summary: String,
     /// What is wrong; nothing if all is well.
     pub findings: Vec<Finding>,
     /// Whether it was looked at.
@@ -114,7 +114,7 @@ pub enum Verdict {
     /// It has a problem.
     Problem,
     /// It was not looked at.
-    Unseen,
+    Skipped,
 }
 
 impl Verdict {
@@ -124,7 +124,7 @@ impl Verdict {
             Self::Well => "ok",
             Self::Warning => "warning",
             Self::Problem => "problem",
-            Self::Unseen => "not looked at",
+            Self::Skipped => "not looked at",
         }
     }
 }
@@ -133,7 +133,7 @@ impl Outcome {
     /// How it stands.
     pub fn verdict(&self) -> Verdict {
         match self.findings.iter().map(|it| it.severity).max() {
-            _ if !self.looked => Verdict::Unseen,
+            _ if !self.looked => Verdict::Skipped,
             None => Verdict::Well,
             Some(Severity::Warning) => Verdict::Warning,
             Some(Severity::Problem) => Verdict::Problem,
@@ -150,14 +150,14 @@ pub struct Report {
 
 impl Report {
     /// The check was looked at; all is well if there are no findings.
-    pub fn tell(&mut self, check: Check, said: impl Into<String>, findings: Vec<Finding>) {
-        self.outcomes.insert(check, Outcome { said: said.into(), findings, looked: true });
+    pub fn checked(&mut self, check: Check, summary: impl Into<String>, findings: Vec<Finding>) {
+        self.outcomes.insert(check, Outcome { summary: summary.into(), findings, looked: true });
     }
 
     /// The checks were not looked at.
-    pub fn unseen(&mut self, checks: &[Check], why: &str) {
+    pub fn skip(&mut self, checks: &[Check], why: &str) {
         for check in checks {
-            let outcome = Outcome { said: why.to_owned(), findings: Vec::new(), looked: false };
+            let outcome = Outcome { summary: why.to_owned(), findings: Vec::new(), looked: false };
             self.outcomes.insert(*check, outcome);
         }
     }
@@ -198,7 +198,7 @@ impl Report {
 
     /// Every check in the order of the report.
     pub fn outcomes(&self) -> impl Iterator<Item = (Check, Outcome)> + '_ {
-        let lost = Outcome { said: "the look did not get that far".to_owned(), findings: Vec::new(), looked: false };
+        let lost = Outcome { summary: "the look did not get that far".to_owned(), findings: Vec::new(), looked: false };
         let is_part = |check: &Check| !self.left_out.contains(check);
         ALL.into_iter().filter(is_part).map(move |check| (check, self.outcomes.get(&check).unwrap_or(&lost).clone()))
     }
@@ -270,13 +270,13 @@ mod tests {
         let line = |report: &Report| report.tally().line();
         assert_eq!(line(&report), "all that was looked at is well: 0 checks, 36 not looked at");
         for check in ALL {
-            report.tell(check, "fine", Vec::new());
+            report.checked(check, "fine", Vec::new());
         }
         assert_eq!(line(&report), "all is well: 36 checks");
-        report.tell(DISK, "it fills", vec![Finding::warning("disk", "it fills", "make room")]);
+        report.checked(DISK, "it fills", vec![Finding::warning("disk", "it fills", "make room")]);
         assert_eq!(line(&report), "no problem, 1 warning in 36 checks");
-        report.tell(ROOM, "", vec![Finding::problem("a", "", ""), Finding::problem("b", "", "")]);
-        report.unseen(&[SERVERS], "because");
+        report.checked(ROOM, "", vec![Finding::problem("a", "", ""), Finding::problem("b", "", "")]);
+        report.skip(&[SERVERS], "because");
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks, 1 not looked at");
         report.leave_out(&[SERVERS]);
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks");
@@ -293,9 +293,9 @@ mod tests {
         let mut findings: Vec<Finding> = ["a", "b", "c", "d", "e"].map(refused).to_vec();
         findings.insert(2, other.clone());
         let mut report = Report::default();
-        report.tell(ROOM, "", findings);
-        report.tell(DISK, "", vec![other.clone(), Finding { subject: "y".to_owned(), ..other.clone() }]);
-        report.tell(SERVERS, "", vec![refused("a")]);
+        report.checked(ROOM, "", findings);
+        report.checked(DISK, "", vec![other.clone(), Finding { subject: "y".to_owned(), ..other.clone() }]);
+        report.checked(SERVERS, "", vec![refused("a")]);
         let report = report.by_cause();
         let found =
             |check| report.outcomes[&check].findings.iter().map(|it| (&*it.subject, &*it.what)).collect::<Vec<_>>();
@@ -311,7 +311,7 @@ mod tests {
     fn what_is_in_motion_is_dropped_and_what_stays_is_kept() {
         let look = |subjects: &[&str]| {
             let mut report = Report::default();
-            report.tell(ROOM, "", subjects.iter().map(|it| Finding::problem(*it, "", "")).collect());
+            report.checked(ROOM, "", subjects.iter().map(|it| Finding::problem(*it, "", "")).collect());
             report
         };
         let stays = look(&["a", "b"]).only_what_stays(look(&["b", "c"]));
@@ -322,9 +322,9 @@ mod tests {
     #[test]
     fn a_finding_that_no_tick_settles_is_not_looked_at_again() {
         let mut report = Report::default();
-        report.tell(LOCK, "", vec![Finding::warning("candidates", "", "").lasting()]);
+        report.checked(LOCK, "", vec![Finding::warning("candidates", "", "").lasting()]);
         assert!(!report.may_settle());
-        report.tell(ROOM, "", vec![Finding::problem("a", "", "")]);
+        report.checked(ROOM, "", vec![Finding::problem("a", "", "")]);
         assert!(report.may_settle());
     }
 }

@@ -13,9 +13,9 @@ use model::span;
 use orchestrator::Observed;
 
 use super::checks::{READINESS, WANTED};
-use super::facts::{Coordinated, Desired, Facts, Place, is_alive};
-use super::patient::Patient;
+use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
 use super::report::{Finding, Report};
+use super::target::Target;
 
 /// What a start may take beyond its deadline until somebody has noticed.
 const NOTICE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const NOTICE: Duration = Duration::from_secs(10);
 const NOT_CREATED: &str = "could not be created, failure ";
 
 /// How one slot stands.
-enum Stands {
+enum SlotState {
     /// Registered, and running as far as can be seen.
     Ready,
     /// On its way within its time.
@@ -36,40 +36,44 @@ enum Stands {
 }
 
 /// What a slot is judged by.
-struct Ground<'a> {
-    patient: &'a Patient,
+struct SlotView<'a> {
+    target: &'a Target,
     desired: &'a Desired,
     coordinated: &'a Coordinated,
-    place: &'a Place,
+    running: &'a Running,
 }
 
 /// Looks at every slot.
-pub fn look(patient: &Patient, facts: &Facts, report: &mut Report) {
-    let (Ok(desired), Ok(coordinated), Ok(place)) = (&facts.desired, &facts.coordinated, &facts.place) else {
-        return report.unseen(&[WANTED, READINESS], &facts.missing());
+pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
+    let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
+        return report.skip(&[WANTED, READINESS], &facts.missing());
     };
-    let ground = Ground { patient, desired, coordinated, place };
+    let view = SlotView { target, desired, coordinated, running };
     let (mut ready, mut coming) = (0_usize, 0_usize);
     let (mut missing, mut not_ready) = (Vec::new(), Vec::new());
     for slot in &desired.snapshot.slots {
-        match stands(&ground, slot) {
-            Stands::Ready => ready += 1,
-            Stands::OnItsWay => coming += 1,
-            Stands::Missing(finding) => missing.push(finding),
-            Stands::NotReady(finding) => not_ready.push(finding),
+        match state_of(&view, slot) {
+            SlotState::Ready => ready += 1,
+            SlotState::OnItsWay => coming += 1,
+            SlotState::Missing(finding) => missing.push(finding),
+            SlotState::NotReady(finding) => not_ready.push(finding),
         }
     }
     let slots = desired.snapshot.slots.len();
     let on_the_way = if coming == 0 { String::new() } else { format!(", {coming} on their way") };
-    report.tell(WANTED, format!("{} of {slots} wanted are there{on_the_way}", slots - missing.len() - coming), missing);
-    report.tell(READINESS, format!("{ready} of {slots} wanted are ready{on_the_way}"), not_ready);
+    report.checked(
+        WANTED,
+        format!("{} of {slots} wanted are there{on_the_way}", slots - missing.len() - coming),
+        missing,
+    );
+    report.checked(READINESS, format!("{ready} of {slots} wanted are ready{on_the_way}"), not_ready);
 }
 
 impl Facts {
     /// Why what needs all of it is not looked at.
     pub fn missing(&self) -> String {
-        let place = self.place.as_ref().err().cloned();
-        [self.missing_nodes(), place.unwrap_or_default()]
+        let running = self.running.as_ref().err().cloned();
+        [self.missing_nodes(), running.unwrap_or_default()]
             .into_iter()
             .filter(|it| !it.is_empty())
             .collect::<Vec<_>>()
@@ -83,31 +87,31 @@ impl Facts {
     }
 }
 
-fn stands(ground: &Ground<'_>, slot: &Slot) -> Stands {
+fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
     let name = slot.engine();
-    let there = ground.place.listing.find(&name);
-    let unreadable = ground.place.listing.unreadable.iter().any(|it| it.name == name.as_str());
+    let there = view.running.listing.find(&name);
+    let unreadable = view.running.listing.unreadable.iter().any(|it| it.name == name.as_str());
     match there.filter(|engine| is_alive(engine)) {
-        Some(engine) if ground.coordinated.is_ready(&name) => {
+        Some(engine) if view.coordinated.is_ready(&name) => {
             debug_assert_eq!(engine.name, name);
-            Stands::Ready
+            SlotState::Ready
         }
         // It is reported under its own name.
-        None if unreadable => Stands::OnItsWay,
-        engine if slot.failures > 0 => failing(ground, slot, engine, there),
-        Some(engine) => starting(ground, slot, engine),
-        None => absent(ground, slot, there),
+        None if unreadable => SlotState::OnItsWay,
+        engine if slot.failures > 0 => failing(view, slot, engine, there),
+        Some(engine) => starting(view, slot, engine),
+        None => absent(view, slot, there),
     }
 }
 
 /// Engines of the slot have failed one after another. That is a finding at every moment of it: in the attempt, which may
 /// take minutes, and in the back-off after it.
-fn failing(ground: &Ground<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> Stands {
+fn failing(view: &SlotView<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> SlotState {
     let name = slot.engine();
-    let record = ground.desired.engine(&name);
+    let record = view.desired.engine(&name);
     let before = record.and_then(|it| it.failure_before.clone());
     let end = record.and_then(|it| it.ended_reason.clone());
-    let seen = ground.desired.seen(&name).and_then(|it| it.reason.clone());
+    let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
     let (now, why) = match (engine, ended) {
         (Some(_), _) => (format!("engine {name} is being started"), before),
         (None, Some(ended)) => {
@@ -127,7 +131,7 @@ fn failing(ground: &Ground<'_>, slot: &Slot, engine: Option<&Observed>, ended: O
             slot.key.pool
         ),
     );
-    Stands::NotReady(finding.because(cause))
+    SlotState::NotReady(finding.because(cause))
 }
 
 /// A reason as other engines may have it too: without the engine's name, and without the number of its failures.
@@ -137,17 +141,17 @@ fn without_names(reason: &str, name: &EngineName) -> String {
     reason.replace(name.as_str(), "…")
 }
 
-fn starting(ground: &Ground<'_>, slot: &Slot, engine: &Observed) -> Stands {
+fn starting(view: &SlotView<'_>, slot: &Slot, engine: &Observed) -> SlotState {
     let name = &engine.name;
-    let deadline = ground.patient.configuration.engines.start_deadline.0;
-    let now_ms = ground.patient.clock.wall_ms();
+    let deadline = view.target.configuration.engines.start_deadline.0;
+    let now_ms = view.target.clock.wall_ms();
     let age = Duration::from_millis((now_ms - engine.started_at_ms.unwrap_or(now_ms)).max(0).unsigned_abs());
     if age <= deadline + NOTICE {
-        return Stands::OnItsWay;
+        return SlotState::OnItsWay;
     }
-    let reason = engine.reason.clone().or_else(|| ground.desired.seen(name)?.reason.clone());
+    let reason = engine.reason.clone().or_else(|| view.desired.seen(name)?.reason.clone());
     let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
-    Stands::NotReady(Finding::problem(
+    SlotState::NotReady(Finding::problem(
         slot.key.to_string(),
         format!("engine {name} runs since {} and is not registered{reason}", span::age(age)),
         format!("RESTART ENGINE {} '{name}' FORCE; {}", slot.key.pool, log_of(engine)),
@@ -161,41 +165,41 @@ fn log_of(engine: &Observed) -> String {
     }
 }
 
-fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands {
+fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotState {
     let name = slot.engine();
-    let record = ground.desired.engine(&name);
-    let seen = ground.desired.seen(&name).and_then(|it| it.reason.clone());
+    let record = view.desired.engine(&name);
+    let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
     let describe = format!("DESCRIBE ENGINE {} '{name}' tells more", slot.key.pool);
-    let said = record.and_then(|it| it.ended_reason.clone());
-    if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(said) {
+    let summary = record.and_then(|it| it.ended_reason.clone());
+    if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(summary) {
         let what = format!("engine {name} ended: {how}");
         let acting = format!(
             "its slot gets another one from the acting master; {describe}; ALTER what it is made from if that is wrong"
         );
         return if ended.is_some_and(|it| it.phase == Phase::Terminating) {
-            Stands::OnItsWay
+            SlotState::OnItsWay
         } else {
-            Stands::NotReady(Finding::problem(slot.key.to_string(), what, acting))
+            SlotState::NotReady(Finding::problem(slot.key.to_string(), what, acting))
         };
     }
-    let now_ms = ground.desired.snapshot.now_ms;
+    let now_ms = view.desired.snapshot.now_ms;
     let issued_at_ms = record.map_or(now_ms, |it| it.issued_at_ms);
     let age = Duration::from_millis((now_ms - issued_at_ms).max(0).unsigned_abs());
     let cause = seen.as_ref().map(|it| without_names(it, &name));
     let why = seen.map(|it| format!(": {it}")).unwrap_or_default();
     if let Some(uid) = record.and_then(|it| it.uid.as_ref()) {
-        return Stands::Missing(Finding::problem(
+        return SlotState::Missing(Finding::problem(
             slot.key.to_string(),
             format!("engine {name} (uid {uid}) was made and is not there{why}"),
             format!("the acting master gives its slot another one after a back-off; {describe}"),
         ));
     }
-    if stand_in(ground, slot).is_some() {
-        let deadline = ground.patient.configuration.engines.start_deadline.0;
+    if stand_in(view, slot).is_some() {
+        let deadline = view.target.configuration.engines.start_deadline.0;
         if age <= deadline + NOTICE {
-            return Stands::OnItsWay;
+            return SlotState::OnItsWay;
         }
-        return Stands::Missing(Finding::warning(
+        return SlotState::Missing(Finding::warning(
             slot.key.to_string(),
             format!("engine {name} is wanted since {} and not made{why}; an older one serves", utc(issued_at_ms)),
             describe,
@@ -207,14 +211,14 @@ fn absent(ground: &Ground<'_>, slot: &Slot, ended: Option<&Observed>) -> Stands 
         format!("engine {name} is wanted since {} ({} ago) and was not made{why}", utc(issued_at_ms), span::age(age)),
         format!("the acting master makes it: look at the check \"last tick\", and at its log; {describe}"),
     );
-    Stands::Missing(finding.because(cause))
+    SlotState::Missing(finding.because(cause))
 }
 
 /// An older engine of the slot that serves.
-fn stand_in<'a>(ground: &Ground<'a>, slot: &Slot) -> Option<&'a Observed> {
-    let older = ground.desired.snapshot.engines.iter().filter(|it| it.slot == slot.key && it.end_reason.is_none());
+fn stand_in<'a>(view: &SlotView<'a>, slot: &Slot) -> Option<&'a Observed> {
+    let older = view.desired.snapshot.engines.iter().filter(|it| it.slot == slot.key && it.end_reason.is_none());
     older.filter(|it| it.incarnation < slot.incarnation).find_map(|it| {
-        ground.place.listing.find(&it.name).filter(|engine| is_alive(engine) && ground.coordinated.is_ready(&it.name))
+        view.running.listing.find(&it.name).filter(|engine| is_alive(engine) && view.coordinated.is_ready(&it.name))
     })
 }
 

@@ -8,8 +8,8 @@ use futures::future::join_all;
 use model::span;
 
 use super::checks::{ACCESS_LISTS, DISCOVERY, ROOT, SERVERS, SESSION_TIMEOUT};
-use super::patient::{CONNECT_DEADLINE, Patient, bounded};
 use super::report::{Finding, Report};
+use super::target::{CONNECT_DEADLINE, Target, bounded};
 
 /// A wish that every server raises to the shortest session that it grants.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -25,8 +25,8 @@ struct Server {
 }
 
 /// Looks at each server of the connect string.
-pub async fn servers(patient: &Patient, report: &mut Report) {
-    let section = &patient.configuration.zookeeper;
+pub async fn servers(target: &Target, report: &mut Report) {
+    let section = &target.configuration.zookeeper;
     let asked = section.connect.split(',').map(|address| ask(address.to_owned(), section.session_timeout.0));
     let servers = join_all(asked).await;
     reached(&servers, report);
@@ -58,7 +58,7 @@ fn reached(servers: &[Server], report: &mut Report) {
     if times.is_empty() {
         times.push("no server grants a session".to_owned());
     }
-    report.tell(SERVERS, times.join("; "), findings);
+    report.checked(SERVERS, times.join("; "), findings);
 }
 
 /// Why, without saying once more that it is ZooKeeper.
@@ -70,18 +70,18 @@ fn reason(error: &Error) -> String {
 }
 
 fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
-    let (mut findings, mut said) = (Vec::new(), Vec::new());
+    let (mut findings, mut summary) = (Vec::new(), Vec::new());
     for server in servers {
         let Ok(granted) = &server.wished else { continue };
         let limit = |of: &Result<GrantedSession, Error>| {
             of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout))
         };
         let limits = format!("{} to {}", limit(&server.shortest), limit(&server.longest));
-        said.push(format!("{} as configured ({} grants {limits})", span::print(granted.timeout), server.address));
+        summary.push(format!("{} as configured ({} grants {limits})", span::print(granted.timeout), server.address));
         if granted.timeout == wanted {
             continue;
         }
-        said.pop();
+        summary.pop();
         let (word, key) =
             if granted.timeout > wanted { ("longer", "minSessionTimeout") } else { ("shorter", "maxSessionTimeout") };
         findings.push(Finding::problem(
@@ -96,54 +96,53 @@ fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
         ));
     }
     if servers.iter().all(|server| server.wished.is_err()) {
-        report.unseen(&[SESSION_TIMEOUT], "no server grants a session");
+        report.skip(&[SESSION_TIMEOUT], "no server grants a session");
     } else {
-        let said = if said.is_empty() { "not as configured".to_owned() } else { said.join("; ") };
-        report.tell(SESSION_TIMEOUT, said, findings);
+        let summary = if summary.is_empty() { "not as configured".to_owned() } else { summary.join("; ") };
+        report.checked(SESSION_TIMEOUT, summary, findings);
     }
 }
 
 /// Looks at our nodes; `session` says why there is none.
-pub async fn nodes(patient: &Patient, session: Result<&Session, &String>, report: &mut Report) {
+pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: &mut Report) {
     let session = match session {
         Ok(session) => session,
         Err(reason) => {
             let why = format!("there is no session with zookeeper: {reason}");
-            return report.unseen(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
+            return report.skip(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
         }
     };
     match bounded("reading access lists", diagnose::base_nodes(session)).await {
-        Ok(nodes) => base(patient, &nodes, report),
-        Err(reason) => report.unseen(&[ROOT, ACCESS_LISTS], &reason),
+        Ok(nodes) => base(target, &nodes, report),
+        Err(reason) => report.skip(&[ROOT, ACCESS_LISTS], &reason),
     }
     match bounded("reading the discovery namespace", coordination::discovery::list(session)).await {
         Ok((proxies, others)) => {
-            let namespace =
-                patient.zookeeper().map(|it| it.layout.discovery_namespace().to_owned()).unwrap_or_default();
+            let namespace = target.zookeeper().map(|it| it.layout.discovery_namespace().to_owned()).unwrap_or_default();
             let findings = others.iter().map(|name| {
                 let path = format!("/{namespace}/{name}");
                 let mend = format!("delete it with ZooKeeper's command line: deleteall {path}");
                 Finding::problem(&path, "JDBC drivers take it for a proxy, and it is none", mend)
             });
-            let said = match proxies.len() {
+            let summary = match proxies.len() {
                 0 => "no proxy is registered for JDBC clients".to_owned(),
                 count => format!("{count} registered for JDBC clients in {namespace}"),
             };
-            report.tell(DISCOVERY, said, findings.collect());
+            report.checked(DISCOVERY, summary, findings.collect());
         }
-        Err(reason) => report.unseen(&[DISCOVERY], &reason),
+        Err(reason) => report.skip(&[DISCOVERY], &reason),
     }
 }
 
-fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
-    let Some(root) = nodes.first() else { return report.unseen(&[ROOT, ACCESS_LISTS], "there are no base nodes") };
+fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
+    let Some(root) = nodes.first() else { return report.skip(&[ROOT, ACCESS_LISTS], "there are no base nodes") };
     let missing = |path: &str| {
         let mend = "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent";
         Finding::problem(path, "it is not there", mend)
     };
     match root.status {
-        BaseNodeStatus::Missing => report.tell(ROOT, "not there", vec![missing(&root.path)]),
-        BaseNodeStatus::Unreadable => report.tell(
+        BaseNodeStatus::Missing => report.checked(ROOT, "not there", vec![missing(&root.path)]),
+        BaseNodeStatus::Unreadable => report.checked(
             ROOT,
             "closed to us",
             vec![Finding::problem(
@@ -151,14 +150,14 @@ fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
                 "the master of this cluster secret may not read it",
                 format!(
                     "every process of an installation needs the same secret ({}) and a root of its own (zookeeper.root)",
-                    patient.configuration.cluster.secret_file.display()
+                    target.configuration.cluster.secret_file.display()
                 ),
             )],
         ),
-        _ => report.tell(ROOT, format!("{} is there, and open to the master", root.path), Vec::new()),
+        _ => report.checked(ROOT, format!("{} is there, and open to the master", root.path), Vec::new()),
     }
     if matches!(root.status, BaseNodeStatus::Missing | BaseNodeStatus::Unreadable) {
-        return report.unseen(&[ACCESS_LISTS], "the root can't be read");
+        return report.skip(&[ACCESS_LISTS], "the root can't be read");
     }
     let findings: Vec<Finding> = nodes
         .iter()
@@ -183,5 +182,9 @@ fn base(patient: &Patient, nodes: &[BaseNode], report: &mut Report) {
         })
         .collect();
     let good = nodes.len() - findings.len();
-    report.tell(ACCESS_LISTS, format!("{good} of {} base nodes are as the layout wants them", nodes.len()), findings);
+    report.checked(
+        ACCESS_LISTS,
+        format!("{good} of {} base nodes are as the layout wants them", nodes.len()),
+        findings,
+    );
 }

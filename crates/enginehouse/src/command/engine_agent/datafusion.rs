@@ -31,18 +31,18 @@ mod embedded {
     use datafusion_engine::{BucketConfig, Config, Credential, Limits, Server};
     use engine_agent::engine::{Backend, EngineRuntime, Key, RuntimeError};
 
-    use super::super::watched::Watched;
+    use super::super::supervised::Supervised;
     use crate::launch::EngineFile;
 
     /// An engine in this process.
     pub struct Embedded {
         file: EngineFile,
-        watched: Watched,
+        supervised: Supervised,
     }
 
     impl Embedded {
         pub fn new(file: EngineFile) -> Self {
-            Self { file, watched: Watched::new() }
+            Self { file, supervised: Supervised::new() }
         }
 
         fn config(&self) -> Config {
@@ -54,7 +54,7 @@ mod embedded {
                 catalog_dir: file.catalog_dir.clone(),
                 catalog: file.catalog.as_ref().map(|it| {
                     // The configuration takes precedence over the environment.
-                    let mut options = crate::place::store_environment();
+                    let mut options = crate::orchestrators::store_environment();
                     options.extend(it.options.clone());
                     BucketConfig { url: it.url.clone(), options }
                 }),
@@ -89,29 +89,29 @@ mod embedded {
             }
             let server = Server::bind(self.config()).await.map_err(|error| RuntimeError(error.to_string()))?;
             let address = server.local_addr().to_string();
-            let watching = self.watched.watching();
+            let supervisor = self.supervised.supervisor();
             let task = tokio::spawn(async move {
                 // On a task of its own, so that a panic is an end like any other.
-                let outcome = tokio::spawn(server.run(watching.stop.clone().cancelled_owned())).await;
-                if !watching.stop.is_cancelled() {
+                let outcome = tokio::spawn(server.run(supervisor.stop.clone().cancelled_owned())).await;
+                if !supervisor.stop.is_cancelled() {
                     let reason = match outcome {
                         Ok(Ok(())) => "it stopped serving".to_owned(),
                         Ok(Err(error)) => error.to_string(),
                         Err(error) => format!("it broke down: {error}"),
                     };
-                    watching.ended(reason);
+                    supervisor.ended(reason);
                 }
             });
-            self.watched.by(task).await;
+            self.supervised.set_task(task).await;
             Ok(Backend { address, key: Key(self.file.backend_key.clone()) })
         }
 
         async fn ended(&self) -> String {
-            self.watched.ended().await
+            self.supervised.ended().await
         }
 
         async fn stop(&self) {
-            self.watched.stop().await;
+            self.supervised.stop().await;
         }
     }
 }

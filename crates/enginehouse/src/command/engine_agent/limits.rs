@@ -10,7 +10,7 @@ use model::engine_type::EngineType;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tracing::{info, warn};
 
-use super::place::Place;
+use super::host::EngineHost;
 use crate::launch::EngineFile;
 use crate::machine;
 
@@ -26,8 +26,8 @@ const OOM_SCORE: i32 = 1_000;
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
 /// Applies the limits to this process. One that can't be applied is logged, and the engine serves without it.
-pub fn apply(file: &EngineFile, place: &Place) {
-    if !place.is_shared_machine() {
+pub fn apply(file: &EngineFile, host: &EngineHost) {
+    if !host.is_shared_machine() {
         return;
     }
     let total = machine::memory_bytes();

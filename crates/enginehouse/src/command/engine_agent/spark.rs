@@ -5,13 +5,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use engine_agent::engine::EngineRuntime;
 
-use super::place::Place;
-use crate::launch::{EngineFile, SparkPlace};
+use super::host::EngineHost;
+use crate::launch::{EngineFile, SparkLocation};
 
-mod beside;
 mod cause;
 mod child;
 mod port;
+mod sidecar;
 
 /// Below the engine's own directory, and gone with it: all that Spark writes on one machine.
 const FOLDER: &str = "spark";
@@ -19,14 +19,14 @@ const FOLDER: &str = "spark";
 /// The engine that the file describes.
 ///
 /// A child of this process runs in its place, and writes to its log.
-pub fn runtime(file: &EngineFile, place: &Place) -> anyhow::Result<Arc<dyn EngineRuntime>> {
+pub fn runtime(file: &EngineFile, host: &EngineHost) -> anyhow::Result<Arc<dyn EngineRuntime>> {
     Ok(match file.spark.clone().context("the engine's file does not say where Spark is")? {
-        SparkPlace::Beside { address } => Arc::new(beside::Beside::new(address)),
-        SparkPlace::Child(launch) => {
+        SparkLocation::Sidecar { address } => Arc::new(sidecar::Sidecar::new(address)),
+        SparkLocation::Child(launch) => {
             let folder = std::path::absolute(FOLDER).context("the engine's own directory can't be found")?;
             let (cpu_threads, memory_bytes) = (file.cpu_threads, file.memory_bytes);
-            let whole = child::Whole { name: file.name.clone(), cpu_threads, memory_bytes };
-            Arc::new(child::Child::new(launch, whole, folder, place))
+            let resources = child::Resources { name: file.name.clone(), cpu_threads, memory_bytes };
+            Arc::new(child::Child::new(launch, resources, folder, host))
         }
     })
 }

@@ -8,10 +8,10 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 
 use super::data_dir::DataDir;
-use crate::say::say;
+use crate::output::print_line;
 use crate::sql::connection::Connection;
 use crate::sql::print::Format;
-use crate::sql::url::Target;
+use crate::sql::url::ServerUrl;
 use crate::sql::{runner, script};
 
 const SCRIPT: &str = include_str!("tour.sql");
@@ -25,21 +25,21 @@ const RIDES: u64 = 200_000;
 pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> anyhow::Result<bool> {
     let seed = seed.unwrap_or_else(random_seed);
     make_sample(data, seed).await?;
-    say(&format!(
+    print_line(&format!(
         "\nA tour of the whole loop. Everything below goes through {address}, as any client's statements do."
     ));
-    let target = Target::parse(&format!("{address}"))?;
+    let target = ServerUrl::parse(&format!("{address}"))?;
     let mut connection = Connection::open(&target, USER, "").await?;
     let mut engine = String::new();
     let samples = data.samples().display().to_string();
     let mut all_well = true;
     for statement in script::statements(SCRIPT) {
         let text = statement.text.replace("{samples}", &samples).replace("{engine}", &engine);
-        say("");
+        print_line("");
         for remark in &statement.remarks {
-            say(&format!("-- {}", remark.replace("{seed}", &seed.to_string())));
+            print_line(&format!("-- {}", remark.replace("{seed}", &seed.to_string())));
         }
-        say(&format!("{text};"));
+        print_line(&format!("{text};"));
         match runner::run_captured(&mut connection, &text, Format::Table).await? {
             Ok(captured) => {
                 if let Some(named) = captured.current_engine() {
@@ -47,14 +47,14 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
                 }
             }
             Err(error) => {
-                say(&runner::shown(&error));
+                print_line(&runner::shown(&error));
                 all_well = false;
                 break;
             }
         }
     }
     connection.close().await;
-    say(&format!("\n{}", if all_well { "The tour has ended." } else { "The tour ended early." }));
+    print_line(&format!("\n{}", if all_well { "The tour has ended." } else { "The tour ended early." }));
     Ok(all_well)
 }
 
@@ -74,7 +74,7 @@ async fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
         let _ = report.send(datafusion_engine::sample::write_rides(&file, seed, RIDES));
     })?;
     written.await.context("the thread that writes the sample data set broke down")?.context("the sample data set")?;
-    say(&format!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display()));
+    print_line(&format!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display()));
     Ok(())
 }
 

@@ -23,8 +23,8 @@ use rustix::process::Signal;
 use tracing::{info, warn};
 
 use super::super::child_process::{self, ChildProcess};
-use super::super::place::Place;
-use super::super::watched::{Watched, Watching};
+use super::super::host::EngineHost;
+use super::super::supervised::{Supervised, Supervisor};
 use super::cause::cause;
 use super::port::Reserved;
 use crate::launch::SparkChild;
@@ -43,7 +43,7 @@ const TERM_GRACE: Duration = Duration::from_secs(7);
 /// Which engine it is, and what its unit gives it. Everything runs in one process: executors are for places with more
 /// than one machine.
 #[derive(Debug, Clone)]
-pub struct Whole {
+pub struct Resources {
     pub name: EngineName,
     pub cpu_threads: usize,
     pub memory_bytes: u64,
@@ -52,7 +52,7 @@ pub struct Whole {
 /// Spark as a child.
 pub struct Child {
     launch: SparkChild,
-    whole: Whole,
+    resources: Resources,
     folder: PathBuf,
     /// The log that Spark writes to, if it is a file.
     log: Option<PathBuf>,
@@ -62,21 +62,21 @@ pub struct Child {
     pid: OnceLock<i32>,
     /// How its words become a command.
     run: fn(&[String]) -> Command,
-    watched: Watched,
+    supervised: Supervised,
 }
 
 impl Child {
-    pub fn new(launch: SparkChild, whole: Whole, folder: PathBuf, place: &Place) -> Self {
-        let (log, marks) = (place.log_file(), place.marks());
+    pub fn new(launch: SparkChild, resources: Resources, folder: PathBuf, host: &EngineHost) -> Self {
+        let (log, marks) = (host.log_file(), host.marks());
         Self {
             launch,
-            whole,
+            resources,
             folder,
             log,
             marks,
             pid: OnceLock::new(),
             run: child_process::bound,
-            watched: Watched::new(),
+            supervised: Supervised::new(),
         }
     }
 
@@ -86,10 +86,10 @@ impl Child {
         let temporary = self.folder.join(TEMPORARY);
         let java_temporary = format!("-Djava.io.tmpdir=\"{}\"", temporary.display());
         for (key, value) in [
-            ("spark.app.name", self.whole.name.to_string()),
-            ("spark.master", format!("local[{}]", self.whole.cpu_threads)),
+            ("spark.app.name", self.resources.name.to_string()),
+            ("spark.master", format!("local[{}]", self.resources.cpu_threads)),
             ("spark.submit.deployMode", "client".to_owned()),
-            ("spark.driver.memory", format!("{}m", self.whole.memory_bytes.div_ceil(1 << 20))),
+            ("spark.driver.memory", format!("{}m", self.resources.memory_bytes.div_ceil(1 << 20))),
             // Nothing of it can be reached from another machine.
             ("spark.driver.host", host.clone()),
             ("spark.driver.bindAddress", host),
@@ -151,7 +151,7 @@ impl EngineRuntime for Child {
         info!(pid = child.pid(), %address, "Spark is started");
         let _ = self.pid.set(child.pid());
         let log = self.log.clone().map(|path| (path, log_begins));
-        self.watched.by(tokio::spawn(supervise(child, self.watched.watching(), port, log))).await;
+        self.supervised.set_task(tokio::spawn(supervise(child, self.supervised.supervisor(), port, log))).await;
         Ok(spark::backend(address))
     }
 
@@ -161,11 +161,11 @@ impl EngineRuntime for Child {
     }
 
     async fn ended(&self) -> String {
-        self.watched.ended().await
+        self.supervised.ended().await
     }
 
     async fn stop(&self) {
-        self.watched.stop().await;
+        self.supervised.stop().await;
     }
 }
 
@@ -175,14 +175,14 @@ fn length(path: &Path) -> u64 {
 
 /// Waits for its end, and ends it when the agent is to stop. `log` is the file that it writes to and where that began. Its
 /// port stays reserved until then.
-async fn supervise(mut child: ChildProcess, watching: Watching, _port: Reserved, log: Option<(PathBuf, u64)>) {
+async fn supervise(mut child: ChildProcess, supervisor: Supervisor, _port: Reserved, log: Option<(PathBuf, u64)>) {
     tokio::select! {
         status = child.ended() => {
             let cause = log.and_then(|(path, from)| cause(&path, from)).map(|cause| format!(": {cause}"));
-            watching.ended(format!("Spark {}{}", describe(&status), cause.unwrap_or_default()));
+            supervisor.ended(format!("Spark {}{}", describe(&status), cause.unwrap_or_default()));
             return;
         }
-        () = watching.stop.cancelled() => {}
+        () = supervisor.stop.cancelled() => {}
     }
     // A process that is stopped takes SIGTERM when it goes on.
     if let Err(error) = child.signal(Signal::TERM).and_then(|()| child.signal(Signal::CONT)) {
@@ -222,8 +222,8 @@ mod tests {
     }
 
     /// A script in the place of `spark-submit`: what is looked at is how it is started and ended.
-    fn child(place: &tempfile::TempDir, script: &str) -> Child {
-        let program = place.path().join("spark-submit");
+    fn child(folder: &tempfile::TempDir, script: &str) -> Child {
+        let program = folder.path().join("spark-submit");
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
         let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -232,42 +232,42 @@ mod tests {
             environment: pairs(&[("JAVA_HOME", "/java")]),
             properties: pairs(&[("spark.master", "yarn"), ("spark.app.password", "s3cret")]),
         };
-        let whole = Whole { name: EngineName::new("one").unwrap(), cpu_threads: 2, memory_bytes: 600 << 20 };
+        let resources = Resources { name: EngineName::new("one").unwrap(), cpu_threads: 2, memory_bytes: 600 << 20 };
         // The program of this test has no subcommand that becomes a child.
         let run = |words: &[String]| {
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]);
             command
         };
-        let of_engine = Place::Process(process::Inside::new(place.path(), "an-uid"));
-        Child { run, ..Child::new(launch, whole, place.path().join("spark"), &of_engine) }
+        let host = EngineHost::Process(process::Inside::new(folder.path(), "an-uid"));
+        Child { run, ..Child::new(launch, resources, folder.path().join("spark"), &host) }
     }
 
-    fn read(place: &tempfile::TempDir, name: &str) -> String {
-        std::fs::read_to_string(place.path().join("spark").join(name)).unwrap()
+    fn read(folder: &tempfile::TempDir, name: &str) -> String {
+        std::fs::read_to_string(folder.path().join("spark").join(name)).unwrap()
     }
 
     #[tokio::test]
     async fn it_is_told_by_a_file_that_only_its_user_reads_and_has_nothing_of_the_agents_environment() {
-        let place = tempfile::tempdir().unwrap();
-        let child = child(&place, "env > env; echo \"$@\" > arguments; pwd > pwd; exit 3");
+        let folder = tempfile::tempdir().unwrap();
+        let child = child(&folder, "env > env; echo \"$@\" > arguments; pwd > pwd; exit 3");
         let backend = child.start().await.unwrap();
         let reason = within("its end is told", child.ended()).await;
         assert!(reason.contains("ended with exit status: 3"), "{reason}");
         let marks = [orchestrator::UID_VARIABLE, process::DIRECTORY_VARIABLE];
         let own = ["HOME", "JAVA_HOME", "PATH", "PWD", "SPARK_LOCAL_IP", "SHLVL", "OLDPWD", "_"];
-        let environment = read(&place, "env");
+        let environment = read(&folder, "env");
         for line in environment.lines() {
             let variable = line.split('=').next().unwrap();
             assert!(own.contains(&variable) || marks.contains(&variable), "{line}");
         }
         assert!(environment.contains(&format!("{}=an-uid\n", marks[0])), "what it leaves behind is found by its uid");
-        assert_eq!(read(&place, "pwd").trim(), place.path().join("spark").to_string_lossy());
-        let arguments = read(&place, "arguments");
+        assert_eq!(read(&folder, "pwd").trim(), folder.path().join("spark").to_string_lossy());
+        let arguments = read(&folder, "arguments");
         assert!(arguments.contains("HiveThriftServer2") && !arguments.contains("s3cret"), "{arguments}");
-        let mode = std::fs::metadata(place.path().join("spark").join(PROPERTIES)).unwrap().permissions().mode();
+        let mode = std::fs::metadata(folder.path().join("spark").join(PROPERTIES)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let told = read(&place, PROPERTIES);
+        let told = read(&folder, PROPERTIES);
         let port = backend.address.rsplit_once(':').unwrap().1;
         for line in [
             "spark.app.name=one",
@@ -284,8 +284,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_that_is_stopped_is_reported_until_it_goes_on() {
-        let place = tempfile::tempdir().unwrap();
-        let child = child(&place, "exec /bin/sleep 1000");
+        let folder = tempfile::tempdir().unwrap();
+        let child = child(&folder, "exec /bin/sleep 1000");
         assert_eq!(child.stopped(), None, "it has not started");
         child.start().await.unwrap();
         let send = |signal| kill_process(Pid::from_raw(*child.pid.get().unwrap()).unwrap(), signal).unwrap();
@@ -308,26 +308,26 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_asked_to_end_and_its_end_is_waited_for() {
-        let place = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let script = "sleep 1000 & trap 'kill $!; echo asked > asked; exit 0' TERM; echo ready > ready; wait";
-        let child = child(&place, script);
+        let child = child(&folder, script);
         child.start().await.unwrap();
         let ready = async {
-            while !place.path().join("spark/ready").exists() {
+            while !folder.path().join("spark/ready").exists() {
                 tokio::task::yield_now().await;
             }
         };
         within("it runs", ready).await;
         within("it has ended", child.stop()).await;
-        assert_eq!(read(&place, "asked").trim(), "asked");
+        assert_eq!(read(&folder, "asked").trim(), "asked");
         // Nobody is told of an end that was wanted.
-        assert!(!child.watched.has_told());
+        assert!(!child.supervised.has_ended());
     }
 
     #[tokio::test]
     async fn a_program_that_is_not_there_is_named() {
-        let place = tempfile::tempdir().unwrap();
-        let mut child = child(&place, "");
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = child(&folder, "");
         child.launch.program = PathBuf::from("/nowhere/spark-submit");
         let error = child.start().await.unwrap_err().to_string();
         assert!(error.contains("/nowhere/spark-submit") && error.contains("can't be started"), "{error}");

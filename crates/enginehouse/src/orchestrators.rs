@@ -22,7 +22,7 @@ use crate::launch::AgentLauncher;
 const TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
 /// Where local processes are kept, and how many.
-pub fn of_processes(configuration: &Configuration) -> anyhow::Result<process::Config> {
+pub fn process_config(configuration: &Configuration) -> anyhow::Result<process::Config> {
     let section = &configuration.orchestrator;
     Ok(process::Config {
         nodes: section.nodes.clone(),
@@ -32,23 +32,25 @@ pub fn of_processes(configuration: &Configuration) -> anyhow::Result<process::Co
 }
 
 /// Opens the orchestrator. That a cluster does not answer is told by what is asked of it, not here.
-pub async fn orchestrator(
+pub async fn open(
     configuration: &Configuration,
     secret: &ClusterSecret,
     clock: &SharedClock,
 ) -> anyhow::Result<Arc<dyn Orchestrator>> {
     match configuration.orchestrator.kind {
         OrchestratorKind::Process => {
-            let process = Process::open(of_processes(configuration)?, clock.clone())
+            let process = Process::open(process_config(configuration)?, clock.clone())
                 .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
             Ok(Arc::new(process))
         }
-        OrchestratorKind::Kubernetes => Ok(Arc::new(pods(configuration, secret, clock).await?.watching_rights())),
+        OrchestratorKind::Kubernetes => {
+            Ok(Arc::new(open_kubernetes(configuration, secret, clock).await?.watching_rights()))
+        }
     }
 }
 
 /// Opens the orchestrator of pods.
-pub async fn pods(
+pub async fn open_kubernetes(
     configuration: &Configuration,
     secret: &ClusterSecret,
     clock: &SharedClock,
@@ -80,7 +82,7 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
     let (catalog_dir, catalog) = match engines.catalog()? {
         Catalogs::Default => (data_dir.join("catalog"), None),
         Catalogs::Folder(folder) => (folder, None),
-        Catalogs::Bucket(place) => (data_dir.join("catalog"), Some(place)),
+        Catalogs::Bucket(bucket) => (data_dir.join("catalog"), Some(bucket)),
     };
     let own_paths = if here {
         configuration.own_paths().iter().map(|(_, path)| resolved(path)).collect()
@@ -129,7 +131,7 @@ mod tests {
     use orchestrator::Spec;
     use serde_json::json;
 
-    use crate::launch::{EngineFile, SparkPlace};
+    use crate::launch::{EngineFile, SparkLocation};
 
     /// What the configuration makes of an engine of that type.
     fn spec(text: &str, engine_type: &str) -> Result<Spec, model::error::UserError> {
@@ -196,7 +198,7 @@ mod tests {
             + "[spark]\nport = 10100\nversions = { \"spark:3\" = \"3.5.9\" }\nproperties = { \"spark.a\" = \"1\" }\n";
         let spec = spec(&text, "spark").unwrap();
         let address = "127.0.0.1:10100".parse().unwrap();
-        assert_eq!(file(&spec).spark, Some(SparkPlace::Beside { address }));
+        assert_eq!(file(&spec).spark, Some(SparkLocation::Sidecar { address }));
         let wish = spec.pod.spark.unwrap();
         assert_eq!(wish.argv[0], "/opt/spark/bin/spark-submit");
         assert_eq!((wish.version.as_str(), wish.max_executors), ("3.5.9", 4));
@@ -221,7 +223,7 @@ mod tests {
                        properties = { \"spark.ui.enabled\" = \"true\" }\n";
         let spec = spec(allowed, "spark").unwrap();
         assert!(spec.pod.spark.is_none());
-        let Some(SparkPlace::Child(child)) = file(&spec).spark else { panic!("{spec:?}") };
+        let Some(SparkLocation::Child(child)) = file(&spec).spark else { panic!("{spec:?}") };
         assert_eq!(child.program, PathBuf::from("/srv/spark-submit"));
         assert_eq!((child.environment["A"].as_str(), child.properties["spark.ui.enabled"].as_str()), ("b", "true"));
     }

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Spark beside its agent.
-pub struct Beside {
+pub struct Sidecar {
     address: SocketAddr,
     /// Why the last try to connect failed, while nobody listens yet.
     refused: Mutex<Option<String>>,
@@ -40,7 +40,7 @@ enum Port {
     Silent(String),
 }
 
-impl Beside {
+impl Sidecar {
     pub fn new(address: SocketAddr) -> Self {
         Self { address, refused: Mutex::default() }
     }
@@ -67,7 +67,7 @@ impl Beside {
 }
 
 #[async_trait]
-impl EngineRuntime for Beside {
+impl EngineRuntime for Sidecar {
     /// Waits until it listens. The caller has the deadline.
     async fn start(&self) -> Result<Backend, RuntimeError> {
         info!(address = %self.address, "waits for Spark's container to listen");
@@ -122,14 +122,14 @@ mod tests {
     #[tokio::test]
     async fn a_start_waits_until_somebody_listens_and_says_what_it_waits_for() {
         let port = Reserved::any().unwrap();
-        let beside = Arc::new(Beside::new(port.address()));
+        let sidecar = Arc::new(Sidecar::new(port.address()));
         let starting = tokio::spawn({
-            let beside = Arc::clone(&beside);
-            async move { beside.start().await }
+            let sidecar = Arc::clone(&sidecar);
+            async move { sidecar.start().await }
         });
         let told = async {
             loop {
-                match beside.waits_for() {
+                match sidecar.waits_for() {
                     Some(why) => return why,
                     None => tokio::task::yield_now().await,
                 }
@@ -138,19 +138,19 @@ mod tests {
         let why = within("it says what it waits for", told).await;
         assert!(why.contains(&port.address().to_string()) && why.contains("does not listen"), "{why}");
         assert!(!starting.is_finished());
-        let _listener = TcpListener::bind(beside.address).await.unwrap();
+        let _listener = TcpListener::bind(sidecar.address).await.unwrap();
         let backend = within("it has started", starting).await.unwrap().unwrap();
-        assert_eq!(backend.address, beside.address.to_string());
+        assert_eq!(backend.address, sidecar.address.to_string());
     }
 
     #[tokio::test]
     async fn a_port_that_refuses_after_it_accepted_is_the_end_and_a_connection_that_is_cut_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let beside = Arc::new(Beside::new(listener.local_addr().unwrap()));
-        within("it has started", beside.start()).await.unwrap();
+        let sidecar = Arc::new(Sidecar::new(listener.local_addr().unwrap()));
+        within("it has started", sidecar.start()).await.unwrap();
         let ended = tokio::spawn({
-            let beside = Arc::clone(&beside);
-            async move { beside.ended().await }
+            let sidecar = Arc::clone(&sidecar);
+            async move { sidecar.ended().await }
         });
         // Each connection is cut: those that look, and those that were to be held.
         for _ in 0..6 {

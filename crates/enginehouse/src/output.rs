@@ -6,12 +6,12 @@
 use std::io::Write as _;
 
 /// Writes one line to standard output; a reader that is gone is no error.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
 /// Writes one line to standard error; a reader that is gone is no error.
-pub fn complain(line: &str) {
+pub fn print_error(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 

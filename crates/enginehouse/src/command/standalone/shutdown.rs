@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const REASON: &str = "standalone was stopped";
 
 /// Ends everything; an error says what may be left.
-pub async fn end(parts: Parts) -> anyhow::Result<()> {
+pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
     let acting = match *parts.master.state().borrow() {
         State::Acting { epoch, .. } => Some(epoch),
         _ => None,
@@ -42,12 +42,12 @@ pub async fn end(parts: Parts) -> anyhow::Result<()> {
     // Without a master that acts it is still we who have the folder: the state directory asks for the epoch that it knows.
     let epoch = match acting {
         Some(epoch) => epoch,
-        None => inspect(parts.place, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
+        None => inspect(parts.processes, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
     };
     let (ended, left) = end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
     if acting.is_some()
         && !ended.is_empty()
-        && let Err(error) = write_down(&parts.store, epoch, &ended).await
+        && let Err(error) = record_ends(&parts.store, epoch, &ended).await
     {
         info!(%error, "that the engines were stopped could not be written down: the next start takes them for vanished");
     }
@@ -66,56 +66,58 @@ async fn end_engines(
 ) -> (BTreeSet<EngineName>, anyhow::Result<()>) {
     let selector = labels::selector(cluster);
     let until = tokio::time::Instant::now() + DRAIN + REAP;
-    let (mut told, mut ended) = (BTreeSet::new(), BTreeSet::new());
+    let (mut requested, mut ended) = (BTreeSet::new(), BTreeSet::new());
     loop {
-        let (left, trouble) = match orchestrator.list(&selector).await {
+        let (left, failure) = match orchestrator.list(&selector).await {
             Ok(listing) if listing.engines.is_empty() => return (ended, Ok(())),
             Ok(listing) => {
                 let left: BTreeSet<EngineName> = listing.engines.iter().map(|engine| engine.name.clone()).collect();
-                (left, tell(orchestrator, listing.engines, epoch, &mut told, &mut ended).await)
+                (left, request_ends(orchestrator, listing.engines, epoch, &mut requested, &mut ended).await)
             }
             // Whoever was told may have ended or not.
             Err(error) => (ended.clone(), Some(format!("the engines can't be listed: {error}"))),
         };
         if tokio::time::Instant::now() >= until {
             let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let trouble = trouble.map(|it| format!(": {it}")).unwrap_or_default();
-            warn!(engines = names, trouble, "engines are left that did not end");
-            return (&ended - &left, Err(anyhow::anyhow!("engines may be left that did not end: {names}{trouble}")));
+            let failure = failure.map(|it| format!(": {it}")).unwrap_or_default();
+            warn!(engines = names, failure, "engines are left that did not end");
+            return (&ended - &left, Err(anyhow::anyhow!("engines may be left that did not end: {names}{failure}")));
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
 /// Tells those to end that were not told yet; why one could not be told, which is tried again.
-async fn tell(
+async fn request_ends(
     orchestrator: &dyn Orchestrator,
     engines: Vec<Observed>,
     epoch: Epoch,
-    told: &mut BTreeSet<String>,
+    requested: &mut BTreeSet<String>,
     ended: &mut BTreeSet<EngineName>,
 ) -> Option<String> {
-    let mut trouble = None;
+    let mut failure = None;
     for engine in engines {
-        if told.contains(&engine.uid) {
+        if requested.contains(&engine.uid) {
             continue;
         }
         match orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await {
             Ok(_) => {
-                told.insert(engine.uid);
+                requested.insert(engine.uid);
                 // What had ended before has its own reason, and what is left of it is the next master's to find.
                 if engine.exit.is_none() {
                     ended.insert(engine.name);
                 }
             }
-            Err(error) => trouble = Some(format!("engine \"{}\" can't be told to end: {error}", engine.name)),
+            Err(error) => {
+                failure = Some(format!("engine \"{}\" could not be asked to terminate: {error}", engine.name));
+            }
         }
     }
-    trouble
+    failure
 }
 
 /// Records the ends, and gives every slot whose present engine is among them a new incarnation.
-async fn write_down(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) -> Result<(), metadata::Error> {
+async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) -> Result<(), metadata::Error> {
     let snapshot = store.snapshot().await?;
     let lives = |name: &EngineName| snapshot.engines.iter().any(|it| it.name == *name && it.ended_at_ms.is_none());
     let ended: Vec<&EngineName> = ended.iter().filter(|name| lives(name)).collect();

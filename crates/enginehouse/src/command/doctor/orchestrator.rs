@@ -10,9 +10,9 @@ use orchestrator::Listing;
 use orchestrator::process::{Disk, Inspection};
 
 use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
-use super::facts::{Desired, Of, Place};
-use super::patient::Patient;
+use super::facts::{Desired, Running, Source};
 use super::report::{Finding, Report, count as plural};
+use super::target::Target;
 use crate::machine;
 
 /// Less free space than this is a problem: logs, spilled data and records no longer fit.
@@ -25,28 +25,30 @@ const LEAST_FILES: u64 = 1_000;
 const NEARLY_FULL_PERCENT: usize = 90;
 
 /// Looks at the place.
-pub fn look(patient: &Patient, place: &Result<Place, String>, desired: Option<&Desired>, report: &mut Report) {
-    let directory = patient.configuration.orchestrator.state_dir.display().to_string();
-    let (listing, seen) = match place {
-        Ok(Place { listing, of: Of::Directory(seen) }) => (listing, seen),
-        Ok(Place { listing, of: Of::Cluster(missing) }) => return cluster::look(patient, listing, missing, report),
-        Err(why) if patient.no_place.is_some() => {
-            not_a_cluster(report);
-            return report.unseen(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why);
+pub fn look(target: &Target, running: &Result<Running, String>, desired: Option<&Desired>, report: &mut Report) {
+    let directory = target.configuration.orchestrator.state_dir.display().to_string();
+    let (listing, seen) = match running {
+        Ok(Running { listing, source: Source::Directory(seen) }) => (listing, seen),
+        Ok(Running { listing, source: Source::Cluster(missing) }) => {
+            return cluster::look(target, listing, missing, report);
         }
-        Err(reason) if patient.cluster.is_some() => return cluster::unreachable(reason, report),
+        Err(why) if target.no_orchestrator.is_some() => {
+            not_a_cluster(report);
+            return report.skip(&[STATE_DIRECTORY, DISK, ROOM, ENTRIES], why);
+        }
+        Err(reason) if target.cluster.is_some() => return cluster::unreachable(reason, report),
         Err(reason) => {
             not_a_cluster(report);
             let mend =
                 "a proxy that may become master makes it when it starts, if it may; or correct orchestrator.state_dir";
-            report.tell(STATE_DIRECTORY, "it can't be read", vec![Finding::problem(directory, reason, mend)]);
-            return report.unseen(&[DISK, ROOM, ENTRIES], "the state directory can't be read");
+            report.checked(STATE_DIRECTORY, "it can't be read", vec![Finding::problem(directory, reason, mend)]);
+            return report.skip(&[DISK, ROOM, ENTRIES], "the state directory can't be read");
         }
     };
     not_a_cluster(report);
     state_directory(seen, report);
-    disk(patient, seen, report);
-    let most = patient.configuration.orchestrator.max_engines;
+    disk(target, seen, report);
+    let most = target.configuration.orchestrator.max_engines;
     let count = listing.engines.len() + listing.unreadable.len() + seen.leftovers.len();
     room(count, most, "orchestrator.max_engines", memory(desired), report);
     entries(listing, seen, report);
@@ -67,13 +69,13 @@ fn state_directory(seen: &Inspection, report: &mut Report) {
         let mend = "mount it for writing, and let the user of the proxies own it; run the doctor as that user";
         Finding::problem(&directory, what, mend)
     });
-    report.tell(STATE_DIRECTORY, format!("{directory} can be read and written"), finding.into_iter().collect());
+    report.checked(STATE_DIRECTORY, format!("{directory} can be read and written"), finding.into_iter().collect());
 }
 
-fn disk(patient: &Patient, seen: &Inspection, report: &mut Report) {
+fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
     let mut findings = Vec::new();
-    let mut said = Vec::new();
-    for (folder, disk) in disks(patient, seen) {
+    let mut summary = Vec::new();
+    for (folder, disk) in disks(target, seen) {
         let subject = folder.display().to_string();
         let free = format!("{} of {} are free", size(disk.free_bytes), size(disk.total_bytes));
         let mend = "make room: logs of engines, spilled data below engines.data_dir, whatever else is there";
@@ -86,18 +88,18 @@ fn disk(patient: &Patient, seen: &Inspection, report: &mut Report) {
             let what = format!("only {files} more files can be made: fewer than {LEAST_FILES}");
             findings.push(Finding::problem(format!("{subject}: files"), what, mend));
         }
-        said.push(if said.is_empty() { free } else { format!("{free} in {subject}") });
+        summary.push(if summary.is_empty() { free } else { format!("{free} in {subject}") });
     }
-    report.tell(DISK, said.join("; "), findings);
+    report.checked(DISK, summary.join("; "), findings);
 }
 
 /// The file systems on which something grows, each once: that of the state directory, and others of the engines' data and
 /// of a database in a file.
-fn disks(patient: &Patient, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
+fn disks(target: &Target, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
     let device = |folder: &Path| std::fs::metadata(folder).ok().map(|it| it.dev());
     let mut known = vec![device(&seen.state_dir)];
     let mut disks = vec![(seen.state_dir.clone(), seen.disk)];
-    let others = [Some(patient.configuration.engines.data_dir.clone()), patient.file_of_database.clone()];
+    let others = [Some(target.configuration.engines.data_dir.clone()), target.file_of_database.clone()];
     for path in others.into_iter().flatten() {
         let of = device(&path);
         // What is not there is made by the first engine, or told by another check.
@@ -152,7 +154,7 @@ fn room(count: usize, most: usize, key: &str, also: Vec<Finding>, report: &mut R
     } else {
         None
     };
-    report.tell(ROOM, what, finding.into_iter().chain(also).collect());
+    report.checked(ROOM, what, finding.into_iter().chain(also).collect());
 }
 
 fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {
@@ -173,7 +175,7 @@ fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {
         let mend = "any proxy that may become master removes it as soon as it runs";
         Finding::warning(name.clone(), "it was told to end and has ended, and its files are still there", mend)
     }));
-    report.tell(ENTRIES, counted(listing), findings);
+    report.checked(ENTRIES, counted(listing), findings);
 }
 
 /// How many run, and how many have ended.

@@ -11,14 +11,14 @@ use orchestrator::{kubernetes, process};
 use crate::telemetry::LastLines;
 
 /// Where this engine runs.
-pub enum Place {
+pub enum EngineHost {
     /// A local process.
     Process(process::Inside),
     /// A pod.
     Pod(kubernetes::Inside),
 }
 
-impl Place {
+impl EngineHost {
     /// What the environment says.
     pub fn from_environment() -> anyhow::Result<Self> {
         if let Some(inside) = process::Inside::from_environment() {

@@ -9,38 +9,38 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 /// One engine; told to stop at most once.
-pub struct Watched {
+pub struct Supervised {
     stop: CancellationToken,
     ended: watch::Sender<Option<String>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What its task has of it.
-pub struct Watching {
+pub struct Supervisor {
     /// Cancelled when the engine is to stop.
     pub stop: CancellationToken,
     ended: watch::Sender<Option<String>>,
 }
 
-impl Watching {
+impl Supervisor {
     /// Says that the engine has ended by itself, and how.
     pub fn ended(&self, reason: String) {
         self.ended.send_replace(Some(reason));
     }
 }
 
-impl Watched {
+impl Supervised {
     pub fn new() -> Self {
         Self { stop: CancellationToken::new(), ended: watch::Sender::new(None), task: Mutex::default() }
     }
 
     /// What the task is given.
-    pub fn watching(&self) -> Watching {
-        Watching { stop: self.stop.clone(), ended: self.ended.clone() }
+    pub fn supervisor(&self) -> Supervisor {
+        Supervisor { stop: self.stop.clone(), ended: self.ended.clone() }
     }
 
     /// Keeps the task that watches.
-    pub async fn by(&self, task: JoinHandle<()>) {
+    pub async fn set_task(&self, task: JoinHandle<()>) {
         *self.task.lock().await = Some(task);
     }
 
@@ -60,13 +60,13 @@ impl Watched {
         if let Some(task) = self.task.lock().await.take()
             && task.await.is_err()
         {
-            warn!("whoever watched over the engine broke down");
+            warn!("engine supervisor task panicked");
         }
     }
 
     /// Whether somebody was told of an end.
     #[cfg(test)]
-    pub fn has_told(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.ended.borrow().is_some()
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::command::standalone;
 use crate::configuration::{Configuration, OrchestratorKind};
-use crate::{place, roles};
+use crate::{orchestrators, roles};
 
 /// The longest time for a connection to be made.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
@@ -22,7 +22,7 @@ pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// The installation.
-pub struct Patient {
+pub struct Target {
     /// Its configuration.
     pub configuration: Configuration,
     /// Its secret.
@@ -39,14 +39,14 @@ pub struct Patient {
     /// say what is wanted.
     pub file_of_database: Option<PathBuf>,
     /// Why the place of engines is not looked at, if it isn't.
-    pub no_place: Option<String>,
+    pub no_orchestrator: Option<String>,
     /// The cluster, where engines are pods; why it can't be asked.
     pub cluster: Option<Result<Kubernetes, String>>,
     /// Why the file's own proxy is not looked at, if it isn't.
     pub no_proxy: Option<String>,
 }
 
-impl Patient {
+impl Target {
     /// From a configuration file.
     pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
@@ -63,10 +63,12 @@ impl Patient {
         };
         let any_port = (configuration.proxy.listen.port() == 0)
             .then(|| "proxy.listen has port 0, so where it listens is not in the file".to_owned());
-        let no_place = absent("orchestrator", "");
-        let pods = no_place.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
+        let no_orchestrator = absent("orchestrator", "");
+        let pods = no_orchestrator.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
         let cluster = if pods {
-            Some(place::pods(&configuration, &secret, clock).await.map_err(|error| error.to_string()))
+            Some(
+                orchestrators::open_kubernetes(&configuration, &secret, clock).await.map_err(|error| error.to_string()),
+            )
         } else {
             None
         };
@@ -76,7 +78,7 @@ impl Patient {
             argument: format!("--config {}", file.display()),
             no_database,
             file_of_database,
-            no_place,
+            no_orchestrator,
             no_proxy: absent("proxy", "").or(any_port),
             configuration,
             secret,
@@ -92,7 +94,7 @@ impl Patient {
             argument: format!("--data-dir {}", folder.display()),
             no_database: None,
             file_of_database: Some(metadata::StoreSettings::new(&running.configuration.database.url).sqlite_path()?),
-            no_place: None,
+            no_orchestrator: None,
             cluster: None,
             no_proxy: (!running.listens)
                 .then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
@@ -161,7 +163,7 @@ pub async fn bounded<T, E: std::fmt::Display>(
 }
 
 /// Builds a session within its time.
-pub async fn session(patient: &Patient) -> Result<Session, String> {
-    let settings = patient.zookeeper().map_err(|error| format!("{error:#}"))?;
-    bounded("a session with zookeeper", Session::connect(&settings, &patient.clock)).await
+pub async fn session(target: &Target) -> Result<Session, String> {
+    let settings = target.zookeeper().map_err(|error| format!("{error:#}"))?;
+    bounded("a session with zookeeper", Session::connect(&settings, &target.clock)).await
 }
