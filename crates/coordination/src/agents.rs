@@ -3,14 +3,13 @@
 //! An agent makes a new id at each start, so a node of that id is its own or its own dead session's. A caller with a
 //! stale list connects to an agent that is gone, and takes the next one.
 
-use futures::stream::{self, StreamExt};
 use model::{ErrorKind, UserError};
 use serde::{Deserialize, Serialize};
 
 use crate::document;
 use crate::error::Error;
 use crate::failpoints;
-use crate::session::{MAX_IN_FLIGHT, Session};
+use crate::session::{Session, read_children};
 
 /// One metadata agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,9 +49,7 @@ pub async fn register(session: &Session, id: &str, address: &str) -> Result<Stri
 pub async fn list(session: &Session) -> Result<Vec<Agent>, Error> {
     let Some((mut names, _)) = session.children(&session.layout().agents()).await? else { return Ok(Vec::new()) };
     names.sort();
-    let reads = stream::iter(names.into_iter().map(|id| read_one(session, id))).buffered(MAX_IN_FLIGHT);
-    let read: Vec<_> = reads.collect().await;
-    read.into_iter().filter_map(Result::transpose).collect()
+    read_children(names, |id| read_one(session, id)).await
 }
 
 async fn read_one(session: &Session, id: String) -> Result<Option<Agent>, Error> {

@@ -10,7 +10,6 @@
 
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt};
 use model::Generation;
 use model::alteration::{ObjectRef, RequestId};
 use model::change::Object;
@@ -22,7 +21,7 @@ use crate::document;
 use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
-use crate::session::{MAX_IN_FLIGHT, Session};
+use crate::session::{Session, read_children};
 use crate::transaction::Transaction;
 use crate::watches::{Target, Watches};
 
@@ -166,18 +165,6 @@ pub async fn create(session: &Session, alteration: &Alteration) -> Result<Create
     Err(Error::NodeExists { path: layout.alter() })
 }
 
-/// Makes the alter node as soon as it is free, within `wait`; with 0 it tries once.
-pub async fn create_within(session: &Session, alteration: &Alteration, wait: Duration) -> Result<CreateOutcome, Error> {
-    let deadline = Instant::now() + wait;
-    loop {
-        let made = create(session, alteration).await?;
-        let left = deadline.saturating_duration_since(Instant::now());
-        if !matches!(made, CreateOutcome::Taken(_)) || left.is_zero() || !wait_absent(session, left).await? {
-            return Ok(made);
-        }
-    }
-}
-
 /// The alter node as it is now, after a sync; `None` if there is none.
 pub async fn read(session: &Session) -> Result<Option<AlterNode>, Error> {
     session.sync().await?;
@@ -202,9 +189,7 @@ pub(crate) async fn read_here(session: &Session) -> Result<Option<AlterNode>, Er
         }
         ids.sort();
         strays.sort();
-        let children =
-            stream::iter(ids.into_iter().map(|id| read_child(session, id))).buffered(MAX_IN_FLIGHT).collect::<Vec<_>>();
-        let children = children.await.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let children = read_children(ids, |id| async move { read_child(session, id).await.map(Some) }).await?;
         return Ok(Some(AlterNode { content: document::read(&data), ctime_ms: stat.ctime, children, strays }));
     }
     Err(Error::BadVersion { path })

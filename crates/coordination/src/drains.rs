@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 
-use futures::stream::{self, StreamExt};
 use model::EngineName;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
 use crate::permits::{PermitNode, withdraw_seen};
-use crate::session::{MAX_IN_FLIGHT, Session};
+use crate::session::{Session, read_children};
 use crate::transaction::Transaction;
 
 /// What a drain fact says.
@@ -91,12 +90,8 @@ pub async fn remove(lock: &Lock, engine: &EngineName) -> Result<(), Error> {
 /// names can't be engines are passed over: no engine obeys them.
 pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainOrderNode>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().drains()).await?;
-    let reads: Vec<_> = {
-        let reads = engines.into_iter().map(|engine| async move { read(session, &engine).await });
-        stream::iter(reads).buffered(MAX_IN_FLIGHT).collect().await
-    };
-    let read: Result<Vec<_>, Error> = reads.into_iter().filter_map(Result::transpose).collect();
-    Ok((read?, unread))
+    let nodes = read_children(engines, |engine| async move { read(session, &engine).await }).await?;
+    Ok((nodes, unread))
 }
 
 /// The same without the names of the rest.

@@ -16,9 +16,9 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 use zookeeper_client::CreateMode;
 
+use crate::bootstrap::create_base_nodes;
 use crate::error::{Error, ZkErrorKind};
 use crate::failpoints;
-use crate::layout::create_base;
 use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
@@ -49,7 +49,7 @@ impl Election {
         // From here on the session is closed on every way out but success.
         let mut lock = Lock { session, path: String::new() };
         lock.session.beat();
-        create_base(&lock.session).await?;
+        create_base_nodes(&lock.session).await?;
         lock.path = self.queue(&lock.session).await?;
         model::failpoint!(failpoints::CANDIDATE_QUEUED);
         let mut watches = Watches::new(&lock.session);

@@ -5,11 +5,8 @@
 
 use model::alteration::RequestId;
 use model::{EngineName, ErrorKind, UserError};
-use zookeeper_client::CreateMode;
 
 use crate::credentials::Access;
-use crate::error::Error;
-use crate::session::Session;
 
 /// The root where none is configured.
 pub const DEFAULT_ROOT: &str = "/enginehouse";
@@ -151,32 +148,8 @@ fn is_refused(character: char) -> bool {
 }
 
 /// The levels above a path, outermost first: `/a/b/c` has `/a` and `/a/b`.
-fn ancestors(path: &str) -> Vec<String> {
+pub(crate) fn ancestors(path: &str) -> Vec<String> {
     path.match_indices('/').skip(1).map(|(at, _)| path[..at].to_owned()).collect()
-}
-
-/// Creates what has to be there before everything else, each node with its ACL. What is there already is left as it
-/// is. Engines have no right to do this and need none of it.
-pub async fn create_base(session: &Session) -> Result<(), Error> {
-    let (layout, access) = (session.layout(), session.access());
-    let mut nodes = Vec::new();
-    for above in ancestors(layout.root()).into_iter().chain(ancestors(layout.namespace())) {
-        if !above.starts_with(layout.root()) {
-            nodes.push((above, access.above_root()));
-        }
-    }
-    nodes.extend(base_and_root(layout, access));
-    for (path, acl) in nodes {
-        // Asked first: without the right to create at the parent, even a node that is there is refused.
-        if session.stat(&path).await?.is_some() {
-            continue;
-        }
-        match session.create(&path, b"", CreateMode::Persistent, &acl).await {
-            Ok(_) | Err(Error::NodeExists { .. }) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// The root and everything that has to stand below it, each with its ACL.

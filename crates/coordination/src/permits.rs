@@ -21,7 +21,6 @@
 
 use std::collections::BTreeSet;
 
-use futures::stream::{self, StreamExt};
 use model::{EngineName, PoolName, TenantName, UnitName};
 use serde::{Deserialize, Serialize};
 
@@ -30,8 +29,8 @@ use crate::election::Lock;
 use crate::error::Error;
 use crate::failpoints;
 use crate::layout::{ANSWERED, LIVE};
-use crate::registry::{RegistrationNode, read_registration};
-use crate::session::{MAX_IN_FLIGHT, Session};
+use crate::registration::{RegistrationNode, read_registration};
+use crate::session::{Session, read_children};
 use crate::transaction::Transaction;
 
 /// The most strays of one permit whose names are read, to delete them with it.
@@ -258,12 +257,8 @@ pub(crate) fn withdraw_seen<'a>(
 /// engine.
 pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<PermitNode>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().engines()).await?;
-    let reads: Vec<_> = {
-        let reads = engines.into_iter().map(|engine| async move { read(session, &engine).await });
-        stream::iter(reads).buffered(MAX_IN_FLIGHT).collect().await
-    };
-    let read: Result<Vec<_>, Error> = reads.into_iter().filter_map(Result::transpose).collect();
-    Ok((read?, unread))
+    let nodes = read_children(engines, |engine| async move { read(session, &engine).await }).await?;
+    Ok((nodes, unread))
 }
 
 /// The same without the names of the rest.

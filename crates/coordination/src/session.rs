@@ -25,6 +25,8 @@ use crate::credentials::{Access, Identity};
 use crate::error::{Effect, Error, is_answer};
 use crate::layout::Layout;
 
+pub(crate) use nodes::read_children;
+
 /// How long a session lives without a sign of life, unless configured.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long one request may take, unless configured.

@@ -20,10 +20,10 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::bootstrap::create_base_nodes;
 use crate::credentials::Identity;
 use crate::error::{Error, ZkErrorKind};
 use crate::failpoints;
-use crate::layout::create_base;
 use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
@@ -293,14 +293,14 @@ impl Task {
             }
         }
         if self.base {
-            create_base(session).await?;
+            create_base_nodes(session).await?;
         }
         Ok(None)
     }
 
     async fn prepare(&self, session: &Session) -> Result<Vec<String>, Error> {
         if self.base {
-            create_base(session).await?;
+            create_base_nodes(session).await?;
         }
         match timeout(REBUILD_TIMEOUT, self.rebuild.rebuild(session)).await {
             Ok(done) => done,

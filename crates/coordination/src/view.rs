@@ -18,7 +18,7 @@ use crate::agents::{self, Agent};
 use crate::drains;
 use crate::error::Error;
 use crate::permits::{self, Permit};
-use crate::registry::Registration;
+use crate::registration::Registration;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
 

@@ -12,7 +12,7 @@ use coordination::{
     registry,
 };
 use embedded_zookeeper::{Config, EventFilter, Server};
-use suite::alter::alteration;
+use suite::alter::{alteration, create_when_free};
 use suite::{World, engine, eventually, registration, within};
 
 async fn world() -> (Server, World) {
@@ -126,7 +126,7 @@ async fn lost_events_cost_time_and_nothing_else() {
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
-        tokio::spawn(async move { alter_node::create_within(&agent, &alteration("a-2"), suite::WAIT).await })
+        tokio::spawn(async move { create_when_free(&agent, &alteration("a-2"), suite::WAIT).await })
     };
     let _engine = world.registered(&lock, "e-1", "uid-1").await;
     let mut changes = view.changes();
@@ -147,10 +147,7 @@ async fn late_events_mislead_nobody() {
     let agent = world.session(world.agent()).await;
     for round in 0..3 {
         let id = format!("a-{round}");
-        assert_eq!(
-            alter_node::create_within(&agent, &alteration(&id), suite::WAIT).await.unwrap(),
-            CreateOutcome::Created
-        );
+        assert_eq!(create_when_free(&agent, &alteration(&id), suite::WAIT).await.unwrap(), CreateOutcome::Created);
         let seen = observe(lock.session()).await.unwrap().alter.unwrap();
         assert_eq!(seen.children[0].id.as_str(), id);
         alter_node::delete(&lock, &seen).await.unwrap();

@@ -87,7 +87,7 @@ impl Store {
     }
 
     async fn commit_in(&self, tx: &mut Transaction, request: &CommitRequest) -> Result<Done<Attempt>, Error> {
-        let first = tx.lock_catalog().await?;
+        let first = tx.lock_catalog_and_draw().await?;
         failpoint!(failpoints::COMMIT_LOCKED);
         if let Some(record) = read::alteration(tx, &request.id).await? {
             return answer_of(record, request, false).map(|it| Done::Same(Attempt::Answered(Box::new(it))));

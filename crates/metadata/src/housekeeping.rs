@@ -56,7 +56,7 @@ impl Store {
 
 async fn delete(tx: &mut Transaction) -> Result<Done<DeletedRows>, Error> {
     // Rows of `engine` are written by commits too: in one order, behind one lock.
-    tx.draw(0).await?;
+    tx.lock_catalog().await?;
     let now_ms = tx.now_ms().await?;
     let requests = delete_old(tx, sql::REQUESTS_OLD, sql::REQUESTS_DELETE, "id", now_ms - REQUEST_KEEP_MS).await?;
     let alterations =

@@ -20,6 +20,8 @@
 
 mod backend;
 mod batch;
+mod caller;
+mod catalog_lock;
 mod commit;
 mod diagnose;
 mod durability;
@@ -30,6 +32,7 @@ mod housekeeping;
 mod master;
 mod migration;
 mod observe;
+mod open;
 mod read;
 mod request;
 mod rows;
@@ -46,6 +49,7 @@ mod views;
 pub use backend::{
     Backend, CALL_DEADLINE, CONNECT_DEADLINE, CONNECTIONS, IDLE_TIMEOUT, LOCK_TIMEOUT, STATEMENT_TIMEOUT, StoreSettings,
 };
+pub use caller::Caller;
 pub use commit::{CommitRequest, Committed};
 pub use diagnose::{Diagnosis, ROUND_TRIPS, TimeoutSetting};
 pub use durability::Durability;
@@ -54,7 +58,7 @@ pub use housekeeping::{DeletedRows, ENGINE_KEEP_MS, MAX_DELETED, MAX_ROUNDS, REQ
 pub use master::MAX_RENEWALS;
 pub use migration::SCHEMA_VERSION;
 pub use observe::{MAX_KEPT, MAX_REPORT, NAMESPACE_KEEP_MS};
-pub use request::{Caller, EngineAnswer, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
+pub use request::{EngineAnswer, Request, RequestEffect, RestartRequest, StartRequest, StopRequest};
 pub use rows::ObservedRow;
 pub use sqlite_read_only::ReadOnlySqlite;
 pub use store::Store;

@@ -12,7 +12,6 @@ use model::slot::{Link, Slot, SlotKey};
 use model::snapshot::{EngineRecord, MasterRecord};
 
 use crate::error::Error;
-use crate::migration;
 use crate::rows::{self, ObservedRow, SlotRow};
 use crate::sql;
 use crate::transaction::{Transaction, args};
@@ -24,14 +23,6 @@ const MAX_FAILURES_BEFORE: u32 = 1_000;
 pub(crate) async fn generation(tx: &mut Transaction) -> Result<Generation, Error> {
     let row = tx.row(sql::CATALOG, args![]).await?;
     let row = row.ok_or_else(|| Error::Broken("table catalog has no row".to_owned()))?;
-    Ok(Generation(rows::int(&row, "generation")?))
-}
-
-/// The counter as a transaction reads it that has raised it: refused in a database that a newer program has migrated.
-pub(crate) async fn generation_to_write(tx: &mut Transaction) -> Result<Generation, Error> {
-    let row = tx.row(sql::CATALOG_WITH_VERSION, args![]).await?;
-    let row = row.ok_or_else(|| Error::Broken("table catalog or schema_version has no row".to_owned()))?;
-    migration::refuse_newer(rows::int(&row, "version")?)?;
     Ok(Generation(rows::int(&row, "generation")?))
 }
 

@@ -19,6 +19,7 @@ use model::slot::{Link, Origin, Slot, SlotKey};
 use serde::{Deserialize, Serialize};
 
 use crate::backend::Mode;
+use crate::caller::Caller;
 use crate::commit::{MAX_WORD_BYTES, other_statement, too_late};
 use crate::error::Error;
 use crate::failpoints;
@@ -31,15 +32,6 @@ use crate::transaction::{CommitPoints, Done, Transaction, args};
 use crate::user_error;
 
 const POINTS: CommitPoints = CommitPoints { before: failpoints::REQUEST_BEFORE, after: failpoints::REQUEST_AFTER };
-
-/// Who says a statement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
-    /// The user's name.
-    pub user: String,
-    /// Whether the configuration lists the user as an admin, who may say everything.
-    pub admin: bool,
-}
 
 /// What the three statements have in common.
 #[derive(Debug, Clone)]
@@ -152,7 +144,7 @@ impl Store {
     }
 
     async fn start_in(&self, tx: &mut Transaction, start: &StartRequest) -> Result<Done<EngineAnswer>, Error> {
-        let drawn = tx.lock_catalog().await?;
+        let drawn = tx.lock_catalog_and_draw().await?;
         if let Some(answer) = self.begin_request(tx, &start.request).await? {
             return Ok(Done::Same(answer));
         }
@@ -183,7 +175,7 @@ impl Store {
     }
 
     async fn stop_in(&self, tx: &mut Transaction, stop: &StopRequest) -> Result<Done<EngineAnswer>, Error> {
-        tx.lock_catalog().await?;
+        tx.lock_catalog_and_draw().await?;
         if let Some(answer) = self.begin_request(tx, &stop.request).await? {
             return Ok(Done::Same(answer));
         }
@@ -211,7 +203,7 @@ impl Store {
     }
 
     async fn restart_in(&self, tx: &mut Transaction, restart: &RestartRequest) -> Result<Done<EngineAnswer>, Error> {
-        let drawn = tx.lock_catalog().await?;
+        let drawn = tx.lock_catalog_and_draw().await?;
         if let Some(answer) = self.begin_request(tx, &restart.request).await? {
             return Ok(Done::Same(answer));
         }

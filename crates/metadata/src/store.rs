@@ -20,8 +20,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::backend::{Backend, Mode, StoreSettings};
 use crate::error::Error;
-use crate::fingerprints;
-use crate::migration;
 use crate::sql;
 use crate::transaction::{Held, STANDBY, Transaction, failed, timed};
 
@@ -92,25 +90,6 @@ enum Refusal {
 }
 
 impl Store {
-    /// Opens the database. Refuses one that a newer program has migrated, and one that was not migrated yet.
-    pub async fn open(settings: &StoreSettings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
-        let store = Self::connect(settings, rules, clock).await?;
-        store.await_database().await?;
-        migration::check(&store).await?;
-        fingerprints::record(&store).await?;
-        Ok(store)
-    }
-
-    /// Brings the schema of the database up to this program's version, making it if it is empty. Answers the
-    /// version. Repeating it, also at the same time, is harmless.
-    pub async fn migrate(settings: &StoreSettings) -> Result<i64, Error> {
-        let store = Self::connect(settings, Rules::default(), model::clock::SystemClock::shared()).await?;
-        store.await_database().await?;
-        let version = migration::run(&store).await;
-        store.close().await;
-        version
-    }
-
     pub(crate) async fn connect(settings: &StoreSettings, rules: Rules, clock: SharedClock) -> Result<Self, Error> {
         sqlx::any::install_default_drivers();
         let backend = settings.backend()?;

@@ -18,7 +18,6 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::backend::Backend;
 use crate::error::Error;
-use crate::sql;
 
 /// A value for a placeholder.
 #[derive(Debug, Clone)]
@@ -211,22 +210,6 @@ impl Transaction {
         let row = self.row(self.backend.now_sql(), Vec::new()).await?;
         let row = row.ok_or_else(|| Error::Broken("the database has no clock".to_owned()))?;
         crate::rows::int(&row, "now_ms")
-    }
-
-    /// Locks the one row of `catalog` by raising it, which is what every transaction that changes slots begins with.
-    /// Answers the number that was drawn.
-    pub(crate) async fn lock_catalog(&mut self) -> Result<Generation, Error> {
-        self.draw(1).await
-    }
-
-    /// Draws `count` numbers and answers the highest; the caller holds the catalog's lock, or takes it thereby.
-    /// [`Error::NewerSchema`]: another program has migrated the database since it was opened. This one would write back
-    /// specs without what it does not know of them.
-    pub(crate) async fn draw(&mut self, count: usize) -> Result<Generation, Error> {
-        if self.execute(sql::CATALOG_RAISE, args![count as i64]).await? != 1 {
-            return Err(Error::Broken("table catalog has no row".to_owned()));
-        }
-        crate::read::generation_to_write(self).await
     }
 
     /// Ends the transaction as its body said.

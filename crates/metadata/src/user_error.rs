@@ -6,7 +6,7 @@ use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
 use model::slot::Link;
 
-use crate::request::Caller;
+use crate::caller::Caller;
 
 /// The most names that a hint lists.
 const MAX_NAMES_SHOWN: usize = 10;

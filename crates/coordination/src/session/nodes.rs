@@ -1,11 +1,13 @@
 //! Single nodes: ask, read, create, set.
 
 use std::collections::BTreeSet;
+use std::future::Future;
 
+use futures::stream::{self, StreamExt};
 use model::EngineName;
 use zookeeper_client::{Acl, Acls, CreateMode, Stat};
 
-use super::{MAX_CHILDREN, Session};
+use super::{MAX_CHILDREN, MAX_IN_FLIGHT, Session};
 use crate::error::{Effect, Error};
 
 impl Session {
@@ -82,6 +84,16 @@ impl Session {
             None => Err(Error::NoNode { path }),
         }
     }
+}
+
+/// Reads the children of a node one by one, at most [`MAX_IN_FLIGHT`] at a time, in the order of their names. A child that
+/// has gone since it was listed is left out.
+pub(crate) async fn read_children<N, T, F>(names: Vec<N>, read: impl Fn(N) -> F) -> Result<Vec<T>, Error>
+where
+    F: Future<Output = Result<Option<T>, Error>>,
+{
+    let reads: Vec<_> = stream::iter(names.into_iter().map(read)).buffered(MAX_IN_FLIGHT).collect().await;
+    reads.into_iter().filter_map(Result::transpose).collect()
 }
 
 fn found<T>(read: Result<T, Error>) -> Result<Option<T>, Error> {

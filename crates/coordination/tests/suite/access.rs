@@ -1,6 +1,6 @@
 //! Who may do what.
 
-use coordination::{Session, ZkErrorKind, agents, alter_node, discovery, layout, permits, registry};
+use coordination::{Session, ZkErrorKind, agents, alter_node, bootstrap, discovery, permits, registry};
 use model::credential::ClusterSecret;
 use zookeeper_client::{Acls, CreateMode, Error};
 
@@ -10,8 +10,8 @@ use super::{World, engine};
 pub async fn base_nodes_are_made_by_whoever_comes_first(world: World) {
     for identity in [world.proxy(), world.agent(), world.master()] {
         let session = Session::connect(&world.settings(identity), &world.clock).await.unwrap();
-        layout::create_base(&session).await.unwrap();
-        layout::create_base(&session).await.unwrap();
+        bootstrap::create_base_nodes(&session).await.unwrap();
+        bootstrap::create_base_nodes(&session).await.unwrap();
     }
     let master = world.as_master().await;
     let mut names = master.list_children(world.root()).await.unwrap();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use coordination::alter_node::{self, MAX_ALTER_BYTES};
-use coordination::{Alteration, CreateOutcome, Error, ZkErrorKind};
+use coordination::{Alteration, CreateOutcome, Error, Session, ZkErrorKind};
 use model::Generation;
 use model::alteration::{ObjectKind, ObjectRef, RequestId};
 use model::catalog::TenantSpec;
@@ -11,9 +11,29 @@ use model::change::{Object, UnitPatch};
 use model::configuration::Defaults;
 use model::secret::SecretKeys;
 use model::{TenantName, UnitName};
+use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::{World, within};
+
+/// Creates the alter node as soon as it is free, within `wait`.
+pub async fn create_when_free(
+    session: &Session,
+    alteration: &Alteration,
+    wait: Duration,
+) -> Result<CreateOutcome, Error> {
+    let deadline = Instant::now() + wait;
+    loop {
+        let outcome = alter_node::create(session, alteration).await?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        if !matches!(outcome, CreateOutcome::Taken(_))
+            || left.is_zero()
+            || !alter_node::wait_absent(session, left).await?
+        {
+            return Ok(outcome);
+        }
+    }
+}
 
 pub fn alteration(id: &str) -> Alteration {
     let object = Object::Tenant { name: TenantName::new("t_1").unwrap(), spec: TenantSpec::default() };
@@ -73,7 +93,7 @@ pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World
     let agent = world.session(world.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     for wait in [Duration::ZERO, Duration::from_millis(300)] {
-        let made = within(alter_node::create_within(&agent, &alteration("a-2"), wait)).await.unwrap();
+        let made = within(create_when_free(&agent, &alteration("a-2"), wait)).await.unwrap();
         let CreateOutcome::Taken(node) = made else { panic!("{made:?}") };
         assert_eq!(node.content.unwrap().by, "admin");
         assert!(node.ctime_ms > 0);
@@ -87,7 +107,7 @@ pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
-        tokio::spawn(async move { alter_node::create_within(&agent, &alteration("a-2"), super::WAIT).await })
+        tokio::spawn(async move { create_when_free(&agent, &alteration("a-2"), super::WAIT).await })
     };
     let absent = {
         let agent = agent.clone();

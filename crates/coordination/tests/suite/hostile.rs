@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use coordination::{DrainOrder, Error, Lock, PermitNode, SessionState, Wakeups, drains, observe, permits, registry};
+use coordination::{
+    DrainOrder, Error, Lock, PermitNode, SessionState, Wakeups, drains, observe, permits, registration, registry,
+};
 use tokio::time::timeout;
 use zookeeper_client::{Acl, Acls, AuthId, Client, CreateMode, Permission};
 
@@ -159,10 +161,12 @@ pub async fn a_registration_that_is_too_long_is_not_read(world: World) {
     assert!(why.contains("400000 bytes"), "{why}");
     // Nor does an honest engine write what nobody would read.
     let session = world.session(world.engine("e-1")).await;
-    let endless =
-        coordination::Registration { address: "a".repeat(registry::MAX_REGISTRATION_BYTES), ..registration("uid-1") };
+    let endless = coordination::Registration {
+        address: "a".repeat(registration::MAX_REGISTRATION_BYTES),
+        ..registration("uid-1")
+    };
     let refused = registry::register(&session, &made, &endless).await.unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { limit: registry::MAX_REGISTRATION_BYTES, .. }), "{refused}");
+    assert!(matches!(refused, Error::TooLarge { limit: registration::MAX_REGISTRATION_BYTES, .. }), "{refused}");
     permits::delete(&lock, &looked[0]).await.unwrap();
 }
 

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use coordination::{
     EngineCredential, Identity, Layout, Lock, Permit, PermitNode, Registration, Session, SessionSettings, SessionState,
-    layout, permits, registry,
+    bootstrap, permits, registry,
 };
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
@@ -213,7 +213,7 @@ impl World {
         let base = !matches!(identity, Identity::Engine(_));
         let session = Session::connect(&self.settings(identity), &self.clock).await.unwrap();
         if base {
-            layout::create_base(&session).await.unwrap();
+            bootstrap::create_base_nodes(&session).await.unwrap();
         }
         session
     }

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use coordination::registry::{self, OwnNodes, OwnWatch, Registration};
-use coordination::{Session, Supervisor};
+use coordination::registry::{self, OwnNodes, OwnWatch};
+use coordination::{Registration, Session, Supervisor};
 use model::clock::SharedClock;
 use model::log_throttle::LogThrottle;
 use tokio::sync::watch;

@@ -266,7 +266,8 @@ impl House {
             "agent-1".to_owned(),
             5,
         );
-        assert_eq!(alter_node::create_within(session, &alteration, WAIT).await.unwrap(), CreateOutcome::Created);
+        assert!(alter_node::wait_absent(session, WAIT).await.unwrap());
+        assert_eq!(alter_node::create(session, &alteration).await.unwrap(), CreateOutcome::Created);
         request
     }
 
