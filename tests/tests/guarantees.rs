@@ -1,8 +1,7 @@
-//! `docs/guarantees.md` names tests: each of them is in the sources, each guarantee names one, and the page states in which
-//! tier each runs. `UPDATE_PAGES=1 cargo test -p tests --test guarantees` writes that table.
+//! The tests of `docs/guarantees.md`: each guarantee has at least one, each test exists, and its tier and file are those of the
+//! sources. `UPDATE_PAGES=1 cargo test -p tests --test guarantees` writes the appendix of the page.
 //!
-//! The tier is read from the sources here; `tests/scenarios/harness/guarantees.py` compares the table with what passed in a
-//! run.
+//! `tests/scenarios/harness/guarantees.py` compares the appendix with the tests that passed in a run.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,10 +11,12 @@ use tests::page::{self, code_words};
 use tests::repository::{self, read};
 
 const PAGE: &str = "docs/guarantees.md";
-/// A test's name is a sentence: words this short are something else.
+/// Shorter words in a table are not names of tests.
 const SHORTEST_NAME: usize = 20;
 
-const HEADING: &str = "In which tier each test runs";
+const HEADING: &str = "Tests of the guarantees";
+/// In the last column of tests that only the track record names.
+const TRACK_RECORD: &str = "track record";
 
 /// The first tier of `tests/run` that runs a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +45,8 @@ struct Location {
     path: String,
 }
 
-/// All functions of tests, and of what tests call, by name: cases of contract suites are functions too. Functions of the
-/// program are left out. Of two functions of one name the one that an earlier tier runs is kept.
+/// All functions of tests and of their support by name; cases of contract suites are such functions. Of two functions with one
+/// name the one that an earlier tier runs is kept.
 fn functions() -> BTreeMap<String, Location> {
     let mut found: BTreeMap<String, Location> = BTreeMap::new();
     for file in repository::files().unwrap() {
@@ -127,21 +128,38 @@ fn is_name(word: &str) -> bool {
     word.len() >= SHORTEST_NAME && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
+/// The numbers of the guarantees: the first cells of the page's tables.
+fn guarantees(text: &str) -> BTreeSet<String> {
+    let is_number = |cell: &str| {
+        cell.strip_prefix(|c: char| c.is_ascii_uppercase()).is_some_and(|rest| rest.parse::<u32>().is_ok())
+    };
+    page::tables(text).into_iter().map(|row| row[0].clone()).filter(|cell| is_number(cell)).collect()
+}
+
+/// The appendix is written by hand in its first column and its last; the others follow from the sources.
 #[test]
-fn every_test_that_the_page_of_guarantees_names_is_there() {
+fn the_appendix_lists_the_tests_of_every_guarantee() {
     let functions = functions();
     let text = read(PAGE).unwrap();
     let (before, section) = text.split_once(&format!("\n## {HEADING}\n")).unwrap();
-    let mut named = BTreeSet::new();
-    for row in page::tables(before) {
-        let of_row: Vec<&str> = row.iter().flat_map(|cell| code_words(cell)).filter(|word| is_name(word)).collect();
-        assert!(!of_row.is_empty(), "no test shows this: {row:?}");
-        named.extend(of_row.into_iter().map(str::to_owned));
-    }
-    assert!(named.len() > 100, "only {} tests are named", named.len());
-    let lost: Vec<&String> = named.iter().filter(|name| !functions.contains_key(*name)).collect();
+    let shown: BTreeMap<String, String> =
+        page::tables(section).into_iter().map(|row| (code_words(&row[0])[0].to_owned(), row[3].clone())).collect();
+    assert!(shown.len() > 100, "only {} tests are listed", shown.len());
+    let lost: Vec<&String> = shown.keys().filter(|name| !functions.contains_key(*name)).collect();
     assert!(lost.is_empty(), "the page names tests that are not there: {lost:#?}");
-    let rows: Vec<String> = named.iter().map(|name| row(name, &functions[name])).collect();
+    let guarantees = guarantees(before);
+    let numbers: BTreeSet<String> =
+        shown.values().flat_map(|cell| cell.split(", ")).filter(|it| *it != TRACK_RECORD).map(str::to_owned).collect();
+    assert!(guarantees.len() > 90, "only {} guarantees were found", guarantees.len());
+    assert_eq!(numbers, guarantees, "guarantees of the appendix (left) and of the tables (right)");
+    let (_, record) = before.split_once("\n## Track record\n").unwrap();
+    for row in page::tables(record) {
+        let named: Vec<&str> = row.iter().flat_map(|cell| code_words(cell)).filter(|word| is_name(word)).collect();
+        assert!(!named.is_empty(), "no test shows this: {row:?}");
+        let missing: Vec<&&str> = named.iter().filter(|name| !shown.contains_key(**name)).collect();
+        assert!(missing.is_empty(), "not in the appendix: {missing:?}");
+    }
+    let rows: Vec<String> = shown.iter().map(|(name, numbers)| row(name, &functions[name], numbers)).collect();
     let table: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
     if std::env::var_os("UPDATE_PAGES").is_some() {
         let head = section.split("\n| `").next().unwrap();
@@ -152,13 +170,13 @@ fn every_test_that_the_page_of_guarantees_names_is_there() {
     let differs: Vec<&String> = rows.iter().filter(|row| !table.contains(&row.as_str())).collect();
     assert!(
         differs.is_empty() && table.len() == rows.len(),
-        "the table of tiers differs from the sources (UPDATE_PAGES=1 writes it): {differs:#?}"
+        "the appendix differs from the sources (UPDATE_PAGES=1 writes it): {differs:#?}"
     );
 }
 
-fn row(name: &str, location: &Location) -> String {
+fn row(name: &str, location: &Location, numbers: &str) -> String {
     let more = if location.more { ", more variants in long" } else { "" };
-    format!("| `{name}` | {}{more} | `{}` |", location.tier.word(), location.path)
+    format!("| `{name}` | {}{more} | `{}` | {numbers} |", location.tier.word(), location.path)
 }
 
 #[test]

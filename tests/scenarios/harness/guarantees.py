@@ -2,7 +2,7 @@
 
     python guarantees.py TIER FOLDER [rust] [python]
 
-The table "In which tier each test runs" of that page states which tier runs which test first. FOLDER is where `tests/run`
+The appendix "Tests of the guarantees" of that page states which tier runs which test first. FOLDER is where `tests/run`
 keeps what the runners reported: `rust-*.log` of cargo, `cases-passed` of the contract suites, `pytest-*.xml`. Named are
 the kinds of tests that this run has in full. Prints what is missing and fails if anything is.
 """
@@ -13,7 +13,7 @@ import sys
 import xml.etree.ElementTree as ElementTree
 
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "guarantees.md"
-HEADING = "## In which tier each test runs"
+HEADING = "## Tests of the guarantees"
 TIERS = ["quick", "default", "long"]
 ROW = re.compile(r"^\| `(\w+)` \| (quick|default|long)\b")
 PASSED = re.compile(r"\btest (?:\S+::)?(\w+)(?: - should panic)? \.\.\. ok\b")
