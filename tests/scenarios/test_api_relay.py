@@ -2,7 +2,6 @@
 and what no fault is about must pass as if there were no relay."""
 
 import contextlib
-import http.client
 import json
 import queue
 import threading
@@ -10,7 +9,6 @@ import threading
 import pytest
 
 from harness.api_relay import ApiCall, ApiRelay, api_calls, watch_events
-from harness.api_relay.faults import Faults
 from harness.fixtures import started
 from harness.kubernetes import Component, Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
@@ -120,19 +118,6 @@ def test_a_request_is_read_as_the_api_server_reads_it(method, target, expected):
     assert not api_calls("another")(call) and not api_calls(resource="others")(call)
 
 
-@pytest.mark.quick
-def test_a_share_of_the_requests_is_drawn_by_its_seed():
-    def drawn(seed, **expected):
-        faults = Faults(lambda action: action())
-        fault = faults.add("error", api_calls("get"), times=None, seed=seed, **expected)
-        call = ApiCall("GET", "/api/v1/nodes/a")
-        return [faults.for_request(call) is fault for _ in range(200)]
-
-    assert 10 < sum(drawn(1, share=0.2)) < 80
-    assert drawn(1, share=0.2) == drawn(1, share=0.2) != drawn(2, share=0.2)
-    assert all(drawn(1)) and not any(drawn(1, share=0.2, skip=5)[:5])
-
-
 def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, namespace):
     large = "x" * 900_000
     made = client.create("configmaps", config_map("large", text=large), namespace)
@@ -158,20 +143,6 @@ def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, names
     wait_until(lambda: relay.watches == (), WITHIN_S, "the relay has seen that nobody watches any more")
     assert client.request("GET", "/readyz") == "ok"
     assert relay.requests["create", "configmaps"] == 2 and relay.requests["watch", "configmaps"] == 1
-
-
-def test_many_clients_at_once_get_each_its_own_answers(relay, namespace):
-    def work(number):
-        own = relay.client()
-        for turn in range(20):
-            name = f"{number}-{turn}"
-            own.create("configmaps", config_map(name, text=name * 1000), namespace)
-            assert own.get("configmaps", name, namespace)["data"]["text"] == name * 1000
-        return number
-
-    calls = [Later(lambda number=number: work(number)) for number in range(8)]
-    assert [it.result() for it in calls] == list(range(8))
-    assert len(names(relay.client(), namespace)) == 160
 
 
 def test_errors_are_injected_by_count_and_match(relay, client, namespace):
@@ -206,20 +177,6 @@ def test_an_error_after_the_server_did_it_leaves_it_done(kubernetes, relay, clie
             make(client, namespace, "never")
     assert names(kubernetes.admin, namespace) == ["error", "hang-up", "throttle"]
     assert names(client, namespace) == ["error", "hang-up", "throttle"]
-
-
-def test_throttling_carries_retry_after(relay, client, namespace):
-    with relay.fault("throttle", api_calls("list"), retry_after_s=7):
-        connection = client.open(WITHIN_S)
-        connection.request("GET", path_of("pods", namespace), headers=client.headers)
-        response = connection.getresponse()
-        assert (response.status, response.getheader("Retry-After")) == (429, "7")
-        status = json.loads(response.read())
-        assert (status["reason"], status["details"]) == ("TooManyRequests", {"retryAfterSeconds": 7})
-    # The connection is as good as before.
-    connection.request("GET", path_of("pods", namespace), headers=client.headers)
-    assert json.loads(connection.getresponse().read())["items"] == []
-    connection.close()
 
 
 def test_a_request_that_is_never_answered(kubernetes, relay, client, namespace):
@@ -274,15 +231,6 @@ def test_a_watch_continues_from_a_stale_list(kubernetes, relay, client, namespac
     watch.close()
 
 
-def test_an_unknown_version_is_not_counted_as_stale(relay, client, namespace):
-    future = str(int(relay.version()) + 1_000_000)
-    fault = relay.fault("stale", api_calls("list"), version=future)
-    with pytest.raises(ApiError):
-        client.list("configmaps", namespace)
-    assert fault.injected == 0 and fault.seen == 1
-    fault.lift()
-
-
 def test_events_that_are_dropped_and_repeated(kubernetes, relay, client, namespace):
     admin = kubernetes.admin
     with watching(client, namespace) as events:
@@ -335,29 +283,6 @@ def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
     assert names(client, namespace) == ["lost"]
 
 
-def test_what_the_relay_can_not_do_fails_the_test_that_wants_it(relay, client, namespace):
-    connection = client.open(WITHIN_S)
-    accept = {"Accept": "application/vnd.kubernetes.protobuf;stream=watch"}
-    fault = relay.fault("drop", api_calls("watch"))
-    connection.request("GET", path_of("configmaps", namespace) + "?watch=true", headers=client.headers | accept)
-    # There are events at once, of what is there already; none of them is told.
-    with contextlib.suppress(OSError, http.client.HTTPException):
-        assert connection.getresponse().read() == b""
-    connection.close()
-    assert "events that are not JSON" in str(relay.failures)
-    fault.lift()
-    with pytest.raises(AssertionError, match="not JSON"):
-        relay.close()
-    relay.failures.clear()
-
-
-def test_a_watch_that_ends_loses_nothing(kubernetes, relay, client, namespace):
-    with watching(client, namespace) as events, relay.fault("end", api_calls("watch")):
-        make(kubernetes.admin, namespace, "before")
-        assert list(events) == []
-    assert names(client, namespace) == ["before"]
-
-
 def test_a_fault_that_never_came_fails_the_test_that_wanted_it(relay, client, namespace):
     with pytest.raises(AssertionError, match="error was never injected; 0 matched"), relay.fault("error", api_calls("delete")):
         client.list("pods", namespace)
@@ -367,21 +292,6 @@ def test_a_fault_that_never_came_fails_the_test_that_wanted_it(relay, client, na
         with pytest.raises(AssertionError):
             relay.fault(wrong.pop("kind"), api_calls(), **wrong)
     assert relay.faults.held == ()
-
-
-def test_a_killed_server_is_gone_for_clients_of_the_relay(kubernetes, relay, client, namespace):
-    make(client, namespace, "kept")
-    with watching(client, namespace) as events:
-        waits = Later(lambda: list(events))
-        wait_until(lambda: relay.watches, WITHIN_S, "it is watched")
-        kubernetes.apiserver.kill()
-        # Between two events Python doesn't tell an end from a loss: what counts is that it ends.
-        with contextlib.suppress(Unreachable):
-            assert waits.result() == []
-        with pytest.raises(Unreachable):
-            client.get("configmaps", "kept", namespace)
-        kubernetes.apiserver.start()
-    assert names(client, namespace) == ["kept"]
 
 
 def test_a_client_in_go_works_through_it_and_survives_what_it_does(kubernetes, relay, namespace, folder):
@@ -423,19 +333,3 @@ def test_a_client_in_go_works_through_it_and_survives_what_it_does(kubernetes, r
             assert relay.requests["create", "pods"] == 3
     finally:
         scheduler.kill()
-
-
-def test_nothing_of_a_relay_is_left(kubernetes, namespace):
-    relay = ApiRelay(kubernetes)
-    watch = relay.client().watch("configmaps", namespace)
-    hold = relay.fault("hold", api_calls("list"))
-    waits = Later(lambda: relay.client().list("pods", namespace))
-    wait_until(lambda: hold.injected == 1, WITHIN_S, "it is held")
-    relay.close()
-    with pytest.raises(Unreachable):
-        waits.result()
-    with contextlib.suppress(Unreachable):
-        assert all(kind in ("ADDED", "BOOKMARK") for kind, _ in watch), "what came before, and its end"
-    with pytest.raises((ConnectionError, http.client.HTTPException)):
-        relay.client().open(WITHIN_S).connect()
-    assert not relay.thread.is_alive() and relay.loop.is_closed()

@@ -120,11 +120,6 @@ def gone(admin, namespace, name):
     wait_until(lambda: admin.find("pods", name, namespace) is None, WITHIN_S, f"pod {name} is gone")
 
 
-def on(node):
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
-    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
-
-
 def test_a_pretended_pod_runs_where_it_may_and_ends_when_it_is_deleted(kubelet, admin, namespace):
     admin.create("pods", pod("anywhere"), namespace)
     admin.create(
@@ -137,58 +132,6 @@ def test_a_pretended_pod_runs_where_it_may_and_ends_when_it_is_deleted(kubelet, 
     assert first["status"]["podIP"].startswith("127.")
     admin.delete("pods", "anywhere", namespace, grace_s=30)
     gone(admin, namespace, "anywhere")
-
-
-def test_an_unschedulable_pod_reports_why_until_a_node_fits(kubelet, admin, namespace):
-    admin.create("pods", pod("large", cpu="64"), namespace)
-    admin.create("pods", pod("elsewhere", affinity=on("later")), namespace)
-
-    def unschedulable(status):
-        return any(it["type"] == "PodScheduled" and it.get("reason") == "Unschedulable" for it in status.get("conditions", []))
-
-    def was_looked_at(status):
-        return any(it["type"] == "PodScheduled" for it in status.get("conditions", []))
-
-    def message(name):
-        conditions = seen(admin, namespace, name, unschedulable, "it can't be scheduled")["status"]["conditions"]
-        return next(it["message"] for it in conditions if it["type"] == "PodScheduled")
-
-    assert "Insufficient cpu" in message("large") and "untolerated taint" in message("large")
-    assert "didn't match Pod's node affinity/selector" in message("elsewhere")
-
-    def described():
-        return {it["involvedObject"]["name"] for it in admin.items("events", namespace) if it["reason"] == "FailedScheduling"}
-
-    wait_until(lambda: described() == {"large", "elsewhere"}, WITHIN_S, "events tell it too")
-    kubelet.nodes.add("later", cpu=100)
-    assert seen(admin, namespace, "elsewhere", is_ready, "it runs")["spec"]["nodeName"] == "later"
-    assert seen(admin, namespace, "large", is_ready, "it runs")["spec"]["nodeName"] == "later"
-
-    def refused():
-        name = f"refused-{next(numbers)}"
-        admin.create("pods", pod(name), namespace)
-        it = seen(admin, namespace, name, was_looked_at, "the scheduler has looked at it")
-        return name if unschedulable(it["status"]) else None
-
-    kubelet.nodes.cordon("plain", "later")
-    try:
-        # The scheduler hears of that by a watch of its own: a pod that comes earlier has a node still.
-        late = wait_until(refused, WITHIN_S, "no node takes pods any more")
-        assert "were unschedulable" in message(late)
-    finally:
-        kubelet.nodes.uncordon("plain", "later")
-    seen(admin, namespace, late, is_ready, "it runs since nodes take pods again")
-
-
-def test_what_is_full_takes_no_more_until_a_pod_has_gone(kubelet, admin, namespace):
-    kubelet.nodes.add("small", cpu="1", labels={"size": "small"})
-    for name in ("one", "two"):
-        admin.create("pods", pod(name, cpu="600m", nodeSelector={"size": "small"}), namespace)
-    seen(admin, namespace, "one", is_ready, "the first runs")
-    seen(admin, namespace, "two", lambda it: it.get("conditions"), "the second was looked at")
-    stays(lambda: not is_ready(admin.get("pods", "two", namespace)["status"]), QUIET_S, "the second doesn't fit")
-    admin.delete("pods", "one", namespace)
-    seen(admin, namespace, "two", is_ready, "the second runs")
 
 
 def test_a_pod_stays_terminating_until_its_end_is_confirmed(kubelet, admin, namespace):
@@ -239,35 +182,6 @@ def test_a_crash_ends_or_restarts_a_pod_by_its_policy(kubelet, admin, namespace)
         "it was killed",
     )["status"]
     assert killed["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 137
-
-
-def test_an_evicted_pod_has_failed_and_stays(kubelet, admin, namespace):
-    admin.create("pods", pod("evicted"), namespace)
-    seen(admin, namespace, "evicted", is_ready, "it is ready")
-    kubelet.evict(namespace, "evicted", "The node was low on resource: memory.")
-    status = seen(admin, namespace, "evicted", lambda it: it["phase"] == "Failed", "it failed")["status"]
-    assert (status["reason"], status["message"]) == ("Evicted", "The node was low on resource: memory.")
-    admin.delete("pods", "evicted", namespace, grace_s=30)
-    gone(admin, namespace, "evicted")
-
-
-def test_of_a_lost_node_nothing_is_heard_until_it_is_found(kubelet, admin, namespace):
-    kubelet.nodes.add("flaky", labels={"size": "flaky"})
-    admin.create("pods", pod("lonely", nodeSelector={"size": "flaky"}), namespace)
-    seen(admin, namespace, "lonely", is_ready, "it is ready")
-    kubelet.lose_node("flaky")
-    wait_until(
-        lambda: any(it["key"] == "node.kubernetes.io/unreachable" for it in admin.get("nodes", "flaky")["spec"]["taints"]),
-        WITHIN_S,
-        "the node is tainted",
-    )
-    admin.create("pods", pod("late", nodeSelector={"size": "flaky"}), namespace)
-    admin.delete("pods", "lonely", namespace, grace_s=1)
-    stays(lambda: admin.find("pods", "lonely", namespace) is not None, 2 * QUIET_S, "nobody confirms its end")
-    assert "nodeName" not in admin.get("pods", "late", namespace)["spec"]
-    kubelet.find_node("flaky")
-    gone(admin, namespace, "lonely")
-    seen(admin, namespace, "late", is_ready, "the node takes pods again")
 
 
 def real(name, env=(), grace_s=10, **options):
@@ -370,16 +284,6 @@ def test_a_pod_is_terminated_and_killed_after_its_grace_period(kubelet, admin, n
     assert not any(it.is_running() for it in pids.values())
 
 
-def test_a_forced_delete_ends_the_process_too(kubelet, admin, namespace):
-    admin.create("configmaps", {"metadata": {"name": "greeting"}, "data": {"GREETING": "hello"}}, namespace)
-    admin.create("pods", real("forced", grace_s=300), namespace)
-    seen(admin, namespace, "forced", is_running, "it runs")
-    process = kubelet.process(namespace, "forced")
-    admin.delete("pods", "forced", namespace, grace_s=0)
-    gone(admin, namespace, "forced")
-    wait_until(lambda: not process.is_running(), WITHIN_S, "its process ended")
-
-
 def test_a_pod_that_cannot_start_reports_why(kubelet, admin, namespace):
     admin.create("pods", pod("no-program", "machine", container={"command": ["/no/such/program"]}), namespace)
     failed = seen(admin, namespace, "no-program", lambda it: it["phase"] == "Failed", "it failed")["status"]
@@ -416,13 +320,6 @@ def test_a_pod_that_cannot_start_reports_why(kubelet, admin, namespace):
     admin.create("pods", failing, namespace)
     failed = seen(admin, namespace, "failing", lambda it: it["phase"] == "Failed", "it failed")["status"]
     assert (main_state(failed, "terminated")["exitCode"], main_state(failed, "terminated")["message"]) == (4, "one\ntwo\n")
-
-
-def test_our_program_runs_in_a_pod(kubelet, admin, namespace):
-    # The folder that it was built in may be closed to the pod's user.
-    admin.create("pods", pod("ours", "enginehouse", container={"args": ["--version"]}), namespace)
-    status = seen(admin, namespace, "ours", lambda it: it["phase"] in ("Succeeded", "Failed"), "it ended")["status"]
-    assert status["phase"] == "Succeeded" and kubelet.log(namespace, "ours").startswith("enginehouse ")
 
 
 def test_a_pod_talks_to_the_api_server_as_its_service_account(kubernetes, kubelet, admin, namespace):

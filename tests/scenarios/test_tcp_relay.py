@@ -83,18 +83,3 @@ def test_a_reset_reaches_both_sides_and_refuses_new_connections(relay, echo):
     relay.heal()
     with connect(relay) as connection:
         assert echoed(connection, b"two") == b"two"
-
-
-def test_a_silent_cut_can_become_a_reset(relay, echo):
-    with connect(relay) as connection:
-        assert echoed(connection, b"one") == b"one"
-        relay.cut("silence")
-        connection.sendall(b"lost")
-        relay.cut("reset")
-        with pytest.raises(ConnectionResetError):
-            connection.recv(4096)
-    wait_until(lambda: echo[1] == ["reset"], WITHIN_S, "the server was told too")
-    relay.heal()
-    with connect(relay) as connection:
-        assert echoed(connection, b"two") == b"two"
-    assert relay.bytes_to_server == 6, "what was lost was never delivered"
