@@ -1,25 +1,23 @@
-"""A plain client of the Kubernetes API: JSON over HTTPS with a token, one connection per thread, watches of their own.
+"""A client of the Kubernetes API that speaks plain objects, over the transport of the official client.
 
-What a client of the tests says is checked strictly (`fieldValidation=Strict`): a misspelt field is an error, never
-ignored. Answers are the objects as the server has them; refusals are `ApiError`, a server that can't be reached is
-`Unreachable`. Nothing is repeated.
+The server validates strictly (`fieldValidation=Strict`): a misspelt field is an error, never ignored. Results are the objects
+as the server has them; refusals are `ApiError`, and a server that cannot be reached is `Unreachable`. No request is repeated.
 """
 
-import http.client
+import contextlib
+import http
 import json
-import select
-import socket
-import ssl
-import threading
 import urllib.parse
 
+import urllib3
+from kubernetes.client import ApiClient, ApiException, Configuration
+
 REQUEST_WITHIN_S = 30
-PATCH_TYPES = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
+# Idle connections that a client keeps, one for each of its threads.
+CONNECTIONS = 64
+# A server sends something at least once a minute (a bookmark), or ends the watch.
+SILENT_S = 120
+STRICT = {"fieldValidation": "Strict"}
 CORE = "/api/v1"
 # Where a resource is, and whether it is in a namespace.
 RESOURCES = {
@@ -72,16 +70,16 @@ def path_of(resource, namespace=None, name=None, subresource=None):
 
 
 class Client:
-    """Whoever has the token."""
+    """A client with one token; threads may share it."""
 
     def __init__(self, address, authority, token, agent="enginehouse-scenarios"):
-        self.host, port = address.rsplit(":", 1)
-        self.port = int(port)
-        self.context = ssl.create_default_context(cafile=authority)
+        configuration = Configuration(host=f"https://{address}", ssl_ca_cert=str(authority), retries=False)
+        configuration.proxy = None
+        configuration.connection_pool_maxsize = CONNECTIONS
+        self.api = ApiClient(configuration)
         self.headers = {"Accept": "application/json", "User-Agent": agent}
         if token is not None:
             self.headers["Authorization"] = f"Bearer {token}"
-        self.local = threading.local()
 
     def get(self, resource, name, namespace=None, subresource=None):
         return self.request("GET", path_of(resource, namespace, name, subresource))
@@ -105,18 +103,18 @@ class Client:
     def create(self, resource, body, namespace=None, name=None, subresource=None, **query):
         """`name` and `subresource` for what is posted to an object, such as a binding or an eviction."""
         path = path_of(resource, namespace, name, subresource)
-        return self.request("POST", path, body, query={"fieldValidation": "Strict"} | query)
+        return self.request("POST", path, body, query=STRICT | query)
 
     def replace(self, resource, body, namespace=None, subresource=None, **query):
         path = path_of(resource, namespace, body["metadata"]["name"], subresource)
-        return self.request("PUT", path, body, query={"fieldValidation": "Strict"} | query)
+        return self.request("PUT", path, body, query=STRICT | query)
 
     def patch(self, resource, name, body, namespace=None, subresource=None, kind="merge", **query):
         path = path_of(resource, namespace, name, subresource)
-        return self.request("PATCH", path, body, PATCH_TYPES[kind], {"fieldValidation": "Strict"} | query)
+        return self.request("PATCH", path, body, f"application/{kind}-patch+json", STRICT | query)
 
     def delete(self, resource, name, namespace=None, grace_s=None, uid=None):
-        """The object that is on its way out, or the Status of one that is gone."""
+        """The object that is being deleted, or the Status of one that is gone."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s
@@ -128,44 +126,40 @@ class Client:
         """An iterator over the events that follow `resourceVersion=`; `close()` ends it from any thread."""
         return Watch(self, path_of(resource, namespace), {"watch": "true", "allowWatchBookmarks": "true"} | query)
 
-    def request(self, method, path, body=None, content_type="application/json", query=None):
-        """The JSON of the answer, or its text if it is none."""
-        data = None if body is None else json.dumps(body).encode()
-        headers = self.headers | ({"Content-Type": content_type} if data else {})
+    def request(self, method, path, body=None, content_type="application/json", query=None, within_s=REQUEST_WITHIN_S):
+        """The JSON of the response, or its text if it is none."""
         target = target_of(path, query)
-        connection = self.connection()
-        try:
-            connection.request(method, target, data, headers)
-            response = connection.getresponse()
-            text = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise Unreachable(f"{method} {target}: {error!r}") from error
-        answer = decoded(response, text)
+        with reachable(method, target):
+            response = self.open(method, target, body, content_type, within_s)
+            return content(response)
+
+    def open(self, method, target, body=None, content_type="application/json", within_s=REQUEST_WITHIN_S):
+        """The response to a request, its content not read yet."""
+        headers = self.headers | ({"Content-Type": content_type} if body is not None else {})
+        response = self.api.call_api(
+            method, self.api.configuration.host + target, headers, body, _request_timeout=(within_s, within_s)
+        ).response
         if response.status >= http.HTTPStatus.BAD_REQUEST:
-            raise ApiError(method, target, response.status, status_of(answer))
-        return answer
-
-    def connection(self):
-        """This thread's connection; a new one if the server has ended it since."""
-        if not hasattr(self.local, "connection"):
-            self.local.connection = self.open(REQUEST_WITHIN_S)
-        idle = self.local.connection.sock
-        # Nothing is to be read between two requests, but the end.
-        if idle is not None and select.select([idle], [], [], 0)[0]:
-            self.local.connection.close()
-        return self.local.connection
-
-    def open(self, timeout_s):
-        connection = http.client.HTTPSConnection(self.host, self.port, timeout=timeout_s, context=self.context)
-        connection.connect = lambda connect=connection.connect: connect_at_once(connection, connect)
-        return connection
+            answer = content(response)
+            status = answer if isinstance(answer, dict) else {"message": answer}
+            raise ApiError(method, target, response.status, status)
+        return response
 
 
-def connect_at_once(connection, connect):
-    """Small requests go out at once: without this, each waits for the acknowledgement of the one before it."""
-    connect()
-    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+@contextlib.contextmanager
+def reachable(method, target):
+    """What ends without a response is `Unreachable`."""
+    try:
+        yield
+    except (ApiException, urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unreachable(f"{method} {target}: {error!r}") from error
+
+
+def content(response):
+    data = response.data
+    if response.headers.get("Content-Type", "").startswith("application/json"):
+        return json.loads(data)
+    return data.decode(errors="replace")
 
 
 def target_of(path, query):
@@ -173,60 +167,30 @@ def target_of(path, query):
     return f"{path}?{urllib.parse.urlencode(given)}" if given else path
 
 
-def decoded(response, text):
-    if (response.getheader("Content-Type") or "").startswith("application/json"):
-        return json.loads(text)
-    return text.decode(errors="replace")
-
-
-def status_of(answer):
-    return answer if isinstance(answer, dict) else {"message": answer}
-
-
 class Watch:
     """The events of one watch: `(type, object)`, bookmarks included. It ends when the server or `close()` ends it; a
-    resource version that is too old is an `ApiError` of 410, whether it is the answer or an event."""
-
-    # The server says something at least once a minute (a bookmark), or ends the watch.
-    SILENT_S = 120
+    resource version that is too old is an `ApiError` of 410, whether it is the response or an event."""
 
     def __init__(self, client, path, query):
         self.target = target_of(path, query)
         self.closed = False
-        self.connection = client.open(self.SILENT_S)
-        try:
-            self.connection.request("GET", self.target, headers=client.headers)
-            self.response = self.connection.getresponse()
-            if self.response.status >= http.HTTPStatus.BAD_REQUEST:
-                answer = decoded(self.response, self.response.read())
-                raise ApiError("GET", self.target, self.response.status, status_of(answer))
-        except (OSError, http.client.HTTPException) as error:
-            self.connection.close()
-            raise Unreachable(f"GET {self.target}: {error!r}") from error
-        except ApiError:
-            self.connection.close()
-            raise
-        # Closing the connection while another thread reads from it would wait for that thread; its socket can be shut.
-        self.socket = self.connection.sock
+        with reachable("GET", self.target):
+            self.response = client.open("GET", self.target, within_s=SILENT_S)
 
     def __iter__(self):
-        while True:
-            try:
-                line = self.response.readline()
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                if self.closed:
-                    return
-                raise Unreachable(f"GET {self.target}: {error!r}") from error
-            if not line:
-                return
-            event = json.loads(line)
-            if event["type"] == "ERROR":
-                raise ApiError("GET", self.target, event["object"].get("code", 0), event["object"])
-            yield event["type"], event["object"]
+        try:
+            with reachable("GET", self.target):
+                for line in self.response:
+                    event = json.loads(line)
+                    if event["type"] == "ERROR":
+                        raise ApiError("GET", self.target, event["object"].get("code", 0), event["object"])
+                    yield event["type"], event["object"]
+        except Unreachable:
+            if not self.closed:
+                raise
 
     def close(self):
+        """Ends the watch; another thread may be reading from it."""
         self.closed = True
-        try:
-            self.socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # the server had ended it
+        with contextlib.suppress(OSError, ValueError, urllib3.exceptions.HTTPError):
+            self.response.shutdown()

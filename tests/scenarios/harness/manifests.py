@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import subprocess
 
+from harness.kubernetes_client import STRICT
 from harness.processes import REPOSITORY
 from harness.waiting import wait_until
 
@@ -97,7 +98,7 @@ class Applier:
         return f"{base}/{resource['name']}"
 
     def create(self, it, **query):
-        return self.client.request("POST", self.path(it), it, query={"fieldValidation": "Strict"} | query)
+        return self.client.request("POST", self.path(it), it, query=STRICT | query)
 
     def try_out(self, it):
         """Everything that the server does with a new object, but keeping it."""
