@@ -15,14 +15,14 @@ RESTART_AFTER_AT_MOST_S = 8
 def refuse_unsupported(spec):
     """What a kubelet would do and this one doesn't: a test that relies on it must fail, not go on without."""
     for word in ("ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
-        assert not spec.get(word), f"{word} is not played"
+        assert not spec.get(word), f"{word} is not supported"
     for container in spec.get("initContainers", []):
-        assert not container.get("restartPolicy"), "an initial container that goes on beside the others is not played"
+        assert not container.get("restartPolicy"), "an initial container that goes on beside the others is not supported"
     for container in (*spec.get("initContainers", []), *spec["containers"]):
-        assert not container.get("lifecycle", {}).get("postStart"), "postStart is not played"
+        assert not container.get("lifecycle", {}).get("postStart"), "postStart is not supported"
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             probe = container.get(kind)
-            assert not probe or any(it in probe for it in KINDS), f"{kind} of {container['name']} is not played: {probe}"
+            assert not probe or any(it in probe for it in KINDS), f"{kind} of {container['name']} is not supported: {probe}"
 
 
 class Container:

@@ -181,11 +181,8 @@ def test_an_error_after_the_server_did_it_leaves_it_done(kubernetes, relay, clie
 
 def test_a_request_that_is_never_answered(kubernetes, relay, client, namespace):
     with relay.fault("silence", api_calls("create"), times=2, after=True) as fault:
-        impatient = client.open(IMPATIENT_S)
-        with pytest.raises(TimeoutError):
-            impatient.request("POST", path_of("configmaps", namespace), json.dumps(config_map("one")), client.headers)
-            impatient.getresponse()
-        impatient.close()
+        with pytest.raises(Unreachable):
+            client.request("POST", path_of("configmaps", namespace), config_map("one"), within_s=IMPATIENT_S)
         wait_until(lambda: fault.left == 1, WITHIN_S, "the relay has seen that the client gave up")
         patient = Later(lambda: make(client, namespace, "two"))
         wait_until(lambda: fault.injected == 2, WITHIN_S, "the second is silent too")

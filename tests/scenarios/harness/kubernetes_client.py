@@ -7,6 +7,7 @@ as the server has them; refusals are `ApiError`, and a server that cannot be rea
 import contextlib
 import http
 import json
+import socket
 import urllib.parse
 
 import urllib3
@@ -176,6 +177,7 @@ class Watch:
         self.closed = False
         with reachable("GET", self.target):
             self.response = client.open("GET", self.target, within_s=SILENT_S)
+        self.socket = self.response.connection.sock
 
     def __iter__(self):
         try:
@@ -192,5 +194,5 @@ class Watch:
     def close(self):
         """Ends the watch; another thread may be reading from it."""
         self.closed = True
-        with contextlib.suppress(OSError, ValueError, urllib3.exceptions.HTTPError):
-            self.response.shutdown()
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)

@@ -84,7 +84,7 @@ class Fault:
 
     def __getattr__(self, name):
         try:
-            return self.__dict__["told"][name]
+            return self.__dict__["options"][name]
         except KeyError:
             raise AttributeError(f"a fault has no {name}") from None
 

@@ -1,57 +1,55 @@
-"""The relay: a thread with a loop of its own, which takes connections and knows what holds for them. See the package."""
+"""The relay: an HTTP server and client of aiohttp, in a thread with a loop of its own. See the package."""
 
 import asyncio
 import collections
+import http
 import itertools
+import json
 import ssl
 import threading
 
-from harness.api_relay.connection import Connection
+import aiohttp
+import yarl
+from aiohttp import web
+
+from harness.api_relay.calls import ApiCall
 from harness.api_relay.faults import Faults
 
 CALL_WITHIN_S = 10
 CONNECT_WITHIN_S = 10
-# How long a client that is told the end of its connection may take to agree.
-FAREWELL_WITHIN_S = 1
+# The API server itself ends what takes longer than a minute.
+RESPONSE_WITHIN_S = 90
+# An idle connection is the client's to close.
+IDLE_S = 3600
+# The API server accepts 3 MB, and etcd half of that; a list of 10,000 pods is larger.
+MAX_BODY = 256 << 20
+# Headers of one connection. A compressed body could not be inspected.
+HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "te", "trailer", "accept-encoding"}
+AUTO_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 numbers = itertools.count()
 
 
 class ApiRelay:
     """Listens on a free port of loopback and relays to the API server of `cluster` (a `harness.kubernetes.Kubernetes`) until
-    it is closed. It has the server's own certificate, so that who trusts the one trusts the other. An API server that
-    was killed and is started again is found again: who asked meanwhile lost the connection, as without a relay."""
+    it is closed. It has the server's own certificate, so that clients trust both. An API server that was killed and started
+    again is found again; calls in between lose their connection, as without a relay."""
 
     def __init__(self, cluster):
         self.cluster = cluster
-        host, port = cluster.address.rsplit(":", 1)
-        self.server_address = (host, int(port))
-        self.to_server = ssl.create_default_context(cafile=cluster.authority)
-        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        serving.load_cert_chain(cluster.certificates / "apiserver.crt", cluster.certificates / "apiserver.key")
-        # Nothing but HTTP/1.1: the others need not be spoken by a client.
-        serving.set_alpn_protocols(["http/1.1"])
         self.number = next(numbers)
-        # Only go up: (verb, resource) → requests.
+        # Only increase: (verb, resource) → requests.
         self.requests = collections.Counter()
-        self.connections = 0
         # The watches that are open now.
         self.watches = ()
-        self.tasks = set()
-        # What this code did wrong; told by `close`.
+        # Errors of this code, reported by `close`.
         self.failures = []
         self.faults = Faults(self._run)
         self.loop = asyncio.new_event_loop()
-        self.loop.set_exception_handler(
-            lambda _, options: self.failures.append(str(options.get("exception") or options["message"]))
-        )
         self.thread = threading.Thread(target=self._work, name=f"relay to {cluster.address}", daemon=True)
         self.thread.start()
-        self.listener = self._await(
-            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=serving, ssl_shutdown_timeout=FAREWELL_WITHIN_S)
-        )
-        self.address = "127.0.0.1:%d" % self.listener.sockets[0].getsockname()[1]
+        self._await(self._start())
 
-    # What tests call.
+    # The interface for tests.
 
     def fault(self, kind, match, **options):
         """A fault of `harness.api_relay.faults`, until it is lifted or used up; also for `with`."""
@@ -70,7 +68,7 @@ class ApiRelay:
         return self.cluster.kubeconfig_of(token, f"{name}-relay-{self.number}", namespace, self.address)
 
     def version(self):
-        """The version that the cluster is at now, for `stale` later: the server forgets one after some minutes."""
+        """The current version of the cluster, for `stale` later: the server forgets one after some minutes."""
         return self.cluster.admin.list("namespaces", limit=1)["metadata"]["resourceVersion"]
 
     def close(self):
@@ -105,26 +103,184 @@ class ApiRelay:
         if self.thread.is_alive():
             self._await(act())
 
-    async def _serve(self, reader, writer):
-        task = asyncio.current_task()
-        self.tasks.add(task)
-        self.connections += 1
-        try:
-            await Connection(self, reader, writer).run()
-        except asyncio.CancelledError:
-            pass  # closed
-        except Exception as error:
-            self.failures.append(repr(error))
-        finally:
-            self.tasks.discard(task)
+    async def _start(self):
+        to_server = ssl.create_default_context(cafile=self.cluster.authority)
+        connector = aiohttp.TCPConnector(ssl=to_server, limit=0)
+        self.session = aiohttp.ClientSession(connector=connector, auto_decompress=False, read_bufsize=MAX_BODY)
+        # A request that may have taken effect is the client's to repeat.
+        self.session._retry_connection = False
+        serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        serving.load_cert_chain(*(self.cluster.certificates / f"apiserver.{it}" for it in ("crt", "key")))
+        server = web.Server(
+            self._serve,
+            request_factory=lambda *it: web.BaseRequest(*it, self.loop, client_max_size=MAX_BODY),
+            # So a handler is cancelled when its client leaves.
+            handler_cancellation=True,
+            keepalive_timeout=IDLE_S,
+            access_log=None,
+        )
+        self.runner = web.ServerRunner(server, shutdown_timeout=0.1)
+        await self.runner.setup()
+        await web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=serving).start()
+        self.address = f"127.0.0.1:{self.runner.addresses[0][1]}"
 
     async def _end(self):
-        self.listener.close()
-        for task in list(self.tasks):
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await self.runner.cleanup()
+        await self.session.close()
 
-    async def connect(self):
-        """A new connection to the API server: (reader, writer)."""
-        connecting = asyncio.open_connection(*self.server_address, ssl=self.to_server)
-        return await asyncio.wait_for(connecting, CONNECT_WITHIN_S)
+    # Requests.
+
+    async def _serve(self, request):
+        call = ApiCall(request.method, request.raw_path, request.headers.get("User-Agent", ""))
+        self.requests[call.verb, call.resource] += 1
+        try:
+            assert "Upgrade" not in request.headers, f"{call}: the relay supports no upgrade"
+            body = await request.read()
+            fault = self.faults.for_request(call)
+            if fault is None:
+                return await self._pass_on(request, call, body)
+            if fault.kind == "stale":
+                return await self._answer_stale(fault, request, call, body)
+            return await self._refuse(fault, request, call, body)
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            await hang_up(request)
+        except Exception as error:
+            self.failures.append(repr(error))
+            await hang_up(request)
+
+    async def _refuse(self, fault, request, call, body):
+        """Injects a fault of requests, before or after the server has handled the request."""
+        answer = None
+        if fault.after:
+            try:
+                answer = await self._answer(request, call.target, body)
+            except BaseException:
+                fault.missed()
+                raise
+        fault.done(call)
+        if fault.kind in ("silence", "hold"):
+            try:
+                await fault.lifted.wait()
+            except asyncio.CancelledError:
+                fault.left += 1
+                raise
+        if fault.kind in ("silence", "hang_up"):
+            await hang_up(request)
+        if fault.kind == "hold":
+            return answer or await self._pass_on(request, call, body)
+        if fault.kind == "gone" and call.verb == "watch":
+            return web.Response(body=error_event(fault), headers={"Content-Type": "application/json"})
+        status = fault.status()
+        headers = {"Content-Type": "application/json"}
+        if fault.kind == "throttle":
+            headers["Retry-After"] = str(fault.retry_after_s)
+        reason = http.HTTPStatus(status["code"]).phrase
+        return web.Response(status=status["code"], reason=reason, headers=headers, body=json_line(status))
+
+    async def _answer_stale(self, fault, request, call, body):
+        answer = None
+        try:
+            answer = await self._answer(request, call.at(fault.version), body)
+            return answer
+        finally:
+            # A server that does not know that version any more, or refuses the client, gave no stale list.
+            if answer is not None and answer.status == http.HTTPStatus.OK:
+                fault.done(call)
+            else:
+                fault.missed()
+
+    async def _pass_on(self, request, call, body):
+        if not call.streams:
+            return await self._answer(request, call.target, body)
+        async with asyncio.timeout(RESPONSE_WITHIN_S):
+            response = await self._ask(request, call.target, body)
+        async with response:
+            if response.status != http.HTTPStatus.OK:
+                return await whole(response)
+            return await self._stream(request, call, response)
+
+    async def _answer(self, request, target, body):
+        async with asyncio.timeout(RESPONSE_WITHIN_S), await self._ask(request, target, body) as response:
+            return await whole(response)
+
+    async def _ask(self, request, target, body):
+        return await self.session.request(
+            request.method,
+            yarl.URL(f"https://{self.cluster.address}{target}", encoded=True),
+            headers=own_headers(request),
+            skip_auto_headers=AUTO_HEADERS,
+            data=body or None,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_WITHIN_S),
+        )
+
+    async def _stream(self, request, call, response):
+        """A watch or a log that is followed."""
+        answer = web.StreamResponse(reason=response.reason, headers=own_headers(response))
+        answer.enable_chunked_encoding()
+        await answer.prepare(request)
+        self.watches = (*self.watches, call)
+        try:
+            if call.verb == "watch" and response.content_type == "application/json":
+                await self._pass_events(request, call, response.content, answer)
+            else:
+                async for piece in response.content.iter_any():
+                    wanted = call.verb == "watch" and self.faults.want_events_of(call)
+                    assert not wanted, f"{call}: a fault wants events that are not JSON"
+                    await answer.write(piece)
+        finally:
+            self.watches = tuple(it for it in self.watches if it is not call)
+        await answer.write_eof()
+        return answer
+
+    async def _pass_events(self, request, call, lines, answer):
+        late = []
+        async for line in lines:
+            event = json.loads(line)
+            fault = self.faults.for_event(call, event["type"], event["object"])
+            if fault is not None:
+                fault.done(call)
+            kind = fault and fault.kind
+            if kind == "drop":
+                continue
+            if kind == "end":
+                return
+            if kind == "expire":
+                await answer.write(error_event(fault))
+                return
+            if kind == "tear":
+                # Half of a chunk whose length announces the whole. Unlike an abort, closing sends what was written.
+                request.transport.write(b"%x\r\n%s" % (len(line), line[: len(line) // 2]))
+                request.transport.close()
+                await asyncio.Event().wait()
+            copies = fault.copies if kind == "repeat" else 0
+            immediate = 0 if kind == "repeat" and fault.late else copies
+            for it in [line] * (1 + immediate) + late:
+                await answer.write(it)
+            late = [line] * (copies - immediate)
+
+
+async def hang_up(request):
+    """Ends the connection without a response; this cancels the handler."""
+    if request.transport is not None:
+        request.transport.abort()
+    await asyncio.Event().wait()
+
+
+async def whole(response):
+    return web.Response(
+        status=response.status, reason=response.reason, headers=own_headers(response), body=await response.read()
+    )
+
+
+def own_headers(message):
+    """The headers without those of one connection."""
+    return [(name, value) for name, value in message.headers.items() if name.lower() not in HOP_BY_HOP]
+
+
+def error_event(fault):
+    return json_line({"type": "ERROR", "object": fault.status()})
+
+
+def json_line(value):
+    return json.dumps(value).encode() + b"\n"
