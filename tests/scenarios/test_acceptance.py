@@ -165,7 +165,7 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
     name = control.start(tenant, pool, unit, wait=STARTS[installation.kind])
     engine = cluster.engines.one(name).process
     cluster.settled(control)
-    cluster.logs.allow("no metadata agent answers, the proxy goes on with the catalog that it last read", "still waiting")
+    cluster.logs.allow("no metadata agent responds; using the last catalog", "still waiting")
     for agent in ("agent-1", "agent-2"):
         restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
     wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")

@@ -130,7 +130,7 @@ def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
         "there are new proxies",
         0.2,
     )
-    drains = re.compile("opens no session any more")
+    drains = re.compile("draining; no new sessions")
     for pod in leaving:
         wait_until(lambda pod=pod: drains.search(running.log(pod)), WITHIN_S, "the old proxy has been told", 0.2)
     for session in sessions:

@@ -21,8 +21,8 @@ SESSION_TIMEOUT_S = 4
 TAKEN_OVER_WITHIN_MS = SESSION_TIMEOUT_S * 1000 + 2000
 CUT_OFF = "proxy-b"
 LOST = re.compile(
-    "warning: this proxy (has had no connection to ZooKeeper for .*[0-9].*|gets no answers from ZooKeeper), and knows "
-    "the engines that were registered .*[0-9].* ago; it learns of other engines when ZooKeeper is back"
+    "warning: this proxy (has had no connection to ZooKeeper for .*[0-9].*|receives no replies from ZooKeeper), and knows "
+    "the engines that were registered .*[0-9].* ago; new engines are not visible until ZooKeeper is back"
 )
 
 

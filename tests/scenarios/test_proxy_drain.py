@@ -12,7 +12,7 @@ from harness.waiting import wait_until
 
 WITHIN_S = 60
 GRACE = {"drain_grace": "1h"}
-LEAVES = (503, "this proxy is being stopped and opens no session")
+LEAVES = (503, "the proxy is shutting down")
 
 
 def probe(address, path="/readyz"):
@@ -58,7 +58,7 @@ def test_replacing_all_proxies_in_turn_keeps_their_sessions(own_cluster):
         assert probe(leaving, "/livez") == (200, "ok")
         with pytest.raises(Exception) as refused:
             open_pyhive(leaving, "ann")
-        assert "another proxy takes you" in str(refused.value), refused.value
+        assert "routed to another proxy" in str(refused.value), refused.value
         wait_until(lambda leaving=leaving: leaving not in discovered(cluster), WITHIN_S, f"discovery names {name} no more")
         # Its own session goes on, and so does what is said elsewhere; the lock was given up first.
         assert rows(session, "SELECT 2 AS two") == [{"two": 2}]

@@ -37,7 +37,7 @@ PAIRS = some(["postgres and one zookeeper", "mariadb and an ensemble"], "postgre
 # What a process says whose peers are killed around it, and nothing else. Sessions of ZooKeeper are so short here that on
 # a busy machine one may end while its candidate waits for its turn.
 EXPECTED = [
-    "no metadata agent answers, the proxy goes on with the catalog that it last read",
+    "no metadata agent responds; using the last catalog",
     "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper can't be reached)",
     "can't stand for election",
 ]

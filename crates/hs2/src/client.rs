@@ -17,7 +17,7 @@ use crate::held::Held;
 use crate::limits::Limits;
 use crate::message::{Message, decode_reply, encode_call};
 use crate::method::Method;
-use crate::scan::{self, ScanError};
+use crate::scan::ScanError;
 use crate::wire::{Wire, within};
 use crate::{sasl, status};
 
@@ -295,25 +295,6 @@ impl Client {
             return Err(WireError::Decode(format!("the answer to {} is one to another call", sent.method)).into());
         }
         self.broken = false;
-        Ok(reply)
-    }
-
-    /// Sends a whole request of another client and returns the whole reply to it, whose name and sequence number are
-    /// the request's. [`ClientError::Broken`]: nothing was sent. After any other error the request may have been
-    /// executed, and the connection is broken.
-    pub async fn exchange(&mut self, request: &Message, deadline: Duration) -> Result<Message, ClientError> {
-        let sent = Sent {
-            method: request.name().to_owned(),
-            seqid: request.seqid(),
-            deadline,
-            until: Instant::now() + deadline,
-        };
-        let sent = self.send_request(sent, request.bytes()).await?;
-        let reply = self.reply_to(sent).await?;
-        if let Err(error) = scan::whole(reply.bytes()) {
-            self.broken = true;
-            return Err(error.into());
-        }
         Ok(reply)
     }
 

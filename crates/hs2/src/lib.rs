@@ -8,7 +8,8 @@
 //! | [`server`], [`connection`], [`auth`] | the listener and its connections at the level of messages |
 //! | [`service`] | the typed server above them |
 //! | [`client`], [`session`] | the client: calls, and the statements of a session |
-//! | [`relay`] | request to a backend, reply copied back, results never decoded |
+//! | [`relay`] | sends a request to a backend and copies the reply without decoding results |
+//! | [`handle_table`] | the sessions of a server and their operations, by handle |
 //! | [`value`], [`schema`], [`rowset`] | values, columns and result sets |
 //! | [`status`], [`protocol`], [`error`], [`limits`] | errors on the wire, versions, limits |
 //!
@@ -25,6 +26,7 @@ mod dispatch;
 pub mod error;
 pub mod failpoints;
 pub mod handle;
+pub mod handle_table;
 mod held;
 mod http;
 pub mod limits;
@@ -56,6 +58,7 @@ pub use client::{Auth, Client, ClientError, ClientOptions};
 pub use connection::Connection;
 pub use error::{WireError, WireErrorKind};
 pub use handle::Handle;
+pub use handle_table::HandleTable;
 pub use limits::Limits;
 pub use message::{Call, Message};
 pub use method::{Method, Scope};

@@ -1,17 +1,16 @@
-//! The relay: a request to a backend, its reply back to the client, results never decoded.
+//! The relay: sends a request to a backend and copies the reply to the client without decoding results.
 //!
-//! The request was scanned and its handle patched by the caller. Of the reply only the beginning is read, as far as
-//! the decision needs it; the rest is copied through the worker thread's one buffer as it comes. A reply with a handle
-//! to replace is held whole, within [`Limits::held_reply_bytes`](crate::Limits) and the process-wide budget; a result never
-//! is. The text of an error is cut at [`MAX_ERROR_TEXT_BYTES`], and the stack traces of Java are taken out of it.
+//! The caller has scanned the request and patched its handle. Only the beginning of the reply is read, as far as the
+//! decision needs it; the rest is copied through the worker thread's buffer as it arrives. A reply with a handle to replace
+//! is held whole, within [`Limits::held_reply_bytes`](crate::Limits) and the process-wide budget; a result never is. Error
+//! texts are cut at [`MAX_ERROR_TEXT_BYTES`], and Java stack traces are removed from them.
 //!
-//! Every reply is walked over to its end before its last piece is written, and must end where its frame ends: a client
-//! would take what stands behind it for the reply to its next call.
+//! Every reply is walked to its end before its last piece is written, and must end where its frame ends: a client would
+//! read bytes behind it as the reply to its next call.
 //!
-//! Nothing is ever sent twice from here. After an error the backend's connection is broken (see
-//! [`Client::is_broken`]), and the caller knows from [`RelayError`] whether the client has seen part of a reply.
+//! A request is never sent twice. After an error the backend's connection is broken (see [`Client::is_broken`]), unless its
+//! whole reply was read before the client failed. [`RelayError`] states whether the client has seen part of a reply.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -27,71 +26,70 @@ use crate::message::Message;
 use crate::scan::{self, PieceWalker, Reply, ScanError};
 use crate::wire::CopyError;
 
-/// A reply of at most so many bytes is there as a whole when it is decided what to do with it.
+/// A reply of at most this length is held whole when the caller decides about it, in bytes.
 pub const WHOLE_REPLY_BYTES: usize = 16 * 1024;
 
-/// What to do with a reply, decided from its beginning.
+/// The destination of a reply, decided from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// To the client as it is.
+    /// To the client, unchanged.
     Forward,
-    /// To the client, this handle in place of the backend's. A reply without a handle goes as it is.
+    /// To the client, with this handle in place of the backend's. A reply without a handle is unchanged.
     ForwardAs(Handle),
-    /// Not to the client: back to the caller.
+    /// To the caller only.
     Hold,
 }
 
 /// What became of a reply.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The client has it: so many bytes.
+    /// Sent to the client.
     Forwarded {
         /// The length of the message.
         bytes: usize,
     },
-    /// The caller has it, whole.
+    /// Returned to the caller, whole.
     Held(Vec<u8>),
 }
 
-/// Why there was no reply.
+/// Why a reply was not delivered.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// The backend's connection can't be used: an earlier exchange was given up, the backend has closed it since, or
-    /// it said something unasked. Nothing was sent.
-    #[error("the connection to the backend was closed, or given up by an earlier call")]
+    /// The backend's connection is unusable: an earlier exchange was cancelled, the backend has closed it, or it sent
+    /// something unrequested. The request was not sent.
+    #[error("the connection to the backend was closed, or an earlier call was cancelled")]
     Broken,
     /// The backend failed, or its reply is not one to this request.
-    #[error("the backend failed: {source}")]
+    #[error("the backend failed: {error}")]
     Backend {
-        /// How.
-        source: WireError,
-        /// Part of the reply went to the client already: its connection can only be closed.
+        error: WireError,
+        /// The client has received part of the reply: its connection can only be closed.
         partly: bool,
     },
-    /// The backend did not begin to answer in time.
-    #[error("the backend did not answer within {} ms", .0.as_millis())]
+    /// The reply did not begin in time.
+    #[error("the backend did not reply within {} ms", .0.as_millis())]
     Timeout(Duration),
     /// The reply could not be written to the client: its connection can only be closed.
     #[error("the client failed: {0}")]
     Client(WireError),
-    /// The client hung up while its call ran.
-    #[error("the client went away")]
+    /// The client closed its connection while its call ran.
+    #[error("the client closed its connection")]
     ClientGone,
 }
 
 impl RelayError {
-    /// The client has seen nothing of this reply and may be answered otherwise.
+    /// Whether the client has seen nothing of this reply, so that the caller may send another.
     pub fn client_is_usable(&self) -> bool {
         matches!(self, Self::Broken | Self::Timeout(_) | Self::Backend { partly: false, .. })
     }
 }
 
-fn backend(source: impl Into<WireError>) -> RelayError {
-    RelayError::Backend { source: source.into(), partly: false }
+fn backend(error: impl Into<WireError>) -> RelayError {
+    RelayError::Backend { error: error.into(), partly: false }
 }
 
-/// Sends `request`, waits up to `deadline` for the reply to begin, and does with it what `decide` says. `decide` gets
-/// the scanned beginning and the bytes that its positions count in.
+/// Sends `request`, waits up to `deadline` for the reply to begin, and delivers it as `decide` says. `decide` receives the
+/// scanned beginning and the bytes that its positions refer to.
 pub async fn exchange(
     client: &mut Connection,
     request: &Message,
@@ -104,7 +102,7 @@ pub async fn exchange(
     if !usable {
         return Err(RelayError::Broken);
     }
-    // Until the reply is delivered: a client that does not read it keeps its part of the budget.
+    // Held until the reply is delivered: a client that does not read it keeps its part of the budget.
     let mut held = Held::default();
     let beginning = async {
         to.write(request.bytes()).await.map_err(backend)?;
@@ -131,7 +129,7 @@ pub async fn exchange(
     Ok(outcome)
 }
 
-/// Waits for the reply until all that matters of it is pending. Returns it and the length of the whole.
+/// Reads the reply until everything that the decision needs is pending. Returns it and its whole length.
 async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<(Reply, usize), RelayError> {
     let (total_limit, held_limit) = (from.limits().reply_bytes, from.limits().held_reply_bytes);
     let total = if from.is_framed() {
@@ -147,7 +145,7 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
         from.wire.discard(4);
         total
     } else {
-        // Without frames the end is known only when all is there.
+        // Without frames the end is known only when the whole reply was read.
         let message = from.read(held_limit).await.map_err(backend)?;
         if !from.wire.pending.is_empty() {
             return Err(backend(ScanError::Trailing));
@@ -176,7 +174,7 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
         if at_least > held_limit {
             return Err(backend(WireError::TooLong { bytes: at_least, limit: held_limit }));
         }
-        // What can't be decided from a good part of the reply is read whole, not byte by byte.
+        // Doubled each time, so that a long beginning is not read byte by byte.
         let wanted = (length * 2).max(at_least).min(total).min(held_limit);
         if wanted > UNCOUNTED_REPLY_BYTES {
             held.take(total.min(held_limit), from.limits().stall).await.map_err(backend)?;
@@ -185,7 +183,7 @@ async fn begin(from: &mut Client, request: &Message, held: &mut Held) -> Result<
     }
 }
 
-/// Cuts the errors of a reply, which an engine may make as long as it wants.
+/// Cuts the error texts of a reply; an engine does not limit them.
 async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> Result<(Reply, usize), RelayError> {
     if !reply.has_surplus(&from.wire.pending, MAX_ERROR_TEXT_BYTES) {
         return Ok((reply, total));
@@ -202,12 +200,12 @@ async fn cut(from: &mut Client, reply: Reply, total: usize, held: &mut Held) -> 
     Ok((reply, from.wire.pending.len()))
 }
 
-/// The reply names the method and the sequence number of the request, or it is a reply to something else.
+/// Checks that the reply has the method and the sequence number of the request.
 fn same_call(request: &Message, reply: &Reply, bytes: &[u8]) -> Result<(), RelayError> {
     if reply.header.seqid == request.seqid() && reply.header.name_in(bytes) == request.name() {
         Ok(())
     } else {
-        Err(backend(WireError::Decode("the reply is one to another call".to_owned())))
+        Err(backend(WireError::Decode("the reply belongs to another call".to_owned())))
     }
 }
 
@@ -232,6 +230,9 @@ async fn forward(
     let mut walker = PieceWalker::new(&reply.header);
     if left > 0 {
         checked(&mut walker, &begun, left).map_err(backend)?;
+    } else {
+        // The whole reply was read: a client that fails now leaves the backend's connection between two calls.
+        from.set_broken(false);
     }
     client.wire.write(&head, &begun).await.map_err(RelayError::Client)?;
     drop(begun);
@@ -239,63 +240,18 @@ async fn forward(
         let check = |piece: &[u8]| checked(&mut walker, piece, left.saturating_sub(piece.len()));
         match from.wire.copy_some(&client.wire, left, check).await {
             Ok(copied) => left -= copied.min(left),
-            Err(CopyError::From(source)) => return Err(RelayError::Backend { source, partly: true }),
+            Err(CopyError::From(error)) => return Err(RelayError::Backend { error, partly: true }),
             Err(CopyError::To(error)) => return Err(RelayError::Client(error)),
         }
     }
     Ok(Outcome::Forwarded { bytes: total })
 }
 
-/// Whether the reply ends with this piece if and only if its frame does.
+/// Checks that the reply ends with this piece if and only if its frame does.
 fn checked(walker: &mut PieceWalker, piece: &[u8], left: usize) -> Result<(), ScanError> {
     match (walker.feed(piece)?, left) {
         (true, 0) | (false, 1..) => Ok(()),
         (true, _) => Err(ScanError::Trailing),
         (false, 0) => Err(ScanError::Truncated { at_least: walker.fed() + 1 }),
-    }
-}
-
-/// The handles that a client holds, each standing for one of the backend's. What a client names and is not in here
-/// does not exist for it.
-#[derive(Debug)]
-pub struct HandleTable {
-    backend_of: HashMap<Handle, Handle>,
-    limit: usize,
-}
-
-impl HandleTable {
-    /// An empty table for at most `limit` handles.
-    pub fn new(limit: usize) -> Self {
-        Self { backend_of: HashMap::new(), limit }
-    }
-
-    /// Makes a new handle for the client that stands for the backend's; nothing when the table is full.
-    pub fn admit(&mut self, backend: Handle) -> Option<Handle> {
-        if self.backend_of.len() >= self.limit {
-            return None;
-        }
-        let ours = Handle::random();
-        self.backend_of.insert(ours, backend);
-        Some(ours)
-    }
-
-    /// The backend's handle for one that the client named.
-    pub fn resolve(&self, ours: &Handle) -> Option<Handle> {
-        self.backend_of.get(ours).copied()
-    }
-
-    /// Forgets a handle.
-    pub fn remove(&mut self, ours: &Handle) -> Option<Handle> {
-        self.backend_of.remove(ours)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.backend_of.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.backend_of.is_empty()
     }
 }

@@ -1,7 +1,7 @@
-//! What happens in a minute, as one line of the log.
+//! Session counters, logged once a minute.
 //!
-//! Lines about single sessions are at debug level: a busy proxy has thousands a minute, which would push every warning
-//! out of a log of limited size.
+//! Log lines about single sessions are at debug level: a busy proxy would write thousands a minute, which would push every
+//! warning out of a log of limited size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +9,6 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tracing::info;
-
-use crate::Gateway;
 
 /// How often a summary is logged, if anything happened.
 const SUMMARY_INTERVAL: Duration = Duration::from_mins(1);
@@ -24,7 +22,7 @@ pub(crate) struct Activity {
     pub(crate) statements: Count,
 }
 
-/// Counts up until it is read.
+/// A counter that is reset when it is read.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
@@ -39,26 +37,23 @@ impl Count {
 }
 
 impl Activity {
-    /// Opened, bound, closed sessions and statements since the last call; `None` if nothing happened.
+    /// Sessions opened, bound and closed, and statements, since the last call; `None` if all are zero.
     fn take(&self) -> Option<[u64; 4]> {
         let counts = [self.opened.take(), self.bound.take(), self.closed.take(), self.statements.take()];
         (counts.iter().sum::<u64>() > 0).then_some(counts)
     }
 }
 
-/// Logs a summary every minute until it is stopped, and a last one then.
-pub(crate) async fn summarize(gateway: Arc<Gateway>, stop: CancellationToken) {
+/// Logs a summary every minute until stopped, and a last one then.
+pub(crate) async fn summarize(
+    activity: Arc<Activity>,
+    open_sessions: impl Fn() -> usize + Send,
+    stop: CancellationToken,
+) {
     loop {
         let stopped = tokio::time::timeout(SUMMARY_INTERVAL, stop.cancelled()).await.is_ok();
-        if let Some([opened, bound, closed, statements]) = gateway.activity.take() {
-            info!(
-                opened,
-                bound,
-                closed,
-                statements,
-                open = gateway.sessions.count(),
-                "sessions since the last summary"
-            );
+        if let Some([opened, bound, closed, statements]) = activity.take() {
+            info!(opened, bound, closed, statements, open = open_sessions(), "sessions since the last summary");
         }
         if stopped {
             return;
@@ -71,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_summary_counts_what_happened_since_the_last_one() {
+    fn a_summary_counts_since_the_last_one() {
         let activity = Activity::default();
         assert_eq!(activity.take(), None);
         activity.opened.add();

@@ -1,13 +1,12 @@
-//! Whose engines a session may use.
+//! Authorization: the tenant whose engines a session may use.
 //!
-//! An admin counts as a user of every tenant. A user of exactly one tenant is in it; of several, `enginehouse.tenant`
-//! chooses; of none, only what needs no tenant. What is refused does not reveal what exists.
+//! An admin counts as a user of every tenant. A user of exactly one tenant uses it; a user of several chooses with
+//! `enginehouse.tenant`; a user of none can use only what needs no tenant. A refusal does not reveal which tenants exist.
 
 use model::catalog::Catalog;
 use model::error::{ErrorKind, UserError};
 use model::name::TenantName;
 
-/// The tenant of a statement, or why there is none.
 pub(crate) fn tenant_of(
     catalog: &Catalog,
     user: &str,
@@ -21,27 +20,28 @@ pub(crate) fn tenant_of(
             Some(tenant) => Ok((*tenant).clone()),
             None if is_admin => {
                 Err(UserError::new(ErrorKind::UndefinedObject, format!("tenant \"{named}\" does not exist"))
-                    .hint("SHOW TENANTS lists the tenants"))
+                    .hint("SHOW TENANTS lists the tenants."))
             }
             None => Err(UserError::new(
                 ErrorKind::InsufficientPrivilege,
                 format!("permission denied for tenant \"{named}\""),
             )
-            .hint("an admin adds you with ALTER TENANT … USER_LIST (…)")),
+            .hint("An admin adds you with ALTER TENANT … USER_LIST (…).")),
         };
     }
     match own.as_slice() {
         [one] => Ok((*one).clone()),
-        [] if is_admin => Err(UserError::new(ErrorKind::WrongState, "there is no tenant to run the statement for")
-            .hint("CREATE TENANT creates one")),
+        [] if is_admin => {
+            Err(UserError::new(ErrorKind::WrongState, "no tenant exists").hint("Create one with CREATE TENANT."))
+        }
         [] => Err(UserError::new(ErrorKind::InsufficientPrivilege, format!("user \"{user}\" belongs to no tenant"))
-            .hint("an admin adds you with ALTER TENANT … USER_LIST (…)")),
+            .hint("An admin adds you with ALTER TENANT … USER_LIST (…).")),
         several => {
             let names: Vec<String> = several.iter().map(|tenant| format!("\"{tenant}\"")).collect();
             Err(UserError::new(ErrorKind::WrongState, format!("user \"{user}\" belongs to several tenants"))
-                .detail(format!("tenants {}", names.join(", ")))
+                .detail(format!("The tenants are {}.", names.join(", ")))
                 .hint(format!(
-                    "connect with ?enginehouse.tenant={} or say SET enginehouse.tenant={}",
+                    "Connect with ?enginehouse.tenant={}, or run SET enginehouse.tenant={}.",
                     several[0], several[0]
                 )))
         }
@@ -58,18 +58,19 @@ mod tests {
     fn catalog(tenants: &[(&str, &[&str])]) -> Catalog {
         let mut catalog = Catalog::default();
         for (name, users) in tenants {
-            let spec = TenantSpec { users: users.iter().map(|it| (*it).to_owned()).collect(), ..TenantSpec::default() };
+            let spec =
+                TenantSpec { users: users.iter().map(|user| (*user).to_owned()).collect(), ..TenantSpec::default() };
             catalog.tenants.insert(TenantName::new(*name).unwrap(), Versioned { spec, generation: Generation(1) });
         }
         catalog
     }
 
     #[test]
-    fn a_user_of_one_tenant_is_in_it_and_of_several_must_choose() {
+    fn a_user_of_one_tenant_uses_it_and_one_of_several_must_choose() {
         let catalog = catalog(&[("t_1", &["ann", "bob"]), ("t_2", &["bob"])]);
         let admins = ["admin".to_owned()];
         let tenant = |user, named: Option<&str>| {
-            let named = named.map(|it| TenantName::new(it).unwrap());
+            let named = named.map(|name| TenantName::new(name).unwrap());
             tenant_of(&catalog, user, &admins, named.as_ref())
         };
         assert_eq!(tenant("ann", None).unwrap().as_str(), "t_1");
@@ -82,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_the_same_for_a_tenant_that_exists_and_one_that_does_not() {
+    fn a_refusal_does_not_reveal_whether_the_tenant_exists() {
         let catalog = catalog(&[("t_1", &["ann"])]);
         let refused = |name: &str| {
             let named = TenantName::new(name).unwrap();

@@ -1,16 +1,16 @@
 //! Byte budgets: how much memory sessions may make the proxy keep.
 //!
-//! Limits on counts bound nothing where the client chooses the size, so every byte that outlives the call that brought
-//! it is reserved here first: settings and the replay log, statements that wait for an engine or run there, texts of
-//! control statements, results of the proxy's own. [`Budget`] is the process's; limits of one session are checked by
-//! its owner. A reservation that does not fit is refused with 54000 and changes nothing.
+//! Limits on counts bound nothing where the client chooses the size, so every byte that outlives its call is reserved here
+//! first: settings and the replay log, statements that wait for an engine or run there, texts of control statements,
+//! results of the proxy's own. [`Budget`] is the process's; limits of one session are checked by its owner. A reservation
+//! that does not fit is refused with 54000 and has no effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::error::{ErrorKind, UserError};
 
-/// The bytes that all sessions of a proxy may hold together.
+/// The bytes that all sessions of a proxy may hold in total.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: usize,
@@ -38,7 +38,7 @@ impl Budget {
                     "Its sessions hold {used} bytes of at most {}, and {bytes} more do not fit.",
                     self.limit
                 ))
-                .hint("Retry the statement later, or connect to another proxy. proxy.max_held_bytes is the limit.")),
+                .hint("Retry the statement later, or connect to another proxy. The limit is proxy.max_held_bytes.")),
         }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reservation_beyond_the_budget_is_refused_and_changes_nothing() {
+    fn a_reservation_beyond_the_budget_is_refused_and_has_no_effect() {
         let budget = Budget::new(10);
         let mut one = budget.hold(6).unwrap();
         assert_eq!(budget.hold(5).unwrap_err().sqlstate(), "54000");

@@ -1,12 +1,13 @@
-//! The catalog as the proxy last read it: tenants, users, units, wished-for slots, observed engines.
+//! The catalog cache: tenants, users, units, desired slots and observed engines, as the proxy last read them.
 //!
-//! Read again every `snapshot_poll`, and once more before somebody is refused. While no metadata agent answers it
-//! stays as it was (static stability); its age is known.
+//! It is refreshed every `snapshot_poll`, and once more before a session is refused. While no metadata agent responds it
+//! stays as it is (static stability); its age is known.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::clock::SharedClock;
+use model::engine_name::EngineName;
 use model::snapshot::ProxySnapshot;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -14,28 +15,25 @@ use tracing::{debug, info, warn};
 
 use crate::agents::Agents;
 
-/// A reading with its time.
 #[derive(Debug, Clone, Default)]
-pub struct Reading {
-    /// What was read.
-    pub snapshot: Arc<ProxySnapshot>,
-    /// When, by the clock that counts suspension; `None` before the first reading.
-    pub read_at: Option<Duration>,
+pub(crate) struct Reading {
+    pub(crate) snapshot: Arc<ProxySnapshot>,
+    /// The time of the reading, by the clock that counts suspension; `None` before the first one.
+    pub(crate) read_at: Option<Duration>,
 }
 
-/// The newest reading.
-pub struct CatalogView {
+pub(crate) struct CatalogView {
     agents: Agents,
     clock: SharedClock,
     reading: watch::Sender<Reading>,
-    refreshing: Turns,
+    refreshing: SharedAttempts,
 }
 
-/// One attempt at a time. Whoever asked before it began takes its outcome, good or bad; whoever asked later needs
-/// another, because what he wants to see may have happened meanwhile. So nobody waits for more than two, however many
-/// ask while no metadata agent answers.
+/// Coalesces concurrent attempts. A caller that arrived before an attempt began shares its outcome; a later caller needs
+/// another one, because the change that it looks for may have happened meanwhile. Each caller therefore waits for at
+/// most two attempts, however many callers there are.
 #[derive(Default)]
-struct Turns(tokio::sync::Mutex<Option<Attempt>>);
+struct SharedAttempts(tokio::sync::Mutex<Option<Attempt>>);
 
 #[derive(Clone, Copy)]
 struct Attempt {
@@ -43,11 +41,11 @@ struct Attempt {
     succeeded: bool,
 }
 
-impl Turns {
-    async fn take(&self, clock: &SharedClock, attempt: impl Future<Output = bool>) -> bool {
-        let asked = clock.boottime();
+impl SharedAttempts {
+    async fn run(&self, clock: &SharedClock, attempt: impl Future<Output = bool>) -> bool {
+        let arrived = clock.boottime();
         let mut last = self.0.lock().await;
-        if let Some(shared) = last.filter(|it| it.began >= asked) {
+        if let Some(shared) = last.filter(|attempt| attempt.began >= arrived) {
             return shared.succeeded;
         }
         let began = clock.boottime();
@@ -59,30 +57,39 @@ impl Turns {
 
 impl CatalogView {
     pub(crate) fn new(agents: Agents, clock: SharedClock) -> Self {
-        Self { agents, clock, reading: watch::Sender::default(), refreshing: Turns::default() }
+        Self { agents, clock, reading: watch::Sender::default(), refreshing: SharedAttempts::default() }
     }
 
     /// The newest reading.
-    pub fn reading(&self) -> Reading {
+    pub(crate) fn reading(&self) -> Reading {
         self.reading.borrow().clone()
     }
 
     /// The age of the newest reading.
-    pub fn age(&self) -> Option<Duration> {
+    pub(crate) fn age(&self) -> Option<Duration> {
         Some(self.clock.boottime().saturating_sub(self.reading().read_at?))
     }
 
-    /// Waits for the first reading; `false` if there is none within `patience`.
-    pub(crate) async fn first(&self, patience: Duration) -> bool {
+    /// Waits for the first reading; `false` if there is none in time.
+    pub(crate) async fn first(&self, deadline: Duration) -> bool {
         let mut reading = self.reading.subscribe();
-        let read = reading.wait_for(|it| it.read_at.is_some());
-        tokio::time::timeout(patience, read).await.is_ok_and(|it| it.is_ok())
+        let read = reading.wait_for(|reading| reading.read_at.is_some());
+        tokio::time::timeout(deadline, read).await.is_ok_and(|waited| waited.is_ok())
     }
 
-    /// Reads again, or takes what a reading says that somebody else began since; `false` when no metadata agent
-    /// answered.
-    pub async fn refresh(&self) -> bool {
-        self.refreshing.take(&self.clock, self.read()).await
+    /// The reason with what the master last published of the engine, if anything.
+    pub(crate) fn with_engine_reason(&self, engine: &EngineName, reason: &str) -> String {
+        let snapshot = self.reading().snapshot;
+        let observed = snapshot.observed.iter().find(|observed| observed.name == *engine);
+        match observed.and_then(|observed| observed.reason.as_deref()) {
+            Some(published) => format!("{reason}; {published}"),
+            None => reason.to_owned(),
+        }
+    }
+
+    /// Reads again, or shares a reading that another caller began since; `false` if no metadata agent responded.
+    pub(crate) async fn refresh(&self) -> bool {
+        self.refreshing.run(&self.clock, self.read()).await
     }
 
     async fn read(&self) -> bool {
@@ -93,26 +100,26 @@ impl CatalogView {
                 true
             }
             Err(error) => {
-                debug!(%error, "the catalog could not be read");
+                debug!(%error, "could not read the catalog");
                 false
             }
         }
     }
 }
 
-/// Reads the catalog every `interval` until told to stop.
+/// Reads the catalog every `interval` until stopped.
 pub(crate) async fn poll(view: Arc<CatalogView>, interval: Duration, stop: CancellationToken) {
-    let mut known = true;
+    let mut reachable = true;
     loop {
         let read = view.refresh().await;
-        match (known, read) {
+        match (reachable, read) {
             (true, false) if view.age().is_some() => {
-                warn!("no metadata agent answers, the proxy goes on with the catalog that it last read");
-                known = false;
+                warn!("no metadata agent responds; using the last catalog");
+                reachable = false;
             }
             (false, true) => {
-                info!("a metadata agent answers again");
-                known = true;
+                info!("a metadata agent responds again");
+                reachable = true;
             }
             _ => {}
         }
@@ -123,7 +130,7 @@ pub(crate) async fn poll(view: Arc<CatalogView>, interval: Duration, stop: Cance
     }
 }
 
-/// How soon the first reading is tried again: a proxy often starts before its agents are registered.
+/// The interval until the first reading: a proxy often starts before its agents are registered.
 const FIRST_INTERVAL: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -138,27 +145,27 @@ mod tests {
     const ONE: Duration = Duration::from_millis(200);
 
     #[tokio::test]
-    async fn however_many_ask_while_nobody_answers_each_waits_for_two_attempts_at_most() {
-        let (turns, clock, attempts) = (Turns::default(), SystemClock::shared(), AtomicUsize::new(0));
+    async fn each_of_many_callers_waits_for_at_most_two_attempts() {
+        let (shared, clock, attempts) = (SharedAttempts::default(), SystemClock::shared(), AtomicUsize::new(0));
         let (end, ended) = watch::channel(false);
         let attempt = || async {
             attempts.fetch_add(1, Ordering::SeqCst);
-            let _ = ended.clone().wait_for(|it| *it).await;
+            let _ = ended.clone().wait_for(|ended| *ended).await;
             false
         };
-        // Polled in this order: the first attempt runs until all others have asked.
-        let first = turns.take(&clock, attempt());
-        let others = futures::future::join_all((0..100).map(|_| turns.take(&clock, attempt())));
+        // Polled in this order: the first attempt runs until all others have arrived.
+        let first = shared.run(&clock, attempt());
+        let others = futures::future::join_all((0..100).map(|_| shared.run(&clock, attempt())));
         let ending = async { end.send_replace(true) };
         let (first, others, _) = futures::future::join3(first, others, ending).await;
-        assert!(!first && others.iter().all(|it| !it));
-        assert_eq!(attempts.load(Ordering::SeqCst), 2, "one, and one for all who asked while it was made");
+        assert!(!first && others.iter().all(|succeeded| !succeeded));
+        assert_eq!(attempts.load(Ordering::SeqCst), 2, "one, and one for all callers that arrived during it");
     }
 
     #[tokio::test]
-    async fn an_attempt_that_was_given_up_is_nobodys_outcome() {
-        let (turns, clock) = (Turns::default(), SystemClock::shared());
-        assert!(tokio::time::timeout(ONE, turns.take(&clock, std::future::pending())).await.is_err());
-        assert!(turns.take(&clock, async { true }).await);
+    async fn the_outcome_of_a_cancelled_attempt_is_not_shared() {
+        let (shared, clock) = (SharedAttempts::default(), SystemClock::shared());
+        assert!(tokio::time::timeout(ONE, shared.run(&clock, std::future::pending())).await.is_err());
+        assert!(shared.run(&clock, async { true }).await);
     }
 }

@@ -1,9 +1,9 @@
-//! How a proxy leaves, and how it is found until then.
+//! The drain of a proxy, and its registration for discovery until then.
 //!
-//! A session lives in its proxy, so a proxy that ends cuts the sessions that it has. One that is to be replaced, as in a
-//! rolling restart, is therefore told to drain first: discovery names it no more, `GET /readyz` says no, no session is
-//! opened, and what is open goes on until its clients have closed it or the time is over. Nothing is lost with a client
-//! that still knows the proxy's address: its session is refused before it exists, with a hint to connect again.
+//! A session lives in its proxy, so a proxy that ends cuts its sessions. A proxy that is replaced, as in a rolling restart,
+//! drains first: it is withdrawn from discovery, `GET /readyz` fails, no session is opened, and open sessions continue
+//! until their clients close them or the grace is over. A client that still uses the proxy's address loses nothing: its
+//! session is refused before it exists, with a hint to reconnect.
 
 use std::time::Duration;
 
@@ -14,31 +14,32 @@ use model::error::{ErrorKind, UserError};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 
-use crate::{Gateway, Proxy};
+use crate::Proxy;
+use crate::gateway::Gateway;
 
-/// How long to wait before discovery is tried again.
-const WITHDRAW_AGAIN: Duration = Duration::from_secs(1);
-/// The version that discovery tells.
+/// The pause between two attempts to withdraw from discovery.
+const WITHDRAW_INTERVAL: Duration = Duration::from_secs(1);
+/// The version in the discovery node.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Registers the proxy for Hive JDBC's discovery, anew with each ZooKeeper session, until it leaves.
+/// Registers the proxy for Hive JDBC's discovery with each new ZooKeeper session, until it drains.
 pub(crate) struct Discovery {
-    /// `None`: not registered.
+    /// `None`: the proxy is not registered.
     pub(crate) advertised: Option<Advertised>,
-    pub(crate) leaving: CancellationToken,
+    pub(crate) draining: CancellationToken,
 }
 
 #[async_trait]
 impl Rebuild for Discovery {
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, coordination::Error> {
-        // One that leaves has withdrawn its node: that it is gone is nothing to mend.
-        let Some(Advertised { host, port }) = self.advertised.as_ref().filter(|_| !self.leaving.is_cancelled()) else {
+        // A draining proxy has withdrawn its node and must not create it again.
+        let Some(Advertised { host, port }) = self.advertised.as_ref().filter(|_| !self.draining.is_cancelled()) else {
             return Ok(Vec::new());
         };
         let path = discovery::register(session, host, *port, VERSION).await?;
         info!(path, "registered for discovery");
-        // It may have begun to leave meanwhile, when there was nothing to withdraw yet.
-        if self.leaving.is_cancelled() {
+        // The drain may have begun meanwhile, when there was nothing to withdraw yet.
+        if self.draining.is_cancelled() {
             self.withdraw(session).await;
             return Ok(Vec::new());
         }
@@ -47,63 +48,63 @@ impl Rebuild for Discovery {
 }
 
 impl Discovery {
-    /// Whether nothing is left to take away on this session.
+    /// Deletes the discovery node; `false` if it may still exist.
     async fn withdraw(&self, session: &Session) -> bool {
         let Some(Advertised { host, port }) = &self.advertised else { return true };
         let withdrawn = discovery::withdraw(session, host, *port, VERSION).await;
         if let Err(error) = &withdrawn {
-            debug!(%error, "discovery still names this proxy");
+            debug!(%error, "could not withdraw from discovery");
         }
         withdrawn.is_ok()
     }
 }
 
 impl Gateway {
-    /// Refuses whoever would open a session at a proxy that leaves.
-    pub(crate) fn admits(&self) -> Result<(), UserError> {
-        if !self.leaving.is_cancelled() {
+    /// Refuses a new session while the proxy drains.
+    pub(crate) fn check_accepts_sessions(&self) -> Result<(), UserError> {
+        if !self.draining.is_cancelled() {
             return Ok(());
         }
-        Err(UserError::new(ErrorKind::Unavailable, "this proxy is being stopped and opens no session")
-            .hint("connect again: another proxy takes you"))
+        Err(UserError::new(ErrorKind::Unavailable, "the proxy is shutting down")
+            .hint("Reconnect; you will be routed to another proxy."))
     }
 
-    /// Why no client should be sent here now. Once it has known the catalog it goes on by what it knows.
-    pub(crate) fn why_unready(&self) -> Option<String> {
-        if let Err(error) = self.admits() {
+    /// Why the proxy is not ready. It stays ready when it cannot read the catalog again.
+    pub(crate) fn unready_reason(&self) -> Option<String> {
+        if let Err(error) = self.check_accepts_sessions() {
             return Some(error.message);
         }
-        let known = self.catalog.age().is_some();
-        (!known).then(|| "it has not read the catalog from a metadata agent yet".to_owned())
+        let has_catalog = self.catalog.age().is_some();
+        (!has_catalog).then(|| "the catalog has not been read from a metadata agent yet".to_owned())
     }
 }
 
 impl Proxy {
-    /// Opens no session any more and waits until the open ones are closed, at most so long; what is left then is for
-    /// [`Proxy::shutdown`] to cut. With no time at all it does nothing.
+    /// Stops opening sessions and waits until the open ones are closed, at most for the grace; [`Proxy::shutdown`] cuts the
+    /// rest. A grace of zero has no effect.
     pub async fn drain(&self, grace: Duration) {
         if grace.is_zero() {
             return;
         }
-        self.gateway.leaving.cancel();
+        self.gateway.draining.cancel();
         let sessions = &self.gateway.sessions;
-        info!(sessions = sessions.count(), grace_s = grace.as_secs(), "opens no session any more");
-        let left = async {
+        info!(sessions = sessions.count(), grace_s = grace.as_secs(), "draining; no new sessions");
+        let emptied = async {
             tokio::select! {
                 () = sessions.none_left() => {}
                 () = self.stay_withdrawn() => {}
             }
         };
-        if tokio::time::timeout(grace, left).await.is_err() {
-            info!(sessions = sessions.count(), "the time is over, sessions that are left are cut");
+        if tokio::time::timeout(grace, emptied).await.is_err() {
+            info!(sessions = sessions.count(), "drain grace is over; cutting the remaining sessions");
         }
     }
 
-    /// Takes the proxy out of discovery as soon as ZooKeeper lets it, and never ends: a session that is made later
+    /// Withdraws the proxy from discovery as soon as ZooKeeper allows, and never returns: a later ZooKeeper session
     /// registers nothing.
     async fn stay_withdrawn(&self) {
         while !self.withdrawn().await {
-            tokio::time::sleep(WITHDRAW_AGAIN).await;
+            tokio::time::sleep(WITHDRAW_INTERVAL).await;
         }
         std::future::pending::<()>().await;
     }

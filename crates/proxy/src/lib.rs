@@ -1,37 +1,42 @@
-//! The gateway: takes HiveServer2 clients, and for each statement parses what is ours, chooses a backend, relays.
+//! The gateway: accepts HiveServer2 clients, executes or answers each of their statements, and relays results.
 //!
-//! A backend is one of two kinds, both HiveServer2: a *metadata agent* (control statements) or an *engine agent*
-//! (user SQL). Results are never decoded on the way. The files follow a session's life:
+//! A statement runs at a metadata agent (control statements) or at an engine agent (all other SQL); both speak HiveServer2.
+//! Results are never decoded on the way. A call passes through these files in this order:
 //!
 //! | file | phase |
 //! | --- | --- |
-//! | [`listener`](crate) | a connection: authenticate, read calls, end what it leaves behind |
-//! | `session::open` | `OpenSession`: whose it is, which keys are ours, which go on to the engine |
-//! | `session::statement` | `ExecuteStatement`: ours, answered here, or the engine's |
-//! | `session::queue` | the queue that a session names, and the pool that it means |
-//! | `session::unbound` | `GetInfo`, USE and SET while no engine is bound |
-//! | `session::timeout` | how long a statement may take |
-//! | `session::binding` | choose an engine, open its session, replay, hand over when it drains |
-//! | `session::control` | a control statement at a metadata agent, sent again under the same id if that dies |
-//! | `session::absence` | why there is no engine: what is waited for, or what to say |
-//! | `session::operation`, `session::relayed`, `session::cancel` | everything that names an operation |
-//! | `budget` | how many bytes sessions may make the proxy keep |
-//! | `activity` | the summary of a minute in the log |
-//! | `drain` | a proxy that is told to end: it lets sessions end by themselves for a while |
+//! | `accept` | reads the calls of a connection |
+//! | `handshake` | negotiates the protocol version of an `OpenSession` |
+//! | `authenticate` | determines the user |
+//! | `session` | opens a session, or finds the session that the call names |
+//! | `classify` | decides which component executes a statement |
+//! | `bind` | gives the session an engine and replays its settings there |
+//! | `relay` | sends the call to the backend and the reply to the client |
+//! | `close` | ends sessions, in the background |
 //!
-//! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing
-//! to ZooKeeper for a session. Without ZooKeeper or metadata agents it goes on with what it last knew ([`catalog`],
-//! [`routes`]) and says so (`missing`): a route that is no longer true leads to an engine that refuses before it
-//! executes anything.
+//! `session::state` is below all phases: the settings, bindings and operations of one session. Calls that leave this path
+//! are in `session::local` (answered by the proxy), `session::control` (control statements), `session::waiting` (statements
+//! that wait for an engine), `session::operation_calls` and `session::cancel`.
+//!
+//! A proxy holds no business state: it can die at any moment, and its clients connect to another. It writes nothing to
+//! ZooKeeper for a session. Without ZooKeeper or metadata agents it uses what it last read (`catalog`, `routes`) and says
+//! so (`staleness`). A stale route leads to an engine that refuses before it executes anything.
 
 mod accept;
 mod activity;
 mod agents;
+mod authenticate;
 mod authorize;
+mod bind;
 mod budget;
 mod catalog;
+mod classify;
+mod close;
 mod drain;
 pub mod failpoints;
+mod gateway;
+mod handshake;
+mod relay;
 mod routes;
 mod session;
 mod settings;
@@ -56,33 +61,17 @@ use crate::agents::Agents;
 use crate::budget::Budget;
 use crate::catalog::CatalogView;
 use crate::drain::Discovery;
+use crate::gateway::Gateway;
 use crate::routes::Routes;
-use crate::session::Sessions;
+use crate::session::table::Sessions;
 use crate::staleness::ZooKeeperStatus;
 
-/// The key of the configuration that says what discovery tells.
+/// The configuration key of the address for discovery.
 const ADVERTISE: &str = "proxy.advertise";
-/// How long closing what a proxy leaves behind may take.
+/// How long the tasks of the proxy may take to end.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// What every session of the proxy shares.
-pub(crate) struct Gateway {
-    pub(crate) settings: Settings,
-    pub(crate) clock: SharedClock,
-    pub(crate) agents: Agents,
-    pub(crate) catalog: Arc<CatalogView>,
-    pub(crate) routes: Routes,
-    pub(crate) zookeeper: ZooKeeperStatus,
-    pub(crate) sessions: Sessions,
-    /// What sessions make the proxy keep.
-    pub(crate) budget: Arc<Budget>,
-    /// What happened since the last summary in the log.
-    pub(crate) activity: Activity,
-    /// Cancelled when the proxy begins to leave: from then on no session is opened.
-    pub(crate) leaving: CancellationToken,
-}
-
-/// A proxy that serves.
+/// A running proxy.
 pub struct Proxy {
     address: SocketAddr,
     gateway: Arc<Gateway>,
@@ -90,13 +79,13 @@ pub struct Proxy {
     stop: CancellationToken,
     serving: JoinHandle<()>,
     polling: JoinHandle<()>,
-    idling: JoinHandle<()>,
-    summing: JoinHandle<()>,
+    closing_idle: JoinHandle<()>,
+    summarizing: JoinHandle<()>,
     supervisor: Supervisor,
 }
 
 impl Proxy {
-    /// Listens and serves. Neither ZooKeeper nor a metadata agent need be there yet.
+    /// Listens and serves. Needs neither ZooKeeper nor a metadata agent yet.
     pub async fn start(settings: Settings, clock: SharedClock) -> Result<Self, StartError> {
         let server = Server::bind(settings.listen, settings.limits.wire.clone())
             .await
@@ -106,8 +95,8 @@ impl Proxy {
             .map_err(|error| StartError::Listen { address: settings.listen, reason: error.to_string() })?;
         let advertised = settings.discovery.as_ref().map(|text| Advertised::new(ADVERTISE, text, address));
         let advertised = advertised.transpose().map_err(StartError::Advertise)?;
-        let leaving = CancellationToken::new();
-        let discovery = Arc::new(Discovery { advertised, leaving: leaving.clone() });
+        let draining = CancellationToken::new();
+        let discovery = Arc::new(Discovery { advertised, draining: draining.clone() });
         let supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::clone(&discovery) as _);
         let view = View::start(supervisor.sessions(), settings.zookeeper.reread, clock.clone());
         let agents = Agents::new(&settings, view.changes());
@@ -119,7 +108,7 @@ impl Proxy {
         let routes = Routes::new(view, &settings, clock.clone());
         let sessions = Sessions::new(&settings.limits);
         let budget = Budget::new(settings.limits.held_bytes);
-        let activity = Activity::default();
+        let activity = Arc::new(Activity::default());
         let gateway = Arc::new(Gateway {
             settings,
             clock,
@@ -130,42 +119,45 @@ impl Proxy {
             sessions,
             budget,
             activity,
-            leaving,
+            draining,
         });
-        let summing = tokio::spawn(activity::summarize(Arc::clone(&gateway), stop.clone()));
-        let idling = tokio::spawn(session::close::end_idle(Arc::clone(&gateway), stop.clone()));
+        let open_sessions = {
+            let gateway = Arc::clone(&gateway);
+            move || gateway.sessions.count()
+        };
+        let summarizing = tokio::spawn(activity::summarize(Arc::clone(&gateway.activity), open_sessions, stop.clone()));
+        let closing_idle = tokio::spawn(close::close_idle(Arc::clone(&gateway), stop.clone()));
         let serving = tokio::spawn({
             let (gateway, stop) = (Arc::clone(&gateway), stop.clone());
             async move { server.serve_connections(gateway, stop).await }
         });
         info!(%address, "proxy serves");
-        Ok(Self { address, gateway, discovery, stop, serving, polling, idling, summing, supervisor })
+        Ok(Self { address, gateway, discovery, stop, serving, polling, closing_idle, summarizing, supervisor })
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until ZooKeeper has accepted its session and it is registered for discovery, if it is to be. It serves
-    /// clients before that.
+    /// Waits for the session with ZooKeeper and the registration for discovery, if it is configured. Clients are served
+    /// before that.
     pub async fn ready(&self) {
         // The sender lives as long as the supervisor.
         let _ = self.supervisor.sessions().wait_for(Option::is_some).await;
     }
 
-    /// Accepts nothing more, lets running calls end for a short time, closes everything.
+    /// Stops accepting, waits a short time for running calls, and closes everything.
     pub async fn shutdown(self) {
         self.stop.cancel();
         let ended = async {
-            for task in [self.serving, self.polling, self.idling, self.summing] {
+            for task in [self.serving, self.polling, self.closing_idle, self.summarizing] {
                 if let Err(error) = task.await {
-                    warn!(%error, "a task of the proxy ended badly");
+                    warn!(%error, "proxy task failed");
                 }
             }
         };
         if tokio::time::timeout(CLOSE_DEADLINE, ended).await.is_err() {
-            warn!("the proxy did not close in time, what is left is cut");
+            warn!("shutdown timed out; cutting the remaining connections");
         }
         self.supervisor.close().await;
     }

@@ -1,8 +1,8 @@
-//! Which engine a session is bound to: registered, not draining, of its tenant, least loaded.
+//! The routing table: chooses the engine of a session among the registered ones that do not drain, by least load.
 //!
-//! What is known comes from the registry and may be old: an engine that drains refuses before it executes anything,
-//! one that is gone can't be connected to, and both are marked here and passed over. No mark is for ever: an engine
-//! that still drains refuses again, which costs a round trip, and one that was only thought to is found again.
+//! The registry may be old: an engine that drains refuses before it executes anything, one that ended cannot be connected
+//! to. Both are marked here and skipped. Marks expire: an engine that still drains refuses again, which costs a round
+//! trip, and one that was marked by mistake is used again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,95 +15,104 @@ use model::clock::SharedClock;
 use model::credential::{ClusterSecret, Purpose};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
+use model::slot::Link;
 use model::table_catalog::TableCatalog;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::settings::{CALL_DEADLINE, CONNECT_DEADLINE, MAX_HELD_REPLY_BYTES, Settings};
 
-/// How long an engine that could not be reached is passed over.
+/// How long an unreachable engine is skipped.
 const UNREACHABLE_FOR: Duration = Duration::from_secs(3);
-/// How long an engine that refused because it drains is passed over.
+/// How long an engine that refused because it drains is skipped.
 const DRAINING_FOR: Duration = Duration::from_mins(1);
-/// Engines that are asked for their load before one is chosen.
-const MAX_ASKED: usize = 16;
-/// Marks that are remembered; beyond that those of engines that are no longer registered go.
-const MAX_MARKS: usize = 10_000;
+/// The most engines whose load is requested before one is chosen.
+const MAX_LOAD_REQUESTS: usize = 16;
+/// The number of cached loads beyond which those of unregistered engines are dropped.
+const MAX_LOADS: usize = 10_000;
 
-/// What a session asks for.
+/// Selects the engines that a session may use; `None` for any pool or unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
-    /// Whose engine.
-    pub tenant: TenantName,
-    /// Of which pool, if named.
-    pub pool: Option<PoolName>,
-    /// Of which unit, if named.
-    pub unit: Option<UnitName>,
+pub(crate) struct EngineSelector {
+    pub(crate) tenant: TenantName,
+    pub(crate) pool: Option<PoolName>,
+    pub(crate) unit: Option<UnitName>,
 }
 
-/// An engine that was chosen.
+impl EngineSelector {
+    pub(crate) fn matches(&self, link: &Link) -> bool {
+        self.matches_parts(&link.tenant, &link.pool, &link.unit)
+    }
+
+    fn matches_parts(&self, tenant: &TenantName, pool: &PoolName, unit: &UnitName) -> bool {
+        self.tenant == *tenant
+            && self.pool.as_ref().is_none_or(|selected| selected == pool)
+            && self.unit.as_ref().is_none_or(|selected| selected == unit)
+    }
+}
+
+/// The way to one engine.
 #[derive(Debug, Clone)]
-pub struct Route {
-    /// Its name.
-    pub engine: EngineName,
-    /// The unit that it was made from.
-    pub unit: UnitName,
-    /// Which one of that name: a mark never hits another.
-    pub uid: String,
-    /// `host:port` of its agent.
-    pub address: String,
-    /// Whether its tables are its own; an engine of a version that does not state it may have its own.
-    pub catalog: TableCatalog,
+pub(crate) struct Route {
+    pub(crate) engine: EngineName,
+    /// The unit that the engine was created from.
+    pub(crate) unit: UnitName,
+    /// Distinguishes instances of one name, so that a mark never hits another instance.
+    pub(crate) uid: String,
+    /// `host:port` of the agent.
+    pub(crate) address: String,
+    /// Whether its tables are its own. An engine of a version that does not state it counts as one with its own.
+    pub(crate) catalog: TableCatalog,
 }
 
+/// Marks and loads of engines.
 #[derive(Default)]
-struct Known {
+struct EngineMarks {
     /// Sessions of this proxy by engine.
     sessions: HashMap<EngineName, usize>,
-    /// Engines that drain, by uid, and until when that is believed.
+    /// Engines that drain, by uid, with the time when the mark expires.
     draining: HashMap<String, Duration>,
-    /// Engines that could not be reached, and until when that is believed.
+    /// Engines that could not be reached, by uid, with the time when the mark expires.
     unreachable: HashMap<String, Duration>,
-    /// What agents said of their load, and when; nothing said one that did not answer in time.
-    load: HashMap<String, (Duration, Option<u64>)>,
+    /// Loads by uid, with the time of the request; `None`: the agent did not reply in time.
+    loads: HashMap<String, (Duration, Option<u64>)>,
 }
 
-impl Known {
-    /// The lower the better: an engine whose agent did not answer comes after all that did, and among equals the
-    /// proxy's own count decides.
+impl EngineMarks {
+    /// The order of choice, lowest first: an engine whose agent did not reply comes after all that did; the proxy's own
+    /// count breaks ties.
     fn rank(&self, engine: &EngineName, uid: &str) -> (bool, u64) {
         let own = self.sessions.get(engine).copied().unwrap_or(0) as u64;
-        match self.load.get(uid) {
-            Some((_, Some(told))) => (false, own.max(*told)),
+        match self.loads.get(uid) {
+            Some((_, Some(load))) => (false, own.max(*load)),
             Some((_, None)) => (true, own),
             None => (false, own),
         }
     }
 }
 
-/// The registered engines and what the proxy knows of them.
-pub struct Routes {
+pub(crate) struct Routes {
     view: View,
     secret: ClusterSecret,
     load_cache: Duration,
     status_deadline: Duration,
     clock: SharedClock,
-    known: Arc<Mutex<Known>>,
+    marks: Arc<Mutex<EngineMarks>>,
 }
 
-/// Counts one session of this proxy on an engine for as long as it lives.
-pub struct Seat {
+/// The seat of one session of this proxy at an engine; counted until it is dropped.
+pub(crate) struct Seat {
     engine: EngineName,
-    known: Arc<Mutex<Known>>,
+    marks: Arc<Mutex<EngineMarks>>,
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        let mut known = self.known.lock();
-        if let Some(count) = known.sessions.get_mut(&self.engine) {
+        let mut marks = self.marks.lock();
+        if let Some(count) = marks.sessions.get_mut(&self.engine) {
             *count -= 1;
             if *count == 0 {
-                known.sessions.remove(&self.engine);
+                marks.sessions.remove(&self.engine);
             }
         }
     }
@@ -117,72 +126,72 @@ impl Routes {
             load_cache: settings.load_cache,
             status_deadline: settings.limits.status_deadline,
             clock,
-            known: Arc::default(),
+            marks: Arc::default(),
         }
     }
 
-    /// Wakes up whenever the registry changes.
-    pub fn changes(&self) -> watch::Receiver<Arc<RegistrySnapshot>> {
+    /// Notifies of every change of the registry.
+    pub(crate) fn changes(&self) -> watch::Receiver<Arc<RegistrySnapshot>> {
         self.view.changes()
     }
 
-    /// The engine for a new session, with its seat taken; `None` when none fits now.
-    pub async fn choose(&self, wanted: &Wanted) -> Option<(Route, Seat)> {
-        let candidates = self.candidates(wanted);
+    /// Chooses the engine of a new session and takes a seat there; `None` if no engine is ready. Connects to every
+    /// candidate whose load is not cached.
+    pub(crate) async fn choose(&self, selector: &EngineSelector) -> Option<(Route, Seat)> {
+        let candidates = self.candidates(selector);
         if candidates.len() > 1 {
-            self.ask_for_load(&candidates).await;
+            self.refresh_loads(&candidates).await;
         }
-        let mut known = self.known.lock();
-        let rank = |route: &&Route| (known.rank(&route.engine, &route.uid), route.engine.clone());
+        let mut marks = self.marks.lock();
+        let rank = |route: &&Route| (marks.rank(&route.engine, &route.uid), route.engine.clone());
         let route = candidates.iter().min_by_key(rank)?.clone();
-        *known.sessions.entry(route.engine.clone()).or_default() += 1;
-        // What the agent told is about to be one too low.
-        if let Some((_, Some(told))) = known.load.get_mut(&route.uid) {
-            *told += 1;
+        *marks.sessions.entry(route.engine.clone()).or_default() += 1;
+        // The cached load is about to be one too low.
+        if let Some((_, Some(load))) = marks.loads.get_mut(&route.uid) {
+            *load += 1;
         }
-        let seat = Seat { engine: route.engine.clone(), known: Arc::clone(&self.known) };
+        let seat = Seat { engine: route.engine.clone(), marks: Arc::clone(&self.marks) };
         Some((route, seat))
     }
 
-    /// Whether an engine that fits is ready.
-    pub(crate) fn has_ready(&self, wanted: &Wanted) -> bool {
-        !self.candidates(wanted).is_empty()
+    /// Whether a selected engine is ready.
+    pub(crate) fn has_ready(&self, selector: &EngineSelector) -> bool {
+        !self.candidates(selector).is_empty()
     }
 
-    fn candidates(&self, wanted: &Wanted) -> Vec<Route> {
+    fn candidates(&self, selector: &EngineSelector) -> Vec<Route> {
         let registered = self.view.snapshot();
         let now = self.clock.boottime();
-        let mut known = self.known.lock();
-        forget(&mut known, &registered, now);
-        let fits = |it: &RegisteredEngine| {
-            !it.draining
-                && it.permit.tenant == wanted.tenant
-                && wanted.pool.as_ref().is_none_or(|pool| it.permit.pool == *pool)
-                && wanted.unit.as_ref().is_none_or(|unit| it.permit.unit == *unit)
-                && !known.draining.contains_key(&it.registration.uid)
-                && !known.unreachable.contains_key(&it.registration.uid)
+        let mut marks = self.marks.lock();
+        prune(&mut marks, &registered, now);
+        let is_candidate = |engine: &RegisteredEngine| {
+            let (permit, uid) = (&engine.permit, &engine.registration.uid);
+            !engine.draining
+                && selector.matches_parts(&permit.tenant, &permit.pool, &permit.unit)
+                && !marks.draining.contains_key(uid)
+                && !marks.unreachable.contains_key(uid)
         };
-        let engines = registered.engines.iter().filter(|(_, it)| fits(it));
+        let engines = registered.engines.iter().filter(|(_, engine)| is_candidate(engine));
         engines
-            .map(|(name, it)| Route {
+            .map(|(name, engine)| Route {
                 engine: name.clone(),
-                unit: it.permit.unit.clone(),
-                uid: it.registration.uid.clone(),
-                address: it.registration.address.clone(),
-                catalog: it.registration.catalog.unwrap_or(TableCatalog::Own),
+                unit: engine.permit.unit.clone(),
+                uid: engine.registration.uid.clone(),
+                address: engine.registration.address.clone(),
+                catalog: engine.registration.catalog.unwrap_or(TableCatalog::Own),
             })
             .collect()
     }
 
-    /// Asks those whose load is not known or too old, all at once, each within its deadline.
-    async fn ask_for_load(&self, candidates: &[Route]) {
+    /// Requests the loads that are unknown or outdated, concurrently, each on a new connection and within its deadline.
+    async fn refresh_loads(&self, candidates: &[Route]) {
         let now = self.clock.boottime();
         let stale: Vec<&Route> = {
-            let known = self.known.lock();
+            let marks = self.marks.lock();
             let is_stale = |route: &&Route| {
-                known.load.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
+                marks.loads.get(&route.uid).is_none_or(|(at, _)| now.saturating_sub(*at) > self.load_cache)
             };
-            candidates.iter().filter(is_stale).take(MAX_ASKED).collect()
+            candidates.iter().filter(is_stale).take(MAX_LOAD_REQUESTS).collect()
         };
         let answers = futures::future::join_all(stale.iter().map(|route| async {
             (
@@ -191,24 +200,24 @@ impl Routes {
             )
         }));
         for (uid, answer) in answers.await {
-            let mut known = self.known.lock();
+            let mut marks = self.marks.lock();
             match answer {
                 Ok(Ok(status)) => {
                     let load = u64::from(status.sessions) + u64::from(status.running);
-                    known.load.insert(uid.clone(), (now, Some(load)));
+                    marks.loads.insert(uid.clone(), (now, Some(load)));
                     if status.draining {
-                        known.draining.insert(uid, now + DRAINING_FOR);
+                        marks.draining.insert(uid, now + DRAINING_FOR);
                     }
                 }
-                // Silent: others are taken first, and it is not asked again for one cache time.
+                // Others are chosen first, and the load is not requested again until the entry is outdated.
                 Ok(Err(_)) | Err(_) => {
-                    known.load.insert(uid, (now, None));
+                    marks.loads.insert(uid, (now, None));
                 }
             }
         }
     }
 
-    /// The load that the engine's agent reports, requested on a connection of its own. The connection has a deadline too.
+    /// The status that the engine's agent reports, requested on a new connection, which has a deadline of its own.
     pub(crate) async fn status(&self, route: &Route, deadline: Duration) -> Result<EngineStatus, agent_api::ApiError> {
         let options = self.options(route, "");
         let mut client =
@@ -216,9 +225,9 @@ impl Routes {
         agent_api::engine_status(&mut client, deadline).await
     }
 
-    /// Whether this very engine is registered, as far as this proxy knows.
+    /// Whether this instance is registered, by the proxy's reading of the registry.
     pub(crate) fn is_registered(&self, route: &Route) -> bool {
-        self.view.snapshot().engines.get(&route.engine).is_some_and(|it| it.registration.uid == route.uid)
+        self.view.snapshot().engines.get(&route.engine).is_some_and(|engine| engine.registration.uid == route.uid)
     }
 
     fn options(&self, route: &Route, user: &str) -> ClientOptions {
@@ -230,38 +239,41 @@ impl Routes {
         options
     }
 
-    /// Connects to the engine's agent, speaking for the user.
-    pub async fn connect(&self, route: &Route, user: &str) -> Result<Client, ClientError> {
+    /// Connects to the engine's agent on behalf of the user.
+    pub(crate) async fn connect(&self, route: &Route, user: &str) -> Result<Client, ClientError> {
         Client::connect(&self.options(route, user)).await
     }
 
-    /// Whether the engine is known to drain: it takes nothing new from a session without state of its own.
-    pub fn is_draining(&self, route: &Route) -> bool {
+    /// Whether the engine drains, by the registry or a mark: it refuses statements of sessions that are not pinned.
+    pub(crate) fn is_draining(&self, route: &Route) -> bool {
         let registered = self.view.snapshot();
-        self.known.lock().draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
-            || registered.engines.get(&route.engine).is_some_and(|it| it.draining && it.registration.uid == route.uid)
+        self.marks.lock().draining.get(&route.uid).is_some_and(|until| self.clock.boottime() < *until)
+            || registered
+                .engines
+                .get(&route.engine)
+                .is_some_and(|engine| engine.draining && engine.registration.uid == route.uid)
     }
 
     /// The engine refused because it drains.
-    pub fn mark_draining(&self, route: &Route) {
+    pub(crate) fn mark_draining(&self, route: &Route) {
         let until = self.clock.boottime() + DRAINING_FOR;
-        self.known.lock().draining.insert(route.uid.clone(), until);
+        self.marks.lock().draining.insert(route.uid.clone(), until);
     }
 
     /// The engine could not be reached, or its connection broke.
-    pub fn mark_unreachable(&self, route: &Route) {
+    pub(crate) fn mark_unreachable(&self, route: &Route) {
         let until = self.clock.boottime() + UNREACHABLE_FOR;
-        self.known.lock().unreachable.insert(route.uid.clone(), until);
+        self.marks.lock().unreachable.insert(route.uid.clone(), until);
     }
 }
 
-fn forget(known: &mut Known, registered: &RegistrySnapshot, now: Duration) {
-    known.unreachable.retain(|_, until| *until > now);
-    known.draining.retain(|_, until| *until > now);
-    if known.load.len() > MAX_MARKS {
-        let there: std::collections::HashSet<&str> =
-            registered.engines.values().map(|it| it.registration.uid.as_str()).collect();
-        known.load.retain(|uid, _| there.contains(uid.as_str()));
+fn prune(marks: &mut EngineMarks, registered: &RegistrySnapshot, now: Duration) {
+    marks.unreachable.retain(|_, until| *until > now);
+    marks.draining.retain(|_, until| *until > now);
+    if marks.loads.len() > MAX_LOADS {
+        let registered: std::collections::HashSet<&str> =
+            registered.engines.values().map(|engine| engine.registration.uid.as_str()).collect();
+        marks.loads.retain(|uid, _| registered.contains(uid.as_str()));
     }
 }
 
@@ -271,19 +283,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_engine_that_does_not_answer_comes_after_all_that_do() {
+    fn an_engine_without_a_status_is_chosen_last() {
         let name = |text: &str| EngineName::new(text).unwrap();
         let (silent, busy, idle, new) = (name("e-1"), name("e-2"), name("e-3"), name("e-4"));
-        let mut known = Known::default();
-        known.sessions.insert(idle.clone(), 1);
+        let mut marks = EngineMarks::default();
+        marks.sessions.insert(idle.clone(), 1);
         let now = Duration::ZERO;
-        known.load.extend([
+        marks.loads.extend([
             ("silent".to_owned(), (now, None)),
             ("busy".to_owned(), (now, Some(7))),
             ("idle".to_owned(), (now, Some(0))),
         ]);
         let mut engines = [(silent, "silent"), (busy, "busy"), (idle, "idle"), (new, "new")];
-        engines.sort_by_key(|(engine, uid)| known.rank(engine, uid));
+        engines.sort_by_key(|(engine, uid)| marks.rank(engine, uid));
         assert_eq!(engines.map(|(_, uid)| uid), ["new", "idle", "busy", "silent"]);
     }
 }

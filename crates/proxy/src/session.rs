@@ -1,360 +1,100 @@
-//! Client sessions: the proxy's own handles, what each session is bound to, and who may name it.
+//! Client sessions: opens them, finds the session that a call names, and takes each call to its reply.
 //!
-//! A handle that leaves the proxy is the proxy's own, bound to the user and, in binary mode, to the connection that
-//! opened it; any other is answered with *no such session*, whether it exists or not.
+//! A statement is classified, then answered here, executed by a metadata agent, or bound to an engine and relayed.
 
-pub(crate) mod binding;
 mod cancel;
-pub(crate) mod close;
 pub(crate) mod control;
-mod forward;
-pub(crate) mod liveness;
-pub(crate) mod local;
-mod no_engine;
-mod one_engine_type;
-mod open;
+mod local;
 pub(crate) mod operation;
-mod pool;
-mod replay;
+mod operation_calls;
+pub(crate) mod reply;
 pub(crate) mod settings;
-pub(crate) mod statement;
-mod timeout;
+pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod timeout;
 mod waiting;
 
-use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use hs2::message::{encode_refusal, encode_reply};
 use hs2::scan::Request;
-use hs2::{Connection, Handle, Mechanism, Message, Method, Scope};
+use hs2::tcli::TOpenSessionResp;
+use hs2::{Connection, Handle, Mechanism, Message, Method, Scope, protocol, status};
 use model::error::{ErrorKind, UserError};
-use parking_lot::{Mutex, MutexGuard};
-use thrift::protocol::TSerializable;
-use tokio::sync::Notify;
-use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
-use crate::Gateway;
+use crate::bind::{self, NotBound, no_engine, pool};
 use crate::budget::Held;
-use crate::routes::Route;
-use crate::settings::Limits;
-use binding::Bound;
-use control::ControlBackend;
-use operation::Operation;
+use crate::classify::{self, Statement, classify};
+use crate::gateway::Gateway;
+use crate::handshake::Handshake;
+use crate::relay::{self, Deliver, Relayed};
+use crate::settings::{MAX_HANDOVERS, POLL_STEP};
+use crate::{close, failpoints};
+use operation::{EngineCall, Operation, OperationState};
+use reply::{Disconnect, not_supported, refuse};
 use settings::SessionSettings;
+use state::Session;
+use table::{Caller, Entry};
+use timeout::Timeout;
 
-/// Why a connection can't be used any longer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Gone {
-    /// The client hung up, or a reply could not be written.
-    #[error("the client went away: {0}")]
-    Client(String),
-}
+/// The number of rows that clients fetch at once by default.
+const FETCH_SIZE: &str = "10000";
 
-/// The sessions of this proxy.
-pub(crate) struct Sessions {
-    limit: usize,
-    limit_per_user: usize,
-    limit_per_peer: usize,
-    table: Mutex<Table>,
-    /// Told when the last session goes.
-    emptied: Notify,
-}
-
-#[derive(Default)]
-struct Table {
-    sessions: HashMap<Handle, Arc<Entry>>,
-    operations: HashMap<Handle, Handle>,
-    per_user: HashMap<String, usize>,
-    /// Sessions by the connection that they end with.
-    per_connection: HashMap<u64, usize>,
-    /// Sessions over HTTP by the address that opened them.
-    http_per_peer: HashMap<IpAddr, usize>,
-    /// How many sessions were opened so far.
-    opened: u64,
-}
-
-impl Table {
-    fn take(&mut self, handle: &Handle) -> Option<Arc<Entry>> {
-        let entry = self.sessions.remove(handle)?;
-        self.operations.retain(|_, session| session != handle);
-        decrease(&mut self.per_user, &entry.user);
-        match entry.connection {
-            Some(connection) => decrease(&mut self.per_connection, &connection),
-            None => decrease(&mut self.http_per_peer, &entry.peer),
-        }
-        Some(entry)
-    }
-
-    /// The session over HTTP that was idle for longest and never executed anything: it costs its client nothing to open
-    /// another one. `peer`: of that address only.
-    fn expendable(&self, peer: Option<IpAddr>) -> Option<Handle> {
-        let of_peer = |entry: &&Arc<Entry>| peer.is_none_or(|peer| entry.peer == peer);
-        let unused = |entry: &&Arc<Entry>| {
-            entry.connection.is_none() && !entry.executed.load(Ordering::Relaxed) && entry.state.try_lock().is_ok()
-        };
-        let entries = self.sessions.values().filter(of_peer).filter(unused);
-        entries.min_by_key(|entry| (entry.used_at_ms.load(Ordering::Relaxed), entry.number)).map(|entry| entry.handle)
-    }
-}
-
-fn decrease<K: std::hash::Hash + Eq>(counts: &mut HashMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count = count.saturating_sub(1);
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
-}
-
-/// A session and who may name it.
-pub(crate) struct Entry {
-    pub(crate) handle: Handle,
-    pub(crate) user: String,
-    /// The connection that opened it; `None` over HTTP.
-    pub(crate) connection: Option<u64>,
-    /// The address that it was opened from.
-    peer: IpAddr,
-    /// Greater than that of every session opened before.
-    number: u64,
-    /// Whether a call that makes an operation came.
-    executed: AtomicBool,
-    /// When a call named it last, in milliseconds of the clock that counts suspension.
-    used_at_ms: AtomicU64,
-    /// Operations at engines, for a cancel that must not wait for the session's other calls.
-    at_engine: Mutex<HashMap<Handle, (Route, Handle)>>,
-    pub(crate) state: tokio::sync::Mutex<Session>,
-    /// Cancelled when the session is closed: a call of another connection (over HTTP) must not hold it up.
-    pub(crate) closed: CancellationToken,
-}
-
-impl Entry {
-    fn at_engines(&self) -> MutexGuard<'_, HashMap<Handle, (Route, Handle)>> {
-        self.at_engine.lock()
-    }
-
-    /// Notes that the operation is at an engine, under the engine's handle.
-    pub(crate) fn note_at_engine(&self, ours: Handle, route: Option<Route>, theirs: Handle) {
-        if let Some(route) = route {
-            self.at_engines().insert(ours, (route, theirs));
-        }
-    }
-
-    pub(crate) fn forget_at_engine(&self, ours: &Handle) {
-        self.at_engines().remove(ours);
-    }
-
-    /// Where the operation is, if it is at an engine.
-    pub(crate) fn at_engine(&self, ours: &Handle) -> Option<(Route, Handle)> {
-        self.at_engines().get(ours).cloned()
-    }
-}
-
-/// What a session is made of.
-pub(crate) struct Session {
-    pub(crate) user: String,
-    pub(crate) settings: SessionSettings,
-    /// The metadata agent's session, opened when first needed.
-    pub(crate) control: Option<ControlBackend>,
-    /// Engines by the number of their binding: the present one, and older ones whose results are still read.
-    pub(crate) engines: BTreeMap<u64, Bound>,
-    /// The binding that new statements go to.
-    pub(crate) present: Option<u64>,
-    pub(crate) next_binding: u64,
-    /// Set when state of the session's own was lost with its engine: every later statement is told so.
-    pub(crate) lost: Option<UserError>,
-    pub(crate) operations: HashMap<Handle, Operation>,
-}
-
-impl Session {
-    pub(crate) fn new(user: String, settings: SessionSettings) -> Self {
-        Self {
-            user,
-            settings,
-            control: None,
-            engines: BTreeMap::new(),
-            present: None,
-            next_binding: 1,
-            lost: None,
-            operations: HashMap::new(),
-        }
-    }
-}
-
-/// Reserves bytes that an operation of the session is about to keep.
-pub(crate) fn hold(gateway: &Gateway, session: &Session, bytes: usize) -> Result<Held, UserError> {
-    let limit = gateway.settings.limits.session_statement_bytes;
-    let held: usize = session.operations.values().map(Operation::held_bytes).sum();
-    if held.saturating_add(bytes) > limit {
-        return Err(UserError::new(ErrorKind::ProgramLimit, "the session's open statements are too long")
-            .detail(format!("They take {held} bytes of at most {limit}, and {bytes} more do not fit."))
-            .hint("Close statements that are not used."));
-    }
-    gateway.budget.hold(bytes)
-}
-
-impl Sessions {
-    pub(crate) fn new(limits: &Limits) -> Self {
-        Self {
-            limit: limits.sessions,
-            limit_per_user: limits.sessions_per_user,
-            limit_per_peer: limits.http_sessions_per_peer,
-            table: Mutex::default(),
-            emptied: Notify::new(),
-        }
-    }
-
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock()
-    }
-
-    /// Keeps a new session; refuses one above the limit of all or of its user. At the limit of all, or of its address
-    /// over HTTP, a session over HTTP that was never used gives its place up: the second value, which the caller ends.
-    pub(crate) fn insert(
-        &self,
-        session: Session,
-        connection: Option<u64>,
-        peer: IpAddr,
-        now: Duration,
-    ) -> Result<(Handle, Option<Arc<Entry>>), UserError> {
-        let handle = Handle::random();
-        let user = session.user.clone();
-        let mut table = self.table();
-        let of_peer = table.http_per_peer.get(&peer).copied().unwrap_or(0);
-        let peer_is_full = connection.is_none() && of_peer >= self.limit_per_peer;
-        let is_full = table.sessions.len() >= self.limit;
-        let expendable = if peer_is_full || is_full { table.expendable(peer_is_full.then_some(peer)) } else { None };
-        if peer_is_full && expendable.is_none() {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "too many sessions over HTTP from one address")
-                .detail(format!("{of_peer} sessions of {peer} are open."))
-                .hint("Close sessions that are not used."));
-        }
-        if is_full && expendable.is_none() {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "the proxy has too many sessions")
-                .detail(format!("{} are open", self.limit))
-                .hint("connect to another proxy, or try again later"));
-        }
-        let count = table.per_user.get(&user).copied().unwrap_or(0);
-        if count >= self.limit_per_user {
-            return Err(UserError::new(ErrorKind::ProgramLimit, format!("user \"{user}\" has too many sessions"))
-                .detail(format!("{count} are open, {} may be", self.limit_per_user))
-                .hint("close sessions that are not used"));
-        }
-        let evicted = expendable.and_then(|handle| table.take(&handle));
-        *table.per_user.entry(user.clone()).or_default() += 1;
-        match connection {
-            Some(connection) => *table.per_connection.entry(connection).or_default() += 1,
-            None => *table.http_per_peer.entry(peer).or_default() += 1,
-        }
-        table.opened += 1;
-        let entry = Entry {
-            handle,
-            user,
-            connection,
-            peer,
-            number: table.opened,
-            executed: AtomicBool::new(false),
-            used_at_ms: AtomicU64::new(now.as_millis() as u64),
-            at_engine: Mutex::default(),
-            state: tokio::sync::Mutex::new(session),
-            closed: CancellationToken::new(),
-        };
-        table.sessions.insert(handle, Arc::new(entry));
-        Ok((handle, evicted))
-    }
-
-    /// Takes a session away, with the names of its operations.
-    pub(crate) fn remove(&self, handle: &Handle) -> Option<Arc<Entry>> {
-        let mut table = self.table();
-        let entry = table.take(handle)?;
-        if table.sessions.is_empty() {
-            self.emptied.notify_waiters();
-        }
-        Some(entry)
-    }
-
-    /// Whether a session is open that ends with the connection.
-    pub(crate) fn is_any_of_connection(&self, connection: u64) -> bool {
-        self.table().per_connection.contains_key(&connection)
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.table().sessions.len()
-    }
-
-    /// Waits until no session is open.
-    pub(crate) async fn none_left(&self) {
-        loop {
-            let mut emptied = std::pin::pin!(self.emptied.notified());
-            // Listens before it looks.
-            emptied.as_mut().enable();
-            if self.count() == 0 {
-                return;
+/// Opens a session. It needs no engine: a user whose tenant has none must be able to run START ENGINE.
+pub(crate) async fn open(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    user: String,
+    handshake: Handshake,
+) -> Result<TOpenSessionResp, UserError> {
+    gateway.check_accepts_sessions()?;
+    let settings = SessionSettings::read(&handshake.configuration, &gateway.settings.limits, &gateway.budget)?;
+    drop(handshake.configuration);
+    pool::check(gateway, &user, &settings).await?;
+    let mut session = Session::new(user.clone(), settings);
+    if session.settings.may_be_refused() {
+        tokio::select! {
+            checked = bind::bind_if_ready(gateway, &mut session) => checked?,
+            () = connection.closed() => {
+                return Err(UserError::new(ErrorKind::ConnectionLost, "the client closed its connection"));
             }
-            emptied.await;
         }
     }
-
-    /// The sessions that a connection opened.
-    pub(crate) fn of_connection(&self, connection: u64) -> Vec<Handle> {
-        let table = self.table();
-        table.sessions.values().filter(|it| it.connection == Some(connection)).map(|it| it.handle).collect()
+    let is_http = connection.mechanism() == Mechanism::HttpBasic;
+    let (handle, evicted) = gateway.sessions.insert(
+        session,
+        (!is_http).then(|| connection.id()),
+        connection.peer().ip().to_canonical(),
+        gateway.clock.boottime(),
+    )?;
+    if let Some(evicted) = evicted {
+        close::close_entry(gateway, evicted);
     }
-
-    /// The sessions over HTTP that no call has named for `idle`, and that no call is working for.
-    pub(crate) fn idle_over_http(&self, idle: Duration, now: Duration) -> Vec<Handle> {
-        let since = now.saturating_sub(idle).as_millis() as u64;
-        let is_idle = |it: &&Arc<Entry>| {
-            it.connection.is_none() && it.used_at_ms.load(Ordering::Relaxed) < since && it.state.try_lock().is_ok()
-        };
-        self.table().sessions.values().filter(is_idle).map(|it| it.handle).collect()
-    }
-
-    /// Notes whose operation it is. A session that was closed meanwhile, by a call of another connection, has none.
-    pub(crate) fn name_operation(&self, operation: Handle, session: Handle) {
-        let mut table = self.table();
-        if table.sessions.contains_key(&session) {
-            table.operations.insert(operation, session);
-        }
-    }
-
-    pub(crate) fn forget_operation(&self, operation: &Handle) {
-        self.table().operations.remove(operation);
-    }
-
-    /// The session that a call names, if the caller may name it.
-    fn find(&self, scope: Scope, named: &Handle, caller: &Caller<'_>) -> Option<Arc<Entry>> {
-        let table = self.table();
-        let handle = if scope == Scope::Operation { table.operations.get(named)? } else { named };
-        let entry = table.sessions.get(handle)?;
-        let same_connection = entry.connection.is_none_or(|it| it == caller.connection);
-        (entry.user == caller.user && same_connection).then(|| Arc::clone(entry))
-    }
+    gateway.activity.opened.add();
+    debug!(user, session = %handle, "session opened");
+    model::failpoint!(failpoints::SESSION_OPENED);
+    Ok(TOpenSessionResp {
+        status: status::success(),
+        server_protocol_version: handshake.version,
+        session_handle: Some(handle.session()),
+        configuration: Some(BTreeMap::from([(protocol::FETCH_SIZE_KEY.to_owned(), FETCH_SIZE.to_owned())])),
+    })
 }
 
-struct Caller<'a> {
-    user: &'a str,
-    connection: u64,
-}
-
-/// Serves one call to its reply.
+/// Serves one call of an open session.
 pub(crate) async fn serve(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
     method: Method,
     message: Message,
-) -> Result<(), Gone> {
-    if method == Method::OpenSession {
-        return open::open(gateway, connection, &message).await;
-    }
+) -> Result<(), Disconnect> {
     let seqid = message.seqid();
     let request = match message.request() {
         Ok(request) => request,
         Err(error) => {
-            let error = UserError::new(ErrorKind::Syntax, format!("the call {} can't be read", method.name()))
-                .detail(error.to_string());
+            let error = UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name()))
+                .detail(format!("{error}."));
             return refuse(connection, method, seqid, &error).await;
         }
     };
@@ -363,32 +103,26 @@ pub(crate) async fn serve(
         let caller = Caller { user: &principal.user, connection: connection.id() };
         gateway.sessions.find(method.scope(), named.as_ref()?, &caller)
     });
-    if let Some(entry) = &entry {
-        entry.used_at_ms.store(gateway.clock.boottime().as_millis() as u64, Ordering::Relaxed);
-    }
     let (Some(entry), Some(named)) = (entry, named) else {
-        let what = if method.scope() == Scope::Operation { "operation" } else { "session" };
-        let error = UserError::new(ErrorKind::WrongState, format!("the {what} does not exist"))
-            .detail("it was closed, or it belongs to somebody else")
-            .hint("open a new session");
+        let object = if method.scope() == Scope::Operation { "operation" } else { "session" };
+        let error = UserError::new(ErrorKind::WrongState, format!("{object} does not exist"))
+            .detail("It was closed, or it belongs to another user.")
+            .hint("Open a new session.");
         return refuse(connection, method, seqid, &error).await;
     };
-    if method.makes_operation() {
-        entry.executed.store(true, Ordering::Relaxed);
-    }
+    entry.used(gateway.clock.boottime(), method.makes_operation());
     if method == Method::CloseSession {
         return close::close(gateway, connection, &entry, seqid).await;
     }
-    let ended = entry.closed.clone();
+    let closed = entry.closed.clone();
     tokio::select! {
-        served = serve_in(gateway, connection, &entry, named, method, message, &request) => served,
-        // Its statement is cancelled with the connection to the engine.
-        () = ended.cancelled() => Err(Gone::Client("its session was closed by another call".to_owned())),
+        served = dispatch(gateway, connection, &entry, named, method, message, &request) => served,
+        // The statement is cancelled with the connection to the engine.
+        () = closed.cancelled() => Err(Disconnect::because("another connection closed the session")),
     }
 }
 
-/// Serves a call of an open session.
-async fn serve_in(
+async fn dispatch(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
     entry: &Arc<Entry>,
@@ -396,47 +130,158 @@ async fn serve_in(
     method: Method,
     message: Message,
     request: &Request,
-) -> Result<(), Gone> {
+) -> Result<(), Disconnect> {
     let seqid = message.seqid();
     match (method, method.scope()) {
         (Method::SetClientInfo, _) => local::set_client_info(connection, seqid).await,
-        (Method::GetInfo, _) => local::get_info(gateway, connection, entry, message).await,
-        (Method::ExecuteStatement, _) => statement::execute(gateway, connection, entry, message, request).await,
+        (Method::GetInfo, _) => match local::get_info(gateway, connection, entry, message).await? {
+            Some(message) => execute_metadata_call(gateway, connection, entry, message).await,
+            None => Ok(()),
+        },
+        (Method::ExecuteStatement, _) => execute_statement(gateway, connection, entry, message, request).await,
         (Method::CancelOperation, _) => cancel::cancel(gateway, connection, entry, named, seqid).await,
-        (_, Scope::Operation) => operation::serve(gateway, connection, entry, named, message, request).await,
-        (_, _) if method.makes_operation() => statement::metadata_call(gateway, connection, entry, message).await,
-        _ => {
-            let error = UserError::new(ErrorKind::NotSupported, format!("{} is not supported", method.name()));
-            refuse(connection, method, seqid, &error).await
-        }
+        (_, Scope::Operation) => operation_calls::serve(gateway, connection, entry, named, message, request).await,
+        (_, _) if method.makes_operation() => execute_metadata_call(gateway, connection, entry, message).await,
+        _ => not_supported(connection, method, seqid).await,
     }
 }
 
-/// Answers a call with an error in its own response struct.
-pub(crate) async fn refuse(
+/// The bytes that a call makes the proxy keep, if the session may have one more operation.
+fn admit(gateway: &Gateway, session: &Session, message: &Message) -> Result<Held, UserError> {
+    session.check_operation_limit()?;
+    session.hold(&gateway.budget, gateway.settings.limits.session_statement_bytes, message.bytes().len())
+}
+
+/// `ExecuteStatement`.
+async fn execute_statement(
+    gateway: &Arc<Gateway>,
     connection: &mut Connection,
-    method: Method,
-    seqid: i32,
-    error: &UserError,
-) -> Result<(), Gone> {
-    send(connection, &encode_refusal(method, seqid, error)).await
+    entry: &Arc<Entry>,
+    message: Message,
+    request: &Request,
+) -> Result<(), Disconnect> {
+    let seqid = message.seqid();
+    let mut session = entry.state.lock().await;
+    gateway.activity.statements.add();
+    let mut held = match admit(gateway, &session, &message) {
+        Ok(held) => held,
+        Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+    };
+    let timeout = Timeout::new(request, session.settings.statement_timeout, gateway.clock.boottime());
+    match classify(request.statement_in(message.bytes()).unwrap_or_default()) {
+        Statement::Control(text) => {
+            let statement = control::ControlStatement { text, run_async: request.run_async, timeout, held };
+            let served = control::execute(gateway, connection, entry, &mut session, statement, seqid).await;
+            // A refused statement has left no operation whose close would release the backend.
+            session.release_control();
+            return served;
+        }
+        Statement::Session(text, statement) => {
+            if let Err(error) = pool::check_set(gateway, &session, &statement).await {
+                return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+            }
+            if session.is_unbound() && classify::prefers_engine(&statement) {
+                let bound = tokio::select! {
+                    bound = bind::bind_if_ready(gateway, &mut session) => bound,
+                    () = connection.closed() => return Err(Disconnect::client_left("its session was bound")),
+                };
+                if let Err(error) = bound {
+                    return refuse(connection, Method::ExecuteStatement, seqid, &error).await;
+                }
+            }
+            match local::execute(&mut session, text, &statement, &mut held) {
+                Ok(Some(result)) => {
+                    let has_result = result.has_result();
+                    let operation = Operation::new(OperationState::Local(result.holding(held)));
+                    let handle = gateway.sessions.keep_operation(entry, &mut session, operation);
+                    return reply::accepted(connection, seqid, handle, has_result).await;
+                }
+                Ok(None) => {}
+                Err(error) => return refuse(connection, Method::ExecuteStatement, seqid, &error).await,
+            }
+        }
+        Statement::Engine => {}
+    }
+    let call =
+        EngineCall { message, statement: request.statement.clone(), run_async: request.run_async, timeout, held };
+    execute_at_engine(gateway, connection, entry, &mut session, call).await
 }
 
-/// Answers a call.
-pub(crate) async fn answer<T: TSerializable>(
+/// A metadata call (`GetTables` and its like), or `GetInfo` of a bound session: the engine answers it.
+async fn execute_metadata_call(
+    gateway: &Arc<Gateway>,
     connection: &mut Connection,
-    method: Method,
-    seqid: i32,
-    answer: &T,
-) -> Result<(), Gone> {
-    send(connection, &encode_reply(method.name(), seqid, answer)).await
+    entry: &Arc<Entry>,
+    message: Message,
+) -> Result<(), Disconnect> {
+    let mut session = entry.state.lock().await;
+    let Some(method) = message.method() else { return Ok(()) };
+    let held = match admit(gateway, &session, &message) {
+        Ok(held) => held,
+        Err(error) => return refuse(connection, method, message.seqid(), &error).await,
+    };
+    let call = EngineCall { message, statement: None, run_async: false, timeout: None, held };
+    execute_at_engine(gateway, connection, entry, &mut session, call).await
 }
 
-pub(crate) async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
-    connection.send(reply).await.map_err(|error| Gone::Client(error.to_string()))
-}
-
-/// The connection that a session is bound to.
-pub(crate) fn connection_of(connection: &Connection) -> Option<u64> {
-    (connection.mechanism() != Mechanism::HttpBasic).then(|| connection.id())
+/// Binds the session and relays the call; to another engine as long as engines refuse because they drain.
+async fn execute_at_engine(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    session: &mut Session,
+    call: EngineCall,
+) -> Result<(), Disconnect> {
+    let (method, seqid) = (call.method(), call.message.seqid());
+    let since = gateway.clock.boottime();
+    let mut handovers = 0;
+    let mut changes = gateway.routes.changes();
+    loop {
+        let bound = tokio::select! {
+            bound = bind::bind(gateway, session) => bound,
+            // An engine session that is being opened is cut with its connection.
+            () = connection.closed() => return Err(Disconnect::client_left("its session was bound")),
+        };
+        match bound {
+            Ok(()) => {}
+            Err(NotBound::Refused(error)) => {
+                let error = classify::with_near_miss(error, call.text());
+                return refuse(connection, method, seqid, &error).await;
+            }
+            Err(NotBound::Wait(reason)) if call.run_async => {
+                let handle = waiting::begin(gateway, entry, session, call, since, reason);
+                return reply::accepted(connection, seqid, handle, true).await;
+            }
+            Err(NotBound::Wait(reason)) => {
+                let now = gateway.clock.boottime();
+                let waited = now.saturating_sub(since);
+                if waited >= gateway.settings.bind_deadline {
+                    return refuse(connection, method, seqid, &no_engine::waited_too_long(waited, &reason)).await;
+                }
+                let pause = match call.timeout {
+                    Some(timeout) if timeout.left(now).is_zero() => {
+                        return refuse(connection, method, seqid, &timeout.error_waiting_for(&reason)).await;
+                    }
+                    Some(timeout) => timeout.left(now).min(POLL_STEP),
+                    None => POLL_STEP,
+                };
+                tokio::select! {
+                    _ = tokio::time::timeout(pause, changes.changed()) => {}
+                    () = connection.closed() => return Err(Disconnect::client_left("it waited for an engine")),
+                }
+                continue;
+            }
+        }
+        match relay::relay(gateway, connection, entry, session, &call, Deliver::ToClient).await? {
+            Relayed::Delivered => return Ok(()),
+            Relayed::Draining(_) if handovers < MAX_HANDOVERS => handovers += 1,
+            Relayed::Draining(error) | Relayed::Lost(error) | Relayed::TimedOut(error) | Relayed::Refused(error) => {
+                return refuse(connection, method, seqid, &error).await;
+            }
+            Relayed::Running { .. } => {
+                let error = UserError::internal("the reply of the engine was not delivered");
+                return refuse(connection, method, seqid, &error).await;
+            }
+        }
+    }
 }

@@ -1,8 +1,7 @@
-//! What this proxy can't reach now, in words for those who ask it something.
+//! The staleness notice: text for users about a lost connection to ZooKeeper.
 //!
-//! A proxy goes on without ZooKeeper by what it last read there. Whoever looks through it is told so, since when, and
-//! how old that is; who waits for an engine is told that a new one can't be seen from here. What is said here may be
-//! over a moment later: it decides nothing.
+//! A proxy without ZooKeeper uses what it last read there. SHOW output says so, with the age of the data; a statement that
+//! waits for an engine reports that new engines are not visible to this proxy. Informational only: no decision uses it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,15 +12,15 @@ use model::clock::SharedClock;
 use model::span;
 use tokio::sync::watch;
 
-/// Readings of the registry that may be missing in a row before ZooKeeper counts as silent although it is connected.
+/// Consecutive readings of the registry that may be late before ZooKeeper counts as unresponsive although connected.
 const LATE_READINGS: u32 = 3;
 
-/// What is known of the connection to ZooKeeper.
+/// The state of the connection to ZooKeeper, and the age of the registry.
 pub(crate) struct ZooKeeperStatus {
-    /// Since when there has been no connection, by the clock that counts suspension.
+    /// When the connection was lost, by the clock that counts suspension.
     lost_since: watch::Receiver<Option<Duration>>,
     registered: watch::Receiver<Arc<RegistrySnapshot>>,
-    /// How old a reading of the registry is at most while ZooKeeper answers.
+    /// The greatest age of the registry while ZooKeeper responds.
     late: Duration,
     clock: SharedClock,
 }
@@ -35,46 +34,51 @@ impl ZooKeeperStatus {
         clock: SharedClock,
     ) -> Self {
         let (sender, lost_since) = watch::channel(None);
-        tokio::spawn(note(states, sender, clock.clone()));
+        tokio::spawn(track(states, sender, clock.clone()));
         let late = zookeeper.reread * LATE_READINGS + zookeeper.request_timeout;
         Self { lost_since, registered, late, clock }
     }
 
-    /// What is missing and how old what is known instead; `None` while ZooKeeper answers.
+    /// The lost connection and the age of the registry, as a clause; `None` while ZooKeeper responds.
     pub(crate) fn staleness(&self) -> Option<String> {
         let now = self.clock.boottime();
         let lost = self.lost_since.borrow().map(|since| now.saturating_sub(since));
         let age = self.registered.borrow().read_at.map(|at| now.saturating_sub(at));
-        said(lost, age, self.late)
+        describe(lost, age, self.late)
     }
 
-    /// The line of a statement's log about it.
+    /// The same as a sentence.
+    pub(crate) fn staleness_sentence(&self) -> Option<String> {
+        Some(format!("{}.", self.staleness()?.replacen("this", "This", 1)))
+    }
+
+    /// The warning in the log of a control statement.
     pub(crate) fn warning(&self) -> Option<String> {
-        Some(format!("warning: {}; it learns of other engines when ZooKeeper is back", self.staleness()?))
+        Some(format!("warning: {}; new engines are not visible until ZooKeeper is back", self.staleness()?))
     }
 
-    /// What a statement has to know that waits for an engine. It says the same as long as it lasts, as a line of a log
-    /// that is written at each look must.
+    /// A note for a statement that waits for an engine. It has no age in it: a line that repeats the last one of an
+    /// operation's log is not written.
     pub(crate) fn waiting_hint(&self) -> Option<&'static str> {
-        self.staleness().map(|_| "this proxy has lost ZooKeeper and can't see engines that became ready since")
+        self.staleness().map(|_| "this proxy has lost ZooKeeper and cannot see engines that became ready since")
     }
 }
 
-fn said(lost: Option<Duration>, age: Option<Duration>, late: Duration) -> Option<String> {
+fn describe(lost: Option<Duration>, age: Option<Duration>, late: Duration) -> Option<String> {
     let mut text = match (lost, age) {
         (Some(lost), _) => format!("this proxy has had no connection to ZooKeeper for {}", span::age(lost)),
-        (None, Some(age)) if age > late => "this proxy gets no answers from ZooKeeper".to_owned(),
+        (None, Some(age)) if age > late => "this proxy receives no replies from ZooKeeper".to_owned(),
         (None, _) => return None,
     };
     let _ = match age {
         Some(age) => write!(text, ", and knows the engines that were registered {} ago", span::age(age)),
-        None => write!(text, ", and has never read there which engines are registered"),
+        None => write!(text, ", and has never read the registered engines"),
     };
     Some(text)
 }
 
-/// Notes when the connection is lost, and that it is there again.
-async fn note(
+/// Records when the connection is lost and restored.
+async fn track(
     mut states: watch::Receiver<SessionState>,
     lost_since: watch::Sender<Option<Duration>>,
     clock: SharedClock,
@@ -99,37 +103,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_told_with_since_when_and_how_old_the_view_is() {
+    fn the_notice_has_the_time_of_the_loss_and_the_age_of_the_registry() {
         let (s, late) = (Duration::from_secs, Duration::from_secs(11));
-        assert_eq!(said(None, Some(s(11)), late), None);
-        assert_eq!(said(None, None, late), None, "it has just begun");
+        assert_eq!(describe(None, Some(s(11)), late), None);
+        assert_eq!(describe(None, None, late), None, "nothing was read yet");
         assert_eq!(
-            said(Some(s(12)), Some(s(14)), late).as_deref(),
+            describe(Some(s(12)), Some(s(14)), late).as_deref(),
             Some(
                 "this proxy has had no connection to ZooKeeper for 12 s, and knows the engines that were registered 14 \
                  s ago"
             )
         );
         assert_eq!(
-            said(Some(s(12)), None, late).as_deref(),
-            Some(
-                "this proxy has had no connection to ZooKeeper for 12 s, and has never read there which engines are \
-                 registered"
-            )
+            describe(Some(s(12)), None, late).as_deref(),
+            Some("this proxy has had no connection to ZooKeeper for 12 s, and has never read the registered engines")
         );
-        assert!(said(None, Some(s(12)), late).is_some_and(|it| it.contains("no answers from ZooKeeper")));
+        assert!(describe(None, Some(s(12)), late).is_some_and(|text| text.contains("no replies from ZooKeeper")));
     }
 
     #[tokio::test]
-    async fn the_time_counts_from_the_loss_and_not_from_the_last_change_of_state() {
+    async fn the_time_counts_from_the_loss_not_from_the_last_state_change() {
         let clock = model::clock::ManualClock::at(0);
         let shared: SharedClock = clock.clone();
         let (states, state) = watch::channel(SessionState::Connected);
         let (sender, mut lost_since) = watch::channel(None);
-        tokio::spawn(note(state, sender, Arc::clone(&shared)));
+        tokio::spawn(track(state, sender, Arc::clone(&shared)));
         clock.advance(Duration::from_secs(5));
         states.send_replace(SessionState::Suspended);
-        assert!(lost_since.wait_for(Option::is_some).await.is_ok_and(|it| *it == Some(shared.boottime())));
+        assert!(lost_since.wait_for(Option::is_some).await.is_ok_and(|since| *since == Some(shared.boottime())));
         let lost = *lost_since.borrow();
         clock.advance(Duration::from_secs(5));
         states.send_replace(SessionState::Expired);

@@ -344,7 +344,7 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
 }
 
 fn failed(relay: &Relay, error: &RelayError) -> Failed {
-    if let RelayError::Backend { source: WireError::TooLong { bytes, limit }, partly: false } = error {
+    if let RelayError::Backend { error: WireError::TooLong { bytes, limit }, partly: false } = error {
         return Failed::Lost(
             UserError::new(
                 ErrorKind::ProgramLimit,

@@ -114,7 +114,7 @@ fn a_port_in_use_is_named_and_ends_the_proxy_with_status_1() {
     let address = taken.local_addr().unwrap().to_string();
     let file = files.write("c.toml", &files.proxy(&address), 0o600);
     let error = refusal(&["proxy"], &file, &[]);
-    assert!(error.contains(&format!("can't listen on {address}")) && error.contains("in use"), "{error}");
+    assert!(error.contains(&format!("could not listen on {address}")) && error.contains("in use"), "{error}");
     assert!(error.contains("Hint: proxy.listen"), "{error}");
 }
 

@@ -1,6 +1,7 @@
 //! A relay between a client and a backend, good ones and bad ones.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use crate::number_server::{Numbers, row, start};
 use async_trait::async_trait;
 use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
-use hs2::relay::{self, Decision, HandleTable, Outcome, RelayError};
+use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::scan::HandleAt;
 use hs2::tcli::{
     TCloseSessionReq, TExecuteStatementResp, TFetchOrientation, TFetchResultsReq, TFetchResultsResp, TOperationHandle,
@@ -54,22 +55,26 @@ impl Handler for Front {
 impl Front {
     async fn relay(&self, connection: &mut Connection) -> Result<(), RelayError> {
         let mut backend = Client::connect(&self.backend).await.unwrap();
-        let mut handles = HandleTable::new(100);
+        let mut backend_handles: HashMap<Handle, Handle> = HashMap::new();
         while let Some(mut message) = connection.next().await.map_err(RelayError::Client)? {
             let request = message.request().unwrap();
             connection.set_principal(Principal::user("somebody"));
             if let Some(at) = request.handle {
-                let Some(theirs) = handles.resolve(&at.read(message.bytes()).unwrap()) else {
+                let Some(theirs) = backend_handles.get(&at.read(message.bytes()).unwrap()) else {
                     let error = UserError::new(ErrorKind::WrongState, "handle does not exist");
                     let refusal = encode_refusal(request.method.unwrap(), message.seqid(), &error);
                     connection.send(&refusal).await.map_err(RelayError::Client)?;
                     continue;
                 };
-                at.patch(message.bytes_mut(), &theirs).unwrap();
+                at.patch(message.bytes_mut(), theirs).unwrap();
             }
             let decide = |reply: &hs2::scan::Reply, head: &[u8]| match reply.handle {
                 _ if reply.error_code == Some(status::ENGINE_DRAINING) => Decision::Hold,
-                Some(at) => Decision::ForwardAs(handles.admit(at.read(head).unwrap()).unwrap()),
+                Some(at) => {
+                    let ours = Handle::random();
+                    backend_handles.insert(ours, at.read(head).unwrap());
+                    Decision::ForwardAs(ours)
+                }
                 None => Decision::Forward,
             };
             match relay::exchange(connection, &message, &mut backend, self.deadline, decide).await? {
@@ -402,16 +407,4 @@ async fn a_handle_behind_a_long_status_is_replaced_all_the_same() {
     let relayed = hs2::scan::reply(message.bytes()).unwrap();
     assert_eq!(relayed.handle.unwrap().read(message.bytes()).unwrap(), ours);
     assert_eq!(message.bytes().len(), reply.len());
-}
-
-#[test]
-fn a_handle_table_is_full_at_its_limit() {
-    let mut table = HandleTable::new(2);
-    let (a, b) = (Handle::random(), Handle::random());
-    let ours = table.admit(a).unwrap();
-    assert!(table.admit(b).is_some());
-    assert_eq!(table.admit(b), None);
-    assert_eq!((table.resolve(&ours), table.resolve(&a), table.len()), (Some(a), None, 2));
-    assert_eq!(table.remove(&ours), Some(a));
-    assert!(table.resolve(&ours).is_none() && table.admit(b).is_some());
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use hs2::answer::Answer;
 use hs2::limits::MAX_ERROR_TEXT_BYTES;
 use hs2::message::{Message, encode_call, encode_refusal, encode_reply};
-use hs2::relay::Outcome;
+use hs2::relay::{self, Decision, Outcome, RelayError};
 use hs2::tcli::{TFetchResultsResp, TGetOperationStatusReq, TGetOperationStatusResp, TOperationType};
-use hs2::{Client, ClientError, Handle, Method, status};
+use hs2::{Client, Connection, Handle, Method, status};
 use model::error::UserError;
 
-use crate::relays::{bad_backend, fetch_request, framed, relay_once};
+use crate::relays::{bad_backend, client_connection, fetch_request, framed, relay_once};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 
@@ -73,25 +73,51 @@ async fn stack_traces_of_a_backend_are_taken_out_of_its_errors() {
     assert_eq!(hs2::message::decode_reply::<TGetOperationStatusResp>(&received[4..]).unwrap(), ended);
 }
 
-/// The reply to a statement, which is not relayed but read: it must be the reply to that statement.
+/// A reply that the caller keeps must be the reply to its request, like one that is forwarded.
 #[tokio::test]
-async fn a_reply_that_is_read_belongs_to_its_request() {
+async fn a_held_reply_belongs_to_its_request() {
     let good = encode_refusal(Method::FetchResults, 5, &UserError::internal("x"));
     let mut to = Client::connect(&bad_backend(framed(good.len(), &good), true).await).await.unwrap();
-    assert_eq!(to.exchange(&fetch_request(), DEADLINE).await.unwrap().bytes(), good);
+    let (mut connection, _stream) = client_connection().await;
+    let outcome = hold(&mut connection, &mut to).await;
+    assert!(matches!(&outcome, Ok(Outcome::Held(reply)) if *reply == good) && !to.is_broken(), "{outcome:?}");
     let other_seqid = encode_refusal(Method::FetchResults, 6, &UserError::internal("x"));
     let other_method = encode_refusal(Method::ExecuteStatement, 5, &UserError::internal("x"));
     let surplus = [&good[..], &other_seqid].concat();
     for (what, reply) in [("seqid", other_seqid), ("method", other_method), ("two replies", surplus)] {
         let mut to = Client::connect(&bad_backend(framed(reply.len(), &reply), true).await).await.unwrap();
-        let outcome = to.exchange(&fetch_request(), DEADLINE).await;
+        let outcome = hold(&mut connection, &mut to).await;
         assert!(outcome.is_err() && to.is_broken(), "{what}: {outcome:?}");
     }
-    // A reply that came before the request.
+    // A reply that arrived before the request.
     let spare = [framed(good.len(), &good), framed(good.len(), &good)].concat();
     let mut to = Client::connect(&bad_backend(spare, true).await).await.unwrap();
-    to.exchange(&fetch_request(), DEADLINE).await.unwrap();
-    while !to.has_unread().await {}
-    let outcome = to.exchange(&fetch_request(), DEADLINE).await;
-    assert!(matches!(outcome, Err(ClientError::Broken)), "{outcome:?}");
+    let outcome = hold(&mut connection, &mut to).await;
+    let early = outcome.is_err() || {
+        while !to.has_unread().await {}
+        matches!(hold(&mut connection, &mut to).await, Err(RelayError::Broken))
+    };
+    assert!(early && to.is_broken());
+}
+
+async fn hold(connection: &mut Connection, to: &mut Client) -> Result<Outcome, RelayError> {
+    relay::exchange(connection, &fetch_request(), to, DEADLINE, |_, _| Decision::Hold).await
+}
+
+/// A client that closes its connection while its reply is written leaves the backend's connection usable: the whole reply
+/// was read.
+#[tokio::test]
+async fn a_client_that_fails_after_the_whole_reply_breaks_no_backend() {
+    let good = encode_refusal(Method::FetchResults, 5, &UserError::internal("x"));
+    let mut to = Client::connect(&bad_backend(framed(good.len(), &good), true).await).await.unwrap();
+    let (mut connection, stream) = client_connection().await;
+    stream.set_zero_linger().unwrap();
+    let outcome = relay::exchange(&mut connection, &fetch_request(), &mut to, DEADLINE, |_, _| {
+        // Resets the connection.
+        drop(stream);
+        Decision::Forward
+    })
+    .await;
+    assert!(matches!(outcome, Err(RelayError::Client(_))), "{outcome:?}");
+    assert!(!to.is_broken());
 }

@@ -98,10 +98,10 @@ async fn bytes_behind_a_result_in_its_frame_reach_no_client() {
                 for surplus in [&b"\0"[..], &forged] {
                     let both = [&reply[..], surplus].concat();
                     let (outcome, received) = relayed(transport, &request, framed(both.len(), &both)).await;
-                    let Err(RelayError::Backend { source, partly }) = outcome else {
+                    let Err(RelayError::Backend { error, partly }) = outcome else {
                         panic!("{what}, {} bytes more: {outcome:?}", surplus.len())
                     };
-                    assert!(matches!(source, hs2::WireError::Scan(ScanError::Trailing)), "{what}: {source}");
+                    assert!(matches!(error, hs2::WireError::Scan(ScanError::Trailing)), "{what}: {error}");
                     assert_eq!(partly, !received.is_empty(), "{what}");
                     assert!(received.len() < head + reply.len(), "{what}: {} bytes came", received.len());
                 }

@@ -1,45 +1,51 @@
-//! What the proxy answers itself: `GetInfo`, USE and SET while no engine is bound.
+//! Calls that the proxy answers itself: `GetInfo`, `SetClientInfo`, our own settings, and USE and SET while no engine is
+//! bound.
 //!
-//! Name and version of the server are those of the configuration ([`Product`](crate::Product)), whether an engine is
-//! bound or not: drivers ask for them one by one, at any time, and keep some of the answers.
-//!
-//! `PyHive` and impyla send USE while they connect. What was said is remembered and replayed when an engine is bound; a
-//! name that the engine then refuses is the error of the statement that bound.
+//! Name and version of the server are those of the configuration ([`Product`](crate::Product)) at all times: drivers ask
+//! for them one by one and cache some of the answers. `PyHive` and impyla send USE while they connect. Such statements
+//! are replayed when an engine is bound; if the engine then refuses one, the statement that caused the binding fails.
 
 use std::sync::Arc;
 
 use ddl::SessionStatement;
 use hs2::tcli::{TGetInfoReq, TGetInfoResp, TGetInfoType, TGetInfoValue, TSetClientInfoResp};
-use hs2::{Column, Connection, Handle, Message, Method, SqlType, Value, status};
+use hs2::{Column, Connection, Message, Method, SqlType, Value, status};
 use model::error::{ErrorKind, UserError};
 
-use super::operation::Local;
-use super::{Entry, Gone, Session, answer, refuse, settings, statement};
-use crate::Gateway;
+use super::operation::LocalResult;
+use super::reply::{Disconnect, answer, refuse};
+use super::settings;
+use super::state::Session;
+use super::table::Entry;
 use crate::budget::Held;
+use crate::gateway::Gateway;
 
-/// What SET reports of a key that only an engine knows.
+/// The value that SET shows for a key that only an engine knows.
 const UNKNOWN: &str = "<unknown until the session has an engine>";
-/// The longest identifier, as `CLI_MAX_*_LEN` tells it.
+/// The longest identifier, reported as `CLI_MAX_*_LEN`.
 const MAX_IDENTIFIER: i64 = 128;
 
-pub(super) async fn get_info(
+/// Answers a `GetInfo`. Returns the message if the bound engine has to answer it.
+pub(crate) async fn get_info(
     gateway: &Arc<Gateway>,
     connection: &mut Connection,
-    entry: &Arc<Entry>,
+    entry: &Entry,
     message: Message,
-) -> Result<(), Gone> {
+) -> Result<Option<Message>, Disconnect> {
     let seqid = message.seqid();
     let request: TGetInfoReq = match message.call().decode() {
         Ok(request) => request,
-        Err(error) => return refuse(connection, Method::GetInfo, seqid, &error.user_error("the client")).await,
+        Err(error) => {
+            refuse(connection, Method::GetInfo, seqid, &error.user_error("the client")).await?;
+            return Ok(None);
+        }
     };
     let is_identity = matches!(
         request.info_type,
         TGetInfoType::CLI_SERVER_NAME | TGetInfoType::CLI_DBMS_NAME | TGetInfoType::CLI_DBMS_VER
     );
-    if !is_identity && entry.state.lock().await.present.is_some() {
-        return statement::metadata_call(gateway, connection, entry, message).await;
+    if !is_identity && entry.state.lock().await.current.is_some() {
+        return Ok(Some(message));
     }
     let product = &gateway.settings.product;
     let text = |text: &str| Some(TGetInfoValue::StringValue(text.to_owned()));
@@ -54,62 +60,52 @@ pub(super) async fn get_info(
     };
     if let Some(info_value) = value {
         let response = TGetInfoResp { status: status::success(), info_value };
-        return answer(connection, Method::GetInfo, seqid, &response).await;
+        answer(connection, Method::GetInfo, seqid, &response).await?;
+    } else {
+        let error = UserError::new(ErrorKind::NotSupported, "unsupported info type")
+            .detail(format!("The info type is {}.", i32::from(&request.info_type)));
+        refuse(connection, Method::GetInfo, seqid, &error).await?;
     }
-    let error = UserError::new(ErrorKind::NotSupported, "this kind of information is not known")
-        .detail(format!("info type {}", i32::from(&request.info_type)));
-    refuse(connection, Method::GetInfo, seqid, &error).await
+    Ok(None)
 }
 
-/// The client's name is of no use to us; clients that tell it must not fail.
-pub(super) async fn set_client_info(connection: &mut Connection, seqid: i32) -> Result<(), Gone> {
+/// Accepts the client's name, which is not used.
+pub(crate) async fn set_client_info(connection: &mut Connection, seqid: i32) -> Result<(), Disconnect> {
     answer(connection, Method::SetClientInfo, seqid, &TSetClientInfoResp { status: status::success() }).await
 }
 
-/// Whether an engine that is ready should answer a USE or SET, and not the proxy: it alone knows its settings, and what it
-/// refuses is then refused at once. `USE default`, with which clients connect, is none.
-pub(super) fn is_for_ready_engine(issued: &SessionStatement<'_>) -> bool {
-    match issued {
-        SessionStatement::Use { database } => {
-            settings::given(database).is_some_and(|name| !name.eq_ignore_ascii_case(settings::DEFAULT_DATABASE))
-        }
-        SessionStatement::Set { key, .. } | SessionStatement::ShowSetting { key } => settings::own_key(key).is_none(),
-        SessionStatement::ListSettings { .. } => true,
-    }
-}
-
-/// Answers a USE or SET here, if it is ours to answer: our own settings always, everything else while no engine is
-/// bound.
-pub(super) fn answer_here(
+/// The result of a USE or SET that the proxy answers: of our own settings always, of everything else while no engine is
+/// bound. `None`: the engine has to execute it.
+pub(crate) fn execute(
     session: &mut Session,
     text: &str,
-    said: &SessionStatement<'_>,
+    statement: &SessionStatement<'_>,
     held: &mut Held,
-) -> Result<Option<Local>, UserError> {
-    if let SessionStatement::Set { key, value } = said
+) -> Result<Option<LocalResult>, UserError> {
+    if let SessionStatement::Set { key, value } = statement
         && let Some(own) = settings::own_key(key)
     {
         if session.is_pinned() {
-            return Err(UserError::new(ErrorKind::WrongState, format!("setting \"{key}\" can't be changed now"))
-                .detail("the session has state of its own at its engine, which would be lost")
-                .hint("open a new session"));
+            return Err(UserError::new(ErrorKind::WrongState, format!("setting \"{key}\" cannot be changed now"))
+                .detail("The engine holds state of the session that would be lost.")
+                .hint("Open a new session."));
         }
         session.settings.set_own(&own, value)?;
-        // What is bound may not fit any longer: the next statement chooses again.
+        // The bound engine may not match the new value: the next statement is bound again.
         session.unbind();
         return Ok(Some(setting(key, value)));
     }
-    let own = matches!(said, SessionStatement::ShowSetting { key } if settings::own_key(key).is_some());
-    if !own && (session.present.is_some() || session.lost.is_some()) {
+    let own = matches!(statement, SessionStatement::ShowSetting { key } if settings::own_key(key).is_some());
+    if !own && !session.is_unbound() {
         return Ok(None);
     }
-    Ok(Some(match said {
+    Ok(Some(match statement {
         SessionStatement::Use { .. } => {
-            remember(session, text, said, None)?;
-            Local::nothing()
+            session.settings.remember_statement(text, statement, None)?;
+            LocalResult::none()
         }
         SessionStatement::Set { key, value } => {
-            remember(session, text, said, None)?;
+            session.settings.remember_statement(text, statement, None)?;
             session.settings.show(key, value);
             setting(key, value)
         }
@@ -121,34 +117,19 @@ pub(super) fn answer_here(
         SessionStatement::ListSettings { .. } => {
             held.resize(held.bytes() + session.settings.bytes())?;
             let rows = session.settings.shown.iter();
-            Local::table(pair_columns(), rows.map(|(key, value)| pair(key, value)).collect())
+            LocalResult::table(setting_columns(), rows.map(|(key, value)| setting_row(key, value)).collect())
         }
     }))
 }
 
-/// Keeps what an engine would have to be told again; `pending`: an engine still works on it.
-pub(super) fn remember(
-    session: &mut Session,
-    text: &str,
-    said: &SessionStatement<'_>,
-    pending: Option<Handle>,
-) -> Result<(), UserError> {
-    let subject = match said {
-        SessionStatement::Use { .. } => settings::USE.to_owned(),
-        SessionStatement::Set { key, .. } => format!("set {key}"),
-        SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
-    };
-    session.settings.remember(subject, text.to_owned(), pending)
-}
-
-fn pair_columns() -> Vec<Column> {
+fn setting_columns() -> Vec<Column> {
     vec![Column::new("key", SqlType::String), Column::new("value", SqlType::String)]
 }
 
-fn pair(key: &str, value: &str) -> Vec<Value> {
+fn setting_row(key: &str, value: &str) -> Vec<Value> {
     vec![Value::Text(key.to_owned()), Value::Text(value.to_owned())]
 }
 
-fn setting(key: &str, value: &str) -> Local {
-    Local::table(pair_columns(), vec![pair(key, value)])
+fn setting(key: &str, value: &str) -> LocalResult {
+    LocalResult::table(setting_columns(), vec![setting_row(key, value)])
 }

@@ -1,14 +1,15 @@
-//! The entries of a session's configuration: ours, those that go on to the engine, those that never may.
+//! The settings of a session: ours, those that are forwarded to the engine, and the replay log.
 //!
 //! `?k=v` of a JDBC URL arrives as `set:hiveconf:k`, `#k=v` as `set:hivevar:k`, the path as `use:database`; `PyHive`
-//! sends bare keys. Ours are taken out. `hive.server2.proxy.user` is taken out in every spelling, because Spark obeys
-//! it blindly. Settings that choose code or files of an engine's launch are refused: an engine is launched from its
-//! unit, never from what a client says.
+//! sends bare keys. Our own settings are never forwarded. `hive.server2.proxy.user` is removed in every spelling, because
+//! Spark applies it without a check. Settings that choose code or files of an engine's launch are refused: an engine is
+//! launched from its resource unit, never from a client's settings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ddl::SessionStatement;
 use hs2::Handle;
 use model::error::{ErrorKind, UserError};
 use model::name::{PoolName, TenantName, UnitName};
@@ -18,7 +19,6 @@ use model::statement_timeout;
 use crate::budget::{Budget, Held};
 use crate::settings::{Limits, MAX_REMEMBERED, MAX_SESSION_KEYS};
 
-/// What a session was opened with and what it was told since.
 #[derive(Debug)]
 pub(crate) struct SessionSettings {
     pub(crate) tenant: Option<TenantName>,
@@ -26,30 +26,29 @@ pub(crate) struct SessionSettings {
     pub(crate) unit: Option<UnitName>,
     /// The queue: another way to name a pool.
     pub(crate) queue: Option<String>,
-    /// How long a statement of the session may take; `None`: as long as its unit lets it.
+    /// The statement timeout of the session; `None`: only that of its unit counts.
     pub(crate) statement_timeout: Option<Duration>,
-    /// Goes on to the engine when its session is opened.
+    /// Sent to the engine when its session is opened.
     pub(crate) forwarded: BTreeMap<String, String>,
-    /// USE and SET, in order, to be replayed.
-    pub(crate) remembered: Vec<Remembered>,
-    /// What SET shows while no engine is bound.
+    /// USE and SET, in order, replayed at each binding.
+    pub(crate) replay_log: Vec<ReplayedStatement>,
+    /// The settings that SET shows while no engine is bound.
     pub(crate) shown: BTreeMap<String, String>,
     /// The longest key, value or statement that is kept, in bytes.
     max_value_bytes: usize,
-    /// All that is kept here at most, in bytes.
+    /// The most bytes that are kept in all.
     max_bytes: usize,
-    /// What is kept here, of the proxy's budget.
+    /// The bytes that are kept, of the proxy's budget.
     held: Held,
 }
 
-/// A statement to replay.
+/// An entry of the replay log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Remembered {
-    /// Later statements with the same subject replace earlier ones: `use`, or the key of a SET.
+pub(crate) struct ReplayedStatement {
+    /// `use`, or the key of a SET: a later statement with the same subject replaces an earlier one.
     pub(crate) subject: String,
-    /// Its text, as it was sent.
     pub(crate) text: String,
-    /// The engine's handle while it is not known how the statement ended there.
+    /// The engine's handle while the engine runs the statement.
     pub(crate) pending: Option<Handle>,
 }
 
@@ -59,21 +58,21 @@ pub(crate) const USE: &str = "use";
 const USE_DATABASE: &str = "use:database";
 /// The database of a session that names none.
 pub(crate) const DEFAULT_DATABASE: &str = "default";
-/// Settings of this family are HiveServer2's and its clients': fetch sizes, result formats.
+/// Settings of HiveServer2 and its clients, such as fetch sizes and result formats.
 const OF_CLIENT: &str = "hive.server2.";
-/// What may stand before a setting's name, as often as a client likes.
+/// Prefixes of a setting's name; clients may repeat them.
 const PREFIXES: [&str; 6] = ["set:", "hiveconf:", "hivevar:", "system:", "metaconf:", "sparkconf:"];
 const OURS: &str = "enginehouse.";
-/// Our key for the queue, without its prefix.
+/// Our key for the queue, without [`OURS`].
 pub(crate) const QUEUE: &str = "queue";
-/// Our key for the longest time of a statement, without its prefix.
+/// Our key for the statement timeout, without [`OURS`].
 const STATEMENT_TIMEOUT: &str = "statement_timeout";
-/// The most of a key that an error repeats, in bytes.
+/// The most bytes of a key that an error shows.
 const MAX_SHOWN_BYTES: usize = 128;
-/// How sessions of a YARN cluster call it. It means nothing to our engines and never goes on.
+/// The key for the queue in clients of YARN clusters. Never forwarded: it means nothing to our engines.
 const YARN_QUEUE: &str = "spark.yarn.queue";
 
-/// The beginnings of settings that choose code or files of a launch.
+/// Prefixes of settings that choose code or files of a launch.
 const LAUNCH_KEYS: [&str; 10] = [
     "spark.jars",
     "spark.files",
@@ -88,7 +87,6 @@ const LAUNCH_KEYS: [&str; 10] = [
 ];
 
 impl SessionSettings {
-    /// Without any setting.
     fn new(limits: &Limits, budget: &Arc<Budget>) -> Result<Self, UserError> {
         Ok(Self {
             tenant: None,
@@ -97,7 +95,7 @@ impl SessionSettings {
             queue: None,
             statement_timeout: None,
             forwarded: BTreeMap::new(),
-            remembered: Vec::new(),
+            replay_log: Vec::new(),
             shown: BTreeMap::new(),
             max_value_bytes: limits.setting_bytes,
             max_bytes: limits.session_settings_bytes,
@@ -113,7 +111,7 @@ impl SessionSettings {
     ) -> Result<Self, UserError> {
         if configuration.len() > MAX_SESSION_KEYS {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
-                .detail(format!("it has {} and may have {MAX_SESSION_KEYS}", configuration.len())));
+                .detail(format!("It has {} settings, and the limit is {MAX_SESSION_KEYS}.", configuration.len())));
         }
         let mut settings = Self::new(limits, budget)?;
         let mut yarn_queue = None;
@@ -123,7 +121,7 @@ impl SessionSettings {
             if bare.starts_with("env:") {
                 return Err(UserError::new(
                     ErrorKind::InsufficientPrivilege,
-                    format!("setting \"{spelled}\" would change the engine's environment"),
+                    format!("setting \"{spelled}\" must not change the engine's environment"),
                 ));
             }
             if is_proxy_user(bare) {
@@ -143,40 +141,40 @@ impl SessionSettings {
             settings.reserve(spelled.len() + value.len(), 0)?;
             settings.forwarded.insert(spelled.clone(), value.clone());
         }
-        // What names us is meant for us.
+        // The key with our own prefix takes precedence.
         if let Some(queue) = yarn_queue.filter(|_| settings.queue.is_none()) {
             settings.set_own(QUEUE, queue)?;
         }
         Ok(settings)
     }
 
-    /// Sets one of our own settings, named without its prefix. What is refused changes nothing.
+    /// Applies one of our own settings, named without its prefix. Has no effect if it is refused.
     pub(crate) fn set_own(&mut self, key: &str, value: &str) -> Result<(), UserError> {
         self.check_length(value)?;
-        let given = given(value).unwrap_or_default();
+        let unquoted = unquoted(value).unwrap_or_default();
         let shown = format!("{OURS}{key}");
-        let mut added = shown.len() + given.len();
+        let mut added = shown.len() + unquoted.len();
         let mut replaced = self.shown.get(&shown).map_or(0, |old| shown.len() + old.len());
         if key == QUEUE {
-            added += given.len();
+            added += unquoted.len();
             replaced += self.queue.as_ref().map_or(0, String::len);
         }
         self.reserve(added, replaced)?;
-        let applied = self.apply_own(key, Some(given).filter(|given| !given.is_empty()));
+        let applied = self.apply_own(key, Some(unquoted).filter(|value| !value.is_empty()));
         if applied.is_ok() {
-            self.shown.insert(shown, given.to_owned());
+            self.shown.insert(shown, unquoted.to_owned());
         }
         self.recount();
         applied
     }
 
-    fn apply_own(&mut self, key: &str, given: Option<&str>) -> Result<(), UserError> {
+    fn apply_own(&mut self, key: &str, value: Option<&str>) -> Result<(), UserError> {
         match key {
-            "tenant" => self.tenant = given.map(TenantName::new).transpose()?,
-            "pool" => self.pool = given.map(PoolName::new).transpose()?,
-            "unit" => self.unit = given.map(UnitName::new).transpose()?,
-            QUEUE => self.queue = given.map(str::to_owned),
-            STATEMENT_TIMEOUT => self.statement_timeout = given.map(statement_timeout::parse).transpose()?.flatten(),
+            "tenant" => self.tenant = value.map(TenantName::new).transpose()?,
+            "pool" => self.pool = value.map(PoolName::new).transpose()?,
+            "unit" => self.unit = value.map(UnitName::new).transpose()?,
+            QUEUE => self.queue = value.map(str::to_owned),
+            STATEMENT_TIMEOUT => self.statement_timeout = value.map(statement_timeout::parse).transpose()?.flatten(),
             _ => {
                 return Err(UserError::new(
                     ErrorKind::InvalidValue,
@@ -191,19 +189,19 @@ impl SessionSettings {
         Ok(())
     }
 
-    /// Whether a key, value or statement is short enough to be kept.
+    /// Refuses a key, value or statement that is too long to be kept.
     fn check_length(&self, text: &str) -> Result<(), UserError> {
         if text.len() <= self.max_value_bytes {
             return Ok(());
         }
         Err(UserError::new(ErrorKind::ProgramLimit, "session setting too long").detail(format!(
-            "It has {} bytes and may have {}.",
+            "It has {} bytes, and the limit is {}.",
             text.len(),
             self.max_value_bytes
         )))
     }
 
-    /// Reserves `added` bytes, which take the place of `replaced` ones.
+    /// Reserves `added` bytes, which replace `replaced` ones.
     fn reserve(&mut self, added: usize, replaced: usize) -> Result<(), UserError> {
         let bytes = (self.bytes() + added).saturating_sub(replaced);
         if bytes > self.max_bytes {
@@ -213,21 +211,20 @@ impl SessionSettings {
         self.held.resize(bytes)
     }
 
-    /// What is kept, in bytes.
+    /// The bytes that are kept.
     pub(crate) fn bytes(&self) -> usize {
         let pairs = self.forwarded.iter().chain(&self.shown).map(|(key, value)| key.len() + value.len());
-        let remembered = self.remembered.iter().map(Remembered::bytes);
-        pairs.chain(remembered).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
+        let replay_log = self.replay_log.iter().map(ReplayedStatement::bytes);
+        pairs.chain(replay_log).sum::<usize>() + self.queue.as_ref().map_or(0, String::len)
     }
 
-    /// Returns what a reservation has too much of. Every change that adds bytes reserves them first.
+    /// Returns the surplus of a reservation. Every change that adds bytes reserves them first.
     fn recount(&mut self) {
-        // Less always fits.
+        // A smaller reservation always succeeds.
         let _ = self.held.resize(self.bytes().min(self.held.bytes()));
     }
 
-    /// Keeps a value for SET to show, which an engine has accepted. One that does not fit is left out: once an engine
-    /// is bound, the engine shows its settings.
+    /// Records a value for SET to show. One that does not fit is left out: a bound engine shows its settings itself.
     pub(crate) fn show(&mut self, key: &str, value: &str) {
         let shown = self.shown.get(key).map_or(0, |old| key.len() + old.len());
         let is_new = !self.shown.contains_key(key);
@@ -237,89 +234,105 @@ impl SessionSettings {
         }
     }
 
-    /// Remembers a statement for replay. Refused when there are too many: then the session could not be moved. One
-    /// that an engine still works on (`pending`) does not replace what it would change before it has succeeded.
+    /// Appends USE or SET to the replay log. `pending`: an engine still runs it, under this handle.
+    pub(crate) fn remember_statement(
+        &mut self,
+        text: &str,
+        statement: &SessionStatement<'_>,
+        pending: Option<Handle>,
+    ) -> Result<(), UserError> {
+        let subject = match statement {
+            SessionStatement::Use { .. } => USE.to_owned(),
+            SessionStatement::Set { key, .. } => format!("set {key}"),
+            SessionStatement::ShowSetting { .. } | SessionStatement::ListSettings { .. } => return Ok(()),
+        };
+        self.remember(subject, text.to_owned(), pending)
+    }
+
+    /// Appends a statement to the replay log. Refused when the log is full: then the session cannot be moved. A pending
+    /// statement replaces earlier ones of its subject only when it has succeeded.
     pub(crate) fn remember(&mut self, subject: String, text: String, pending: Option<Handle>) -> Result<(), UserError> {
         self.check_length(&text)?;
-        let is_replaced = |it: &&Remembered| pending.is_none() && it.subject == subject && it.pending.is_none();
-        let replaced: Vec<usize> = self.remembered.iter().filter(is_replaced).map(Remembered::bytes).collect();
-        if self.remembered.len() - replaced.len() >= MAX_REMEMBERED {
+        let is_replaced =
+            |entry: &&ReplayedStatement| pending.is_none() && entry.subject == subject && entry.pending.is_none();
+        let replaced: Vec<usize> = self.replay_log.iter().filter(is_replaced).map(ReplayedStatement::bytes).collect();
+        if self.replay_log.len() - replaced.len() >= MAX_REMEMBERED {
             return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
-                .detail(format!("{MAX_REMEMBERED} are remembered already")));
+                .detail(format!("{MAX_REMEMBERED} statements are in the replay log.")));
         }
         self.reserve(subject.len() + text.len(), replaced.iter().sum())?;
         if pending.is_none() {
-            self.replaced(&subject);
+            self.drop_replaced(&subject);
         }
-        self.remembered.push(Remembered { subject, text, pending });
+        self.replay_log.push(ReplayedStatement { subject, text, pending });
         self.recount();
         Ok(())
     }
 
-    /// Whether the session was opened with something that an engine could refuse: a database other than the default one,
-    /// or a setting.
+    /// Whether an engine could refuse something that the session was opened with: a database other than `default`, or a
+    /// setting.
     pub(crate) fn may_be_refused(&self) -> bool {
         let is_default = |key: &str, value: &str| {
             key.eq_ignore_ascii_case(USE_DATABASE)
-                && given(value).is_none_or(|name| name.eq_ignore_ascii_case(DEFAULT_DATABASE))
+                && unquoted(value).is_none_or(|name| name.eq_ignore_ascii_case(DEFAULT_DATABASE))
         };
         self.forwarded.iter().any(|(key, value)| !is_default(key, value) && !is_of_client(key))
     }
 
-    /// What SET shows of a key; our own are found in every spelling.
+    /// The value that SET shows for a key; our own keys are found in every spelling.
     pub(crate) fn setting(&self, key: &str) -> Option<&str> {
         let own = own_key(key).and_then(|own| self.shown.get(&format!("{OURS}{own}")));
         own.or_else(|| self.shown.get(key)).map(String::as_str)
     }
 
-    fn replaced(&mut self, subject: &str) {
+    fn drop_replaced(&mut self, subject: &str) {
         if subject == USE {
-            // What was said when the session was opened counts no longer.
+            // It overrides the database of `OpenSession`.
             self.forwarded.retain(|key, _| !key.eq_ignore_ascii_case(USE_DATABASE));
         }
-        self.remembered.retain(|it| it.subject != subject || it.pending.is_some());
+        self.replay_log.retain(|entry| entry.subject != subject || entry.pending.is_some());
     }
 
-    /// An engine has told how a statement ended: one that succeeded counts from now on, one that failed never did.
-    /// The text of one that succeeded.
-    pub(crate) fn settle(&mut self, handle: &Handle, succeeded: bool) -> Option<String> {
-        let at = self.remembered.iter().position(|it| it.pending.as_ref() == Some(handle))?;
-        let mut told = self.remembered.remove(at);
+    /// Applies the outcome of a pending statement: a failed one leaves the log, a successful one is appended. Returns the
+    /// text of a successful one.
+    pub(crate) fn confirm(&mut self, handle: &Handle, succeeded: bool) -> Option<String> {
+        let position = self.replay_log.iter().position(|entry| entry.pending.as_ref() == Some(handle))?;
+        let mut ended = self.replay_log.remove(position);
         if !succeeded {
             self.recount();
             return None;
         }
-        self.replaced(&told.subject);
-        told.pending = None;
-        let text = told.text.clone();
-        self.remembered.push(told);
+        self.drop_replaced(&ended.subject);
+        ended.pending = None;
+        let text = ended.text.clone();
+        self.replay_log.push(ended);
         self.recount();
         Some(text)
     }
 
-    /// Forgets a SET that an engine refused, so that it is the error of one statement and not of all. A USE stays: the
-    /// next statement must not run in another database than the one that was asked for.
-    pub(crate) fn forget_refused(&mut self, refused: &Remembered) {
+    /// Removes a SET that an engine refused, so that it fails only one statement. A USE stays: no later statement may run
+    /// in another database.
+    pub(crate) fn forget_refused(&mut self, refused: &ReplayedStatement) {
         if refused.subject != USE {
-            self.remembered.retain(|it| it != refused);
+            self.replay_log.retain(|entry| entry != refused);
             self.recount();
         }
     }
 }
 
-impl Remembered {
+impl ReplayedStatement {
     fn bytes(&self) -> usize {
         self.subject.len() + self.text.len()
     }
 }
 
-/// A value of a setting of ours without quotes and white space; nothing where it is empty.
-pub(crate) fn given(value: &str) -> Option<&str> {
+/// The value of a setting without quotes and white space; `None` if it is empty.
+pub(crate) fn unquoted(value: &str) -> Option<&str> {
     let value = value.trim().trim_matches(['\'', '"', '`']);
     (!value.is_empty()).then_some(value)
 }
 
-/// Whether a key is for the client's own use: drivers send some with every session, which no engine refuses.
+/// Whether a key is one that drivers send for their own use; no engine refuses these.
 fn is_of_client(key: &str) -> bool {
     let lower = key.trim().to_ascii_lowercase();
     lower.starts_with("set:hivevar:") || without_prefixes(&lower).starts_with(OF_CLIENT)
@@ -333,12 +346,12 @@ fn without_prefixes(spelled: &str) -> &str {
     bare
 }
 
-/// Whether a setting's key, without its prefix, asks to act as another user.
+/// Whether a setting's key, without its prefixes, asks for impersonation.
 pub(crate) fn is_proxy_user(bare: &str) -> bool {
     bare == "hive.server2.proxy.user"
 }
 
-/// Whether a SET is one of our own settings: the key without its prefix.
+/// The key without [`OURS`], if it is one of our own settings.
 pub(crate) fn own_key(key: &str) -> Option<String> {
     let lower = key.trim().to_ascii_lowercase();
     match without_prefixes(&lower) {
@@ -354,10 +367,10 @@ pub(crate) fn refuse_launch_key(bare: &str) -> Result<(), UserError> {
     }
     Err(UserError::new(
         ErrorKind::InsufficientPrivilege,
-        format!("setting \"{bare}\" chooses code or files of the engine"),
+        format!("setting \"{bare}\" must not choose code or files of the engine"),
     )
-    .detail("an engine is launched from its resource unit")
-    .hint("an admin can set it with ALTER RESOURCE UNIT … PROPERTIES (…)"))
+    .detail("An engine is launched from its resource unit.")
+    .hint("An admin can set it with ALTER RESOURCE UNIT … PROPERTIES (…)."))
 }
 
 #[cfg(test)]

@@ -182,7 +182,7 @@ async fn what_was_lost_with_a_call_that_was_given_up_is_told() {
         call(&house, ANN, "ExecuteStatement", &statement(&session, "SELECT 1", false)).await;
     let error = status::check(&answer.status).unwrap_err();
     assert_eq!(error.sqlstate(), "08S01");
-    assert!(error.text().contains("own state was lost"), "{}", error.text());
+    assert!(error.text().contains("session state was lost"), "{}", error.text());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

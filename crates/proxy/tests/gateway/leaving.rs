@@ -27,7 +27,7 @@ async fn a_proxy_is_ready_once_it_has_read_the_catalog_and_stays_so_without_its_
     let house = House::with(0, |_| {}).await;
     assert_eq!(probe(&house.proxy, "/livez").await, (200, "ok".to_owned()));
     let (status, why) = probe(&house.proxy, "/readyz").await;
-    assert_eq!((status, why.as_str()), (503, "it has not read the catalog from a metadata agent yet"));
+    assert_eq!((status, why.as_str()), (503, "the catalog has not been read from a metadata agent yet"));
     let ready = async || (probe(&house.proxy, "/readyz").await.0 == 200).then_some(());
     let (agent, wire) = crate::house::agent(&house.ground, &house.hand.lock, &house.store).await;
     eventually("it is ready", ready).await;

@@ -65,7 +65,7 @@ async fn a_queue_that_means_nothing_is_an_error_of_the_session_that_names_it() {
             let error = refused(house.try_session("ann", &[(form, queue)]).await);
             assert_eq!(error.sqlstate(), "42704", "{form} {queue}");
             assert_eq!(error.message, format!("queue \"{queue}\" belongs to no resource pool"));
-            assert_eq!(error.detail.as_deref(), Some("your queues are: 'pool1', 'pool10'"));
+            assert_eq!(error.detail.as_deref(), Some("Your queues are 'pool1', 'pool10'."));
         }
     }
     let error = refused(house.try_session("ann", &[("enginehouse.pool", "rp_10"), (FORMS[1], "pool1")]).await);

@@ -34,7 +34,7 @@ async fn an_engine_that_dies_fails_what_runs_there_and_nothing_else() {
     for _ in 0..2 {
         let error = say(&mut stateful, "SELECT 1").await.unwrap_err();
         assert_eq!(error.sqlstate(), "08S01");
-        assert!(error.text().contains("own state was lost"), "{}", error.text());
+        assert!(error.text().contains("session state was lost"), "{}", error.text());
     }
 }
 

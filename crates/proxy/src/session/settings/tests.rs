@@ -1,4 +1,4 @@
-//! Keys of sessions: whose they are, and how many bytes of them are kept.
+//! Session settings: which are ours, which are refused, and how many bytes are kept.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
@@ -23,14 +23,14 @@ fn settings_are_refused_beyond_their_bytes_and_replaced_within_them() {
     set(&mut settings, 38).unwrap();
     assert_eq!((settings.bytes(), settings.held.bytes()), (99, 99));
     settings.show("k", "v");
-    assert_eq!(settings.setting("k"), None, "what does not fit is not shown");
-    settings.forget_refused(&settings.remembered[0].clone());
+    assert_eq!(settings.setting("k"), None, "a value that does not fit is not shown");
+    settings.forget_refused(&settings.replay_log[0].clone());
     settings.show("k", "v");
     assert_eq!((settings.setting("k"), settings.held.bytes()), (Some("v"), 62));
 }
 
 #[test]
-fn our_own_keys_count_in_the_budget_and_what_is_refused_changes_nothing() {
+fn own_settings_count_in_the_budget_and_a_refused_one_changes_nothing() {
     let limits = Limits::default();
     let budget = Budget::new(300);
     let mut settings = SessionSettings::read(&BTreeMap::new(), &limits, &budget).unwrap();
@@ -49,7 +49,7 @@ fn our_own_keys_count_in_the_budget_and_what_is_refused_changes_nothing() {
 }
 
 #[test]
-fn our_keys_are_found_in_every_form_and_do_not_go_on() {
+fn own_settings_are_found_in_every_form_and_not_forwarded() {
     for key in ["set:hiveconf:enginehouse.tenant", "set:hivevar:enginehouse.tenant", "enginehouse.tenant"] {
         let settings = read(&[(key, "t_1"), ("set:hiveconf:a", "1")]).unwrap();
         assert_eq!(settings.tenant.unwrap().as_str(), "t_1", "{key}");
@@ -59,7 +59,7 @@ fn our_keys_are_found_in_every_form_and_do_not_go_on() {
 }
 
 #[test]
-fn a_queue_is_ours_under_both_names_and_our_name_counts_first() {
+fn a_queue_is_ours_under_both_names_and_our_name_takes_precedence() {
     for key in ["enginehouse.queue", "spark.yarn.queue", "set:hiveconf:spark.yarn.queue", "Spark.Yarn.Queue"] {
         let settings = read(&[(key, " 'etl.daily' "), ("a", "1")]).unwrap();
         assert_eq!(settings.queue.as_deref(), Some("etl.daily"), "{key}");
@@ -76,7 +76,7 @@ fn a_queue_is_ours_under_both_names_and_our_name_counts_first() {
 }
 
 #[test]
-fn nobody_becomes_another_user_or_changes_a_launch() {
+fn impersonation_and_launch_settings_are_not_forwarded() {
     let spellings = [
         "hive.server2.proxy.user",
         "set:hiveconf:hive.server2.proxy.user",
@@ -95,41 +95,42 @@ fn nobody_becomes_another_user_or_changes_a_launch() {
 }
 
 #[test]
-fn the_last_of_each_subject_is_remembered_in_order() {
+fn the_replay_log_keeps_the_last_statement_of_each_subject() {
     let mut settings = read(&[]).unwrap();
     for (subject, text) in [("use", "USE a"), ("k", "SET k=1"), ("use", "USE b")] {
         settings.remember(subject.to_owned(), text.to_owned(), None).unwrap();
     }
-    let texts: Vec<&str> = settings.remembered.iter().map(|it| it.text.as_str()).collect();
+    let texts: Vec<&str> = settings.replay_log.iter().map(|entry| entry.text.as_str()).collect();
     assert_eq!(texts, ["SET k=1", "USE b"]);
 }
 
 #[test]
-fn what_an_engine_refused_in_the_end_replaces_nothing() {
+fn a_statement_that_failed_at_the_engine_replaces_nothing() {
     let mut settings = read(&[("use:database", "a")]).unwrap();
-    let texts = |settings: &SessionSettings| settings.remembered.iter().map(|it| it.text.clone()).collect::<Vec<_>>();
+    let texts =
+        |settings: &SessionSettings| settings.replay_log.iter().map(|entry| entry.text.clone()).collect::<Vec<_>>();
     let (bad, good) = (Handle::random(), Handle::random());
     settings.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
     settings.remember("k".to_owned(), "SET k=bad".to_owned(), Some(bad)).unwrap();
     settings.remember(USE.to_owned(), "USE b".to_owned(), Some(good)).unwrap();
     assert_eq!(texts(&settings), ["SET k=1", "SET k=bad", "USE b"]);
-    assert_eq!(settings.settle(&bad, false), None);
+    assert_eq!(settings.confirm(&bad, false), None);
     assert_eq!(texts(&settings), ["SET k=1", "USE b"]);
     assert_eq!(settings.forwarded.len(), 1, "USE has not succeeded yet");
-    assert_eq!(settings.settle(&good, true).as_deref(), Some("USE b"));
-    assert_eq!(settings.settle(&good, true), None, "reported once");
+    assert_eq!(settings.confirm(&good, true).as_deref(), Some("USE b"));
+    assert_eq!(settings.confirm(&good, true), None, "reported once");
     assert!(settings.forwarded.is_empty());
     assert_eq!(texts(&settings), ["SET k=1", "USE b"]);
 }
 
 #[test]
-fn a_set_that_is_refused_is_forgotten_and_a_use_is_not() {
+fn a_refused_set_leaves_the_replay_log_and_a_use_does_not() {
     let mut settings = read(&[]).unwrap();
     settings.remember("k".to_owned(), "SET k=1".to_owned(), None).unwrap();
     settings.remember(USE.to_owned(), "USE b".to_owned(), None).unwrap();
-    for refused in settings.remembered.clone() {
+    for refused in settings.replay_log.clone() {
         settings.forget_refused(&refused);
     }
-    assert_eq!(settings.remembered.len(), 1);
-    assert_eq!(settings.remembered[0].subject, USE);
+    assert_eq!(settings.replay_log.len(), 1);
+    assert_eq!(settings.replay_log[0].subject, USE);
 }

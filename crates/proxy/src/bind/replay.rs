@@ -1,13 +1,13 @@
-//! The statements of the replay log, run again when a session is bound: USE and SET.
+//! Replays one statement of the replay log (USE and SET) when a session is bound.
 
 use hs2::tcli::{TCloseOperationReq, TExecuteStatementReq};
 use hs2::{Client, ClientError};
 use model::error::{ErrorKind, UserError};
 
-/// How much of an earlier statement an error shows.
+/// The most characters of a replayed statement that an error shows.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// Whether the engine refuses the statement itself, and would again.
+/// Whether the engine rejects the statement itself and would reject it again.
 pub(super) fn is_about_statement(error: &UserError) -> bool {
     use ErrorKind as Kind;
     let transient = matches!(
@@ -26,16 +26,15 @@ pub(super) fn is_about_statement(error: &UserError) -> bool {
     !transient
 }
 
-/// The error of an earlier statement, returned by the statement that bound.
-pub(super) fn issued_before(error: UserError, text: &str) -> UserError {
+/// The error of a replayed statement, returned by the statement that caused the binding.
+pub(super) fn replay_error(error: UserError, text: &str) -> UserError {
     let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     let more = if shown.len() < text.len() { "…" } else { "" };
-    let issued = format!("issued before in this session: {shown}{more}");
-    let detail = error.detail.clone().map_or_else(|| issued.clone(), |detail| format!("{detail}; {issued}"));
+    let replayed = format!("The statement was issued before in this session: {shown}{more}");
+    let detail = error.detail.clone().map_or_else(|| replayed.clone(), |detail| format!("{detail} {replayed}"));
     error.detail(detail)
 }
 
-/// Runs a statement of the replay log at an engine.
 pub(super) async fn replay(
     client: &mut Client,
     session: &hs2::tcli::TSessionHandle,

@@ -1,0 +1,178 @@
+//! The binder: gives a session an engine, opens the engine's session, replays the replay log.
+//!
+//! A session that is not pinned can move: to another engine when its engine drains (nothing was executed, the statement
+//! is sent again), or when its engine died between two statements.
+
+mod engine_type;
+pub(crate) mod no_engine;
+pub(crate) mod pool;
+mod replay;
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use hs2::tcli::{TCloseSessionReq, TOpenSessionReq};
+use hs2::{ClientError, Handle, protocol};
+use model::error::{ErrorKind, UserError};
+use model::snapshot::ProxySnapshot;
+use tracing::debug;
+
+use crate::gateway::Gateway;
+use crate::routes::{EngineSelector, Route, Seat};
+use crate::session::state::{BoundEngine, Session};
+use crate::settings::{AGENT_DEADLINE, MAX_HANDOVERS};
+use crate::{authorize, failpoints};
+use pool::PoolRequest;
+use replay::{is_about_statement, replay, replay_error};
+
+/// Bounds Spark's blocking poll, so that a cancel on the same connection need not wait for it.
+const LONG_POLL: (&str, &str) = ("set:hiveconf:hive.server2.long.polling.timeout", "500ms");
+
+/// Why no engine is bound.
+pub(crate) enum NotBound {
+    /// An engine is starting; with the reason why it is not ready.
+    Wait(String),
+    /// No engine will start.
+    Refused(UserError),
+}
+
+/// Binds an engine if one is ready and the session may use it, and never waits. An error is the engine's: it rejects a
+/// setting of the session, and would reject it for the next statement too.
+pub(crate) async fn bind_if_ready(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), UserError> {
+    if gateway.catalog.age().is_none() {
+        return Ok(());
+    }
+    let selector = selector_in(gateway, session, &gateway.catalog.reading().snapshot);
+    if !selector.is_ok_and(|selector| gateway.routes.has_ready(&selector)) {
+        return Ok(());
+    }
+    match bind(gateway, session).await {
+        Ok(()) | Err(NotBound::Wait(_)) => Ok(()),
+        Err(NotBound::Refused(error)) => Err(error),
+    }
+}
+
+/// Binds an engine unless the current one can take a statement.
+pub(crate) async fn bind(gateway: &Arc<Gateway>, session: &mut Session) -> Result<(), NotBound> {
+    if let Some((binding, engine)) = session.current.and_then(|binding| Some((binding, session.engines.get(&binding)?)))
+    {
+        let closed = engine.client.is_broken() || engine.client.closed().now_or_never().is_some();
+        let drains = !engine.pinned && gateway.routes.is_draining(&engine.route);
+        match (closed, drains) {
+            (false, false) => return Ok(()),
+            // It would refuse. Operations that are open there stay open.
+            (false, true) => session.unbind(),
+            // It died between two statements: nothing was sent, so only state of a pinned session is lost.
+            (true, _) => {
+                let reason = gateway.catalog.with_engine_reason(&engine.route.engine, "its connection was closed");
+                let error = session.lose_engine(binding, &reason);
+                debug!(%error, "engine of an idle session lost");
+            }
+        }
+    }
+    if let Some(lost) = &session.lost {
+        return Err(NotBound::Refused(lost.clone()));
+    }
+    let selector = selector(gateway, session).await.map_err(NotBound::Refused)?;
+    for _ in 0..MAX_HANDOVERS {
+        let Some((route, seat)) = gateway.routes.choose(&selector).await else { break };
+        model::failpoint!(failpoints::ENGINE_CHOSEN);
+        match open(gateway, session, route.clone(), seat).await {
+            Ok(engine) => {
+                gateway.activity.bound.add();
+                debug!(engine = %route.engine, user = session.user, "session bound");
+                session.bind(engine);
+                return Ok(());
+            }
+            Err(ClientError::Refused(error)) if error.kind == ErrorKind::EngineDraining => {
+                gateway.routes.mark_draining(&route);
+            }
+            // Its engine has just died: nothing was executed.
+            Err(ClientError::Refused(error))
+                if matches!(error.kind, ErrorKind::ConnectionLost | ErrorKind::EngineSessionLost) =>
+            {
+                debug!(engine = %route.engine, %error, "engine lost; choosing another");
+                gateway.routes.mark_unreachable(&route);
+            }
+            Err(ClientError::Refused(error)) => return Err(NotBound::Refused(error)),
+            Err(error) => {
+                debug!(engine = %route.engine, %error, "engine unreachable; choosing another");
+                gateway.routes.mark_unreachable(&route);
+            }
+        }
+    }
+    match no_engine::waiting_reason(gateway, &selector).await {
+        Ok(reason) => Err(NotBound::Wait(reason)),
+        Err(error) => Err(NotBound::Refused(error)),
+    }
+}
+
+/// Which engines the session may use, by this reading of the catalog.
+fn selector_in(gateway: &Gateway, session: &Session, snapshot: &ProxySnapshot) -> Result<EngineSelector, UserError> {
+    let settings = &session.settings;
+    let catalog = &snapshot.catalog;
+    let tenant = authorize::tenant_of(catalog, &session.user, &gateway.settings.admins, settings.tenant.as_ref())?;
+    let pool = PoolRequest::new(&gateway.settings.admins, &session.user, settings).pool_in(catalog)?;
+    let unit = settings.unit.clone().or_else(|| catalog.default_unit(&tenant, pool.as_ref()).cloned());
+    let selector = EngineSelector { tenant, pool, unit };
+    engine_type::check(snapshot, &selector)?;
+    Ok(selector)
+}
+
+async fn selector(gateway: &Gateway, session: &Session) -> Result<EngineSelector, UserError> {
+    // A proxy that has just started serves before it has read the catalog: it looks for agents as a control statement does.
+    if !gateway.catalog.first(AGENT_DEADLINE).await {
+        return Err(gateway.agents.none_reachable());
+    }
+    match selector_in(gateway, session, &gateway.catalog.reading().snapshot) {
+        Ok(selector) => Ok(selector),
+        // A session is refused only by the newest catalog.
+        Err(error) => {
+            if !gateway.catalog.refresh().await {
+                return Err(error);
+            }
+            selector_in(gateway, session, &gateway.catalog.reading().snapshot)
+        }
+    }
+}
+
+/// Opens the engine's session and replays the replay log.
+async fn open(gateway: &Gateway, session: &mut Session, route: Route, seat: Seat) -> Result<BoundEngine, ClientError> {
+    let mut client = gateway.routes.connect(&route, &session.user).await?;
+    let mut configuration = session.settings.forwarded.clone();
+    configuration.insert(LONG_POLL.0.to_owned(), LONG_POLL.1.to_owned());
+    let opened = client
+        .open_session(&TOpenSessionReq {
+            client_protocol: protocol::NEWEST,
+            username: Some(session.user.clone()),
+            password: None,
+            configuration: Some(configuration),
+        })
+        .await?;
+    model::failpoint!(failpoints::ENGINE_SESSION_OPENED);
+    let Some(handle) = opened.session_handle else {
+        return Err(ClientError::Refused(UserError::internal("the engine opened a session without a handle")));
+    };
+    for earlier in session.settings.replay_log.clone() {
+        let Err(error) = replay(&mut client, &handle, &earlier.text).await else { continue };
+        let error = match error {
+            // Its success was never reported to the client, and apparently it has failed.
+            ClientError::Refused(error) if earlier.pending.is_some() && is_about_statement(&error) => {
+                debug!(%error, "pending statement rejected at replay; dropping it from the replay log");
+                continue;
+            }
+            ClientError::Refused(error) if is_about_statement(&error) => {
+                debug!(%error, "replayed statement rejected");
+                session.settings.forget_refused(&earlier);
+                ClientError::Refused(replay_error(error.without_stack_trace(), &earlier.text))
+            }
+            other => other,
+        };
+        let _ = client.close_session(&TCloseSessionReq { session_handle: handle.clone() }).await;
+        return Err(error);
+    }
+    let session = Handle::try_from(&handle).map_err(|error| {
+        ClientError::Refused(UserError::internal(format!("the engine returned an invalid session handle: {error}")))
+    })?;
+    Ok(BoundEngine { route, client, session, pinned: false, _seat: seat })
+}

@@ -1,0 +1,63 @@
+//! The end of a session: the client is answered at once, the backends' sessions are closed in the background with a time
+//! limit.
+
+use std::sync::Arc;
+
+use hs2::tcli::TCloseSessionResp;
+use hs2::{Connection, Handle, Method, status};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::gateway::Gateway;
+use crate::session::reply::{Disconnect, answer};
+use crate::session::table::Entry;
+use crate::settings::{HTTP_SESSION_IDLE, IDLE_INTERVAL};
+
+/// Serves `CloseSession`.
+pub(crate) async fn close(
+    gateway: &Arc<Gateway>,
+    connection: &mut Connection,
+    entry: &Arc<Entry>,
+    seqid: i32,
+) -> Result<(), Disconnect> {
+    close_session(gateway, &entry.handle);
+    answer(connection, Method::CloseSession, seqid, &TCloseSessionResp { status: status::success() }).await
+}
+
+/// Closes the sessions of a connection that ended; their agents cancel the statements that run.
+pub(crate) fn close_sessions_of(gateway: &Arc<Gateway>, connection: u64) {
+    for handle in gateway.sessions.of_connection(connection) {
+        close_session(gateway, &handle);
+    }
+}
+
+/// Closes idle sessions over HTTP until stopped: no connection ends with their clients.
+pub(crate) async fn close_idle(gateway: Arc<Gateway>, stop: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(IDLE_INTERVAL) => {}
+        }
+        for handle in gateway.sessions.idle_over_http(HTTP_SESSION_IDLE, gateway.clock.boottime()) {
+            close_session(&gateway, &handle);
+        }
+    }
+}
+
+fn close_session(gateway: &Arc<Gateway>, handle: &Handle) {
+    if let Some(entry) = gateway.sessions.remove(handle) {
+        close_entry(gateway, entry);
+    }
+}
+
+/// Closes a session that was removed from the table.
+pub(crate) fn close_entry(gateway: &Arc<Gateway>, entry: Arc<Entry>) {
+    let gateway = Arc::clone(gateway);
+    entry.closed.cancel();
+    tokio::spawn(async move {
+        let mut session = entry.state.lock().await;
+        session.close().await;
+        gateway.activity.closed.add();
+        debug!(user = session.user, session = %entry.handle, connection = entry.connection, "session closed");
+    });
+}

@@ -1,0 +1,31 @@
+//! The state that all sessions of a proxy share.
+
+use std::sync::Arc;
+
+use model::clock::SharedClock;
+use tokio_util::sync::CancellationToken;
+
+use crate::activity::Activity;
+use crate::agents::Agents;
+use crate::budget::Budget;
+use crate::catalog::CatalogView;
+use crate::routes::Routes;
+use crate::session::table::Sessions;
+use crate::settings::Settings;
+use crate::staleness::ZooKeeperStatus;
+
+pub(crate) struct Gateway {
+    pub(crate) settings: Settings,
+    pub(crate) clock: SharedClock,
+    pub(crate) agents: Agents,
+    pub(crate) catalog: Arc<CatalogView>,
+    pub(crate) routes: Routes,
+    pub(crate) zookeeper: ZooKeeperStatus,
+    pub(crate) sessions: Sessions,
+    /// The bytes that sessions make the proxy keep.
+    pub(crate) budget: Arc<Budget>,
+    /// Counts since the last summary in the log.
+    pub(crate) activity: Arc<Activity>,
+    /// Cancelled when the proxy begins to drain: no session is opened after that.
+    pub(crate) draining: CancellationToken,
+}

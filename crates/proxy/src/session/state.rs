@@ -1,0 +1,280 @@
+//! The state of one session: its settings, the engines that it is bound to, its operations.
+//!
+//! A session has at most one current binding, which new statements use, and older ones whose results are still read. A
+//! session is *pinned* while its current engine holds state that cannot be replayed elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ddl::SessionStatement;
+use hs2::tcli::TCloseSessionReq;
+use hs2::{Client, Handle};
+use model::error::{ErrorKind, UserError};
+use model::table_catalog::TableCatalog;
+use tracing::{debug, info};
+
+use super::operation::{Operation, OperationState};
+use super::settings::SessionSettings;
+use crate::budget::{Budget, Held};
+use crate::routes::{Route, Seat};
+use crate::settings::{BACKGROUND_CLOSE_DEADLINE, MAX_OPERATIONS};
+
+/// How long a metadata agent has to close a session.
+const CONTROL_CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
+pub(crate) struct Session {
+    pub(crate) user: String,
+    pub(crate) settings: SessionSettings,
+    /// The metadata agent's session, opened when first needed.
+    pub(crate) control: Option<ControlBackend>,
+    /// Engines by the number of their binding.
+    pub(crate) engines: BTreeMap<u64, BoundEngine>,
+    /// The binding that new statements use.
+    pub(crate) current: Option<u64>,
+    next_number: u64,
+    /// Set when a pinned session loses its engine: the error of every later statement.
+    pub(crate) lost: Option<UserError>,
+    pub(crate) operations: HashMap<Handle, Operation>,
+}
+
+/// An engine's session that belongs to one client session.
+pub(crate) struct BoundEngine {
+    pub(crate) route: Route,
+    pub(crate) client: Client,
+    /// The session's handle at the engine agent.
+    pub(crate) session: Handle,
+    /// The engine holds state of the session that cannot be replayed elsewhere.
+    pub(crate) pinned: bool,
+    pub(crate) _seat: Seat,
+}
+
+/// A metadata agent's session that belongs to one client session.
+pub(crate) struct ControlBackend {
+    pub(crate) client: Client,
+    pub(crate) session: Handle,
+    /// Distinguishes its operations from those of an earlier backend.
+    pub(crate) number: u64,
+}
+
+impl Session {
+    pub(crate) fn new(user: String, settings: SessionSettings) -> Self {
+        Self {
+            user,
+            settings,
+            control: None,
+            engines: BTreeMap::new(),
+            current: None,
+            next_number: 1,
+            lost: None,
+            operations: HashMap::new(),
+        }
+    }
+
+    /// A number that no other backend of the session has.
+    pub(crate) fn new_number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// Reserves bytes that an operation is about to keep.
+    pub(crate) fn hold(&self, budget: &Arc<Budget>, limit: usize, bytes: usize) -> Result<Held, UserError> {
+        let held: usize = self.operations.values().map(Operation::held_bytes).sum();
+        if held.saturating_add(bytes) > limit {
+            return Err(UserError::new(ErrorKind::ProgramLimit, "the session's open statements are too long")
+                .detail(format!("They take {held} bytes of at most {limit}, and {bytes} more do not fit."))
+                .hint("Close statements that are not used."));
+        }
+        budget.hold(bytes)
+    }
+
+    /// Refuses an operation beyond [`MAX_OPERATIONS`].
+    pub(crate) fn check_operation_limit(&self) -> Result<(), UserError> {
+        if self.operations.len() < MAX_OPERATIONS {
+            return Ok(());
+        }
+        Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
+            .detail(format!("{MAX_OPERATIONS} operations are open."))
+            .hint("Close statements that are not used."))
+    }
+
+    /// Whether new statements have no engine yet and may be bound to any.
+    pub(crate) fn is_unbound(&self) -> bool {
+        self.current.is_none() && self.lost.is_none()
+    }
+
+    pub(crate) fn current_engine(&self) -> Option<&BoundEngine> {
+        self.engines.get(&self.current?)
+    }
+
+    /// Makes an engine the current one.
+    pub(crate) fn bind(&mut self, engine: BoundEngine) {
+        let binding = self.new_number();
+        self.engines.insert(binding, engine);
+        self.current = Some(binding);
+    }
+
+    /// Ends the current binding for new statements. The engine is kept until its open operations are closed.
+    pub(crate) fn unbind(&mut self) {
+        if let Some(binding) = self.current.take() {
+            self.release_engine(binding);
+        }
+    }
+
+    /// Closes the session at an engine that is not the current one and has no open operation.
+    pub(crate) fn release_engine(&mut self, binding: u64) {
+        if self.current == Some(binding) || self.operations.values().any(|operation| operation.is_at_engine(binding)) {
+            return;
+        }
+        if let Some(engine) = self.engines.remove(&binding) {
+            tokio::spawn(engine.close());
+        }
+    }
+
+    /// Whether the current engine holds state of the session that cannot be replayed elsewhere.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.current_engine().is_some_and(|engine| engine.pinned)
+    }
+
+    pub(crate) fn pin_to_engine(&mut self) {
+        if let Some(engine) = self.current.and_then(|binding| self.engines.get_mut(&binding)) {
+            engine.pinned = true;
+        }
+    }
+
+    /// Whether the tables that it creates are lost with the current engine and unknown to others.
+    fn engine_owns_tables(&self) -> bool {
+        self.current_engine().is_some_and(|engine| engine.route.catalog == TableCatalog::Own)
+    }
+
+    /// Removes an engine that was lost: its operations fail, and the session may be bound again unless it was pinned.
+    /// Returns the error of the statement that found the loss.
+    pub(crate) fn lose_engine(&mut self, binding: u64, reason: &str) -> UserError {
+        let Some(bound) = self.engines.remove(&binding) else {
+            return UserError::new(ErrorKind::ConnectionLost, "the engine was lost").detail(sentence(reason));
+        };
+        let engine = &bound.route.engine;
+        info!(%engine, reason, "engine lost");
+        let error = UserError::new(ErrorKind::ConnectionLost, format!("engine \"{engine}\" was lost"))
+            .detail(sentence(reason))
+            .hint("The statement is not retried because it may have taken effect; check before retrying.");
+        for operation in self.operations.values_mut().filter(|operation| operation.is_at_engine(binding)) {
+            operation.state = OperationState::Failed(error.clone());
+        }
+        if self.current == Some(binding) {
+            self.current = None;
+            if bound.pinned {
+                self.lost = Some(
+                    UserError::new(ErrorKind::ConnectionLost, "session state was lost with its engine")
+                        .detail(format!("Engine \"{engine}\" was lost: {reason}."))
+                        .hint("Open a new session and create temporary views, variables and the like again."),
+                );
+            }
+        }
+        error
+    }
+
+    /// Cuts the connection to the current engine in the middle of a call; its agent closes the session and cancels what
+    /// runs. The client's session continues over HTTP and reports the loss.
+    pub(crate) fn drop_current_engine(&mut self, reason: &str) {
+        if let Some(binding) = self.current {
+            self.lose_engine(binding, reason);
+        }
+    }
+
+    /// Applies the effect of a statement that the current engine accepted: the session is pinned, or there is one more
+    /// statement to replay. `pending`: the engine still runs it, under this handle.
+    pub(crate) fn statement_accepted(&mut self, text: &str, pending: Option<Handle>) {
+        if let Some(statement) = ddl::session_statement(text) {
+            if self.settings.remember_statement(text, &statement, pending).is_err() {
+                self.pin_to_engine();
+            }
+            if pending.is_none() {
+                self.show_setting(&statement);
+            }
+        } else if ddl::sets_session(text) {
+            // SET TIME ZONE and its like, which only engines parse: replayed verbatim.
+            if self.settings.remember(text.to_owned(), text.to_owned(), pending).is_err() {
+                self.pin_to_engine();
+            }
+        } else if ddl::pins_session(text) || (self.engine_owns_tables() && ddl::changes_tables(text)) {
+            self.pin_to_engine();
+        }
+    }
+
+    /// Applies the outcome of a statement that the engine reported: only a successful one is replayed at another engine.
+    pub(crate) fn statement_ended(&mut self, handle: &Handle, succeeded: bool) {
+        if let Some(text) = self.settings.confirm(handle, succeeded)
+            && let Some(statement) = ddl::session_statement(&text)
+        {
+            self.show_setting(&statement);
+        }
+    }
+
+    fn show_setting(&mut self, statement: &SessionStatement<'_>) {
+        if let SessionStatement::Set { key, value } = statement {
+            self.settings.show(key, value);
+        }
+    }
+
+    /// Closes the metadata agent's session once no control statement is open there. It holds no state, and agents have
+    /// far fewer connections than proxies have sessions.
+    pub(crate) fn release_control(&mut self) {
+        if self.operations.values().any(|operation| matches!(operation.state, OperationState::Control(_))) {
+            return;
+        }
+        if let Some(control) = self.control.take() {
+            tokio::spawn(control.close());
+        }
+    }
+
+    /// Closes the sessions at all backends.
+    pub(crate) async fn close(&mut self) {
+        self.current = None;
+        self.operations.clear();
+        for (_, engine) in std::mem::take(&mut self.engines) {
+            engine.close().await;
+        }
+        if let Some(control) = self.control.take() {
+            control.close().await;
+        }
+    }
+}
+
+impl BoundEngine {
+    /// Closes the engine's session. A connection that is broken is only cut: its agent then closes the session and cancels
+    /// what runs.
+    async fn close(mut self) {
+        if self.client.is_broken() {
+            return;
+        }
+        self.client.set_call_deadline(BACKGROUND_CLOSE_DEADLINE);
+        if let Err(error) = close_session(&mut self.client, &self.session).await {
+            debug!(engine = %self.route.engine, %error, "could not close an engine session; connection cut");
+        }
+    }
+}
+
+impl ControlBackend {
+    async fn close(mut self) {
+        if self.client.is_broken() {
+            return;
+        }
+        self.client.set_call_deadline(CONTROL_CLOSE_DEADLINE);
+        if let Err(error) = close_session(&mut self.client, &self.session).await {
+            debug!(%error, "could not close a metadata agent session; connection cut");
+        }
+    }
+}
+
+/// A reason as a sentence.
+fn sentence(reason: &str) -> String {
+    let mut chars = reason.chars();
+    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", chars.as_str())
+}
+
+async fn close_session(client: &mut Client, session: &Handle) -> Result<(), hs2::ClientError> {
+    client.close_session(&TCloseSessionReq { session_handle: session.session() }).await.map(drop)
+}
