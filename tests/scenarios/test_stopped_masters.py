@@ -131,7 +131,7 @@ def test_a_late_delete_ends_only_its_own_engine(deposed):
     assert int(ended) == 1
     # What is left to the successor is to write down what it finds: it makes and drains nobody.
     healing = applied_in(deposed.cluster.logs.text(f"/{deposed.other}.log"))
-    assert {it[0] for it in healing} <= {"record end", "delete engine", "delete permit", "remove drain fact"}, healing
+    assert {it[0] for it in healing} <= {"record end", "delete engine", "delete permit", "remove drain order"}, healing
 
 
 @pytest.mark.parametrize("point", some([BEFORE_WRITE, WRITE_SENDING], WRITE_SENDING))

@@ -14,11 +14,11 @@
 #[allow(dead_code)]
 #[path = "../../agent-api/tests/agent/mod.rs"]
 mod agent;
+#[path = "../tests/cluster/mod.rs"]
+mod cluster;
 mod creates;
-#[path = "../tests/house/mod.rs"]
-mod house;
 #[allow(dead_code)]
-mod site;
+mod installation;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ use orchestrator::kubernetes::signature::Signer;
 use orchestrator::kubernetes::{Config, Kubernetes, render};
 use orchestrator::{Orchestrator as _, Spec};
 
-use site::{ENGINES, Site, print_ticks, spread};
+use installation::{ENGINES, Installation, print_ticks, spread};
 
 /// Times that master and bare client take turns.
 const ROUNDS: usize = 9;
@@ -122,18 +122,18 @@ async fn make(client: &kube::Client, pods: &[Pod], at_once: usize) -> Duration {
 async fn ticks(kubeconfig: &Path) {
     let cluster = "ticks";
     let client = bare(kubeconfig).await;
-    let site = Site::founded(settings(cluster)).await;
-    let snapshot = site.snapshot().await;
-    let specs: Vec<Spec> = snapshot.slots.iter().map(|slot| site.spec(&snapshot, slot)).collect();
+    let installation = Installation::founded(settings(cluster)).await;
+    let snapshot = installation.snapshot().await;
+    let specs: Vec<Spec> = snapshot.slots.iter().map(|slot| installation.spec(&snapshot, slot)).collect();
     let maker = open(kubeconfig, cluster).await;
     let mut namespaces = std::collections::BTreeSet::new();
     let (first, others): (Vec<&Spec>, Vec<&Spec>) = specs.iter().partition(|it| namespaces.insert(&it.namespace));
     for spec in first {
         // Which makes its namespace.
-        maker.ensure(spec, site.epoch).await.unwrap();
+        maker.ensure(spec, installation.epoch).await.unwrap();
     }
     drop(maker);
-    let pods: Vec<Pod> = others.into_iter().map(|spec| pod(spec, cluster, site.epoch)).collect();
+    let pods: Vec<Pod> = others.into_iter().map(|spec| pod(spec, cluster, installation.epoch)).collect();
     let time = make(&client, &pods, AT_ONCE).await;
     println!(
         "{ENGINES} pods; made by a bare client, {AT_ONCE} at once: {:.1} in a second",
@@ -148,13 +148,13 @@ async fn ticks(kubeconfig: &Path) {
         let config = it.labels[labels::CONFIG].clone();
         MadeEngine { name: it.name, uid: it.uid, config }
     });
-    site.made(made.collect()).await;
-    let (mut driver, world) = site.driver(Arc::new(kubernetes)).await;
-    let first = world.tick(&mut driver).await;
+    installation.made(made.collect()).await;
+    let (mut reconciler, ctx) = installation.reconciler(Arc::new(kubernetes)).await;
+    let first = ctx.tick(&mut reconciler).await;
     println!("the first tick, which reports all of them: {:.1?}, of it the report {:.1?}", first.0, first.1.report);
     let (mut ticks, mut lists, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..TICKS {
-        let tick = world.tick(&mut driver).await;
+        let tick = ctx.tick(&mut reconciler).await;
         let list = bare_list(&client, cluster).await;
         ratios.push(list.as_secs_f64() / tick.0.as_secs_f64());
         ticks.push(tick);

@@ -3,14 +3,14 @@
 //! that what a tick reads of ZooKeeper, by itself: 10,000 permits in the embedded server.
 //!
 //! Run with `cargo bench -p master --bench tick`, or, where only our own crates are to be optimised, with `--profile dev
-//! --config profile.dev.opt-level=3` besides. What is real in it stands in `site`.
+//! --config profile.dev.opt-level=3` besides. What is real in it stands in `installation`.
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
 #[allow(dead_code)]
 #[path = "../../agent-api/tests/agent/mod.rs"]
 mod agent;
 #[allow(dead_code)]
-mod site;
+mod installation;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ use model::snapshot::Snapshot;
 use orchestrator::Observed;
 use orchestrator::memory::Memory;
 
-use site::{ENGINES, Site, print_ticks, spread};
+use installation::{ENGINES, Installation, print_ticks, spread};
 
 const ROUNDS: usize = 15;
 /// Permits that are made at once beforehand.
@@ -35,12 +35,12 @@ const AT_ONCE: usize = 64;
 
 #[tokio::main]
 async fn main() {
-    let site = Site::founded(Settings::default()).await;
-    let snapshot = site.snapshot().await;
+    let installation = Installation::founded(Settings::default()).await;
+    let snapshot = installation.snapshot().await;
     let memory = Memory::new(SystemClock::shared());
     let mut made = Vec::new();
     for (at, slot) in snapshot.slots.iter().enumerate() {
-        let labels = site.labels(&snapshot, slot);
+        let labels = installation.labels(&snapshot, slot);
         let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{at:012x}"));
         made.push(MadeEngine { name: name.clone(), uid: uid.clone(), config: labels.config.clone() });
         memory.put(Observed {
@@ -58,15 +58,15 @@ async fn main() {
             details: Arc::new([("process pid".to_owned(), "4711".to_owned())].into()),
         });
     }
-    site.made(made).await;
-    let (mut driver, world) = site.driver(Arc::new(memory)).await;
-    let first = world.tick(&mut driver).await;
+    installation.made(made).await;
+    let (mut reconciler, ctx) = installation.reconciler(Arc::new(memory)).await;
+    let first = ctx.tick(&mut reconciler).await;
     println!("{ENGINES} engines in memory, SQLite behind a metadata agent; least, middle, most of {ROUNDS}");
     println!("the first tick, which reports all of them: {:.1?}, of it the report {:.1?}", first.0, first.1.report);
     let (mut ticks, mut ratios, mut reads) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let tick = world.tick(&mut driver).await;
-        let read = world.read().await;
+        let tick = ctx.tick(&mut reconciler).await;
+        let read = ctx.read().await;
         ratios.push(tick.0.as_secs_f64() / read.as_secs_f64());
         ticks.push(tick);
         reads.push(read);
@@ -77,7 +77,7 @@ async fn main() {
     println!("beside it, the snapshot alone: {least:.1?} {middle:.1?} {most:.1?}");
     let (least, middle, most) = spread(ratios);
     println!("a tick in readings of the snapshot: {least:.2} {middle:.2} {most:.2}");
-    zookeeper(&site.snapshot().await).await;
+    zookeeper(&installation.snapshot().await).await;
 }
 
 /// What the reading of as many permits takes. Nobody is registered below them, which saves no request: who may have been is

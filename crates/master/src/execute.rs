@@ -17,11 +17,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::create_backoff::{Failed, Fault};
+use crate::ctx::{ControllerCtx, Effect, Expected, Failure, FailureKind};
 use crate::failpoints;
-use crate::not_made::{Failed, Fault};
 use crate::settings::Settings;
 use crate::turns::{LastTried, in_turns};
-use crate::world::{Effect, Failure, FailureKind, Ground, World};
 
 /// How long the chains of one stage may be begun, in effect deadlines; what was not begun by then is left to the next
 /// tick, so that many hanging creates can't hold a drain for long.
@@ -42,7 +42,7 @@ pub(crate) struct Executed {
     /// Engines whose pods are there.
     pub made: Vec<EngineName>,
     /// Creates that failed.
-    pub not_made: Vec<Failed>,
+    pub create_backoff: Vec<Failed>,
     /// Alterations that are no longer converging.
     pub finished: Vec<RequestId>,
     /// Chains that were not begun, because their stage took too long.
@@ -55,7 +55,7 @@ impl Executed {
     fn merge(&mut self, other: Self) {
         self.applied += other.applied;
         self.made.extend(other.made);
-        self.not_made.extend(other.not_made);
+        self.create_backoff.extend(other.create_backoff);
         self.finished.extend(other.finished);
         self.left += other.left;
         self.stop = self.stop.take().or(other.stop);
@@ -67,9 +67,9 @@ pub(crate) type Failing = Mutex<KeyedLogThrottle<(String, String, String)>>;
 
 /// How effects are executed.
 #[derive(Clone, Copy)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct Execution<'a> {
     /// What they are executed on.
-    pub world: &'a dyn World,
+    pub ctx: &'a dyn ControllerCtx,
     /// Limits and parallelism.
     pub settings: &'a Settings,
     /// When given, no further effect is begun.
@@ -81,19 +81,19 @@ pub(crate) struct Terms<'a> {
 }
 
 /// Executes a plan.
-pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, plan: &Plan) -> Executed {
-    let Terms { world, settings, .. } = terms;
+pub(crate) async fn execute(execution: Execution<'_>, epoch: Epoch, seen: &Coordinated, plan: &Plan) -> Executed {
+    let Execution { ctx, settings, .. } = execution;
     let mut executed = Executed::default();
     let at_once = settings.parallelism.max(1);
     let calls = Semaphore::new(at_once);
     for stage in plan.chains.chunk_by(|one, other| one.stage == other.stage) {
-        let begun = world.now();
+        let begun = ctx.now();
         let time = settings.effect_deadline() * STAGE_DEADLINES;
-        let ground = Ground { epoch, generation: plan.generation, seen, made: None };
+        let expected = Expected { epoch, generation: plan.generation, seen, made: None };
         // Collected first: a closure that borrows its argument makes a future that can't be sent between threads.
-        let chains: Vec<_> = in_turns(stage, terms.last_tried)
+        let chains: Vec<_> = in_turns(stage, execution.last_tried)
             .into_iter()
-            .map(|chain| run(terms, &calls, ground, chain, begun + time))
+            .map(|chain| run(execution, &calls, expected, chain, begun + time))
             .collect();
         let mut running = stream::iter(chains).buffer_unordered(at_once.saturating_mul(CHAINS_PER_CALL));
         let mut done = Executed::default();
@@ -111,18 +111,24 @@ pub(crate) async fn execute(terms: Terms<'_>, epoch: Epoch, seen: &Coordinated, 
     executed
 }
 
-async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Chain, until: Duration) -> Executed {
-    let Terms { world, settings, halt, failing, .. } = terms;
+async fn run(
+    execution: Execution<'_>,
+    calls: &Semaphore,
+    expected: Expected<'_>,
+    chain: &Chain,
+    until: Duration,
+) -> Executed {
+    let Execution { ctx, settings, halt, failing, .. } = execution;
     let limit = settings.effect_deadline();
     let mut executed = Executed::default();
     let mut made: Option<String> = None;
-    if world.now() >= until {
+    if ctx.now() >= until {
         executed.left = 1;
         return executed;
     }
     for decision in &chain.decisions {
-        let ground = Ground { made: made.as_deref(), ..ground };
-        let Ok(_call) = turn(decision, calls, until.saturating_sub(world.now())).await else {
+        let expected = Expected { made: made.as_deref(), ..expected };
+        let Ok(_call) = turn(decision, calls, until.saturating_sub(ctx.now())).await else {
             executed.left = 1;
             break;
         };
@@ -130,15 +136,15 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
             executed.stop = Some(Failure::Lost("it is shut down".to_owned()));
             break;
         }
-        let begun = world.now();
-        let result = if world.holds_lease() {
+        let begun = ctx.now();
+        let result = if ctx.holds_lease() {
             if let Some(point) = failpoints::before(&decision.action) {
                 model::failpoint!(point);
             }
             tokio::select! {
                 biased;
-                () = may_act_no_longer(world) => Err(lost()),
-                result = timeout(limit, world.apply(decision, &ground)) => result
+                () = may_act_no_longer(ctx) => Err(lost()),
+                result = timeout(limit, ctx.apply(decision, &expected)) => result
                     .unwrap_or_else(|_| Err(Failure::Unknown(format!("no answer within {} s", limit.as_secs_f32())))),
             }
         } else {
@@ -147,7 +153,7 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
         match result {
             Ok(effect) => {
                 model::failpoint!(failpoints::after(&decision.action));
-                log_applied(failing, decision, ground);
+                log_applied(failing, decision, expected);
                 executed.applied += 1;
                 note(&mut executed, decision, &effect);
                 if let Effect::Made { uid, .. } = effect {
@@ -155,8 +161,8 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
                 }
             }
             Err(failure) => {
-                log_failed(failing, decision, &failure, world.now());
-                fail(&mut executed, decision, failure, world.now().saturating_sub(begun));
+                log_failed(failing, decision, &failure, ctx.now());
+                fail(&mut executed, decision, failure, ctx.now().saturating_sub(begun));
                 break;
             }
         }
@@ -166,8 +172,8 @@ async fn run(terms: Terms<'_>, calls: &Semaphore, ground: Ground<'_>, chain: &Ch
 
 /// Waits until another master may have taken over. An effect is several calls, and may take as long as its deadline: what it
 /// has not sent by then is not sent.
-async fn may_act_no_longer(world: &dyn World) {
-    while world.holds_lease() {
+async fn may_act_no_longer(ctx: &dyn ControllerCtx) {
+    while ctx.holds_lease() {
         sleep(LOCK_POLL).await;
     }
 }
@@ -214,7 +220,7 @@ fn fail(executed: &mut Executed, decision: &Decision, failure: Failure, took: Du
             FailureKind::Away => Fault::Orchestrator,
             _ => Fault::Engine,
         };
-        executed.not_made.push(Failed { engine: engine.clone(), reason: failure.to_string(), fault, took });
+        executed.create_backoff.push(Failed { engine: engine.clone(), reason: failure.to_string(), fault, took });
     }
 }
 
@@ -228,7 +234,7 @@ fn named(decision: &Decision, kind: FailureKind) -> (String, String, String) {
     (format!("{} {how}", row.decision), row.engine, row.slot)
 }
 
-fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
+fn log_applied(failing: &Failing, decision: &Decision, expected: Expected<'_>) {
     let row = decision.row(0);
     let failed = {
         let mut failing = failing.lock();
@@ -237,8 +243,8 @@ fn log_applied(failing: &Failing, decision: &Decision, ground: Ground<'_>) {
         failing.clear(&named(decision, FailureKind::Refused))
     };
     tracing::info!(
-        epoch = ground.epoch.get(),
-        generation = ground.generation.get(),
+        epoch = expected.epoch.get(),
+        generation = expected.generation.get(),
         decision = row.decision,
         engine = row.engine,
         slot = row.slot,

@@ -98,7 +98,7 @@ pub(crate) fn before(action: &planner::Action) -> Option<&'static str> {
         | Action::WritePermitUid { .. }
         | Action::Drain { .. }
         | Action::DeletePermit
-        | Action::RemoveFact => None,
+        | Action::RemoveDrainOrder => None,
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn after(action: &planner::Action) -> &'static str {
         Action::Drain { .. } => DRAINED,
         Action::DeleteEngine { .. } => ENGINE_DELETED,
         Action::DeletePermit => PERMIT_DELETED,
-        Action::RemoveFact => FACT_REMOVED,
+        Action::RemoveDrainOrder => FACT_REMOVED,
         Action::Finish { .. } => FINISHED,
     }
 }

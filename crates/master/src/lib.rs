@@ -3,7 +3,7 @@
 //! A tick observes (orchestrator, registry, drains, alter node), settles the alteration on its way, reads one
 //! snapshot, plans, executes the decisions under their guards, and finishes what has converged. It takes no input: a
 //! timer, a watch, a pod event and a won election all mean the same. What it decides is `planner`'s business; what an
-//! effect is, [`World`]'s; here is the order in which things happen and when to stop.
+//! effect is, [`ControllerCtx`]'s; here is the order in which things happen and when to stop.
 //!
 //! Why a stale decision is harmless: each effect is checked where it takes effect. ZooKeeper refuses a multi whose
 //! lock node is gone, the database a transaction whose epoch is not the newest, an orchestrator a uid that is gone or
@@ -16,26 +16,24 @@
 
 pub mod failpoints;
 
-mod doubt;
+mod create_backoff;
+mod ctx;
 mod execute;
 mod made_in;
 mod master;
-mod not_made;
-mod recollection;
+mod memory;
+mod node_reporter;
 mod settings;
 mod settle;
-mod state;
+mod stale_pods;
 mod term;
 #[cfg(test)]
 mod tests;
 mod tick;
-mod told_nodes;
 mod turns;
 mod wait_log;
-mod world;
 
-pub use master::{Master, Parts};
+pub use ctx::{ControllerCtx, Effect, Engines, Expected, Failure, FailureKind, Launch, Launcher};
+pub use master::{CandidateState, Master, Parts};
 pub use settings::Settings;
-pub use state::State;
-pub use tick::{Driver, Loads, Ticked};
-pub use world::{Effect, Engines, Failure, FailureKind, Ground, Launch, Launcher, World};
+pub use tick::{Loads, Reconciler, Ticked};

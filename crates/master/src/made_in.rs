@@ -8,17 +8,17 @@ use std::collections::HashMap;
 
 use model::engine_name::EngineName;
 use model::snapshot::EngineRecord;
-use planner::Desired;
+use planner::DesiredState;
 
 /// The engines of one snapshot.
 #[derive(Debug)]
 pub(crate) struct MadeIn<'a> {
-    desired: &'a Desired,
+    desired: &'a DesiredState,
     records: HashMap<&'a EngineName, &'a EngineRecord>,
 }
 
 impl<'a> MadeIn<'a> {
-    pub fn new(desired: &'a Desired) -> Self {
+    pub fn new(desired: &'a DesiredState) -> Self {
         Self { desired, records: desired.snapshot.engines.iter().map(|record| (&record.name, record)).collect() }
     }
 

@@ -8,16 +8,16 @@ use coordination::{Election, ZkErrorKind};
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::log_throttle::LogThrottle;
+use model::number::Epoch;
 use orchestrator::Orchestrator;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use crate::ctx::{ControllerCtx, Deps, Launcher, LiveCtx};
 use crate::settings::Settings;
-use crate::state::State;
 use crate::term;
-use crate::world::{ActingWorld, Launcher, Means, World};
 
 /// Between two tries to stand for election after one failed.
 const ELECTION_PAUSE: Duration = Duration::from_secs(1);
@@ -44,10 +44,27 @@ impl fmt::Debug for Parts {
     }
 }
 
+/// The state of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CandidateState {
+    /// It does not stand for election, or is shut down.
+    Idle,
+    /// It waits for the lock.
+    Candidate,
+    /// It has the lock, and no epoch yet.
+    Elected,
+    /// It acts as master.
+    Acting {
+        epoch: Epoch,
+        /// The number of completed ticks of this term.
+        ticks: u64,
+    },
+}
+
 /// A candidate. It works in the background until it is shut down or dropped.
 #[derive(Debug)]
 pub struct Master {
-    state: watch::Receiver<State>,
+    state: watch::Receiver<CandidateState>,
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
     limit: Duration,
@@ -56,7 +73,7 @@ pub struct Master {
 impl Master {
     /// Stands for election, if the settings say so. Returns at once.
     pub fn start(settings: Settings, parts: Parts) -> Self {
-        let (sender, state) = watch::channel(State::Idle);
+        let (sender, state) = watch::channel(CandidateState::Idle);
         let stop = CancellationToken::new();
         let limit = settings.effect_deadline();
         let task = settings.candidate.then(|| tokio::spawn(live(settings, parts, sender, stop.clone())));
@@ -64,7 +81,7 @@ impl Master {
     }
 
     /// What it is just now.
-    pub fn state(&self) -> watch::Receiver<State> {
+    pub fn state(&self) -> watch::Receiver<CandidateState> {
         self.state.clone()
     }
 
@@ -89,14 +106,14 @@ impl Drop for Master {
     }
 }
 
-async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, stop: CancellationToken) {
+async fn live(settings: Settings, parts: Parts, state: watch::Sender<CandidateState>, stop: CancellationToken) {
     let election = Election::new(parts.coordination.clone(), Arc::clone(&parts.clock), parts.holder.clone());
     let clock = Arc::clone(&parts.clock);
-    let means = Arc::new(Means::new(&settings, &parts));
+    let deps = Arc::new(Deps::new(&settings, &parts));
     // What repeats every second until an operator changes the configuration is logged once a minute.
     let mut not_standing = LogThrottle::default();
     while !stop.is_cancelled() {
-        let _ = state.send(State::Candidate);
+        let _ = state.send(CandidateState::Candidate);
         let won = tokio::select! {
             won = election.win() => won,
             () = stop.cancelled() => break,
@@ -106,11 +123,11 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
                 if let Some(times) = not_standing.clear() {
                     tracing::info!(times, "stood for election again");
                 }
-                let world = Arc::new(ActingWorld::new(Arc::clone(&means), lock));
-                let acting: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
-                let reason = term::serve(acting, &settings, &state, &stop).await;
+                let ctx = Arc::new(LiveCtx::new(Arc::clone(&deps), lock));
+                let live: Arc<dyn ControllerCtx> = Arc::clone(&ctx) as Arc<dyn ControllerCtx>;
+                let reason = term::serve(live, &settings, &state, &stop).await;
                 tracing::info!(reason, "term ended");
-                world.give_up().await;
+                ctx.give_up().await;
             }
             Err(error) => {
                 if error.kind() == ZkErrorKind::Lost {
@@ -126,5 +143,5 @@ async fn live(settings: Settings, parts: Parts, state: watch::Sender<State>, sto
             }
         }
     }
-    let _ = state.send(State::Idle);
+    let _ = state.send(CandidateState::Idle);
 }

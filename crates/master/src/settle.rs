@@ -12,10 +12,10 @@ use coordination::{AlterChild, AlterNode, Observation as Coordinated};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::number::{Epoch, Generation};
 
+use crate::ctx::{ControllerCtx, Failure};
 use crate::failpoints;
-use crate::recollection::Recollection;
+use crate::memory::TickMemory;
 use crate::settings::Settings;
-use crate::world::{Failure, World};
 
 /// What became of the alter node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,21 +28,21 @@ pub(crate) enum Settled {
 
 /// Settles the alteration that was seen.
 pub(crate) async fn settle(
-    world: &dyn World,
+    ctx: &dyn ControllerCtx,
     settings: &Settings,
     epoch: Epoch,
-    recollection: &mut Recollection,
+    memory: &mut TickMemory,
     seen: &Coordinated,
 ) -> Result<Settled, Failure> {
     let Some(node) = &seen.alter else { return Ok(Settled::Free) };
     let ids: Vec<RequestId> = node.children.iter().map(|child| child.id.clone()).collect();
-    let now = world.now();
-    let age = now.saturating_sub(recollection.first_seen(&ids, now));
+    let now = ctx.now();
+    let age = now.saturating_sub(memory.first_seen(&ids, now));
     for child in &node.children {
-        let record = match world.outcome(&child.id).await? {
+        let record = match ctx.outcome(&child.id).await? {
             Some(record) => record,
             None => match abort_reason(seen, child, age, settings.alter_grace()) {
-                Some(reason) => abort(world, epoch, node, child, reason).await?,
+                Some(reason) => abort(ctx, epoch, node, child, reason).await?,
                 None => return Ok(Settled::Stands(Some(format!("the outcome of alteration {}", child.id)))),
             },
         };
@@ -50,7 +50,7 @@ pub(crate) async fn settle(
             return Ok(Settled::Stands(None));
         }
     }
-    delete_node(world, node).await?;
+    delete_node(ctx, node).await?;
     Ok(Settled::Free)
 }
 
@@ -70,14 +70,14 @@ fn abort_reason(seen: &Coordinated, child: &AlterChild, age: Duration, grace: Du
 }
 
 async fn abort(
-    world: &dyn World,
+    ctx: &dyn ControllerCtx,
     epoch: Epoch,
     node: &AlterNode,
     child: &AlterChild,
     reason: String,
 ) -> Result<AlterationRecord, Failure> {
     // A master that stood still counts that for time in which nobody decided.
-    if !world.holds_lease() {
+    if !ctx.holds_lease() {
         return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
     }
     model::failpoint!(failpoints::ABORT_BEFORE);
@@ -93,12 +93,12 @@ async fn abort(
         decided_by: format!("master {epoch}"),
         reason: reason.clone(),
     };
-    let record = match world.abort(&abort).await {
+    let record = match ctx.abort(&abort).await {
         // The content cannot be stored. The node must go all the same, or every later alteration waits for it.
         Err(Failure::Refused(refusal)) => {
             tracing::warn!(alteration = %child.id, refusal, "abort refused; repeated without statement and object");
             let bare = Abort { object: None, statement: String::new(), requested_by: String::new(), ..abort };
-            world.abort(&bare).await?
+            ctx.abort(&bare).await?
         }
         other => other?,
     };
@@ -107,12 +107,12 @@ async fn abort(
 }
 
 /// Deletes the node as it was seen.
-pub(crate) async fn delete_node(world: &dyn World, node: &AlterNode) -> Result<(), Failure> {
-    if !world.holds_lease() {
+pub(crate) async fn delete_node(ctx: &dyn ControllerCtx, node: &AlterNode) -> Result<(), Failure> {
+    if !ctx.holds_lease() {
         return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
     }
     model::failpoint!(failpoints::NODE_BEFORE);
-    world.delete_alter_node(node).await?;
+    ctx.delete_alter_node(node).await?;
     model::failpoint!(failpoints::NODE_DELETED);
     tracing::info!(alterations = ?node.children.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), "alter node deleted");
     Ok(())

@@ -8,18 +8,18 @@ use futures::stream::{self, Stream, StreamExt};
 use model::engine_name::EngineName;
 use model::log_throttle::LogThrottle;
 use model::number::Epoch;
-use planner::Status;
+use planner::EngineLoad;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::ctx::{ControllerCtx, Failure};
 use crate::failpoints;
+use crate::master::CandidateState;
 use crate::settings::Settings;
-use crate::state::State;
-use crate::tick::{Driver, Loads, Ticked};
+use crate::tick::{Loads, Reconciler, Ticked};
 use crate::wait_log::WaitLog;
-use crate::world::{Failure, World};
 
 /// Between two ticks, at least: what comes in between is one wake-up.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
@@ -37,17 +37,17 @@ const COLLECTED: Duration = Duration::from_millis(250);
 
 /// Acts as master until the lock is lost or `stop` is given. Says why it ended.
 pub(crate) async fn serve(
-    world: Arc<dyn World>,
+    ctx: Arc<dyn ControllerCtx>,
     settings: &Settings,
-    state: &watch::Sender<State>,
+    state: &watch::Sender<CandidateState>,
     stop: &CancellationToken,
 ) -> String {
     model::failpoint!(failpoints::LOCK_WON);
-    let _ = state.send(State::Elected);
+    let _ = state.send(CandidateState::Elected);
     let loads = Loads::default();
     let (addresses, asked) = watch::channel(BTreeMap::new());
-    // It holds the world, and with it the lock: it must not outlive the term, however that ends.
-    let polling = poll(Arc::clone(&world), settings.clone(), asked, loads.clone());
+    // It holds the ctx, and with it the lock: it must not outlive the term, however that ends.
+    let polling = poll(Arc::clone(&ctx), settings.clone(), asked, loads.clone());
     let _polling = AbortOnDropHandle::new(tokio::spawn(polling));
     let patience = async {
         stop.cancelled().await;
@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     };
     tokio::select! {
         biased;
-        reason = act(&*world, settings, state, Load { loads, addresses: &addresses }, stop) => reason,
+        reason = act(&*ctx, settings, state, Load { loads, addresses: &addresses }, stop) => reason,
         () = patience => "it is shut down, what it waited for is broken off".to_owned(),
     }
 }
@@ -67,15 +67,15 @@ struct Load<'a> {
 }
 
 async fn act(
-    world: &dyn World,
+    ctx: &dyn ControllerCtx,
     settings: &Settings,
-    state: &watch::Sender<State>,
+    state: &watch::Sender<CandidateState>,
     load: Load<'_>,
     stop: &CancellationToken,
 ) -> String {
-    let Some(epoch) = raise(world, settings, stop).await else { return "the lock is lost".to_owned() };
+    let Some(epoch) = raise(ctx, settings, stop).await else { return "the lock is lost".to_owned() };
     tracing::info!(epoch = epoch.get(), "epoch raised");
-    let mut driver = Driver::new(settings.clone(), epoch, world.now(), load.loads.clone(), stop.clone());
+    let mut reconciler = Reconciler::new(settings.clone(), epoch, ctx.now(), load.loads.clone(), stop.clone());
     let mut ticks = 0_u64;
     let (mut stopped, mut unasked, mut refused) =
         (LogThrottle::default(), LogThrottle::default(), LogThrottle::default());
@@ -83,50 +83,50 @@ async fn act(
         if stop.is_cancelled() {
             return "it is shut down".to_owned();
         }
-        if world.session_expired() {
+        if ctx.session_expired() {
             return "the session is gone".to_owned();
         }
-        if !world.holds_lease() {
+        if !ctx.holds_lease() {
             // Not master for now: whether still, the session decides.
             sleep(RETRY_PAUSE).await;
-            driver.registry_shaken(world.now());
+            reconciler.distrust_registry(ctx.now());
             continue;
         }
-        match driver.tick(world).await {
+        match reconciler.tick(ctx).await {
             Ticked::Done { progress, due } => {
                 ticks += 1;
                 if let Some(times) = stopped.clear().filter(|times| *times > 1) {
-                    tracing::info!(epoch = driver.epoch().get(), times, "ticks end again");
+                    tracing::info!(epoch = reconciler.epoch().get(), times, "ticks end again");
                 }
                 refused.clear();
-                let _ = state.send(State::Acting { epoch: driver.epoch(), ticks });
-                let reachable = driver.addresses();
+                let _ = state.send(CandidateState::Acting { epoch: reconciler.epoch(), ticks });
+                let reachable = reconciler.addresses();
                 load.addresses.send_if_modified(|known| {
                     let changed = *known != reachable;
                     *known = reachable;
                     changed
                 });
                 tokio::select! {
-                    () = pause(world, settings, progress, due) => {}
+                    () = pause(ctx, settings, progress, due) => {}
                     () = load.loads.changed() => {}
                     () = stop.cancelled() => {}
                 }
             }
             Ticked::Stopped(reason) => {
-                if let Some(times) = stopped.hit(world.now()) {
-                    tracing::info!(epoch = driver.epoch().get(), reason, times, "tick stopped");
+                if let Some(times) = stopped.hit(ctx.now()) {
+                    tracing::info!(epoch = reconciler.epoch().get(), reason, times, "tick stopped");
                 }
                 // Who is refused again and again must not be quick about it.
                 sleep(RETRY_PAUSE).await;
-                if world.holds_lease() && !stop.is_cancelled() {
-                    let raised = look_again(world, settings, stop, &mut unasked).await;
+                if ctx.holds_lease() && !stop.is_cancelled() {
+                    let raised = look_again(ctx, settings, stop, &mut unasked).await;
                     match raised {
                         Some(epoch) => {
                             // Four times in each second until it is taken, if the database is behind the engines' place.
-                            if let Some(times) = refused.hit(world.now()) {
+                            if let Some(times) = refused.hit(ctx.now()) {
                                 tracing::info!(epoch = epoch.get(), times, "epoch raised again");
                             }
-                            driver.raised(epoch);
+                            reconciler.raised(epoch);
                         }
                         None => return reason,
                     }
@@ -137,61 +137,61 @@ async fn act(
 }
 
 /// Waits for the next tick: a wake-up, the timer, or what is due before it.
-async fn pause(world: &dyn World, settings: &Settings, progress: bool, due: Option<Duration>) {
+async fn pause(ctx: &dyn ControllerCtx, settings: &Settings, progress: bool, due: Option<Duration>) {
     sleep(MIN_PAUSE).await;
     if progress {
         return;
     }
     let time = due.map_or(settings.tick(), |due| due.min(settings.tick()));
-    let _ = timeout(time, world.woken()).await;
+    let _ = timeout(time, ctx.woken()).await;
 }
 
 /// The epoch was refused, or another one was read: if the lock is still held, it is raised again.
 async fn look_again(
-    world: &dyn World,
+    ctx: &dyn ControllerCtx,
     settings: &Settings,
     stop: &CancellationToken,
     unasked: &mut LogThrottle,
 ) -> Option<Epoch> {
-    match world.still_held().await {
+    match ctx.still_held().await {
         Ok(true) => {
             unasked.clear();
-            raise(world, settings, stop).await
+            raise(ctx, settings, stop).await
         }
         Ok(false) => None,
         Err(failure) => {
-            if let Some(times) = unasked.hit(world.now()) {
+            if let Some(times) = unasked.hit(ctx.now()) {
                 tracing::info!(%failure, times, "can't ask for the lock");
             }
-            if world.session_expired() { None } else { raise(world, settings, stop).await }
+            if ctx.session_expired() { None } else { raise(ctx, settings, stop).await }
         }
     }
 }
 
 /// Raises the epoch in the database: the first thing that a master does. Tries until it succeeds or the lock is lost.
-async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
+async fn raise(ctx: &dyn ControllerCtx, settings: &Settings, stop: &CancellationToken) -> Option<Epoch> {
     let mut wait_log = WaitLog::default();
     loop {
-        if world.session_expired() || stop.is_cancelled() {
+        if ctx.session_expired() || stop.is_cancelled() {
             return None;
         }
-        if world.holds_lease() {
-            match timeout(settings.effect_deadline(), raise_once(world)).await {
+        if ctx.holds_lease() {
+            match timeout(settings.effect_deadline(), raise_once(ctx)).await {
                 Ok(Ok(epoch)) => {
                     model::failpoint!(failpoints::EPOCH_RAISED);
-                    wait_log.clear(world.now());
+                    wait_log.clear(ctx.now());
                     return Some(epoch);
                 }
                 Ok(Err(Failure::Deposed(_))) => {
-                    if matches!(world.still_held().await, Ok(false)) {
+                    if matches!(ctx.still_held().await, Ok(false)) {
                         return None;
                     }
                 }
                 Ok(Err(failure)) => {
-                    wait_log.hit(world.now(), &failure.to_string());
+                    wait_log.hit(ctx.now(), &failure.to_string());
                 }
                 Err(_) => {
-                    wait_log.hit(world.now(), "an answer about the epoch");
+                    wait_log.hit(ctx.now(), "an answer about the epoch");
                 }
             }
         }
@@ -199,15 +199,15 @@ async fn raise(world: &dyn World, settings: &Settings, stop: &CancellationToken)
     }
 }
 
-async fn raise_once(world: &dyn World) -> Result<Epoch, Failure> {
-    let read = world.master().await?;
-    world.raise_epoch(read.epoch).await.map(|raised| raised.epoch)
+async fn raise_once(ctx: &dyn ControllerCtx) -> Result<Epoch, Failure> {
+    let read = ctx.master().await?;
+    ctx.raise_epoch(read.epoch).await.map(|raised| raised.epoch)
 }
 
 /// Asks the registered engines for their load: all of them every `status_poll_ms`, one that is new or has another address at
 /// once. Answers are published while others are still awaited; an engine that does not answer in time is unknown.
 pub(crate) async fn poll(
-    world: Arc<dyn World>,
+    ctx: Arc<dyn ControllerCtx>,
     settings: Settings,
     mut asked: watch::Receiver<BTreeMap<EngineName, String>>,
     loads: Loads,
@@ -231,9 +231,9 @@ pub(crate) async fn poll(
             addresses.iter().filter(is_new).take(MAX_POLLED).collect()
         };
         let asking = round.into_iter().map(|(engine, address)| {
-            let (world, engine, address) = (Arc::clone(&world), engine.clone(), address.clone());
+            let (ctx, engine, address) = (Arc::clone(&ctx), engine.clone(), address.clone());
             async move {
-                let answer = timeout(limit, world.status(&engine, &address)).await;
+                let answer = timeout(limit, ctx.status(&engine, &address)).await;
                 (engine, answer.ok().and_then(Result::ok))
             }
         });
@@ -249,7 +249,7 @@ pub(crate) async fn poll(
 }
 
 /// Publishes answers as they come, some at a time.
-async fn publish(answers: impl Stream<Item = (EngineName, Option<Status>)>, loads: &Loads) {
+async fn publish(answers: impl Stream<Item = (EngineName, Option<EngineLoad>)>, loads: &Loads) {
     let mut answers = std::pin::pin!(answers);
     let mut over = false;
     while !over {

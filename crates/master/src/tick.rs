@@ -1,6 +1,6 @@
 //! The tick: observe, settle, snapshot, plan, execute, finish. It takes no input and reads everything afresh.
 //!
-//! The order is fixed. What is observed is older than the snapshot, so that what a newer snapshot does not want is
+//! The order is fixed. What is observed is older than the snapshot, so that what a successor snapshot does not want is
 //! never wanted again; an alteration's outcome is settled before the snapshot is read, so that the plan that finishes
 //! it knows its commit.
 
@@ -18,36 +18,36 @@ use model::log_throttle::{KeyedLogThrottle, LogThrottle};
 use model::number::Epoch;
 use model::observation::{ObservedNode, Report};
 use parking_lot::Mutex;
-use planner::{Compared, Desired, Memo, Plan, Pod, Status};
+use planner::{Delta, DesiredState, EngineLoad, IncrementalPlanner, Instance, Plan};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::doubt::Doubts;
-use crate::execute::{self, Executed, Failing, Terms};
+use crate::ctx::{ControllerCtx, Engines, Failure, FailureKind};
+use crate::execute::{self, Executed, Execution, Failing};
 use crate::failpoints;
 use crate::made_in::MadeIn;
-use crate::recollection::Recollection;
+use crate::memory::TickMemory;
 use crate::settings::Settings;
 use crate::settle::{self, Settled};
+use crate::stale_pods::StalePodProbe;
 use crate::wait_log::WaitLog;
-use crate::world::{Engines, Failure, FailureKind, World};
 
 /// What engine agents last said, shared with whoever asks them.
 #[derive(Debug, Default, Clone)]
 pub struct Loads {
-    said: Arc<Mutex<BTreeMap<EngineName, Status>>>,
+    said: Arc<Mutex<BTreeMap<EngineName, EngineLoad>>>,
     changed: Arc<Notify>,
 }
 
 impl Loads {
     /// What is known now; who did not answer is missing.
-    pub fn said(&self) -> BTreeMap<EngineName, Status> {
+    pub fn said(&self) -> BTreeMap<EngineName, EngineLoad> {
         self.said.lock().clone()
     }
 
     /// Replaces what is known; wakes the master if that is something new.
-    pub fn say(&self, said: BTreeMap<EngineName, Status>) {
+    pub fn say(&self, said: BTreeMap<EngineName, EngineLoad>) {
         let mut known = self.said.lock();
         if *known != said {
             *known = said;
@@ -86,17 +86,17 @@ pub enum Ticked {
 
 /// A master with its epoch: what ticks.
 #[derive(Debug)]
-pub struct Driver {
+pub struct Reconciler {
     settings: Settings,
     epoch: Epoch,
-    recollection: Recollection,
-    doubts: Doubts,
+    memory: TickMemory,
+    probe: StalePodProbe,
     loads: Loads,
     addresses: BTreeMap<EngineName, String>,
     wait_log: WaitLog,
     failing: Failing,
     throttles: Throttles,
-    memo: Memo,
+    incremental: IncrementalPlanner,
     halt: CancellationToken,
 }
 
@@ -115,21 +115,21 @@ struct Seen {
     engines: Engines,
 }
 
-impl Driver {
+impl Reconciler {
     /// A driver that has just won its epoch.
     pub fn new(settings: Settings, epoch: Epoch, now: Duration, loads: Loads, halt: CancellationToken) -> Self {
-        let recollection = Recollection::new(now + settings.session_timeout());
+        let memory = TickMemory::new(now + settings.session_timeout());
         Self {
             settings,
             epoch,
-            recollection,
-            doubts: Doubts::default(),
+            memory,
+            probe: StalePodProbe::default(),
             loads,
             addresses: BTreeMap::new(),
             wait_log: WaitLog::default(),
             failing: Failing::default(),
             throttles: Throttles::default(),
-            memo: Memo::default(),
+            incremental: IncrementalPlanner::default(),
             halt,
         }
     }
@@ -139,14 +139,14 @@ impl Driver {
         self.epoch
     }
 
-    /// Takes a newer epoch.
+    /// Takes a successor epoch.
     pub fn raised(&mut self, epoch: Epoch) {
         self.epoch = epoch;
     }
 
     /// The session was away for a while.
-    pub fn registry_shaken(&mut self, now: Duration) {
-        self.recollection.registry_shaken(now + self.settings.session_timeout());
+    pub fn distrust_registry(&mut self, now: Duration) {
+        self.memory.distrust_registry(now + self.settings.session_timeout());
     }
 
     /// Where the registered engines can be asked for their load.
@@ -155,31 +155,31 @@ impl Driver {
     }
 
     /// Looks at everything and does what is to be done.
-    pub async fn tick(&mut self, world: &dyn World) -> Ticked {
-        if !world.holds_lease() {
+    pub async fn tick(&mut self, ctx: &dyn ControllerCtx) -> Ticked {
+        if !ctx.holds_lease() {
             return Ticked::Stopped("too long without an answer of ZooKeeper".to_owned());
         }
-        match self.reconcile(world).await {
+        match self.reconcile(ctx).await {
             Ok(ticked) => ticked,
             Err(failure) if failure.kind() == FailureKind::NotMaster => Ticked::Stopped(failure.to_string()),
             Err(failure) => {
-                self.wait_log.hit(world.now(), &failure.to_string());
+                self.wait_log.hit(ctx.now(), &failure.to_string());
                 Ticked::Done { progress: false, due: None }
             }
         }
     }
 
-    async fn reconcile(&mut self, world: &dyn World) -> Result<Ticked, Failure> {
+    async fn reconcile(&mut self, ctx: &dyn ControllerCtx) -> Result<Ticked, Failure> {
         let limit = self.settings.effect_deadline();
         // Each of its many requests has a deadline of its own.
-        let reading = bounded(limit * READING_DEADLINES, world.coordinated());
-        let (coordinated, engines) = tokio::join!(reading, bounded(limit, world.engines()));
+        let reading = bounded(limit * READING_DEADLINES, ctx.coordinated());
+        let (coordinated, engines) = tokio::join!(reading, bounded(limit, ctx.engines()));
         model::failpoint!(failpoints::OBSERVED);
         let coordinated = coordinated?;
-        self.log_unread(world.now(), &coordinated);
-        let settled = self.settle(world, &coordinated).await?;
+        self.log_unread(ctx.now(), &coordinated);
+        let settled = self.settle(ctx, &coordinated).await?;
         model::failpoint!(failpoints::SETTLED);
-        let snapshot = bounded(limit, world.snapshot()).await?;
+        let snapshot = bounded(limit, ctx.snapshot()).await?;
         if snapshot.master.epoch != self.epoch {
             return Err(Failure::Deposed(format!(
                 "the epoch is {} of {}, ours is {}",
@@ -187,7 +187,7 @@ impl Driver {
             )));
         }
         model::failpoint!(failpoints::SNAPSHOT_READ);
-        let desired = Desired {
+        let desired = DesiredState {
             snapshot,
             cluster: self.settings.cluster.clone(),
             defaults: self.settings.defaults.clone(),
@@ -195,33 +195,33 @@ impl Driver {
         };
         let engines = match engines {
             Ok(engines) => engines,
-            Err(failure) => return self.without_engines(world, &desired, &coordinated, &failure, settled).await,
+            Err(failure) => return self.without_engines(ctx, &desired, &coordinated, &failure, settled).await,
         };
         self.tell_unreadable(&engines);
         let loads = self.loads.said();
-        let now = world.now();
-        let mut observed = self.recollection.observe(now, &coordinated, &engines.pods, &loads, &desired.snapshot);
+        let now = ctx.now();
+        let mut observed = self.memory.observe(now, &coordinated, &engines.instances, &loads, &desired.snapshot);
         if let Some(nodes) = &engines.nodes {
-            observed.know_nodes(&desired.snapshot.catalog, nodes);
+            observed.set_nodes(&desired.snapshot.catalog, nodes);
             self.tell_shared(&desired, nodes);
         }
-        self.addresses = self.recollection.reachable(&observed);
-        let compared = self.memo.compare(desired, observed);
-        let mut compared = self.ask(world, compared).await;
-        let plan = self.memo.plan(&mut compared);
+        self.addresses = self.memory.reachable(&observed);
+        let delta = self.incremental.compare(desired, observed);
+        let mut delta = self.ask(ctx, delta).await;
+        let plan = self.incremental.plan(&mut delta);
         model::failpoint!(failpoints::PLANNED);
         let seen = Seen { coordinated, engines };
-        let ticked = self.carry_out(world, compared.desired(), &seen, plan, settled).await;
-        self.memo.keep(compared);
+        let ticked = self.carry_out(ctx, delta.desired(), &seen, plan, settled).await;
+        self.incremental.keep(delta);
         ticked
     }
 
-    async fn settle(&mut self, world: &dyn World, coordinated: &Coordinated) -> Result<Settled, Failure> {
-        let settling = settle::settle(world, &self.settings, self.epoch, &mut self.recollection, coordinated);
+    async fn settle(&mut self, ctx: &dyn ControllerCtx, coordinated: &Coordinated) -> Result<Settled, Failure> {
+        let settling = settle::settle(ctx, &self.settings, self.epoch, &mut self.memory, coordinated);
         match bounded(self.settings.effect_deadline(), settling).await {
             // What can't be decided now stays undecided, and holds up nobody but the next alteration.
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.throttles.settling.hit(world.now()) {
+                if let Some(times) = self.throttles.settling.hit(ctx.now()) {
                     tracing::info!(%failure, times, "the alteration is not settled yet");
                 }
                 Ok(Settled::Stands((failure.kind() != FailureKind::Stale).then(|| failure.to_string())))
@@ -237,20 +237,20 @@ impl Driver {
 
     /// Asks the orchestrator by name for what should be there and is in no list, and for what is in the list and may be
     /// gone. What it gives no answer about, or not in time, is not taken for vanished.
-    async fn ask(&mut self, world: &dyn World, compared: Compared) -> Compared {
+    async fn ask(&mut self, ctx: &dyn ControllerCtx, delta: Delta) -> Delta {
         let limit = self.settings.effect_deadline();
-        let doubted = self.doubts.questions(world.now(), self.settings.session_timeout(), compared.observed());
-        let questions: Vec<_> = compared.questions().into_iter().chain(doubted).collect();
-        if questions.is_empty() {
-            return compared;
+        let doubted = self.probe.probes(ctx.now(), self.settings.session_timeout(), delta.observed());
+        let probes: Vec<_> = delta.probes().into_iter().chain(doubted).collect();
+        if probes.is_empty() {
+            return delta;
         }
-        let made_in = MadeIn::new(compared.desired());
-        let asked: Vec<_> = questions
+        let made_in = MadeIn::new(delta.desired());
+        let asked: Vec<_> = probes
             .into_iter()
             .map(|question| {
                 let namespace = question.namespace.clone().or_else(|| made_in.of(&question.engine));
                 async move {
-                    let answer = bounded(limit, world.engine(&question.engine, namespace.as_deref())).await;
+                    let answer = bounded(limit, ctx.engine(&question.engine, namespace.as_deref())).await;
                     (question, answer)
                 }
             })
@@ -265,49 +265,52 @@ impl Driver {
                 tracing::info!(engine = %question.engine, times, "an answer about an engine at last");
             }
             match answer {
-                Ok(Some(pod)) if pod.uid == question.uid => drop(found.insert(pod.uid.clone(), pod)),
+                Ok(Some(instance)) if instance.uid == question.uid => {
+                    drop(found.insert(instance.uid.clone(), instance));
+                }
                 Ok(_) => drop(vanished.insert((question.engine, question.uid))),
                 Err(failure) => {
-                    if let Some(times) = self.throttles.asking.hit(question.engine.clone(), world.now()) {
+                    if let Some(times) = self.throttles.asking.hit(question.engine.clone(), ctx.now()) {
                         tracing::info!(engine = %question.engine, %failure, times, "no answer about an engine");
                     }
                 }
             }
         }
         if found.is_empty() && vanished.is_empty() {
-            return compared;
+            return delta;
         }
-        let (desired, mut observed) = compared.into_parts();
+        let (desired, mut observed) = delta.into_parts();
         // What the list has of them is older than the answers.
-        let is_older =
-            |pod: &Pod| found.contains_key(&pod.uid) || vanished.contains(&(pod.name.clone(), pod.uid.clone()));
-        observed.pods.retain(|pod| !is_older(pod));
-        observed.pods.extend(found.into_values());
+        let is_older = |instance: &Instance| {
+            found.contains_key(&instance.uid) || vanished.contains(&(instance.name.clone(), instance.uid.clone()))
+        };
+        observed.instances.retain(|instance| !is_older(instance));
+        observed.instances.extend(found.into_values());
         observed.vanished = vanished;
-        self.memo.compare(desired, observed)
+        self.incremental.compare(desired, observed)
     }
 
     async fn carry_out(
         &mut self,
-        world: &dyn World,
-        desired: &Desired,
+        ctx: &dyn ControllerCtx,
+        desired: &DesiredState,
         seen: &Seen,
         plan: Plan,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
-        let executed = self.execute(world, &seen.coordinated, &plan).await;
-        self.remember(world.now(), &executed);
+        let executed = self.execute(ctx, &seen.coordinated, &plan).await;
+        self.remember(ctx.now(), &executed);
         model::failpoint!(failpoints::EXECUTED);
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
-        self.release_node(world, desired, &seen.coordinated, &executed).await?;
+        self.release_node(ctx, desired, &seen.coordinated, &executed).await?;
         let undecided = matches!(settled, Settled::Stands(Some(_)));
         let waits_for = match settled {
             Settled::Stands(Some(what)) => Some(what),
             _ => plan.waits_for,
         };
-        self.report(world, desired, plan.report, waits_for, &seen.engines).await?;
+        self.report(ctx, desired, plan.rows, waits_for, &seen.engines).await?;
         let now_ms = desired.snapshot.now_ms;
         let due = plan.waits.iter().filter_map(|wait| wait.until_ms).filter(|until_ms| *until_ms > now_ms).min();
         let mut due = due.map(|until_ms| Duration::from_millis((until_ms - now_ms) as u64));
@@ -317,19 +320,19 @@ impl Driver {
         Ok(Ticked::Done { progress: executed.applied > 0, due })
     }
 
-    async fn execute(&self, world: &dyn World, coordinated: &Coordinated, plan: &Plan) -> Executed {
-        let last_tried = |engine: &EngineName| self.recollection.not_made.last_tried(engine);
+    async fn execute(&self, ctx: &dyn ControllerCtx, coordinated: &Coordinated, plan: &Plan) -> Executed {
+        let last_tried = |engine: &EngineName| self.memory.create_backoff.last_tried(engine);
         let (settings, halt, failing) = (&self.settings, &self.halt, &self.failing);
-        let terms = Terms { world, settings, halt, failing, last_tried: &last_tried };
-        execute::execute(terms, self.epoch, coordinated, plan).await
+        let execution = Execution { ctx, settings, halt, failing, last_tried: &last_tried };
+        execute::execute(execution, self.epoch, coordinated, plan).await
     }
 
     fn remember(&mut self, now: Duration, executed: &Executed) {
         for engine in &executed.made {
-            self.recollection.not_made.made(engine);
+            self.memory.create_backoff.made(engine);
         }
-        for failed in &executed.not_made {
-            self.recollection.not_made.failed(failed.clone(), now);
+        for failed in &executed.create_backoff {
+            self.memory.create_backoff.failed(failed.clone(), now);
         }
     }
 
@@ -337,8 +340,8 @@ impl Driver {
     /// for the engines: what is still missing then is known from the row, with or without the node.
     async fn release_node(
         &mut self,
-        world: &dyn World,
-        desired: &Desired,
+        ctx: &dyn ControllerCtx,
+        desired: &DesiredState,
         coordinated: &Coordinated,
         executed: &Executed,
     ) -> Result<(), Failure> {
@@ -351,9 +354,9 @@ impl Driver {
         if node.is_debris() || !node.children.iter().all(|child| acted_on(&child.id)) {
             return Ok(());
         }
-        match bounded(self.settings.effect_deadline(), settle::delete_node(world, node)).await {
+        match bounded(self.settings.effect_deadline(), settle::delete_node(ctx, node)).await {
             Err(failure) if failure.kind() != FailureKind::NotMaster => {
-                if let Some(times) = self.throttles.releasing.hit(world.now()) {
+                if let Some(times) = self.throttles.releasing.hit(ctx.now()) {
                     tracing::info!(%failure, times, "alter node stands until the next tick");
                 }
                 Ok(())
@@ -369,38 +372,38 @@ impl Driver {
     /// master says that it lives and why it waits.
     async fn without_engines(
         &mut self,
-        world: &dyn World,
-        desired: &Desired,
+        ctx: &dyn ControllerCtx,
+        desired: &DesiredState,
         coordinated: &Coordinated,
         failure: &Failure,
         settled: Settled,
     ) -> Result<Ticked, Failure> {
         let reason = format!("the orchestrator: {failure}");
-        self.wait_log.hit(world.now(), &reason);
+        self.wait_log.hit(ctx.now(), &reason);
         let plan = planner::plan_without_engines(desired, &reason);
-        let executed = self.execute(world, coordinated, &plan).await;
+        let executed = self.execute(ctx, coordinated, &plan).await;
         if let Some(failure) = executed.stop {
             return Err(failure);
         }
-        self.release_node(world, desired, coordinated, &executed).await?;
+        self.release_node(ctx, desired, coordinated, &executed).await?;
         let waits_for = match settled {
             Settled::Stands(Some(what)) => what,
             _ => plan.waits_for.unwrap_or(reason),
         };
         let mut report = Report {
-            engines: plan.report.into_iter().map(Arc::unwrap_or_clone).collect(),
+            engines: plan.rows.into_iter().map(Arc::unwrap_or_clone).collect(),
             waits_for: Some(waits_for),
             after_tick_ms: Some(desired.snapshot.master.last_tick_ms),
             ..Report::default()
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
-        self.recollection.reported(None);
-        self.send(world, &mut report).await?;
+        self.memory.reported(None);
+        self.send(ctx, &mut report).await?;
         Ok(Ticked::Done { progress: executed.applied > 0, due: None })
     }
 
-    fn tell_shared(&mut self, desired: &Desired, nodes: &[ObservedNode]) {
-        for (node, one, other) in self.recollection.newly_shared(&desired.snapshot.catalog, nodes) {
+    fn tell_shared(&mut self, desired: &DesiredState, nodes: &[ObservedNode]) {
+        for (node, one, other) in self.memory.newly_shared(&desired.snapshot.catalog, nodes) {
             tracing::warn!(node, %one, %other, "a node is in two resource pools: NODE_LIST or NODE_SELECTOR of both mean it");
         }
     }
@@ -416,7 +419,7 @@ impl Driver {
     }
 
     fn tell_unreadable(&mut self, engines: &Engines) {
-        for (name, reason) in self.recollection.newly_unreadable(&engines.unreadable) {
+        for (name, reason) in self.memory.newly_unreadable(&engines.unreadable) {
             tracing::warn!(name, reason, "an engine of the orchestrator can't be read");
         }
     }

@@ -68,7 +68,7 @@ mod tests {
         let decision = Decision {
             engine: Some(slot.engine(Incarnation(1))),
             slot: Some(slot),
-            because: String::new(),
+            reason: String::new(),
             action: Action::CreatePermit { uid: None },
         };
         Chain { stage: Stage::Create, decisions: vec![decision] }

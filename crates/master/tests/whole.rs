@@ -5,12 +5,12 @@
 #[allow(dead_code)]
 #[path = "../../agent-api/tests/agent/mod.rs"]
 mod agent;
-mod house;
+mod cluster;
 
 use std::time::Duration;
 
-use house::{House, acting, eventually, memory};
-use master::State;
+use cluster::{Cluster, acting, eventually, memory};
+use master::CandidateState;
 use model::PoolName;
 use model::alteration::{AlterationProgress, Outcome};
 use model::change::{Change, ObjectPatch, PoolPatch, Setting};
@@ -21,36 +21,36 @@ use orchestrator::memory::{End, Verb};
 /// Calls that fail: more than a test makes.
 const MANY: u32 = 10_000;
 
-fn epoch(state: State) -> i64 {
-    let State::Acting { epoch, .. } = state else { panic!("{state:?}") };
+fn epoch(state: CandidateState) -> i64 {
+    let CandidateState::Acting { epoch, .. } = state else { panic!("{state:?}") };
     epoch.get()
 }
 
 #[tokio::test]
 async fn engines_become_what_was_said_through_start_alter_restart_and_stop() {
-    let house = House::founded(2).await;
-    let master = house.master();
-    house.converges().await;
-    let before = house.uids().await;
-    house.start().await;
-    house.converges().await;
-    assert!(house.uids().await.is_superset(&before), "nobody else was touched");
+    let cluster = Cluster::founded(2).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let before = cluster.uids().await;
+    cluster.start().await;
+    cluster.converges().await;
+    assert!(cluster.uids().await.is_superset(&before), "nobody else was touched");
 
-    let altered = house.memory_of_unit(2).await;
-    house.converges().await;
-    let after = house.uids().await;
+    let altered = cluster.memory_of_unit(2).await;
+    cluster.converges().await;
+    let after = cluster.uids().await;
     assert!(before.is_disjoint(&after) && after.len() == 3);
-    assert_eq!(house.store.outcome(&altered).await.unwrap().unwrap().progress, Some(AlterationProgress::Converged));
+    assert_eq!(cluster.store.outcome(&altered).await.unwrap().unwrap().progress, Some(AlterationProgress::Converged));
 
-    let snapshot = house.store.snapshot().await.unwrap();
+    let snapshot = cluster.store.snapshot().await.unwrap();
     let slot = snapshot.slots.iter().find(|it| it.key == started_slot(&snapshot)).unwrap();
-    let successor = house.restart(&slot.engine(), false).await;
-    house.converges().await;
-    let forced = house.restart(&successor, true).await;
-    house.converges().await;
-    house.stop(&forced).await;
-    house.converges().await;
-    assert_eq!(house.engines().await.len(), 2);
+    let successor = cluster.restart(&slot.engine(), false).await;
+    cluster.converges().await;
+    let forced = cluster.restart(&successor, true).await;
+    cluster.converges().await;
+    cluster.stop(&forced).await;
+    cluster.converges().await;
+    assert_eq!(cluster.engines().await.len(), 2);
     master.shutdown().await;
 }
 
@@ -62,199 +62,199 @@ fn started_slot(snapshot: &model::snapshot::Snapshot) -> model::SlotKey {
 
 #[tokio::test]
 async fn masters_that_come_and_go_at_any_moment_bring_the_work_to_its_end() {
-    let house = House::founded(3).await;
+    let cluster = Cluster::founded(3).await;
     for life_ms in (5..200).step_by(15) {
-        let master = house.master();
+        let master = cluster.master();
         tokio::time::sleep(Duration::from_millis(life_ms)).await;
         drop(master);
     }
-    house.memory_of_unit(2).await;
+    cluster.memory_of_unit(2).await;
     for life_ms in (5..200).step_by(15) {
-        let master = house.master();
+        let master = cluster.master();
         tokio::time::sleep(Duration::from_millis(life_ms)).await;
         drop(master);
     }
-    let master = house.master();
-    house.converges().await;
-    let ensures = house.memory.calls().into_iter().filter(|call| call.verb == Verb::Ensure);
+    let master = cluster.master();
+    cluster.converges().await;
+    let ensures = cluster.memory.calls().into_iter().filter(|call| call.verb == Verb::Ensure);
     assert!(ensures.count() >= 6);
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_freshly_started_master_makes_no_create_call_when_all_is_well() {
-    let house = House::founded(3).await;
-    let first = house.master();
-    house.converges().await;
+    let cluster = Cluster::founded(3).await;
+    let first = cluster.master();
+    cluster.converges().await;
     let first_epoch = epoch(acting(&first).await);
     first.shutdown().await;
-    house.memory.forget_calls();
-    let second = house.master();
+    cluster.memory.forget_calls();
+    let second = cluster.master();
     let mut state = second.state();
-    let several = state.wait_for(|state| matches!(state, State::Acting { ticks, .. } if *ticks > 3));
+    let several = state.wait_for(|state| matches!(state, CandidateState::Acting { ticks, .. } if *ticks > 3));
     let reached = *tokio::time::timeout(Duration::from_secs(30), several).await.unwrap().unwrap();
     assert_eq!(epoch(reached), first_epoch + 1);
-    assert_eq!((house.memory.count(Verb::Ensure), house.memory.count(Verb::Delete)), (0, 0));
-    assert!(house.is_as_desired().await);
+    assert_eq!((cluster.memory.count(Verb::Ensure), cluster.memory.count(Verb::Delete)), (0, 0));
+    assert!(cluster.is_as_desired().await);
     second.shutdown().await;
 }
 
 #[tokio::test]
 async fn only_one_of_two_candidates_acts_and_the_other_follows() {
-    let house = House::founded(1).await;
-    let (one, other) = (house.master(), house.master());
-    house.converges().await;
+    let cluster = Cluster::founded(1).await;
+    let (one, other) = (cluster.master(), cluster.master());
+    cluster.converges().await;
     let (leader, follower) =
-        if matches!(*one.state().borrow(), State::Acting { .. }) { (one, other) } else { (other, one) };
-    assert_eq!(*follower.state().borrow(), State::Candidate);
+        if matches!(*one.state().borrow(), CandidateState::Acting { .. }) { (one, other) } else { (other, one) };
+    assert_eq!(*follower.state().borrow(), CandidateState::Candidate);
     let before = epoch(acting(&leader).await);
     leader.shutdown().await;
     assert_eq!(epoch(acting(&follower).await), before + 1);
-    house.memory_of_unit(2).await;
-    house.converges().await;
+    cluster.memory_of_unit(2).await;
+    cluster.converges().await;
     follower.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_agent_that_dies_between_node_and_database_changes_nothing_and_its_node_goes() {
-    let house = House::founded(1).await;
-    let master = house.master();
-    house.converges().await;
-    let uids = house.uids().await;
-    let settings = house.zookeeper_settings(coordination::Identity::Agent(house.secret.clone()));
-    let dying = coordination::Session::connect(&settings, &house.clock).await.unwrap();
-    let request = house.make_node(&dying, memory(2)).await;
+    let cluster = Cluster::founded(1).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let uids = cluster.uids().await;
+    let settings = cluster.zookeeper_settings(coordination::Identity::Agent(cluster.secret.clone()));
+    let dying = coordination::Session::connect(&settings, &cluster.clock).await.unwrap();
+    let request = cluster.make_node(&dying, memory(2)).await;
     dying.close().await;
-    eventually("it is aborted", || async { house.store.outcome(&request.id).await.unwrap().is_some() }).await;
-    assert_eq!(house.store.outcome(&request.id).await.unwrap().unwrap().outcome, Outcome::Aborted);
-    assert!(house.store.commit(&request).await.is_err(), "the late commit loses");
-    house.converges().await;
-    assert_eq!(house.uids().await, uids);
+    eventually("it is aborted", || async { cluster.store.outcome(&request.id).await.unwrap().is_some() }).await;
+    assert_eq!(cluster.store.outcome(&request.id).await.unwrap().unwrap().outcome, Outcome::Aborted);
+    assert!(cluster.store.commit(&request).await.is_err(), "the late commit loses");
+    cluster.converges().await;
+    assert_eq!(cluster.uids().await, uids);
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_alteration_whose_agent_lives_and_does_nothing_is_aborted_after_its_grace() {
-    let house = House::founded(1).await;
-    let master = house.master();
-    house.converges().await;
-    let before_ms = house.store.snapshot().await.unwrap().now_ms;
-    let request = house.make_node(&house.agent_session("agent-1"), memory(2)).await;
-    eventually("it is aborted", || async { house.store.outcome(&request.id).await.unwrap().is_some() }).await;
-    let record = house.store.outcome(&request.id).await.unwrap().unwrap();
+    let cluster = Cluster::founded(1).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let before_ms = cluster.store.snapshot().await.unwrap().now_ms;
+    let request = cluster.make_node(&cluster.agent_session("agent-1"), memory(2)).await;
+    eventually("it is aborted", || async { cluster.store.outcome(&request.id).await.unwrap().is_some() }).await;
+    let record = cluster.store.outcome(&request.id).await.unwrap().unwrap();
     let after_ms = record.decided_at_ms - before_ms;
-    assert!(after_ms >= House::settings().alter_grace_ms as i64, "its agent lives: aborted after {after_ms} ms");
+    assert!(after_ms >= Cluster::settings().alter_grace_ms as i64, "its agent lives: aborted after {after_ms} ms");
     assert!(record.reason.unwrap().contains("did not decide it"));
-    house.converges().await;
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn it_converges_with_all_watch_events_suppressed() {
-    let mut house = House::founded(2).await;
-    house.watch_events = false;
-    let master = house.master();
-    house.converges().await;
-    house.memory_of_unit(2).await;
-    house.converges().await;
+    let mut cluster = Cluster::founded(2).await;
+    cluster.watch_events = false;
+    let master = cluster.master();
+    cluster.converges().await;
+    cluster.memory_of_unit(2).await;
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_master_whose_session_expires_comes_back_and_touches_no_engine() {
-    let house = House::founded(2).await;
-    let master = house.master();
-    house.converges().await;
+    let cluster = Cluster::founded(2).await;
+    let master = cluster.master();
+    cluster.converges().await;
     let before = epoch(acting(&master).await);
-    house.memory.forget_calls();
-    let holder = house.store.master().await.unwrap().holder;
+    cluster.memory.forget_calls();
+    let holder = cluster.store.master().await.unwrap().holder;
     let session = i64::from_str_radix(holder.rsplit("0x").next().unwrap(), 16).unwrap();
-    assert!(house.zookeeper.as_ref().unwrap().faults().expire_session(session));
+    assert!(cluster.zookeeper.as_ref().unwrap().faults().expire_session(session));
     let mut state = master.state();
-    let again = state.wait_for(|state| matches!(state, State::Acting { epoch, .. } if epoch.get() > before));
+    let again = state.wait_for(|state| matches!(state, CandidateState::Acting { epoch, .. } if epoch.get() > before));
     tokio::time::timeout(Duration::from_secs(30), again).await.unwrap().unwrap();
-    house.converges().await;
-    assert_eq!((house.memory.count(Verb::Ensure), house.memory.count(Verb::Delete)), (0, 0));
+    cluster.converges().await;
+    assert_eq!((cluster.memory.count(Verb::Ensure), cluster.memory.count(Verb::Delete)), (0, 0));
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn when_zookeeper_loses_everything_all_engines_are_registered_again() {
-    let mut house = House::founded(2).await;
-    let master = house.master();
-    house.converges().await;
-    let uids = house.uids().await;
-    house.restart_zookeeper().await;
-    house.converges().await;
-    assert_eq!(house.uids().await, uids);
-    house.memory_of_unit(2).await;
-    house.converges().await;
+    let mut cluster = Cluster::founded(2).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let uids = cluster.uids().await;
+    cluster.restart_zookeeper().await;
+    cluster.converges().await;
+    assert_eq!(cluster.uids().await, uids);
+    cluster.memory_of_unit(2).await;
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_call_goes_to_another_metadata_agent_when_one_is_gone() {
-    let mut house = House::founded(1).await;
-    house.second_agent().await;
-    let master = house.master();
-    house.converges().await;
-    house.stop_agents_server("agent-1").await;
-    let stopped = house.start().await;
-    house.converges().await;
-    assert!(house.engines().await.iter().any(|it| it.name == stopped));
+    let mut cluster = Cluster::founded(1).await;
+    cluster.second_agent().await;
+    let master = cluster.master();
+    cluster.converges().await;
+    cluster.stop_agents_server("agent-1").await;
+    let stopped = cluster.start().await;
+    cluster.converges().await;
+    assert!(cluster.engines().await.iter().any(|it| it.name == stopped));
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_engine_that_is_killed_is_replaced_after_its_back_off_and_its_reason_is_kept() {
-    let house = House::founded(2).await;
-    let master = house.master();
-    house.converges().await;
-    let killed = house.engines().await[0].clone();
-    assert!(house.memory.end(&killed.name, &End::signal(9)));
+    let cluster = Cluster::founded(2).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let killed = cluster.engines().await[0].clone();
+    assert!(cluster.memory.end(&killed.name, &End::signal(9)));
     eventually("its end is recorded", || async {
-        let detail = house.store.engine(&killed.name).await.unwrap().unwrap();
+        let detail = cluster.store.engine(&killed.name).await.unwrap().unwrap();
         detail.record.ended_reason.as_deref() == Some("killed by signal 9")
     })
     .await;
-    house.converges().await;
-    assert!(house.engines().await.iter().all(|it| it.name != killed.name));
+    cluster.converges().await;
+    assert!(cluster.engines().await.iter().all(|it| it.name != killed.name));
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_engine_that_vanished_without_a_trace_is_replaced() {
-    let house = House::founded(1).await;
-    let master = house.master();
-    house.converges().await;
-    let gone = house.engines().await[0].name.clone();
-    assert!(house.memory.vanish(&gone));
-    house.converges().await;
-    assert_ne!(house.engines().await[0].name, gone);
+    let cluster = Cluster::founded(1).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let gone = cluster.engines().await[0].name.clone();
+    assert!(cluster.memory.vanish(&gone));
+    cluster.converges().await;
+    assert_ne!(cluster.engines().await[0].name, gone);
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_engine_whose_label_was_changed_by_hand_is_replaced_and_serves_until_then() {
-    let house = House::founded(1).await;
-    let master = house.master();
-    house.converges().await;
-    let outdated = house.engines().await[0].name.clone();
-    assert!(house.memory.set_label(&outdated, model::labels::CONFIG, "0000000000000000"));
-    eventually("it is drained", || async { house.engines().await.iter().all(|it| it.name != outdated) }).await;
-    house.converges().await;
+    let cluster = Cluster::founded(1).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let outdated = cluster.engines().await[0].name.clone();
+    assert!(cluster.memory.set_label(&outdated, model::labels::CONFIG, "0000000000000000"));
+    eventually("it is drained", || async { cluster.engines().await.iter().all(|it| it.name != outdated) }).await;
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_engine_that_this_master_never_made_is_adopted() {
-    let house = House::founded(1).await;
-    let snapshot = house.store.snapshot().await.unwrap();
-    let (slot, settings) = (&snapshot.slots[0], House::settings());
+    let cluster = Cluster::founded(1).await;
+    let snapshot = cluster.store.snapshot().await.unwrap();
+    let (slot, settings) = (&snapshot.slots[0], Cluster::settings());
     let configuration =
         model::configuration::Configuration::from_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
     let labels = model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
-    house.memory.put(orchestrator::Observed {
+    cluster.memory.put(orchestrator::Observed {
         name: slot.engine(),
         uid: "made-by-hand".to_owned(),
         labels: labels.encode().into(),
@@ -268,70 +268,71 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
         log_tail: None,
         details: std::sync::Arc::default(),
     });
-    let master = house.master();
-    house.converges().await;
-    assert!(house.uids().await.contains("made-by-hand"));
-    assert_eq!(house.memory.count(Verb::Ensure), 0);
+    let master = cluster.master();
+    cluster.converges().await;
+    assert!(cluster.uids().await.contains("made-by-hand"));
+    assert_eq!(cluster.memory.count(Verb::Ensure), 0);
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn a_configuration_that_never_answers_converges_and_the_old_engine_serves() {
-    let house = House::founded(1).await;
-    let master = house.master();
-    house.converges().await;
-    let old = house.engines().await[0].clone();
-    house.broken.lock().insert("1_3G_1_1G".to_owned());
-    let altered = house.memory_of_unit(3).await;
+    let cluster = Cluster::founded(1).await;
+    let master = cluster.master();
+    cluster.converges().await;
+    let old = cluster.engines().await[0].clone();
+    cluster.broken.lock().insert("1_3G_1_1G".to_owned());
+    let altered = cluster.memory_of_unit(3).await;
     eventually("it converges", || async {
-        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Converged)
+        cluster.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Converged)
     })
     .await;
     eventually("SHOW says why", || async {
-        let seen = house.store.overview(None).await.unwrap().observed;
+        let seen = cluster.store.overview(None).await.unwrap().observed;
         let row = seen.iter().find(|it| it.engine.name == old.name).unwrap();
         row.engine.registered && row.engine.reason.as_ref().is_some_and(|it| it.starts_with("waits for replacement"))
     })
     .await;
-    assert!(house.uids().await.contains(&old.uid));
+    assert!(cluster.uids().await.contains(&old.uid));
     // And back: the one that never answered is condemned at once.
-    house.memory_of_unit(1).await;
-    house.converges().await;
+    cluster.memory_of_unit(1).await;
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn an_orchestrator_that_refuses_makes_the_alteration_stall_and_nobody_wait() {
-    let house = House::founded(1).await;
-    let mut settings = House::settings();
+    let cluster = Cluster::founded(1).await;
+    let mut settings = Cluster::settings();
     settings.limits.alter_deadline_ms = 500;
-    let master = house.master_with(settings);
-    house.converges().await;
-    house.memory.refuse_creates(Some("no quota left"));
-    let altered = house.memory_of_unit(2).await;
+    let master = cluster.master_with(settings);
+    cluster.converges().await;
+    cluster.memory.refuse_creates(Some("no quota left"));
+    let altered = cluster.memory_of_unit(2).await;
     eventually("it stalls", || async {
-        house.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Stalled)
+        cluster.store.outcome(&altered).await.unwrap().unwrap().progress == Some(AlterationProgress::Stalled)
     })
     .await;
-    let record = house.store.outcome(&altered).await.unwrap().unwrap();
+    let record = cluster.store.outcome(&altered).await.unwrap().unwrap();
     assert!(record.reason.unwrap().contains("no quota left"));
     eventually("its node goes", || async {
-        let session = house.agent_session("agent-1");
+        let session = cluster.agent_session("agent-1");
         coordination::alter_node::read(&session).await.unwrap().is_none()
     })
     .await;
-    house.memory.refuse_creates(None);
-    house.converges().await;
+    cluster.memory.refuse_creates(None);
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn more_permits_than_are_read_keep_no_master_from_deleting_them() {
-    let house = House::founded(1).await;
-    let settings = house::zookeeper_settings(&house.servers, coordination::Identity::Master(house.secret.clone()));
+    let cluster = Cluster::founded(1).await;
+    let settings =
+        cluster::zookeeper_settings(&cluster.servers, coordination::Identity::Master(cluster.secret.clone()));
     let many = settings.max_children * 2;
-    let lock = coordination::Election::new(settings, house.clock.clone(), "test").win().await.unwrap();
-    let slot = house.store.snapshot().await.unwrap().slots[0].key.clone();
+    let lock = coordination::Election::new(settings, cluster.clock.clone(), "test").win().await.unwrap();
+    let slot = cluster.store.snapshot().await.unwrap().slots[0].key.clone();
     for number in 0..many {
         // Half of them before the wanted engine's in the order of names, half of them after it.
         let name = if number % 2 == 0 { format!("a-{number}") } else { format!("z-{number}") };
@@ -345,14 +346,14 @@ async fn more_permits_than_are_read_keep_no_master_from_deleting_them() {
     }
     assert_eq!(coordination::observe(lock.session()).await.unwrap().unread.permits.len(), many / 2);
     lock.resign().await;
-    let master = house.master();
-    house.converges().await;
+    let master = cluster.master();
+    cluster.converges().await;
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
-    let house = House::founded(1).await;
+    let cluster = Cluster::founded(1).await;
     let node = |name: &str| ObservedNode {
         name: name.to_owned(),
         labels: [("zone".to_owned(), "a".to_owned())].into(),
@@ -362,46 +363,46 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
         ..ObservedNode::default()
     };
     let known = async |names: &[&str]| {
-        let nodes = house.store.node_overview().await.unwrap().nodes;
+        let nodes = cluster.store.node_overview().await.unwrap().nodes;
         nodes.iter().map(|it| it.name.as_str()).eq(names.iter().copied())
     };
-    house.memory.tell_nodes(vec![node("node-1"), node("node-2")]);
-    let master = house.master();
+    cluster.memory.tell_nodes(vec![node("node-1"), node("node-2")]);
+    let master = cluster.master();
     eventually("both nodes", || known(&["node-1", "node-2"])).await;
-    house.memory.tell_nodes(vec![node("node-2")]);
+    cluster.memory.tell_nodes(vec![node("node-2")]);
     eventually("one node", || known(&["node-2"])).await;
     master.shutdown().await;
     assert!(known(&["node-2"]).await, "nobody is master, and what was seen stands");
     // While nobody acts one goes and one comes; the next master tells.
-    house.memory.tell_nodes(vec![node("node-3")]);
-    let master = house.master();
+    cluster.memory.tell_nodes(vec![node("node-3")]);
+    let master = cluster.master();
     eventually("the other node", || known(&["node-3"])).await;
     // Nodes that can't be read take nothing away and hold up nothing.
     for _ in 0..MANY {
-        house.memory.fail_next(Verb::Nodes, Error::transient("the server is away"));
+        cluster.memory.fail_next(Verb::Nodes, Error::transient("the server is away"));
     }
-    house.start().await;
-    house.converges().await;
+    cluster.start().await;
+    cluster.converges().await;
     assert!(known(&["node-3"]).await);
     master.shutdown().await;
 }
 
 #[tokio::test]
 async fn whoever_launches_an_engine_is_told_of_its_pools_labels_and_overcommit() {
-    let house = House::founded(0).await;
+    let cluster = Cluster::founded(0).await;
     let patch = PoolPatch {
         node_selector: Setting::Set([("zone".to_owned(), "a".to_owned())].into()),
         cpu_overcommit: Setting::Set(200),
         ..PoolPatch::default()
     };
     let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
-    let master = house.master();
-    house.alter(Change::Alter { if_exists: false, object: pool }).await;
-    house.converges().await;
-    house.start().await;
-    house.converges().await;
+    let master = cluster.master();
+    cluster.alter(Change::Alter { if_exists: false, object: pool }).await;
+    cluster.converges().await;
+    cluster.start().await;
+    cluster.converges().await;
     // The launcher of the tests writes down what it was told.
-    let annotations = house.engines().await.remove(0).annotations;
+    let annotations = cluster.engines().await.remove(0).annotations;
     assert_eq!(annotations.get("zone").map(String::as_str), Some("a"));
     assert_eq!(annotations.get("cpu overcommit").map(String::as_str), Some("200"));
     master.shutdown().await;

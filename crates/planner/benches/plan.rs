@@ -1,6 +1,6 @@
-//! A plan over 10,000 engines: in a tick in which nothing is new, which is nearly every one, in ticks with a little that is, and
-//! when nothing is remembered. With it the comparison before it, and the peer: reading the database's answer, which has to be
-//! done anyway. Prints the ratios.
+//! A plan over 10,000 engines: in an unchanged tick, which is nearly every one, in ticks with a few changes, and without a
+//! cache. With it the comparison before it, and the peer: decoding the database's answer, which a tick needs anyway. Prints
+//! the ratios.
 //!
 //! A tick computes both, so the target holds for their sum. Run with `cargo bench -p planner`, which is a release build.
 #![allow(clippy::unwrap_used, missing_docs)]
@@ -19,7 +19,10 @@ use model::labels::EngineLabels;
 use model::slot::{Origin, Slot};
 use model::snapshot::{EngineRecord, Snapshot};
 use model::{Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
-use planner::{Desired, Fact, Live, Memo, Observed, Permit, Plan, Pod, Status, plan, questions};
+use planner::{
+    DesiredState, DrainOrder, EngineLoad, IncrementalPlanner, Instance, ObservedState, Permit, Plan, Registration,
+    plan, probes,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 const TENANTS: u32 = 50;
@@ -31,7 +34,7 @@ const SLOTS_OF_LINK: u32 = 10;
 const ENGINES: usize = 10_000;
 const NODES_OF_POOL: u32 = 100;
 const ROUNDS: usize = 31;
-/// What comparison and plan of one tick may cost together.
+/// The time budget of comparison and plan together.
 const TARGET: Duration = Duration::from_millis(2);
 
 fn versioned<T>(spec: T) -> Versioned<T> {
@@ -64,11 +67,11 @@ fn catalog() -> Catalog {
     catalog
 }
 
-/// Everything is wanted and everything runs, in the order in which database, ZooKeeper and orchestrator tell it.
-fn steady() -> (Desired, Observed) {
+/// Everything is desired and runs, in the order of database, ZooKeeper and orchestrator.
+fn steady() -> (DesiredState, ObservedState) {
     let catalog = catalog();
-    let mut desired = Desired { cluster: "enginehouse".to_owned(), ..Desired::default() };
-    let mut observed = Observed { registry_settled: true, ..Observed::default() };
+    let mut desired = DesiredState { cluster: "enginehouse".to_owned(), ..DesiredState::default() };
+    let mut observed = ObservedState { registry_complete: true, ..ObservedState::default() };
     let mut incarnation = 0;
     for link in catalog.links() {
         let pool: u32 = link.pool.as_str().trim_start_matches("rp_").parse().unwrap();
@@ -83,14 +86,14 @@ fn steady() -> (Desired, Observed) {
     desired.snapshot.catalog = catalog;
     desired.snapshot.now_ms = 2_000_000_000_000;
     observed.permits.sort_by(|one, other| one.engine.cmp(&other.engine));
-    observed.lives.sort_by(|one, other| one.engine.cmp(&other.engine));
-    observed.pods.sort_by(|one, other| one.name.cmp(&other.name));
+    observed.registrations.sort_by(|one, other| one.engine.cmp(&other.engine));
+    observed.instances.sort_by(|one, other| one.name.cmp(&other.name));
     (desired, observed)
 }
 
 fn engine(
     snapshot: &mut Snapshot,
-    observed: &mut Observed,
+    observed: &mut ObservedState,
     catalog: &Catalog,
     key: &SlotKey,
     (number, node): (i64, String),
@@ -123,7 +126,7 @@ fn engine(
     });
     let address = "10.1.2.3:10021".to_owned();
     observed.permits.push(Permit { engine: name.clone(), uid: Some(uid.clone()), readable: true, answered: true });
-    observed.lives.push(Live {
+    observed.registrations.push(Registration {
         engine: name.clone(),
         uid: Some(uid.clone()),
         address: address.clone(),
@@ -131,10 +134,10 @@ fn engine(
         catalog: None,
         unclaimed_ms: 0,
     });
-    observed.status.insert(name.clone(), Status { sessions: 1, running: 0 });
+    observed.loads.insert(name.clone(), EngineLoad { sessions: 1, running: 0 });
     let details =
         [("pod", "rp-0--t-0/an-engine"), ("pod address", "10.1.2.3"), ("pod made at", "2033-05-18T03:33:20Z")];
-    observed.pods.push(Pod {
+    observed.instances.push(Instance {
         name,
         uid,
         labels: Arc::new(labels.encode()),
@@ -149,43 +152,54 @@ fn engine(
     });
 }
 
-/// The whole: what is to be asked, and the plan.
-fn whole(desired: &Desired, observed: &Observed) -> Plan {
-    assert!(questions(desired, observed).is_empty());
+/// A full plan with its probes.
+fn whole(desired: &DesiredState, observed: &ObservedState) -> Plan {
+    assert!(probes(desired, observed).is_empty());
     plan(desired, observed)
 }
 
-/// The same as it is read again in the next tick: in other places of the memory, but for what the orchestrator's cache shares.
-fn read_again(desired: &Desired, observed: &Observed) -> (Desired, Observed) {
+/// The same state as read again by the next tick: at other addresses, except for what the orchestrator's cache shares.
+fn read_again(desired: &DesiredState, observed: &ObservedState) -> (DesiredState, ObservedState) {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
     let snapshot = serde_json::from_slice(&answer).unwrap();
     let mut observed = observed.clone();
     let read = |name: &mut EngineName| *name = EngineName::new(name.as_str()).unwrap();
-    for engine in
-        observed.permits.iter_mut().map(|it| &mut it.engine).chain(observed.lives.iter_mut().map(|it| &mut it.engine))
+    for engine in observed
+        .permits
+        .iter_mut()
+        .map(|it| &mut it.engine)
+        .chain(observed.registrations.iter_mut().map(|it| &mut it.engine))
     {
         read(engine);
     }
-    (Desired { snapshot, ..desired.clone() }, observed)
+    (DesiredState { snapshot, ..desired.clone() }, observed)
 }
 
-/// `count` engines tell another load, `count` others have lost their registration, and as many were made to drain.
-fn disturb(observed: &mut Observed, count: usize) {
-    for load in observed.status.values_mut().take(count) {
+/// Changes the load of `count` engines, deletes the registrations of `count` others, and drains as many.
+fn disturb(observed: &mut ObservedState, count: usize) {
+    for load in observed.loads.values_mut().take(count) {
         load.sessions += 1;
     }
-    let every = observed.lives.len() / (count + 1);
+    let every = observed.registrations.len() / (count + 1);
     for at in (1..=count).rev() {
-        let live = observed.lives.remove(at * every);
-        let next = &observed.pods[(at * every) / 2];
+        let registration = observed.registrations.remove(at * every);
+        let next = &observed.instances[(at * every) / 2];
         let reason = format!("{} is to go", next.name);
         let (engine, uid) = (next.name.clone(), Some(next.uid.clone()));
-        observed.facts.push(Fact { engine, uid, grace_ms: 60_000, reason, age_ms: 10, quiet_ms: 0, namespace: None });
-        assert!(live.uid.is_some());
+        observed.drains.push(DrainOrder {
+            engine,
+            uid,
+            grace_ms: 60_000,
+            reason,
+            age_ms: 10,
+            quiet_ms: 0,
+            namespace: None,
+        });
+        assert!(registration.uid.is_some());
     }
 }
 
-/// Processor time of this thread: what others do on the machine is no part of it.
+/// Processor time of this thread.
 fn spent() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
@@ -193,7 +207,7 @@ fn spent() -> Duration {
 
 fn time_of<T>(work: impl FnOnce() -> T) -> Duration {
     let begin = spent();
-    // Not measured: what is made is given back.
+    // Not measured: freeing the result.
     let made = black_box(work());
     let time = spent().saturating_sub(begin);
     drop(made);
@@ -215,23 +229,23 @@ struct Times {
 }
 
 /// Ticks of one kind, with the peer in turns: `disturbed` engines of each kind differ from the tick before.
-fn measure(desired: &Desired, observed: &Observed, disturbed: usize, forgets: bool) -> Times {
+fn measure(desired: &DesiredState, observed: &ObservedState, disturbed: usize, forgets: bool) -> Times {
     let answer = serde_json::to_vec(&desired.snapshot).unwrap();
     let mut times = Times::default();
-    let mut memo = Memo::default();
+    let mut planner = IncrementalPlanner::default();
     for round in 0..=ROUNDS {
         let (desired, mut observed) = read_again(desired, observed);
         if round % 2 == 1 {
             disturb(&mut observed, disturbed);
         }
         if forgets {
-            memo = Memo::default();
+            planner = IncrementalPlanner::default();
         }
-        let mut compared = None;
-        let compare = time_of(|| compared = Some(memo.compare(desired, observed)));
-        let mut compared = compared.unwrap();
-        let plan = time_of(|| (compared.questions(), memo.plan(&mut compared)));
-        memo.keep(compared);
+        let mut delta = None;
+        let compare = time_of(|| delta = Some(planner.compare(desired, observed)));
+        let mut delta = delta.unwrap();
+        let plan = time_of(|| (delta.probes(), planner.plan(&mut delta)));
+        planner.keep(delta);
         let read = time_of(|| serde_json::from_slice::<Snapshot>(&answer).unwrap());
         if round > 0 {
             times.compares.push(compare);
@@ -261,10 +275,10 @@ fn print_times(what: &str, times: Times) {
 
 fn plans(criterion: &mut Criterion) {
     let (desired, observed) = steady();
-    assert_eq!(observed.pods.len(), ENGINES);
+    assert_eq!(observed.instances.len(), ENGINES);
     let steady = whole(&desired, &observed);
-    assert_eq!((steady.chains.len(), steady.waits.len(), steady.report.len()), (0, 0, ENGINES));
-    let nothing = Observed { registry_settled: true, ..Observed::default() };
+    assert_eq!((steady.chains.len(), steady.waits.len(), steady.rows.len()), (0, 0, ENGINES));
+    let nothing = ObservedState { registry_complete: true, ..ObservedState::default() };
     let mut fresh = desired.clone();
     fresh.snapshot.engines.iter_mut().for_each(|it| it.uid = None);
     assert_eq!(whole(&fresh, &nothing).chains.len(), ENGINES);

@@ -1,29 +1,29 @@
-//! The back-off of engines that end or can't be created.
+//! Exponential back-off of engines that end or cannot be created.
 
 use model::slot::Slot;
 use model::snapshot::EngineRecord;
 
 use crate::limits::{BACK_OFF_FIRST_MS, BACK_OFF_MOST_MS, STEADY_LIFE_MS};
 
-/// How long to wait after a failure that came after `failures` others in a row: 3 s, doubled, at most 5 minutes.
+/// The delay after a failure that follows `failures` others in a row: 3 s, doubled each time, at most 5 minutes.
 pub fn back_off_ms(failures: u32) -> i64 {
     let factor = 1_i64.checked_shl(failures.min(62)).unwrap_or(i64::MAX);
     BACK_OFF_FIRST_MS.saturating_mul(factor).min(BACK_OFF_MOST_MS)
 }
 
-/// What follows for a slot whose present engine has ended.
+/// The back-off of a slot whose current engine has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BackOff {
-    /// From when on the slot may get a new incarnation, by the database's clock.
+    /// When the slot may get a new incarnation, by the database's clock.
     pub until_ms: i64,
-    /// How long that is after the end.
+    /// The delay after the end.
     pub delay_ms: i64,
-    /// The slot's failures from then on.
+    /// The slot's count of failures after that.
     pub failures: u32,
 }
 
-/// The back-off of a slot whose present engine ended at `ended_at_ms`. An engine that lived for a minute counts as none
-/// of the failures in a row.
+/// The back-off of a slot whose current engine ended at `ended_at_ms`. An engine that ran for a minute is not counted as
+/// a failure.
 pub(crate) fn after_end(slot: &Slot, record: &EngineRecord, ended_at_ms: i64) -> BackOff {
     let life_ms = record.started_at_ms.map_or(0, |started| ended_at_ms - started);
     let (before, failures) =

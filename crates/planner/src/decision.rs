@@ -1,7 +1,7 @@
-//! Decisions: one effect each, with what it was derived from and why.
+//! Decisions: one effect each, with its precondition and its reason.
 //!
-//! The executor adds its epoch and its lock. A decision whose ground has moved is refused where it takes effect (by
-//! uid, incarnation, generation or a node's version) and nothing is retried: the next tick plans anew.
+//! The executor adds its epoch and its lease. A decision whose precondition no longer holds is rejected where it takes
+//! effect (by uid, incarnation, generation or a node's version). Nothing is retried: the next tick plans again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,139 +17,136 @@ use serde::{Deserialize, Serialize};
 /// One effect and its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// The engine that it is about; `None` for an alteration.
+    /// The engine that it concerns; `None` for an alteration.
     pub engine: Option<EngineName>,
-    /// The engine's slot, if that is known.
+    /// The engine's slot, if known.
     pub slot: Option<SlotKey>,
-    /// Why, for people: lower case, no full stop.
-    pub because: String,
-    /// What to do.
+    /// For people: lower case, no full stop.
+    pub reason: String,
     pub action: Action,
 }
 
-/// What to do.
+/// The effect of a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Make the permit; with a uid for an engine that runs already.
-    CreatePermit {
-        /// The engine's uid, once known.
-        uid: Option<String>,
-    },
-    /// Make the pod or process, unless one of that name is there whose labels agree. Its answer is the uid that the
-    /// later decisions of the chain need.
-    CreateEngine(Box<Launch>),
+    /// Create the permit; with a uid for an engine that already runs.
+    CreatePermit { uid: Option<String> },
+    /// Create the instance, unless one with this name and matching labels exists. Returns the uid that the later decisions
+    /// of the chain need.
+    CreateEngine(Box<DesiredEngine>),
     /// Record the uid in table `engine`: once, never changed.
     RecordUid {
-        /// The uid; `None` is the one that the create of this chain answered.
+        /// `None`: the uid that the create of this chain returned.
         uid: Option<String>,
-        /// The hash of the configuration that it was made from.
+        /// The hash of the configuration that it was created from.
         config: String,
     },
     /// Write the uid into the permit, so that the engine may register.
     WritePermitUid {
-        /// The uid; `None` is the one that the create of this chain answered.
+        /// `None`: the uid that the create of this chain returned.
         uid: Option<String>,
     },
-    /// Give the slot a new incarnation, unless its incarnation is no longer the observed one.
+    /// Draw a new incarnation for the slot, unless its incarnation is no longer the observed one.
     DrawIncarnation {
-        /// The incarnation that was observed.
         observed: Incarnation,
-        /// The slot's failures from now on.
+        /// The slot's new count of failures.
         failures: u32,
     },
-    /// Record that the engine will not run any more.
+    /// Record that the engine will never run again.
     RecordEnd {
         /// How it ended.
         reason: String,
-        /// The last lines of its log, when it failed.
+        /// The last lines of its log, if it failed.
         log_tail: Option<String>,
     },
-    /// Write the drain fact and take registration and permit away, in one multi.
+    /// Write the drain order and remove registration and permit, in one multi.
     Drain {
-        /// The pod or process.
         uid: String,
-        /// How long it may go on.
+        /// How long the engine may keep running.
         grace_ms: i64,
-        /// Whether permit and registration are this engine's and go with it.
+        /// Whether permit and registration belong to this engine and are removed with it.
         withdraw: bool,
-        /// The newer engine whose registration the multi checks, for an engine that was superseded.
-        newer: Option<EngineName>,
-        /// The namespace of its pod, where there is one.
+        /// The newer engine of a superseded one; the multi checks its registration.
+        successor: Option<EngineName>,
+        /// The namespace of its instance, if it has one.
         namespace: Option<String>,
     },
-    /// Delete the pod or process of this uid.
+    /// Delete the instance with this uid.
     DeleteEngine {
-        /// The pod or process.
         uid: String,
-        /// What it gets to close its files.
+        /// The time that it has to close its files.
         grace_ms: i64,
     },
-    /// Delete the permit, with what is left below it.
+    /// Delete the permit with everything below it.
     DeletePermit,
-    /// Remove the drain fact.
-    RemoveFact,
-    /// Say how far an alteration has come.
-    Finish {
-        /// Which one.
-        id: RequestId,
-        /// What it becomes.
-        progress: Progress,
-    },
+    /// Remove the drain order.
+    RemoveDrainOrder,
+    /// Record the progress of an alteration.
+    Finish { id: RequestId, transition: Transition },
 }
 
-/// What a converging or stalled alteration becomes.
+/// The next progress of a converging or stalled alteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
-    /// Everything that it reaches has been created or condemned accordingly.
+pub enum Transition {
+    /// Every affected engine has been created or condemned accordingly.
     Converged,
-    /// Its deadline has passed; the reason is the decision's.
+    /// Its deadline has passed; the decision has the reason.
     Stalled,
-    /// A newer committed alteration of its object took over.
+    /// A newer committed alteration of its object replaced it.
     Superseded,
 }
 
-/// What an engine is made from.
+/// The input of a create: labels, configuration and nodes of one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Launch {
-    /// Its labels.
+pub struct DesiredEngine {
     pub labels: EngineLabels,
-    /// Its configuration.
     pub configuration: Configuration,
-    /// The nodes that it may run on; `None` is any.
+    /// The nodes that it may run on; `None` means any.
     pub nodes: Option<Vec<String>>,
-    /// Labels that its node must have besides.
+    /// Labels that its node must also have.
     pub node_selector: BTreeMap<String, String>,
 }
 
-/// The order in which chains are executed: create before delete, drain before delete.
+/// The execution order of chains: create before drain, drain before delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Engines that are missing.
+    /// Missing engines.
     Create,
-    /// Engines that stay: uids and permits.
+    /// Uids and permits of engines that stay.
     Keep,
     /// Slots that need another engine.
     Renew,
-    /// Engines that are to end.
+    /// Engines to terminate.
     Drain,
-    /// What is left of engines that ended.
+    /// Leftovers of ended engines.
     Clear,
     /// Alterations.
     Finish,
 }
 
-/// Decisions about one engine (or one alteration), in order: each needs the one before it.
+/// An engine that differs from its desired state, and why nothing is done about it now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    pub engine: EngineName,
+    /// Its slot, if known.
+    pub slot: Option<SlotKey>,
+    /// What it waits for: lower case, no full stop.
+    pub reason: String,
+    /// Until when, by the database's clock, if known.
+    pub until_ms: Option<i64>,
+}
+
+/// Decisions about one engine or one alteration, in order: each needs the one before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
-    /// When it is its turn.
     pub stage: Stage,
-    /// What to do, in order; never empty.
+    /// Never empty.
     pub decisions: Vec<Decision>,
 }
 
 impl Decision {
-    /// The words that EXPLAIN and the log use for it.
-    pub fn words(&self) -> &'static str {
+    /// Its name in EXPLAIN and in the log.
+    pub fn verb(&self) -> &'static str {
         match &self.action {
             Action::CreatePermit { .. } => "create permit",
             Action::CreateEngine(_) => "create engine",
@@ -160,7 +157,7 @@ impl Decision {
             Action::Drain { .. } => "drain engine",
             Action::DeleteEngine { .. } => "delete engine",
             Action::DeletePermit => "delete permit",
-            Action::RemoveFact => "remove drain fact",
+            Action::RemoveDrainOrder => "remove drain order",
             Action::Finish { .. } => "finish alteration",
         }
     }
@@ -169,10 +166,10 @@ impl Decision {
     pub fn row(&self, step: u32) -> Row {
         Row {
             step,
-            decision: self.words().to_owned(),
+            decision: self.verb().to_owned(),
             engine: self.engine.as_ref().map(ToString::to_string).unwrap_or_default(),
             slot: self.slot.as_ref().map(ToString::to_string).unwrap_or_default(),
-            because: self.because.clone(),
+            because: self.reason.clone(),
         }
     }
 }
@@ -182,22 +179,20 @@ impl Decision {
 pub struct Row {
     /// Counts from 1.
     pub step: u32,
-    /// What is done.
     pub decision: String,
-    /// To which engine; empty for an alteration.
+    /// Empty for an alteration.
     pub engine: String,
-    /// Of which slot; empty where it is not known.
+    /// Empty if unknown.
     pub slot: String,
-    /// Why.
     pub because: String,
 }
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}. {}", self.step, self.decision)?;
-        for part in [&self.engine, &self.slot] {
-            if !part.is_empty() {
-                write!(f, " {part}")?;
+        for field in [&self.engine, &self.slot] {
+            if !field.is_empty() {
+                write!(f, " {field}")?;
             }
         }
         write!(f, ": {}", self.because)

@@ -1,4 +1,4 @@
-//! What should run: one snapshot of the database with what the installation's configuration adds to it.
+//! The desired state: one snapshot of the database plus the installation's configuration.
 
 use model::catalog::PoolSpec;
 use model::configuration::{Configuration, Defaults};
@@ -9,19 +9,18 @@ use crate::limits::Limits;
 
 /// The desired state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Desired {
-    /// One consistent reading of the database.
+pub struct DesiredState {
+    /// One consistent read of the database.
     pub snapshot: Snapshot,
     /// The installation's name: label `enginehouse.io/cluster`.
     pub cluster: String,
-    /// What holds where the catalog says nothing.
+    /// Values for what the catalog does not set.
     pub defaults: Defaults,
-    /// The limits of plans.
     pub limits: Limits,
 }
 
-impl Desired {
-    /// The effective configuration of the slot's engine; `None` if the catalog lacks its unit or pool.
+impl DesiredState {
+    /// The effective configuration of the slot's engine; `None` if the catalog has no such unit or pool.
     pub fn configuration(&self, key: &SlotKey) -> Option<Configuration> {
         Configuration::from_slot(&self.snapshot.catalog, key, &self.defaults)
     }
@@ -31,7 +30,7 @@ impl Desired {
         self.snapshot.catalog.pool(&key.pool)
     }
 
-    /// Why no engine can be made in the slot's pool; `None` where one can.
+    /// Why no engine can be created in the slot's pool; `None` if one can.
     pub fn lacks_nodes(&self, key: &SlotKey) -> Option<&'static str> {
         self.pool(key)?.lacks_nodes(self.defaults.needs_nodes)
     }

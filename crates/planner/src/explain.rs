@@ -1,8 +1,8 @@
-//! EXPLAIN: every decision until nothing is left to do, by playing the plan in a copy of the world.
+//! EXPLAIN: all decisions until a steady state, from plans over a simulation of the cluster.
 //!
-//! The rows are the decisions themselves, so they are those that the master executes when the world behaves as
-//! assumed: each started engine gets ready, each drained one exits. The world moves only when there is nothing left to
-//! decide, because what engines do takes longer than a tick.
+//! The rows are the planner's decisions, so the master executes the same ones if the cluster behaves as assumed: each
+//! started engine registers, each drained one exits. The simulation advances only when nothing is left to decide, because
+//! engines need longer than a tick.
 
 use model::alteration::{AlterationProgress, AlterationRecord, Outcome, RequestId};
 use model::change::{Applied, Change, Rules};
@@ -12,18 +12,18 @@ use model::number::Generation;
 use model::slot::{Origin, Slot};
 
 use crate::decision::Row;
-use crate::desired::Desired;
-use crate::observed::Observed;
-use crate::simulate::World;
+use crate::desired::DesiredState;
+use crate::observed::ObservedState;
+use crate::simulation::Simulation;
 
-/// How many plans EXPLAIN makes at most.
+/// The maximum number of plans of one EXPLAIN.
 pub const MAX_ROUNDS: usize = 2_000;
-/// How many decisions EXPLAIN prints at most; the last row says that there are more.
+/// The maximum number of decisions of one EXPLAIN; the last row reports a truncation.
 pub const MAX_ROWS: usize = 10_000;
-/// How many engines the plans of one EXPLAIN look at, all plans together: one plan looks at every engine that there is.
+/// The maximum number of engines that all plans of one EXPLAIN read: each plan reads every engine.
 pub const MAX_LOOKS: usize = 500_000;
 
-/// How far EXPLAIN goes.
+/// The limits of one EXPLAIN.
 #[derive(Debug, Clone, Copy)]
 struct Bounds {
     rounds: usize,
@@ -31,87 +31,88 @@ struct Bounds {
     looks: usize,
 }
 
-/// Every decision until nothing is left to do, in order, taking each started engine for ready. Changes nothing.
+/// All decisions until a steady state, in order, assuming that each started engine becomes ready. Changes nothing.
 ///
-/// It computes for seconds where there is much: not for a thread on which others wait.
-pub fn explain(desired: &Desired, observed: &Observed) -> Vec<Row> {
+/// Takes seconds in a large installation: not for a thread that must not block.
+pub fn explain(desired: &DesiredState, observed: &ObservedState) -> Vec<Row> {
     explain_within(desired, observed, Bounds { rounds: MAX_ROUNDS, rows: MAX_ROWS, looks: MAX_LOOKS })
 }
 
-fn explain_within(desired: &Desired, observed: &Observed, bounds: Bounds) -> Vec<Row> {
-    let mut world = World::new(desired.clone(), observed.clone());
+fn explain_within(desired: &DesiredState, observed: &ObservedState, bounds: Bounds) -> Vec<Row> {
+    let mut simulation = Simulation::new(desired.clone(), observed.clone());
     let mut rows: Vec<Row> = Vec::new();
     let mut looks = 0;
     for _ in 0..bounds.rounds {
-        looks += world.desired.snapshot.engines.len().max(world.observed.pods.len());
+        looks += simulation.desired.snapshot.engines.len().max(simulation.observed.instances.len());
         if looks > bounds.looks {
             break;
         }
-        let plan = world.plan();
+        let plan = simulation.plan();
         if plan.chains.is_empty() {
-            if move_on(&mut world, plan.waits.iter().filter_map(|wait| wait.until_ms).min()) {
+            if advance(&mut simulation, plan.waits.iter().filter_map(|wait| wait.until_ms).min()) {
                 continue;
             }
             return rows;
         }
         for decision in plan.decisions() {
             if rows.len() == bounds.rows {
-                return cut_off(rows);
+                return truncated(rows);
             }
             rows.push(decision.row(rows.len() as u32 + 1));
         }
-        world.apply(&plan);
+        simulation.apply(&plan);
     }
-    cut_off(rows)
+    truncated(rows)
 }
 
-fn cut_off(mut rows: Vec<Row>) -> Vec<Row> {
+fn truncated(mut rows: Vec<Row>) -> Vec<Row> {
     let because = format!(
-        "more follows and is not shown: at most {MAX_ROWS} decisions of {MAX_ROUNDS} plans that look at {MAX_LOOKS} \
-         engines in all"
+        "more follows and is not shown: at most {MAX_ROWS} decisions of {MAX_ROUNDS} plans that read {MAX_LOOKS} \
+         engines in total"
     );
     let step = rows.len() as u32 + 1;
     rows.push(Row { step, decision: "and so on".to_owned(), engine: String::new(), slot: String::new(), because });
     rows
 }
 
-/// Lets the world make its next move; false when it would only stand still.
-fn move_on(world: &mut World, until_ms: Option<i64>) -> bool {
-    let starting = world.about_to_register();
+/// Advances the simulation to its next event; false if there is none.
+fn advance(simulation: &mut Simulation, until_ms: Option<i64>) -> bool {
+    let starting = simulation.about_to_register();
     if !starting.is_empty() {
-        return starting.iter().filter(|engine| world.register(engine)).count() > 0;
+        return starting.iter().filter(|engine| simulation.register(engine)).count() > 0;
     }
-    if world.exit_drained() > 0 {
+    if simulation.exit_drained() > 0 {
         return true;
     }
-    let session_ms = world.desired.limits.session_timeout_ms;
-    let unsettled = !world.observed.facts.is_empty() || world.observed.lives.iter().any(|it| it.unclaimed_ms > 0);
-    let due_ms = until_ms.map(|until| (until - world.desired.snapshot.now_ms).max(1) as u64);
-    let orphaned = world.observed.facts.iter().all(|fact| fact.quiet_ms >= session_ms);
+    let session_ms = simulation.desired.limits.session_timeout_ms;
+    let is_waiting = !simulation.observed.drains.is_empty()
+        || simulation.observed.registrations.iter().any(|it| it.unclaimed_ms > 0);
+    let due_ms = until_ms.map(|until| (until - simulation.desired.snapshot.now_ms).max(1) as u64);
+    let orphaned = simulation.observed.drains.iter().all(|drain| drain.quiet_ms >= session_ms);
     match due_ms {
-        Some(ms) => world.pass(ms),
-        None if unsettled && !orphaned => world.pass(session_ms),
+        Some(ms) => simulation.advance(ms),
+        None if is_waiting && !orphaned => simulation.advance(session_ms),
         None => return false,
     }
     true
 }
 
-/// What EXPLAIN CREATE, ALTER or DROP answers: the change is applied to a copy as its transaction would apply it.
+/// EXPLAIN of CREATE, ALTER or DROP: applies the change to a copy as its transaction would.
 pub fn explain_change(
-    before: &Desired,
+    before: &DesiredState,
     change: &Change,
     rules: &Rules,
-    observed: &Observed,
+    observed: &ObservedState,
 ) -> Result<Vec<Row>, UserError> {
     match change.apply(&before.snapshot.catalog, rules)? {
         Applied::Nothing { .. } => Ok(Vec::new()),
         Applied::Object { base, after, .. } => {
-            let mut world = World::new(before.clone(), observed.clone());
+            let mut simulation = Simulation::new(before.clone(), observed.clone());
             let reference = change.object();
-            let generation = Generation(world.next_number().get());
-            let catalog = world.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
-            commit(&mut world, catalog);
-            let snapshot = &mut world.desired.snapshot;
+            let generation = Generation(simulation.next_number().get());
+            let catalog = simulation.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
+            commit(&mut simulation, catalog);
+            let snapshot = &mut simulation.desired.snapshot;
             snapshot.alterations.push(AlterationRecord {
                 id: RequestId::new("explained")?,
                 object: Some(reference),
@@ -127,38 +128,38 @@ pub fn explain_change(
                 reason: None,
                 finished_at_ms: None,
             });
-            Ok(explain(&world.desired, &world.observed))
+            Ok(explain(&simulation.desired, &simulation.observed))
         }
     }
 }
 
-impl World {
-    /// Puts a new catalog in place of the old one, with the slot rows that follow, in the order in which the
-    /// transaction of an alteration draws its numbers: rows that go, rows that are renewed, rows that come.
+impl Simulation {
+    /// Replaces the catalog and derives the slot rows, in the order in which the transaction of an alteration draws its
+    /// numbers: deleted rows, renewed rows, added rows.
     pub fn commit_catalog(&mut self, catalog: model::catalog::Catalog) {
         commit(self, catalog);
     }
 }
 
-fn commit(world: &mut World, after: model::catalog::Catalog) {
-    let snapshot = &world.desired.snapshot;
-    let changes = derive(&snapshot.catalog, &after, &snapshot.slots, &world.desired.defaults);
-    let grace_ms = world.desired.limits.grace_ms(None);
-    world.desired.snapshot.catalog = after;
+fn commit(simulation: &mut Simulation, after: model::catalog::Catalog) {
+    let snapshot = &simulation.desired.snapshot;
+    let changes = derive(&snapshot.catalog, &after, &snapshot.slots, &simulation.desired.defaults);
+    let grace_ms = simulation.desired.limits.grace_ms(None);
+    simulation.desired.snapshot.catalog = after;
     for (key, reason) in &changes.delete {
-        world.delete_slot(key, reason, grace_ms);
+        simulation.delete_slot(key, reason, grace_ms);
     }
     for key in &changes.renew {
-        for record in world.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
+        for record in simulation.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
             record.end_grace_ms.get_or_insert(grace_ms);
         }
-        world.renew(key, 0, false);
+        simulation.renew(key, 0, false);
     }
     for key in &changes.add {
-        let incarnation = world.next_number();
+        let incarnation = simulation.next_number();
         let slot = Slot { key: key.clone(), incarnation, origin: Origin::Minimum, failures: 0, forced: false };
-        world.desired.snapshot.slots.push(slot);
-        world.issue(key, incarnation);
+        simulation.desired.snapshot.slots.push(slot);
+        simulation.issue(key, incarnation);
     }
 }
 
@@ -170,10 +171,10 @@ mod tests {
 
     use super::*;
 
-    /// A world in which a tenant has just got three engines.
-    fn wanted() -> World {
-        let mut world = World::default();
-        world.observed.registry_settled = true;
+    /// A simulation in which a tenant was just given three engines.
+    fn three_desired() -> Simulation {
+        let mut simulation = Simulation::default();
+        simulation.observed.registry_complete = true;
         let (unit, pool) = (UnitName::new("uc_1").unwrap(), PoolName::new("rp_1").unwrap());
         let three = UnitPatch { min_engines: Some(3), ..UnitPatch::default() };
         let offers = PoolPatch { units: Some(vec![unit.clone()]), ..PoolPatch::default() };
@@ -184,20 +185,20 @@ mod tests {
             ObjectPatch::Tenant(TenantName::new("t_1").unwrap(), uses),
         ] {
             let change = Change::Create { if_not_exists: false, object };
-            let applied = change.apply(&world.desired.snapshot.catalog, &Rules::default()).unwrap();
+            let applied = change.apply(&simulation.desired.snapshot.catalog, &Rules::default()).unwrap();
             let Applied::Object { after, .. } = applied else { panic!("it is new") };
-            let generation = Generation(world.next_number().get());
-            let catalog = world.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
-            world.commit_catalog(catalog);
+            let generation = Generation(simulation.next_number().get());
+            let catalog = simulation.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
+            simulation.commit_catalog(catalog);
         }
-        world
+        simulation
     }
 
     #[test]
-    fn each_bound_ends_it_and_the_last_row_says_that_there_is_more() {
-        let world = wanted();
+    fn each_bound_truncates_with_a_last_row() {
+        let simulation = three_desired();
         let far = Bounds { rounds: 100, rows: 100, looks: 1_000 };
-        let all = explain_within(&world.desired, &world.observed, far);
+        let all = explain_within(&simulation.desired, &simulation.observed, far);
         assert_eq!(all.len(), 12, "permit, engine, uid, uid in the permit: {all:?}");
         for (bounds, shown) in [
             (Bounds { rounds: 1, ..far }, 12),
@@ -205,7 +206,7 @@ mod tests {
             (Bounds { looks: 3, ..far }, 12),
             (Bounds { looks: 2, ..far }, 0),
         ] {
-            let rows = explain_within(&world.desired, &world.observed, bounds);
+            let rows = explain_within(&simulation.desired, &simulation.observed, bounds);
             assert_eq!(rows[..shown], all[..shown], "{bounds:?}");
             assert_eq!((rows.len(), rows[shown].decision.as_str()), (shown + 1, "and so on"), "{bounds:?}");
         }

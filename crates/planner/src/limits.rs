@@ -1,4 +1,4 @@
-//! The named limits of a plan. All lengths of time are in milliseconds.
+//! The named limits of a plan, in milliseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,31 +6,31 @@ use serde::{Deserialize, Serialize};
 pub const BACK_OFF_FIRST_MS: i64 = 3_000;
 /// The longest back-off.
 pub const BACK_OFF_MOST_MS: i64 = 300_000;
-/// An engine that lived this long has reset its slot's back-off.
+/// An engine that ran this long resets its slot's back-off.
 pub const STEADY_LIFE_MS: i64 = 60_000;
-/// How long after the end of its grace an engine that still runs is deleted: its agent counts the grace from when it
-/// first saw the drain fact, which is later than the fact.
+/// How long after its grace a running engine is deleted. Its agent counts the grace from when it first read the drain
+/// order, which is later than the write.
 pub const DELETE_AFTER_GRACE_MS: i64 = 10_000;
-/// What a running engine that is deleted gets to close its files.
+/// The time that a deleted engine has to close its files.
 pub const DELETE_GRACE_MS: i64 = 2_000;
 
-/// What the installation's configuration says about plans.
+/// The configurable limits of plans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// How many slots of one (tenant, pool, unit) with a stand-in may have a present engine that is not ready.
+    /// How many slots of one (tenant, pool, unit) with a stand-in may have a current engine that is not ready.
     pub surge: u32,
-    /// The grace of an engine that ends when nobody said another.
+    /// The grace of a terminated engine when the statement sets none.
     pub drain_grace_ms: i64,
     /// The longest grace.
     pub drain_grace_max_ms: i64,
     /// How long a committed alteration may be *converging*, by the database's clock.
     pub alter_deadline_ms: i64,
-    /// The session timeout of ZooKeeper: how long a registration may outlive its engine.
+    /// ZooKeeper's session timeout: how long a registration may outlive its engine.
     pub session_timeout_ms: u64,
-    /// How long an engine may take from its start to its first registration.
+    /// The time from an engine's start to its first registration.
     pub start_deadline_ms: u64,
-    /// How long an engine that runs may be without its registration and give no answer, before its slot is given another.
+    /// How long a running engine may be unregistered and silent before its slot is given another engine.
     pub replace_after_ms: u64,
 }
 
@@ -49,8 +49,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The grace that an engine gets: what was said, else the default; always finite and never negative.
-    pub fn grace_ms(&self, said: Option<i64>) -> i64 {
-        said.unwrap_or(self.drain_grace_ms).clamp(0, self.drain_grace_max_ms.max(0))
+    /// The grace of an engine: the requested one, else the default; always finite and never negative.
+    pub fn grace_ms(&self, requested: Option<i64>) -> i64 {
+        requested.unwrap_or(self.drain_grace_ms).clamp(0, self.drain_grace_max_ms.max(0))
     }
 }

@@ -1,8 +1,7 @@
-//! What runs: the observation that a plan starts from, in the words of this crate.
+//! The observed state: the input of a plan that describes what runs.
 //!
-//! Ages are lengths of time that the observer measured on its own monotonic clock, so that no clock is read here and none is
-//! compared with another machine's. Everything was observed before the snapshot was read, except the answers
-//! to [`questions`](crate::questions), which come after it.
+//! Ages are durations on the observer's monotonic clock, so no clock is read here and no two machines' clocks are
+//! compared. Everything was observed before the snapshot was read, except the answers to [`probes`](crate::probes).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,42 +17,37 @@ use model::table_catalog::{self, TableCatalog};
 
 /// The observed state.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Observed {
-    /// Every pod or process with this installation's labels, and those that were found by name.
-    pub pods: Vec<Pod>,
-    /// The labels of each node that is known.
+pub struct ObservedState {
+    /// Every pod or process with this installation's labels, and those found by name.
+    pub instances: Vec<Instance>,
+    /// The labels of each known node.
     pub nodes: BTreeMap<String, LabelMap>,
-    /// Every permit.
     pub permits: Vec<Permit>,
-    /// Every registration.
-    pub lives: Vec<Live>,
-    /// Every drain fact.
-    pub facts: Vec<Fact>,
-    /// Names with a uid that the orchestrator, asked for the name, does not have.
+    pub registrations: Vec<Registration>,
+    pub drains: Vec<DrainOrder>,
+    /// Names with a uid that a lookup by name did not find at the orchestrator.
     pub vanished: BTreeSet<(EngineName, String)>,
-    /// Creates that failed, since this master began.
-    pub troubles: BTreeMap<EngineName, Trouble>,
-    /// What engine agents answered; those that did not answer are missing.
-    pub status: BTreeMap<EngineName, Status>,
-    /// Engines that run under their permit and are not registered. Empty while the registry is not believed.
+    /// Failed creates since the start of this master's term.
+    pub create_failures: BTreeMap<EngineName, CreateFailure>,
+    /// The load that engine agents reported; silent ones are missing.
+    pub loads: BTreeMap<EngineName, EngineLoad>,
+    /// Engines that run under their permit without a registration. Empty while the registry may be incomplete.
     pub unregistered: BTreeMap<EngineName, Unregistered>,
-    /// Whether the registry can be believed to be complete: false for one session timeout after the observer's own
-    /// session was rebuilt.
-    pub registry_settled: bool,
+    /// Whether the registry is known to be complete: false for one session timeout after the observer's own session was
+    /// rebuilt.
+    pub registry_complete: bool,
 }
 
 /// A pod or process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pod {
-    /// Its name.
+pub struct Instance {
     pub name: EngineName,
     /// The orchestrator's id: never used twice.
     pub uid: String,
     /// Its labels as the orchestrator keeps them.
     pub labels: Arc<LabelMap>,
-    /// What the orchestrator sees.
     pub phase: Phase,
-    /// Whether its making was cut off: it does not start until a create for it is sent again.
+    /// Whether its creation was interrupted: it does not start until its create is sent again.
     pub incomplete: bool,
     /// The generation of the plan that created it, from its annotation.
     pub generation: Option<Generation>,
@@ -63,14 +57,14 @@ pub struct Pod {
     pub reason: Option<String>,
     /// When it was started, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
-    /// The last lines of its log, when it failed.
+    /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
-    /// What else the orchestrator knows of it. Reported, never decided upon.
+    /// Further details of the orchestrator. Reported, never decided upon.
     pub details: Arc<BTreeMap<String, String>>,
 }
 
-impl Pod {
-    /// Whether it can serve or may yet: neither ended nor being deleted.
+impl Instance {
+    /// Whether it serves or may yet: neither ended nor being deleted.
     pub fn is_alive(&self) -> bool {
         self.phase < Phase::Terminating
     }
@@ -79,101 +73,98 @@ impl Pod {
 /// A permit: an engine may register below it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
-    /// Whose.
     pub engine: EngineName,
-    /// The only uid that may register; `None` until it is known, and if the node can't be read.
+    /// The only uid that may register; `None` until it is known, and if the node is unreadable.
     pub uid: Option<String>,
-    /// Whether the node's content makes sense.
+    /// Whether the node's content could be decoded.
     pub readable: bool,
-    /// Whether the mark stands below it: an engine registered there once, or nobody can know.
+    /// Whether the mark of a first registration exists below it, or may exist.
     pub answered: bool,
 }
 
 /// A registration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Live {
-    /// Whose.
+pub struct Registration {
     pub engine: EngineName,
-    /// The uid that registered; `None` if the node can't be read.
+    /// The uid that registered; `None` if the node is unreadable.
     pub uid: Option<String>,
-    /// Where it can be reached: `host:port`.
+    /// The engine's address: `host:port`.
     pub address: String,
     /// The hash of the configuration that it runs with.
     pub config: String,
-    /// Whether its tables are its own, if it states that.
+    /// Which catalog its tables are in, if it states that.
     pub catalog: Option<TableCatalog>,
-    /// For how long no list of pods has had its uid; 0 while there is one.
+    /// For how long no list of instances has contained its uid; 0 while one does.
     pub unclaimed_ms: u64,
 }
 
-/// A drain fact: this very engine is to end.
+/// A drain order for one engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fact {
-    /// Whose.
+pub struct DrainOrder {
     pub engine: EngineName,
-    /// The pod or process; `None` if the node can't be read.
+    /// The instance; `None` if the node is unreadable.
     pub uid: Option<String>,
-    /// How long it may go on.
+    /// How long the engine may keep running.
     pub grace_ms: i64,
-    /// Why it ends.
+    /// Why it is terminated.
     pub reason: String,
-    /// For how long the observer has seen it, by its own clock: it may be older.
+    /// For how long the observer has seen the order, by its own clock: the order may be older.
     pub age_ms: i64,
-    /// For how long neither a pod nor a registration of its uid has been seen; 0 while there is one.
+    /// For how long neither an instance nor a registration of its uid has been seen; 0 while there is one.
     pub quiet_ms: u64,
-    /// The namespace of its pod, if it is known.
+    /// The namespace of its instance, if known.
     pub namespace: Option<String>,
 }
 
 /// An engine that runs and is not registered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unregistered {
-    /// The pod or process.
+    /// The instance.
     pub uid: String,
-    /// For how long it has been so.
+    /// For how long it has been unregistered.
     pub for_ms: u64,
-    /// For how long its agent has given no answer either; `None` while it answers. An agent whose address is not known can't
-    /// be asked, and counts as silent.
+    /// For how long its agent has also not answered; `None` while it answers. An agent without a known address cannot be
+    /// polled and counts as silent.
     pub silent_ms: Option<u64>,
 }
 
-/// A create that failed.
+/// A failed create.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// What the orchestrator said.
+pub struct CreateFailure {
+    /// The orchestrator's error.
     pub reason: String,
-    /// How often in a row, from 1.
+    /// The number of failures in a row, from 1.
     pub failures: u32,
-    /// How long ago the last try was.
+    /// The time since the last attempt.
     pub age_ms: i64,
 }
 
-/// What an engine agent says of its load.
+/// The load that an engine agent reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Status {
+pub struct EngineLoad {
     /// Open sessions.
     pub sessions: u32,
     /// Running statements.
     pub running: u32,
 }
 
-impl Observed {
-    /// Takes in which nodes there are. Only a pool that chooses them by their labels needs to know.
-    pub fn know_nodes(&mut self, catalog: &Catalog, nodes: &[ObservedNode]) {
+impl ObservedState {
+    /// Sets the known nodes. They matter only to pools that select nodes by label.
+    pub fn set_nodes(&mut self, catalog: &Catalog, nodes: &[ObservedNode]) {
         self.nodes.clear();
         if catalog.pools.values().any(|pool| !pool.spec.node_selector.is_empty()) {
             self.nodes.extend(nodes.iter().map(|node| (node.name.clone(), node.labels.clone())));
         }
     }
 
-    /// What the master last reported, as an observation: the input of EXPLAIN, where nobody asks the orchestrator.
+    /// The master's last report as an observation: the input of EXPLAIN, which does not query the orchestrator.
     ///
-    /// A permit is taken for there wherever the master would keep one, because it is not part of the report.
+    /// A permit is assumed wherever the master would keep one, because permits are not part of the report.
     pub fn from_report(rows: &[ObservedEngine], snapshot: &Snapshot) -> Self {
-        let mut observed = Self { registry_settled: true, ..Self::default() };
+        let mut observed = Self { registry_complete: true, ..Self::default() };
         for row in rows {
             let Some(uid) = row.uid.clone() else { continue };
-            let pod = Pod {
+            let instance = Instance {
                 name: row.name.clone(),
                 uid: uid.clone(),
                 labels: row.labels.clone(),
@@ -187,13 +178,13 @@ impl Observed {
                 details: row.details.clone(),
             };
             if row.draining {
-                observed.facts.push(reported_fact(row, &uid, snapshot));
-            } else if pod.is_alive() {
+                observed.drains.push(reported_drain(row, &uid, snapshot));
+            } else if instance.is_alive() {
                 let (engine, uid, answered) = (row.name.clone(), Some(uid.clone()), row.answered);
                 observed.permits.push(Permit { engine, uid, readable: true, answered });
             }
             if row.registered {
-                observed.lives.push(Live {
+                observed.registrations.push(Registration {
                     engine: row.name.clone(),
                     uid: Some(uid),
                     address: row.address.clone().unwrap_or_default(),
@@ -202,15 +193,15 @@ impl Observed {
                     unclaimed_ms: 0,
                 });
             }
-            observed.pods.push(pod);
+            observed.instances.push(instance);
         }
         observed
     }
 }
 
-fn reported_fact(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> Fact {
+fn reported_drain(row: &ObservedEngine, uid: &str, snapshot: &Snapshot) -> DrainOrder {
     let record = snapshot.engines.iter().find(|record| record.name == row.name);
-    Fact {
+    DrainOrder {
         engine: row.name.clone(),
         uid: Some(uid.to_owned()),
         grace_ms: record.and_then(|record| record.end_grace_ms).unwrap_or_default(),

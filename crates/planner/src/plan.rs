@@ -1,4 +1,4 @@
-//! The plan: decisions in their order, what waits and why, and what SHOW is to know.
+//! The plan: ordered decisions, waits with their reasons, and the rows for SHOW.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,31 +6,29 @@ use std::sync::Arc;
 use model::engine_name::EngineName;
 use model::number::Generation;
 use model::observation::ObservedEngine;
-use model::slot::SlotKey;
 
-use crate::census::{self, Census, Engine};
-use crate::decision::{Chain, Decision, Stage};
-use crate::desired::Desired;
-use crate::draft::Draft;
-use crate::linked::Words;
-use crate::memo::Part;
-use crate::names::Names;
-use crate::observed::Observed;
-use crate::present::{self, Around};
-use crate::standing::{self, Standing};
-use crate::{alteration, ending, report};
+use crate::builder::PlanBuilder;
+use crate::current::{self, SlotContext};
+use crate::decision::{Chain, Decision, Stage, Wait};
+use crate::desired::DesiredState;
+use crate::inventory::{Engine, Inventory};
+use crate::link_cache::LabelCache;
+use crate::name_set::NameSet;
+use crate::observed::ObservedState;
+use crate::role::{self, Role};
+use crate::scope::Scope;
+use crate::{alteration, report, teardown};
 
-/// What to do, and what to tell.
+/// What to do, and what to report.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// The generation of the catalog that it was made from.
+    /// The catalog's generation that it was made from.
     pub generation: Generation,
-    /// Chains in the order of their stages. Those of one stage are independent of each other.
+    /// In the order of their stages. The chains of one stage are independent of each other.
     pub chains: Vec<Chain>,
-    /// What waits, and for what.
     pub waits: Vec<Wait>,
-    /// Every engine that is seen or wished for, as SHOW is to know it: complete.
-    pub report: Vec<Arc<ObservedEngine>>,
+    /// One row for SHOW for every desired or observed engine.
+    pub rows: Vec<Arc<ObservedEngine>>,
     /// What a converging alteration waits for: column `waits_for` of table `master`.
     pub waits_for: Option<String>,
 }
@@ -42,130 +40,125 @@ impl Plan {
     }
 }
 
-/// An engine that is not what it should be, and why nothing is done about it now.
+/// A lookup by name of an expected uid that no list contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wait {
-    /// The engine.
+pub struct Probe {
     pub engine: EngineName,
-    /// Its slot, if known.
-    pub slot: Option<SlotKey>,
-    /// What it waits for: lower case, no full stop.
-    pub reason: String,
-    /// Until when, by the database's clock, if that is known.
-    pub until_ms: Option<i64>,
-}
-
-/// A uid that should be there and is in no list: the orchestrator is to be asked for the name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
-    /// The name to ask for.
-    pub engine: EngineName,
-    /// The uid that is missed.
+    /// The missing uid.
     pub uid: String,
-    /// The namespace that it was seen in, if it is known.
+    /// The namespace that it was last seen in, if known.
     pub namespace: Option<String>,
 }
 
-/// What is to be asked before [`plan`]. The answers must be younger than the snapshot: a uid that was recorded and is
-/// not there afterwards never comes back.
-pub fn questions(desired: &Desired, observed: &Observed) -> Vec<Question> {
-    questions_of(desired, observed, None)
+/// The lookups to make before [`plan`]. Their answers must be younger than the snapshot: a recorded uid that is absent
+/// afterwards never comes back.
+pub fn probes(desired: &DesiredState, observed: &ObservedState) -> Vec<Probe> {
+    probes_in_scope(desired, observed, None)
 }
 
-/// What is to be asked of all engines, or of a part of them.
-pub(crate) fn questions_of(desired: &Desired, observed: &Observed, part: Option<&Part>) -> Vec<Question> {
-    let mut questions = Vec::new();
-    for engine in census::take(desired, observed, part).engines {
-        let recorded = engine.record.filter(|it| it.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
-        // The answer about a fact counts only once nothing of its engine has been seen for long enough.
-        let fact = engine.fact.filter(|it| ending::is_quiet(desired, observed, it));
-        let drained = fact.and_then(|it| it.uid.as_ref());
-        let missed: BTreeSet<&String> =
-            recorded.into_iter().chain(drained).filter(|uid| engine.pods().all(|pod| pod.uid != **uid)).collect();
-        let namespace = fact.and_then(|it| it.namespace.as_ref());
-        questions.extend(missed.into_iter().map(|uid| Question {
+/// The lookups for all engines, or for those in scope.
+pub(crate) fn probes_in_scope(desired: &DesiredState, observed: &ObservedState, scope: Option<&Scope>) -> Vec<Probe> {
+    let mut probes = Vec::new();
+    for engine in Inventory::join(desired, observed, scope).engines {
+        let recorded = engine.record.filter(|record| record.ended_at_ms.is_none()).and_then(|it| it.uid.as_ref());
+        // The answer for a drain order counts only once its engine has not been seen for long enough.
+        let drain = engine.drain.filter(|drain| teardown::is_quiet(desired, observed, drain));
+        let drained = drain.and_then(|drain| drain.uid.as_ref());
+        let missing: BTreeSet<&String> = recorded
+            .into_iter()
+            .chain(drained)
+            .filter(|uid| engine.instances().all(|instance| instance.uid != **uid))
+            .collect();
+        let namespace = drain.and_then(|drain| drain.namespace.as_ref());
+        probes.extend(missing.into_iter().map(|uid| Probe {
             engine: engine.name.clone(),
             uid: uid.clone(),
             namespace: namespace.filter(|_| drained == Some(uid)).cloned(),
         }));
     }
-    questions
+    probes
 }
 
-/// What to do now. Applied to a world that already is as desired, it decides nothing.
-pub fn plan(desired: &Desired, observed: &Observed) -> Plan {
-    make(desired, observed, &mut Words::default(), None).plan
+/// The decisions that bring the observed state closer to the desired one; none in a steady state.
+pub fn plan(desired: &DesiredState, observed: &ObservedState) -> Plan {
+    make(desired, observed, &mut LabelCache::default(), None).plan
 }
 
-/// A plan, and what of it holds for as long as nothing is different.
-pub(crate) struct Made {
+/// A plan with the input of the next incremental one.
+pub(crate) struct Planned {
     pub plan: Plan,
-    /// The engines for which there is something to do or to wait for, or may be by time alone.
-    pub unsettled: Names,
-    /// The name of each slot's present engine, in the order of slots.
-    pub present: Vec<EngineName>,
+    /// The engines with decisions or waits, or for which time alone may cause some.
+    pub unsteady: NameSet,
+    /// The name of each slot's current engine, in the order of slots.
+    pub current: Vec<EngineName>,
 }
 
-/// The plan for all engines, or for a part of them: its report has no other rows then.
-pub(crate) fn make(desired: &Desired, observed: &Observed, words: &mut Words, part: Option<&Part>) -> Made {
-    let census = census::take(desired, observed, part);
-    let standings = standing::all(desired, &census);
-    let mut draft = Draft::new(desired, observed, words);
-    let settled = plan_present(&mut draft, &census, &standings);
-    for (engine, standing) in census.engines.iter().zip(&standings) {
-        plan_other(&mut draft, engine, standing);
+/// The plan for all engines, or for those in scope: it then has only their rows.
+pub(crate) fn make(
+    desired: &DesiredState,
+    observed: &ObservedState,
+    labels: &mut LabelCache,
+    scope: Option<&Scope>,
+) -> Planned {
+    let inventory = Inventory::join(desired, observed, scope);
+    let roles = role::classify_all(desired, &inventory);
+    let mut builder = PlanBuilder::new(desired, observed, labels);
+    let steady = plan_current(&mut builder, &inventory, &roles);
+    for (engine, role) in inventory.engines.iter().zip(&roles) {
+        plan_other(&mut builder, engine, role);
     }
-    let waits_for = alteration::plan(&mut draft);
-    draft.chains.sort_by_key(|chain| chain.stage);
+    let waits_for = alteration::plan(&mut builder);
+    builder.chains.sort_by_key(|chain| chain.stage);
     let plan = Plan {
         generation: desired.snapshot.catalog.generation,
-        report: report::rows(&census, &standings, &draft.reasons),
-        chains: draft.chains,
-        waits: draft.waits,
+        rows: report::rows(&inventory, &roles, &builder.reasons),
+        chains: builder.chains,
+        waits: builder.waits,
         waits_for,
     };
-    let mut unsettled = Names::default();
-    for (engine, _) in census.engines.iter().zip(settled).filter(|(_, settled)| !settled) {
-        unsettled.insert(&engine.name);
+    let mut unsteady = NameSet::default();
+    for (engine, _) in inventory.engines.iter().zip(steady).filter(|(_, steady)| !steady) {
+        unsteady.insert(&engine.name);
     }
-    let present = census.slots.iter().map(|(_, at)| census.engines[*at].name.clone()).collect();
-    Made { plan, unsettled, present }
+    let current = inventory.slots.iter().map(|(_, at)| inventory.engines[*at].name.clone()).collect();
+    Planned { plan, unsteady, current }
 }
 
-/// In the order of slots, which is the order of turns. Answers which engines are settled.
-fn plan_present<'a>(draft: &mut Draft<'a>, census: &Census<'a>, standings: &[Standing<'a>]) -> Vec<bool> {
-    let mut settled = vec![false; census.engines.len()];
-    let stand_ins = standing::stand_ins(census, standings);
-    let waiting = standing::waiting_for_turn(draft.desired, census, &stand_ins);
-    for &(slot, at) in &census.slots {
-        if matches!(standings[at], Standing::Present(_)) {
-            let around = Around { stand_in: stand_ins.get(&slot.key), waits_for_turn: waiting.contains(&slot.key) };
-            let before = draft.said();
-            present::plan(draft, &census.engines[at], slot, around);
-            settled[at] = draft.said() == before && standing::is_settled(&census.engines[at], slot);
+/// Plans in the order of slots, which is the order of turns. Returns which engines are steady.
+fn plan_current<'a>(builder: &mut PlanBuilder<'a>, inventory: &Inventory<'a>, roles: &[Role<'a>]) -> Vec<bool> {
+    let mut steady = vec![false; inventory.engines.len()];
+    let stand_ins = role::stand_ins(inventory, roles);
+    let waiting = role::waiting_for_turn(builder.desired, inventory, &stand_ins);
+    for &(slot, at) in &inventory.slots {
+        if matches!(roles[at], Role::Current(_)) {
+            let context =
+                SlotContext { stand_in: stand_ins.get(&slot.key), waits_for_turn: waiting.contains(&slot.key) };
+            let before = builder.sizes();
+            current::plan(builder, &inventory.engines[at], slot, context);
+            steady[at] = builder.sizes() == before && role::is_steady(&inventory.engines[at], slot);
         }
     }
-    settled
+    steady
 }
 
-fn plan_other(draft: &mut Draft<'_>, engine: &Engine<'_>, standing: &Standing<'_>) {
-    match standing {
-        Standing::LeftAlone(reason) => {
-            draft.left_alone(engine, format!("engine {} is left alone: {reason}", engine.name));
-            return draft.wait(engine, format!("is left alone: {reason}"), None);
+fn plan_other(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, role: &Role<'_>) {
+    match role {
+        Role::Untouched(reason) => {
+            builder.block_alterations(engine, format!("engine {} is left alone: {reason}", engine.name));
+            return builder.wait(engine, format!("is left alone: {reason}"), None);
         }
-        Standing::Present(_) => {}
-        Standing::StandIn(slot) => {
-            let Some(pod) = engine.alive() else { return };
-            let awaited = draft.reasons.get(&slot.engine()).map_or("it is not registered yet", String::as_str);
+        Role::Current(_) => {}
+        Role::StandIn(slot) => {
+            let Some(instance) = engine.alive() else { return };
+            let awaited = builder.reasons.get(&slot.engine()).map_or("it is not registered yet", String::as_str);
             let reason = format!("waits for replacement: {awaited}");
-            draft.push(Stage::Keep, present::keep(engine, pod));
-            draft.wait(engine, reason, None);
+            builder.push(Stage::Keep, current::keep(engine, instance));
+            builder.wait(engine, reason, None);
         }
-        Standing::Condemned(sentence) => ending::condemned(draft, engine, sentence),
-        Standing::Over => ending::over(draft, engine),
+        Role::Condemned(termination) => teardown::condemned(builder, engine, termination),
+        Role::Gone => teardown::gone(builder, engine),
     }
-    ending::unclaimed_live(draft, engine);
-    ending::strays(draft, engine);
-    ending::settled_fact(draft, engine);
+    teardown::orphaned_registration(builder, engine);
+    teardown::strays(builder, engine);
+    teardown::obsolete_drain(builder, engine);
 }

@@ -1,9 +1,9 @@
-//! Engines that run and are not registered: what SHOW reports of them, and when their slot is given another engine.
+//! Running engines without a registration: their state in SHOW, and when their slot is given another engine.
 //!
-//! Two pieces of evidence are needed: the engine is not registered, and its agent gives no answer. An agent that only lost
-//! its session registers again within seconds, and one that answers is left alone. The replacement is made first: until it
-//! is registered the silent engine stands in, so that an engine which was only cut off from the master goes on serving those
-//! that reach it. Each replacement counts as a failure of the slot, so the next one of the same slot waits longer.
+//! Two pieces of evidence are needed: the engine is not registered, and its agent does not answer. An agent that only lost
+//! its session registers again within seconds, and one that answers is left alone. The replacement is created first: until
+//! it has registered, the silent engine stands in, so that one that was only cut off from the master keeps serving the
+//! clients that reach it. Each replacement counts as a failure of the slot, so the next one waits longer.
 
 use std::time::Duration;
 
@@ -11,32 +11,37 @@ use model::slot::Slot;
 use model::span;
 
 use crate::backoff::back_off_ms;
-use crate::census::Engine;
-use crate::draft::Draft;
+use crate::builder::PlanBuilder;
+use crate::inventory::Engine;
 use crate::limits::STEADY_LIFE_MS;
-use crate::observed::Pod;
-use crate::standing;
+use crate::observed::Instance;
+use crate::role;
 
-/// What is known of an engine that runs and is not registered.
-pub(crate) struct State {
-    /// What SHOW reports of it; `None` where nothing is known but that it is not registered yet.
+/// The state of a running engine without a registration.
+pub(crate) struct Assessment {
+    /// Its state in SHOW; `None` if it only has not registered yet.
     pub shown: Option<String>,
     /// When its slot is given another engine if nothing changes, by the database's clock.
     pub until_ms: Option<i64>,
     /// Why its slot is given another engine now.
     pub replace_because: Option<String>,
-    /// The slot's failures from then on.
+    /// The slot's count of failures after that.
     pub failures: u32,
 }
 
-/// `None` of an engine that is registered or has not been seen to run without its registration.
-pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod) -> Option<State> {
-    let seen = draft.observed.unregistered.get(&engine.name).filter(|it| it.uid == pod.uid)?;
+/// Assesses an engine; `None` if it is registered or was never seen running without a registration.
+pub(crate) fn assess(
+    builder: &PlanBuilder<'_>,
+    engine: &Engine<'_>,
+    slot: &Slot,
+    instance: &Instance,
+) -> Option<Assessment> {
+    let seen = builder.observed.unregistered.get(&engine.name).filter(|it| it.uid == instance.uid)?;
     if engine.is_registered() {
         return None;
     }
-    let (limits, now_ms) = (&draft.desired.limits, draft.desired.snapshot.now_ms);
-    let was_registered = !standing::never_answered(engine);
+    let (limits, now_ms) = (&builder.desired.limits, builder.desired.snapshot.now_ms);
+    let was_registered = !role::never_registered(engine);
     let for_ms = i64::try_from(seen.for_ms).unwrap_or(i64::MAX);
     let started_at_ms = engine.record.and_then(|record| record.started_at_ms);
     let life_ms = started_at_ms.map_or(0, |started| now_ms.saturating_sub(started).saturating_sub(for_ms));
@@ -49,16 +54,16 @@ pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod)
     let ago = span::age(Duration::from_secs(rounded(seen.for_ms / 1_000)));
     let replace_because = (is_silent && seen.for_ms >= patience_ms).then(|| {
         if was_registered {
-            format!("the present engine lost its registration {ago} ago and does not answer")
+            format!("the current engine lost its registration {ago} ago and does not answer")
         } else {
-            format!("the present engine runs for {ago} and never registered")
+            format!("the current engine has run for {ago} and never registered")
         }
     });
     let until_ms = seen.silent_ms.map(|silent_ms| {
         let left_ms = patience_ms.saturating_sub(seen.for_ms).max(limits.replace_after_ms.saturating_sub(silent_ms));
         now_ms.saturating_add(i64::try_from(left_ms).unwrap_or(i64::MAX))
     });
-    Some(State {
+    Some(Assessment {
         shown: was_registered.then(|| format!("lost its registration {ago} ago; {answers}")),
         until_ms,
         replace_because,
@@ -66,8 +71,7 @@ pub(crate) fn of(draft: &Draft<'_>, engine: &Engine<'_>, slot: &Slot, pod: &Pod)
     })
 }
 
-/// Rounded down to one of eight values between a power of two and the next: a text that is reported changes less and less
-/// often, and not with each tick.
+/// Rounds down to one of eight values between two powers of two, so that a reported text changes less and less often.
 fn rounded(seconds: u64) -> u64 {
     let step = (seconds.max(1).ilog2()).saturating_sub(3);
     (seconds >> step) << step
@@ -78,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_that_is_shown_is_exact_at_first_and_coarse_later() {
+    fn a_shown_time_is_exact_at_first_and_coarse_later() {
         let shown: Vec<u64> = [0, 1, 12, 15, 17, 31, 33, 63, 64, 71, 100, 3_600].map(rounded).to_vec();
         assert_eq!(shown, [0, 1, 12, 15, 16, 30, 32, 60, 64, 64, 96, 3_584]);
     }

@@ -1,68 +1,73 @@
-//! Properties of plans over random worlds: every sequence of statements, accidents and dying masters.
+//! Properties of plans over random clusters: sequences of statements, failures and dying masters.
 //!
 //! Each case prints its moves when it fails; proptest prints the seed and shrinks it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod play;
+mod cluster;
 
 use std::collections::BTreeSet;
 
+use cluster::judge::{Judge, judge_surge};
+use cluster::moves::{alter, apply, moves, pick, prepared, slots};
+use cluster::{Cluster, Step};
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
-use planner::{Action, Memo, Plan, Status, World, questions};
-use play::moves::{alter, happen, moves, pick, prepared, slots};
-use play::witness::{Witness, judge_surge};
-use play::{Play, Step};
+use planner::{Action, EngineLoad, IncrementalPlanner, Plan, Simulation, probes};
 use proptest::prelude::*;
 
-/// Some agents tell their load, and the lists come in another order.
-fn speak(play: &mut Play, seed: u16) {
-    let World { desired, observed, .. } = &mut play.world;
-    let load = Status { sessions: u32::from(seed % 3), running: 0 };
-    if let Some(pod) = pick(&observed.pods, usize::from(seed)) {
-        observed.status.insert(pod.name, load);
+/// Changes some loads and the order of the lists.
+fn perturb(cluster: &mut Cluster, seed: u16) {
+    let Simulation { desired, observed, .. } = &mut cluster.simulation;
+    let load = EngineLoad { sessions: u32::from(seed % 3), running: 0 };
+    if let Some(instance) = pick(&observed.instances, usize::from(seed)) {
+        observed.loads.insert(instance.name, load);
     }
     if seed.is_multiple_of(7) {
-        observed.status.pop_first();
+        observed.loads.pop_first();
     }
     if seed.is_multiple_of(5) {
-        observed.pods.reverse();
+        observed.instances.reverse();
         observed.permits.reverse();
         desired.snapshot.engines.reverse();
         desired.snapshot.slots.reverse();
     }
 }
 
-/// Pods that are being deleted by somebody go in the end.
-fn finish_terminating(play: &mut Play) {
-    play.world.observed.pods.retain(|pod| pod.phase != Phase::Terminating);
-    let uids: Vec<String> = play.world.observed.pods.iter().map(|pod| pod.uid.clone()).collect();
-    // Their sessions end with them.
-    play.world.observed.lives.retain(|live| live.uid.as_ref().is_some_and(|uid| uids.contains(uid)));
+/// Removes the instances that are being deleted externally.
+fn finish_terminating(cluster: &mut Cluster) {
+    cluster.simulation.observed.instances.retain(|instance| instance.phase != Phase::Terminating);
+    let uids: Vec<String> = cluster.simulation.observed.instances.iter().map(|instance| instance.uid.clone()).collect();
+    // Their sessions end too.
+    cluster
+        .simulation
+        .observed
+        .registrations
+        .retain(|registration| registration.uid.as_ref().is_some_and(|uid| uids.contains(uid)));
 }
 
-fn assert_as_desired(play: &mut Play) {
-    let wanted: BTreeSet<EngineName> =
-        play.world.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
-    let observed = &play.world.observed;
-    let running: BTreeSet<EngineName> = observed.pods.iter().map(|pod| pod.name.clone()).collect();
-    assert_eq!(running, wanted, "engines equal slots");
-    assert_eq!(observed.pods.len(), wanted.len());
+fn assert_as_desired(cluster: &mut Cluster) {
+    let desired_by: BTreeSet<EngineName> =
+        cluster.simulation.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+    let observed = &cluster.simulation.observed;
+    let running: BTreeSet<EngineName> = observed.instances.iter().map(|instance| instance.name.clone()).collect();
+    assert_eq!(running, desired_by, "engines equal slots");
+    assert_eq!(observed.instances.len(), desired_by.len());
     let permits: BTreeSet<EngineName> = observed.permits.iter().map(|permit| permit.engine.clone()).collect();
-    assert_eq!(permits, wanted, "a permit for each engine and no other");
-    let lives: BTreeSet<EngineName> = observed.lives.iter().map(|live| live.engine.clone()).collect();
-    assert_eq!(lives, wanted, "each is registered");
-    assert!(observed.facts.is_empty(), "no fact is left");
-    assert!(play.world.desired.snapshot.alterations.is_empty(), "every alteration has converged");
-    for pod in &observed.pods {
-        let labels = model::labels::EngineLabels::decode(&pod.labels).unwrap();
-        assert!(labels.agrees_with(&play.world.desired.configuration(&labels.slot).unwrap()));
+    assert_eq!(permits, desired_by, "a permit for each engine and no other");
+    let registrations: BTreeSet<EngineName> =
+        observed.registrations.iter().map(|registration| registration.engine.clone()).collect();
+    assert_eq!(registrations, desired_by, "each is registered");
+    assert!(observed.drains.is_empty(), "no drain order is left");
+    assert!(cluster.simulation.desired.snapshot.alterations.is_empty(), "every alteration has converged");
+    for instance in &observed.instances {
+        let labels = model::labels::EngineLabels::decode(&instance.labels).unwrap();
+        assert!(labels.agrees_with(&cluster.simulation.desired.configuration(&labels.slot).unwrap()));
     }
-    let plan = play.world.plan();
+    let plan = cluster.simulation.plan();
     assert!(plan.chains.is_empty() && plan.waits.is_empty(), "a steady state plans nothing: {plan:#?}");
 }
 
-/// How many worlds each property is tried in; `PROPTEST_CASES` says otherwise.
+/// The number of clusters for each property; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var_os("PROPTEST_CASES").map_or(400, |_| ProptestConfig::default().cases)
 }
@@ -71,169 +76,174 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 20_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn from_any_world_engines_become_equal_to_slots_and_no_rule_is_broken_on_the_way(moves in moves()) {
-        let mut play = prepared();
-        let mut witness = Witness::default();
-        for what in &moves {
-            happen(&mut play, &mut witness, what);
+    fn any_cluster_converges_to_its_slots_without_breaking_a_rule(moves in moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
         }
-        finish_terminating(&mut play);
-        play.settle(|play, step| if let Step::Plan(plan) = step { witness.look(play); witness.judge(play, plan) });
-        assert_as_desired(&mut play);
+        finish_terminating(&mut cluster);
+        cluster.settle(|cluster, step| if let Step::Plan(plan) = step { judge.look(cluster); judge.judge(cluster, plan) });
+        assert_as_desired(&mut cluster);
     }
 
     #[test]
-    fn explain_says_what_is_then_decided(moves in moves()) {
-        let mut play = prepared();
-        let mut witness = Witness::default();
-        for what in &moves {
-            happen(&mut play, &mut witness, what);
+    fn explain_prints_the_decisions_that_follow(moves in moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
         }
-        finish_terminating(&mut play);
-        let told = play.explain_now();
+        finish_terminating(&mut cluster);
+        let explained = cluster.explain_now();
         let mut decided = Vec::new();
-        play.settle(|_, step| if let Step::Plan(plan) = step {
+        cluster.settle(|_, step| if let Step::Plan(plan) = step {
             for decision in plan.decisions() {
                 decided.push(decision.row(decided.len() as u32 + 1));
             }
         });
-        prop_assert_eq!(told, decided);
+        prop_assert_eq!(explained, decided);
     }
 
     #[test]
-    fn a_plan_is_the_same_whatever_the_order_of_the_observation(moves in moves()) {
-        let mut play = prepared();
-        let mut witness = Witness::default();
-        for what in &moves {
-            happen(&mut play, &mut witness, what);
+    fn a_plan_does_not_depend_on_the_order_of_the_observation(moves in moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
         }
-        let plan = play.world.plan();
-        let names: BTreeSet<&EngineName> = play.world.observed.pods.iter().map(|pod| &pod.name).collect();
-        if names.len() == play.world.observed.pods.len() {
-            let mut turned = play.clone();
-            turned.world.observed.pods.reverse();
-            turned.world.observed.permits.reverse();
-            turned.world.observed.lives.reverse();
-            turned.world.observed.facts.reverse();
-            turned.world.desired.snapshot.engines.reverse();
-            turned.world.desired.snapshot.slots.reverse();
-            prop_assert_eq!(plan, turned.world.plan());
+        let plan = cluster.simulation.plan();
+        let names: BTreeSet<&EngineName> = cluster.simulation.observed.instances.iter().map(|instance| &instance.name).collect();
+        if names.len() == cluster.simulation.observed.instances.len() {
+            let mut reversed = cluster.clone();
+            reversed.simulation.observed.instances.reverse();
+            reversed.simulation.observed.permits.reverse();
+            reversed.simulation.observed.registrations.reverse();
+            reversed.simulation.observed.drains.reverse();
+            reversed.simulation.desired.snapshot.engines.reverse();
+            reversed.simulation.desired.snapshot.slots.reverse();
+            prop_assert_eq!(plan, reversed.simulation.plan());
         }
     }
 
     #[test]
-    fn a_plan_that_starts_from_the_last_one_is_the_plan(moves in moves(), seeds in proptest::collection::vec(any::<u16>(), 40)) {
-        let mut play = prepared();
-        play.settle(|_, _| {});
-        let mut witness = Witness::default();
-        let mut memo = Memo::default();
-        for (what, seed) in moves.iter().zip(seeds) {
-            happen(&mut play, &mut witness, what);
-            speak(&mut play, seed);
-            let mut compared = memo.compare(play.world.desired.clone(), play.world.observed.clone());
-            prop_assert_eq!(compared.questions(), questions(&play.world.desired, &play.world.observed));
-            let whole = play.world.plan();
-            if play.world.observed != *compared.observed() {
-                // Something was asked and answered.
-                compared = memo.compare(play.world.desired.clone(), play.world.observed.clone());
+    fn an_incremental_plan_equals_the_full_plan(moves in moves(), seeds in proptest::collection::vec(any::<u16>(), 40)) {
+        let mut cluster = prepared();
+        cluster.settle(|_, _| {});
+        let mut judge = Judge::default();
+        let mut planner = IncrementalPlanner::default();
+        for (event, seed) in moves.iter().zip(seeds) {
+            apply(&mut cluster, &mut judge, event);
+            perturb(&mut cluster, seed);
+            let mut delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
+            prop_assert_eq!(delta.probes(), probes(&cluster.simulation.desired, &cluster.simulation.observed));
+            let full = cluster.simulation.plan();
+            if cluster.simulation.observed != *delta.observed() {
+                // A probe was answered.
+                delta = planner.compare(cluster.simulation.desired.clone(), cluster.simulation.observed.clone());
             }
-            prop_assert_eq!(memo.plan(&mut compared), whole);
+            prop_assert_eq!(planner.plan(&mut delta), full);
             if seed % 4 > 0 {
-                memo.keep(compared);
+                planner.keep(delta);
             }
         }
     }
 
     #[test]
-    fn the_trouble_of_one_tenant_changes_no_decision_about_another(moves in moves()) {
-        let mut play = prepared();
-        let mut witness = Witness::default();
-        for what in &moves {
-            happen(&mut play, &mut witness, what);
+    fn failures_of_one_tenant_change_no_decision_about_another(moves in moves()) {
+        let mut cluster = prepared();
+        let mut judge = Judge::default();
+        for event in &moves {
+            apply(&mut cluster, &mut judge, event);
         }
         let about = |plan: &Plan, tenant: &str| -> Vec<planner::Decision> {
             plan.decisions().filter(|it| it.slot.as_ref().is_some_and(|it| it.tenant.as_str() == tenant)).cloned().collect()
         };
-        let mut troubled = play.clone();
-        for slot in play.world.desired.snapshot.slots.iter().filter(|slot| slot.key.tenant.as_str() == "t_2") {
-            let trouble = planner::Trouble { reason: "no quota".to_owned(), failures: 9, age_ms: 0 };
-            troubled.world.observed.troubles.insert(slot.engine(), trouble);
+        let mut failing = cluster.clone();
+        for slot in cluster.simulation.desired.snapshot.slots.iter().filter(|slot| slot.key.tenant.as_str() == "t_2") {
+            let failure = planner::CreateFailure { reason: "no quota".to_owned(), failures: 9, age_ms: 0 };
+            failing.simulation.observed.create_failures.insert(slot.engine(), failure);
         }
-        prop_assert_eq!(about(&play.world.plan(), "t_1"), about(&troubled.world.plan(), "t_1"));
+        prop_assert_eq!(about(&cluster.simulation.plan(), "t_1"), about(&failing.simulation.plan(), "t_1"));
     }
 }
 
-/// A world with one engine that serves and was superseded, and the witness of its life.
-fn superseded() -> (Play, Witness, EngineName) {
-    let mut play = prepared();
-    let mut witness = Witness::default();
-    play.settle(|play, _| witness.look(play));
-    let key = slots(&play)[0].clone();
-    let served = play.world.desired.snapshot.slots[0].engine();
-    play.restart(&key, false);
-    (play, witness, served)
+/// A cluster with one serving engine that was superseded, and its judge.
+fn superseded() -> (Cluster, Judge, EngineName) {
+    let mut cluster = prepared();
+    let mut judge = Judge::default();
+    cluster.settle(|cluster, _| judge.look(cluster));
+    let key = slots(&cluster)[0].clone();
+    let served = cluster.simulation.desired.snapshot.slots[0].engine();
+    cluster.restart(&key, false);
+    (cluster, judge, served)
 }
 
 fn plan_of(engine: &EngineName, action: Action) -> Plan {
-    let decision = planner::Decision { engine: Some(engine.clone()), slot: None, because: String::new(), action };
+    let decision = planner::Decision { engine: Some(engine.clone()), slot: None, reason: String::new(), action };
     let chain = planner::Chain { stage: planner::Stage::Drain, decisions: vec![decision] };
     Plan { chains: vec![chain], ..Plan::default() }
 }
 
 #[test]
 #[should_panic(expected = "before its replacement is registered")]
-fn the_witness_sees_a_stand_in_that_is_drained_too_early() {
-    let (play, witness, served) = superseded();
-    let uid = play.uid(&served);
-    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, newer: None, namespace: None };
-    witness.judge(&play, &plan_of(&served, drain));
+fn the_judge_sees_a_stand_in_drained_too_early() {
+    let (cluster, judge, served) = superseded();
+    let uid = cluster.uid(&served);
+    let drain = Action::Drain { uid, grace_ms: 0, withdraw: true, successor: None, namespace: None };
+    judge.judge(&cluster, &plan_of(&served, drain));
 }
 
 #[test]
-#[should_panic(expected = "is told to drain twice")]
-fn the_witness_sees_two_drains_of_one_name() {
-    let (mut play, witness, served) = superseded();
-    let uid = play.uid(&served);
-    play.stop(&slots(&play)[0].clone());
-    let drain =
-        |uid: &str| Action::Drain { uid: uid.to_owned(), grace_ms: 0, withdraw: true, newer: None, namespace: None };
+#[should_panic(expected = "is drained twice")]
+fn the_judge_sees_two_drains_of_one_name() {
+    let (mut cluster, judge, served) = superseded();
+    let uid = cluster.uid(&served);
+    cluster.stop(&slots(&cluster)[0].clone());
+    let drain = |uid: &str| Action::Drain {
+        uid: uid.to_owned(),
+        grace_ms: 0,
+        withdraw: true,
+        successor: None,
+        namespace: None,
+    };
     let mut plan = plan_of(&served, drain(&uid));
     plan.chains.extend(plan_of(&served, drain("another")).chains);
-    witness.judge(&play, &plan);
+    judge.judge(&cluster, &plan);
 }
 
 #[test]
-#[should_panic(expected = "is deleted without its fact")]
-fn the_witness_sees_a_running_engine_that_is_deleted_without_its_fact() {
-    let (play, witness, served) = superseded();
-    let uid = play.uid(&served);
-    witness.judge(&play, &plan_of(&served, Action::DeleteEngine { uid, grace_ms: 0 }));
+#[should_panic(expected = "is deleted without its drain order")]
+fn the_judge_sees_a_running_engine_deleted_without_its_drain_order() {
+    let (cluster, judge, served) = superseded();
+    let uid = cluster.uid(&served);
+    judge.judge(&cluster, &plan_of(&served, Action::DeleteEngine { uid, grace_ms: 0 }));
 }
 
 #[test]
-#[should_panic(expected = "is made a second time")]
-fn the_witness_sees_a_name_that_is_made_again() {
-    let (mut play, witness, served) = superseded();
-    let plan = play.world.plan();
+#[should_panic(expected = "is created a second time")]
+fn the_judge_sees_a_name_created_twice() {
+    let (mut cluster, judge, served) = superseded();
+    let plan = cluster.simulation.plan();
     let create = plan.decisions().find(|it| matches!(it.action, Action::CreateEngine(_))).unwrap();
-    witness.judge(&play, &plan_of(&served, create.action.clone()));
+    judge.judge(&cluster, &plan_of(&served, create.action.clone()));
 }
 
 #[test]
 #[should_panic(expected = "are replaced at once")]
 fn the_judge_sees_more_replacements_than_surge_allows() {
-    let mut play = prepared();
-    let mut witness = Witness::default();
-    play.settle(|_, _| {});
-    let change = play.change_to(Play::unit("uc_1", &[("min", "3")].into()));
-    alter(&mut play, &change);
-    play.settle(|play, _| witness.look(play));
-    let before = play.clone();
-    let change = play.change_to(Play::unit("uc_1", &[("memory", "2G")].into()));
-    alter(&mut play, &change);
-    play.world.desired.limits.surge = 3;
-    let plan = play.world.plan();
-    play.world.apply(&plan);
-    play.world.desired.limits.surge = 1;
-    judge_surge(&witness, &play, &before);
+    let mut cluster = prepared();
+    let mut judge = Judge::default();
+    cluster.settle(|_, _| {});
+    let change = cluster.change_to(Cluster::unit("uc_1", &[("min", "3")].into()));
+    alter(&mut cluster, &change);
+    cluster.settle(|cluster, _| judge.look(cluster));
+    let before = cluster.clone();
+    let change = cluster.change_to(Cluster::unit("uc_1", &[("memory", "2G")].into()));
+    alter(&mut cluster, &change);
+    cluster.simulation.desired.limits.surge = 3;
+    let plan = cluster.simulation.plan();
+    cluster.simulation.apply(&plan);
+    cluster.simulation.desired.limits.surge = 1;
+    judge_surge(&judge, &cluster, &before);
 }

@@ -1,18 +1,18 @@
-//! Golden scripts: each file of `tests/scripts` is a play, with what the planner decided after every line.
+//! Golden plan scripts: each file of `tests/scripts` is a story, with the planner's decisions after every command.
 //!
-//! A line that begins with `> ` is a command; what follows up to the next one is what it printed. With
-//! `EH_UPDATE_SCRIPTS=1` the files are written anew; review the difference.
+//! A line that begins with `> ` is a command, followed by its output. `EH_UPDATE_SCRIPTS=1` rewrites the files; review the
+//! difference.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-mod play;
+mod cluster;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use cluster::{Cluster, Step, slot_key};
 use model::change::Change;
 use planner::Plan;
-use play::{Play, Step, slot_key};
 
 fn options<'a>(words: &[&'a str]) -> BTreeMap<&'a str, &'a str> {
     words.iter().map(|word| word.split_once('=').unwrap_or_else(|| panic!("no = in {word}"))).collect()
@@ -33,144 +33,158 @@ fn print_plan(out: &mut String, plan: &Plan) {
     }
 }
 
-fn change(play: &Play, words: &[&str]) -> Option<Change> {
+fn change(cluster: &Cluster, words: &[&str]) -> Option<Change> {
     Some(match words {
-        ["unit", name, rest @ ..] => play.change_to(Play::unit(name, &options(rest))),
-        ["pool", name, rest @ ..] => play.change_to(Play::pool(name, &options(rest))),
-        ["tenant", name, rest @ ..] => play.change_to(Play::tenant(name, &options(rest))),
-        ["drop", kind, name] => Play::drop_change(kind, name),
+        ["unit", name, rest @ ..] => cluster.change_to(Cluster::unit(name, &options(rest))),
+        ["pool", name, rest @ ..] => cluster.change_to(Cluster::pool(name, &options(rest))),
+        ["tenant", name, rest @ ..] => cluster.change_to(Cluster::tenant(name, &options(rest))),
+        ["drop", kind, name] => Cluster::drop_change(kind, name),
         _ => return None,
     })
 }
 
-fn run(play: &mut Play, line: &str, out: &mut String) {
+fn run(cluster: &mut Cluster, line: &str, out: &mut String) {
     let words: Vec<&str> = line.split_whitespace().collect();
-    if let Some(change) = change(play, &words) {
-        if let Err(error) = play.commit(&change) {
+    if let Some(change) = change(cluster, &words) {
+        if let Err(error) = cluster.commit(&change) {
             writeln!(out, "  refused: {}", error.message).unwrap();
         }
         return;
     }
     match words.as_slice() {
-        ["surge", count] => play.world.desired.limits.surge = count.parse().unwrap(),
-        ["start", link] => writeln!(out, "  {}", play.start(link)).unwrap(),
-        ["stop", slot] => play.stop(&slot_key(slot)),
-        ["restart", slot] => play.restart(&slot_key(slot), false),
-        ["restart", slot, "force"] => play.restart(&slot_key(slot), true),
-        ["plan"] => print_plan(out, &play.world.plan()),
+        ["surge", count] => cluster.simulation.desired.limits.surge = count.parse().unwrap(),
+        ["start", link] => writeln!(out, "  {}", cluster.start(link)).unwrap(),
+        ["stop", slot] => cluster.stop(&slot_key(slot)),
+        ["restart", slot] => cluster.restart(&slot_key(slot), false),
+        ["restart", slot, "force"] => cluster.restart(&slot_key(slot), true),
+        ["plan"] => print_plan(out, &cluster.simulation.plan()),
         ["tick"] => {
-            let plan = play.world.plan();
+            let plan = cluster.simulation.plan();
             print_plan(out, &plan);
-            play.world.apply(&plan);
+            cluster.simulation.apply(&plan);
         }
         ["tick", "dies-after", count] => {
-            let plan = play.world.plan();
+            let plan = cluster.simulation.plan();
             print_plan(out, &plan);
-            play.apply_first(&plan, count.parse().unwrap());
+            cluster.apply_first(&plan, count.parse().unwrap());
         }
-        ["settle"] => play.settle(|_, step| match step {
+        ["settle"] => cluster.settle(|_, step| match step {
             Step::Plan(plan) => print_plan(out, plan),
-            Step::World(what) => writeln!(out, "  * {what}").unwrap(),
+            Step::Event(what) => writeln!(out, "  * {what}").unwrap(),
         }),
         ["explain", rest @ ..] => {
-            let rows = match change(play, rest) {
-                Some(change) => play.explain(&change).unwrap(),
-                None => play.explain_now(),
+            let rows = match change(cluster, rest) {
+                Some(change) => cluster.explain(&change).unwrap(),
+                None => cluster.explain_now(),
             };
             for row in rows {
                 writeln!(out, "  {row}").unwrap();
             }
         }
         ["registers", engine] => {
-            let engine = play.engine(engine);
-            assert!(play.world.register(&engine), "{engine} may not register");
+            let engine = cluster.engine(engine);
+            assert!(cluster.simulation.register(&engine), "{engine} may not register");
         }
-        ["exits"] => writeln!(out, "  {} exited", play.world.exit_drained()).unwrap(),
+        ["exits"] => writeln!(out, "  {} exited", cluster.simulation.exit_drained()).unwrap(),
         ["ends", engine, rest @ ..] => {
-            let uid = play.uid(&play.engine(engine));
-            play.world.end(&uid, &rest.join(" "));
+            let uid = cluster.uid(&cluster.engine(engine));
+            cluster.simulation.end(&uid, &rest.join(" "));
         }
         ["vanishes", engine] => {
-            let engine = play.engine(engine);
-            play.world.observed.pods.retain(|pod| pod.name != engine);
+            let engine = cluster.engine(engine);
+            cluster.simulation.observed.instances.retain(|instance| instance.name != engine);
         }
         ["terminates", engine] => {
-            let engine = play.engine(engine);
-            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                pod.phase = model::engine_state::Phase::Terminating;
+            let engine = cluster.engine(engine);
+            for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
+            {
+                instance.phase = model::engine_state::Phase::Terminating;
             }
         }
         ["loses-session", engine] => {
-            let engine = play.engine(engine);
-            play.world.observed.lives.retain(|live| live.engine != engine);
+            let engine = cluster.engine(engine);
+            cluster.simulation.observed.registrations.retain(|registration| registration.engine != engine);
         }
-        ["lose-zookeeper"] => play.lose_zookeeper(),
-        ["pass", ms] => play.world.pass(ms.parse().unwrap()),
+        ["lose-zookeeper"] => cluster.lose_zookeeper(),
+        ["pass", ms] => cluster.simulation.advance(ms.parse().unwrap()),
         ["label", engine, label, value] => {
-            let engine = play.engine(engine);
-            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                std::sync::Arc::make_mut(&mut pod.labels).insert((*label).to_owned(), (*value).to_owned());
+            let engine = cluster.engine(engine);
+            for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
+            {
+                std::sync::Arc::make_mut(&mut instance.labels).insert((*label).to_owned(), (*value).to_owned());
             }
         }
-        ["needs-nodes"] => play.world.desired.defaults.needs_nodes = true,
-        ["labels", node, labels] => drop(play.world.observed.nodes.insert((*node).to_owned(), play::labels(labels))),
+        ["needs-nodes"] => cluster.simulation.desired.defaults.needs_nodes = true,
+        ["labels", node, labels] => {
+            drop(cluster.simulation.observed.nodes.insert((*node).to_owned(), cluster::labels(labels)));
+        }
         ["node", engine, node] => {
-            let engine = play.engine(engine);
-            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                pod.node = Some((*node).to_owned());
+            let engine = cluster.engine(engine);
+            for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
+            {
+                instance.node = Some((*node).to_owned());
             }
         }
         ["refused", engine, failures, rest @ ..] => {
-            let trouble = planner::Trouble { reason: rest.join(" "), failures: failures.parse().unwrap(), age_ms: 0 };
-            let engine = play.engine(engine);
-            play.world.observed.troubles.insert(engine, trouble);
+            let failure =
+                planner::CreateFailure { reason: rest.join(" "), failures: failures.parse().unwrap(), age_ms: 0 };
+            let engine = cluster.engine(engine);
+            cluster.simulation.observed.create_failures.insert(engine, failure);
         }
         ["allowed", engine] => {
-            let engine = play.engine(engine);
-            play.world.observed.troubles.remove(&engine);
+            let engine = cluster.engine(engine);
+            cluster.simulation.observed.create_failures.remove(&engine);
         }
         ["late-create", engine] => {
-            let engine = play.engine(engine);
-            assert!(play.late_create(&engine), "the catalog has its unit and pool");
+            let engine = cluster.engine(engine);
+            assert!(cluster.late_create(&engine), "the catalog has its unit and pool");
         }
         ["loses-row", engine] => {
-            let engine = play.engine(engine);
-            play.world.desired.snapshot.engines.retain(|record| record.name != engine);
+            let engine = cluster.engine(engine);
+            cluster.simulation.desired.snapshot.engines.retain(|record| record.name != engine);
         }
         ["silent", engine, ms, rest @ ..] => {
-            let engine = play.engine(engine);
-            let (uid, for_ms) = (play.uid(&engine), ms.parse().unwrap());
+            let engine = cluster.engine(engine);
+            let (uid, for_ms) = (cluster.uid(&engine), ms.parse().unwrap());
             let silent_ms = rest.first().map_or(for_ms, |ms| ms.parse().unwrap());
             let seen = planner::Unregistered { uid, for_ms, silent_ms: Some(silent_ms) };
-            play.world.observed.unregistered.insert(engine, seen);
+            cluster.simulation.observed.unregistered.insert(engine, seen);
         }
         ["due"] => {
-            let due_ms = play.world.plan().waits.iter().filter_map(|wait| wait.until_ms).min();
-            let left = due_ms.map(|due_ms| due_ms - play.world.desired.snapshot.now_ms);
+            let due_ms = cluster.simulation.plan().waits.iter().filter_map(|wait| wait.until_ms).min();
+            let left = due_ms.map(|due_ms| due_ms - cluster.simulation.desired.snapshot.now_ms);
             writeln!(out, "  {left:?}").unwrap();
         }
         ["answers", engine] => {
-            let engine = play.engine(engine);
-            play.world.observed.unregistered.get_mut(&engine).unwrap().silent_ms = None;
+            let engine = cluster.engine(engine);
+            cluster.simulation.observed.unregistered.get_mut(&engine).unwrap().silent_ms = None;
         }
         ["runs", engine] => {
-            let engine = play.engine(engine);
-            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                pod.phase = model::engine_state::Phase::Running;
+            let engine = cluster.engine(engine);
+            for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
+            {
+                instance.phase = model::engine_state::Phase::Running;
             }
         }
         ["cut-off", engine] => {
-            let engine = play.engine(engine);
-            play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine).for_each(|pod| pod.incomplete = true);
+            let engine = cluster.engine(engine);
+            cluster
+                .simulation
+                .observed
+                .instances
+                .iter_mut()
+                .filter(|instance| instance.name == engine)
+                .for_each(|instance| instance.incomplete = true);
         }
         ["from-generation", engine, generation] => {
-            let engine = play.engine(engine);
-            for pod in play.world.observed.pods.iter_mut().filter(|pod| pod.name == engine) {
-                pod.generation = Some(model::Generation(generation.parse().unwrap()));
+            let engine = cluster.engine(engine);
+            for instance in cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.name == engine)
+            {
+                instance.generation = Some(model::Generation(generation.parse().unwrap()));
             }
         }
         ["show"] => {
-            for row in play.world.plan().report {
+            for row in cluster.simulation.plan().rows {
                 let state = model::engine_state::EngineState::from_observed(&row);
                 writeln!(out, "  {} {state} {}", row.name, row.reason.as_deref().unwrap_or_default()).unwrap();
             }
@@ -179,14 +193,14 @@ fn run(play: &mut Play, line: &str, out: &mut String) {
     }
 }
 
-fn play_file(path: &Path) -> (String, String) {
+fn run_file(path: &Path) -> (String, String) {
     let text = std::fs::read_to_string(path).unwrap();
-    let mut play = Play::new();
+    let mut cluster = Cluster::new();
     let mut out = String::new();
     for line in text.lines() {
         if let Some(command) = line.strip_prefix("> ") {
             writeln!(out, "> {command}").unwrap();
-            run(&mut play, command, &mut out);
+            run(&mut cluster, command, &mut out);
         } else if line.starts_with('#') || line.is_empty() {
             writeln!(out, "{line}").unwrap();
         }
@@ -195,7 +209,7 @@ fn play_file(path: &Path) -> (String, String) {
 }
 
 #[test]
-fn every_script_plays_as_written() {
+fn every_script_runs_as_recorded() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -203,15 +217,15 @@ fn every_script_plays_as_written() {
     let update = std::env::var_os("EH_UPDATE_SCRIPTS").is_some();
     let mut different = Vec::new();
     for path in files {
-        let (expected, played) = play_file(&path);
-        if expected == played {
+        let (expected, actual) = run_file(&path);
+        if expected == actual {
             continue;
         }
         if update {
-            std::fs::write(&path, played).unwrap();
+            std::fs::write(&path, actual).unwrap();
         } else {
-            let first = expected.lines().zip(played.lines()).find(|(one, other)| one != other);
-            different.push(format!("{}: {first:?}\n--- played:\n{played}", path.display()));
+            let first = expected.lines().zip(actual.lines()).find(|(one, other)| one != other);
+            different.push(format!("{}: {first:?}\n--- actual:\n{actual}", path.display()));
         }
     }
     assert!(different.is_empty(), "{}", different.join("\n"));

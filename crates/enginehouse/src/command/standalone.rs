@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use engine_agent::metadata::MetadataAgent;
-use master::{Master, State};
+use master::{CandidateState, Master};
 use metadata::Store;
 use model::clock::SharedClock;
 use orchestrator::Orchestrator;
@@ -129,7 +129,7 @@ async fn start(data: &DataDir, asked: Configuration, clock: &SharedClock) -> any
 
 async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
     let mut state = master.state();
-    let acting = state.wait_for(|state| matches!(state, State::Acting { ticks, .. } if *ticks > 0));
+    let acting = state.wait_for(|state| matches!(state, CandidateState::Acting { ticks, .. } if *ticks > 0));
     match tokio::time::timeout(START_DEADLINE, acting).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(_)) => bail!("the master ended while it started"),

@@ -23,8 +23,8 @@ use orchestrator::kubernetes::Kubernetes;
 use orchestrator::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
 use parking_lot::Mutex;
 
-use crate::house::{House, eventually};
-use crate::site::{self, spread};
+use crate::cluster::{Cluster, eventually};
+use crate::installation::{self, spread};
 use crate::{bare, make, open, pod, settings};
 use usage::Usage;
 
@@ -111,21 +111,21 @@ fn rate(time: Duration) -> f64 {
 }
 
 async fn master_makes(kubeconfig: &Path, client: &kube::Client, at_once: usize) -> (Turn, Vec<Spec>) {
-    let house = House::founded(0).await;
+    let cluster = Cluster::founded(0).await;
     let patch = PoolPatch { namespace: Setting::Set(CLUSTER.to_owned()), ..PoolPatch::default() };
     let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), patch);
-    let record = house.commit(Change::Alter { if_exists: false, object: pool }).await;
-    house.store.finish(Epoch(1), &record.id, record.generation).await.unwrap();
+    let record = cluster.commit(Change::Alter { if_exists: false, object: pool }).await;
+    cluster.store.finish(Epoch(1), &record.id, record.generation).await.unwrap();
     let settings = Settings { parallelism: at_once, ..settings(CLUSTER) };
     let counted = Arc::new(Counted::over(open(kubeconfig, CLUSTER).await));
-    let master = house.master_of(Arc::clone(&counted) as Arc<dyn Orchestrator>, Arc::new(Pods), settings);
+    let master = cluster.master_of(Arc::clone(&counted) as Arc<dyn Orchestrator>, Arc::new(Pods), settings);
     // The first one makes the namespace with what belongs to it, unless it is there.
-    house.alter(engines(1)).await;
+    cluster.alter(engines(1)).await;
     counted.has_made(1).await;
     tokio::time::sleep(REST).await;
     counted.forget();
     let before = Usage::now(client).await;
-    house.alter(engines(1 + CREATES)).await;
+    cluster.alter(engines(1 + CREATES)).await;
     let begin = Instant::now();
     counted.has_made(CREATES).await;
     let (first, last) = counted.spans.lock().unwrap();
@@ -169,7 +169,7 @@ struct Pods;
 
 impl Launcher for Pods {
     fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError> {
-        Ok(site::spec(launch.engine, launch.configuration, launch.generation))
+        Ok(installation::spec(launch.engine, launch.configuration, launch.generation))
     }
 }
 

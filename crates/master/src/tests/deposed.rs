@@ -8,11 +8,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, memory, settings};
+use crate::ctx::ControllerCtx;
+use crate::master::CandidateState;
 use crate::settings::Settings;
-use crate::state::State;
 use crate::term;
 use crate::tick::Ticked;
-use crate::world::World;
 
 fn quick() -> Settings {
     Settings { tick_ms: 10, ..settings() }
@@ -22,27 +22,27 @@ fn quick() -> Settings {
 async fn a_tick_that_reads_an_epoch_not_its_own_does_nothing() {
     let fake = Fake::with_engines_wanted(2);
     fake.state().master.epoch = Epoch(5);
-    assert!(matches!(fake.driver(4).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(matches!(fake.reconciler(4).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().effects.is_empty() && fake.state().reports.is_empty());
 }
 
 #[tokio::test]
 async fn a_master_that_is_deposed_in_the_middle_of_a_plan_stops_there() {
     let fake = Fake::with_engines_wanted(3);
-    fake.settle(&mut fake.driver(1)).await;
+    fake.settle(&mut fake.reconciler(1)).await;
     fake.commit("a-1", &memory(2));
     fake.state().effects.clear();
     fake.state().stop_after = Some(2);
-    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert_eq!(fake.state().effects.len(), 2);
 }
 
 #[tokio::test]
 async fn a_master_that_is_deposed_in_its_last_effect_reports_nothing() {
     let fake = Fake::with_engines_wanted(1);
-    let total = fake.state().world.plan().decisions().count();
+    let total = fake.state().simulation.plan().decisions().count();
     fake.state().stop_after = Some(total);
-    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     let state = fake.state();
     assert_eq!((state.effects.len(), state.reports.len()), (total, 0));
 }
@@ -53,7 +53,7 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
     // The agent's session is gone: the alteration is to be aborted at once.
     fake.make_node("a-1", 99);
     fake.state().stands_still = true;
-    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
 }
 
@@ -61,16 +61,19 @@ async fn a_master_that_stood_still_after_it_asked_for_an_outcome_aborts_nothing(
 async fn after_two_thirds_of_the_session_timeout_without_an_answer_nothing_is_sent() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().holds_lease = false;
-    assert!(matches!(fake.driver(1).tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(matches!(fake.reconciler(1).tick(&*fake).await, Ticked::Stopped(_)));
     assert!(fake.state().effects.is_empty());
 }
 
-async fn serve(fake: &Arc<Fake>, until: impl Fn(State) -> bool + Send + Sync + 'static) -> (State, CancellationToken) {
-    let (sender, mut state) = watch::channel(State::Candidate);
+async fn serve(
+    fake: &Arc<Fake>,
+    until: impl Fn(CandidateState) -> bool + Send + Sync + 'static,
+) -> (CandidateState, CancellationToken) {
+    let (sender, mut state) = watch::channel(CandidateState::Candidate);
     let stop = CancellationToken::new();
-    let world: Arc<dyn World> = Arc::clone(fake) as Arc<dyn World>;
+    let ctx: Arc<dyn ControllerCtx> = Arc::clone(fake) as Arc<dyn ControllerCtx>;
     let stopped = stop.clone();
-    tokio::spawn(async move { term::serve(world, &quick(), &sender, &stopped).await });
+    tokio::spawn(async move { term::serve(ctx, &quick(), &sender, &stopped).await });
     let reached = tokio::time::timeout(Duration::from_secs(10), state.wait_for(|it| until(*it))).await;
     let reached = *reached.unwrap().unwrap();
     (reached, stop)
@@ -80,8 +83,8 @@ async fn serve(fake: &Arc<Fake>, until: impl Fn(State) -> bool + Send + Sync + '
 async fn a_term_raises_the_epoch_before_anything_else_and_converges_without_a_wake_up() {
     let fake = Fake::with_engines_wanted(2);
     let waiting = Arc::clone(&fake);
-    let (reached, stop) = serve(&fake, move |_| waiting.state().world.observed.pods.len() == 2).await;
-    assert!(matches!(reached, State::Acting { epoch: Epoch(2), .. }), "{reached:?}");
+    let (reached, stop) = serve(&fake, move |_| waiting.state().simulation.observed.instances.len() == 2).await;
+    assert!(matches!(reached, CandidateState::Acting { epoch: Epoch(2), .. }), "{reached:?}");
     assert_eq!(fake.state().master.epoch, Epoch(2));
     stop.cancel();
 }
@@ -89,7 +92,7 @@ async fn a_term_raises_the_epoch_before_anything_else_and_converges_without_a_wa
 #[tokio::test]
 async fn a_master_whose_epoch_was_raised_by_another_hand_and_that_holds_the_lock_raises_it_again() {
     let fake = Fake::with_engines_wanted(1);
-    let (_, stop) = serve(&fake, |state| matches!(state, State::Acting { .. })).await;
+    let (_, stop) = serve(&fake, |state| matches!(state, CandidateState::Acting { .. })).await;
     fake.state().master.epoch = Epoch(40);
     let waiting = Arc::clone(&fake);
     let seen = tokio::time::timeout(Duration::from_secs(10), async {
@@ -105,11 +108,11 @@ async fn a_master_whose_epoch_was_raised_by_another_hand_and_that_holds_the_lock
 async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().held = false;
-    let (sender, _state) = watch::channel(State::Candidate);
-    let world: Arc<dyn World> = Arc::clone(&fake) as Arc<dyn World>;
+    let (sender, _state) = watch::channel(CandidateState::Candidate);
+    let ctx: Arc<dyn ControllerCtx> = Arc::clone(&fake) as Arc<dyn ControllerCtx>;
     let deposing = Arc::clone(&fake);
     let (settings, stop) = (quick(), CancellationToken::new());
-    let term = term::serve(world, &settings, &sender, &stop);
+    let term = term::serve(ctx, &settings, &sender, &stop);
     let deposed = async {
         while deposing.state().reports.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -128,12 +131,12 @@ async fn a_master_that_does_not_hold_the_lock_any_more_steps_down() {
 async fn without_a_metadata_agent_a_master_waits_for_its_epoch() {
     let fake = Fake::with_engines_wanted(1);
     fake.state().database = false;
-    let (_, stop) = serve(&fake, |state| state == State::Elected).await;
+    let (_, stop) = serve(&fake, |state| state == CandidateState::Elected).await;
     assert!(fake.state().effects.is_empty());
     fake.state().database = true;
     let waiting = Arc::clone(&fake);
     let seen = tokio::time::timeout(Duration::from_secs(10), async {
-        while waiting.state().world.observed.pods.is_empty() {
+        while waiting.state().simulation.observed.instances.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     });

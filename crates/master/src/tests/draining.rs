@@ -11,25 +11,25 @@ use super::fake::{Fake, settings};
 /// An engine that was ready and that no slot wants any more; its drain fact is written.
 async fn drained() -> Arc<Fake> {
     let fake = Fake::with_engines_wanted(1);
-    let mut driver = fake.driver(1);
-    fake.settle(&mut driver).await;
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
     fake.pass(Duration::from_mins(1));
     let patch = UnitPatch { min_engines: Some(0), ..UnitPatch::default() };
     let object = ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch);
     fake.commit("fewer", &Change::Alter { if_exists: false, object });
-    driver.tick(&*fake).await;
-    assert_eq!(fake.state().world.observed.facts.len(), 1);
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().simulation.observed.drains.len(), 1);
     fake
 }
 
 #[tokio::test]
 async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
     let fake = drained().await;
-    let grace = Duration::from_millis(fake.state().world.observed.facts[0].grace_ms.unsigned_abs());
+    let grace = Duration::from_millis(fake.state().simulation.observed.drains[0].grace_ms.unsigned_abs());
     let deletes = || fake.state().effects.iter().filter(|it| it.starts_with("delete engine")).count();
     // Almost all of it is over when another master takes over, on whose clock nothing of it is.
     fake.pass(grace);
-    let mut next = fake.driver(1);
+    let mut next = fake.reconciler(1);
     next.tick(&*fake).await;
     for passed in [Duration::from_mins(1), grace.saturating_sub(Duration::from_mins(1))] {
         fake.pass(passed);
@@ -44,21 +44,21 @@ async fn a_new_master_counts_a_grace_from_when_it_saw_the_fact() {
 #[tokio::test]
 async fn a_fact_of_a_gone_pod_costs_one_question_in_its_namespace() {
     let fake = drained().await;
-    assert_eq!(fake.state().world.exit_drained(), 1);
+    assert_eq!(fake.state().simulation.exit_drained(), 1);
     // Each of them is a master of a process that knows nothing yet.
-    let mut driver = fake.driver(1);
-    driver.tick(&*fake).await;
-    assert!(fake.state().world.observed.pods.is_empty(), "its pod is cleared away");
-    driver = fake.driver(1);
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().simulation.observed.instances.is_empty(), "its pod is cleared away");
+    reconciler = fake.reconciler(1);
     fake.state().asked = 0;
     fake.state().asked_in.clear();
     let timeout = settings().session_timeout();
     for _ in 0..2 {
-        driver.tick(&*fake).await;
+        reconciler.tick(&*fake).await;
         assert_eq!(fake.state().asked, 0, "the answer would not count yet");
         fake.pass(timeout / 2);
     }
-    driver.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
     assert_eq!(fake.state().asked_in, [Some("rp-1--t-1".to_owned())], "no list of all pods");
-    assert!(fake.state().world.observed.facts.is_empty());
+    assert!(fake.state().simulation.observed.drains.is_empty());
 }

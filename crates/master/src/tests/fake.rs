@@ -1,6 +1,6 @@
-//! A world in memory: the planner's own world with an alter node, a database row of the master, and faults.
+//! A simulation in memory: the planner's own simulation with an alter node, a database row of the master, and faults.
 
-mod acting;
+mod ctx;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use model::observation::{ClusterWarnings, ObservedNode, Report};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
-use planner::{Action, Decision, Desired, Observed};
+use planner::{Action, Decision, DesiredState, ObservedState};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::ctx::{Effect, Failure};
 use crate::settings::Settings;
-use crate::tick::{Driver, Loads, Ticked};
-use crate::world::{Effect, Failure};
+use crate::tick::{Loads, Reconciler, Ticked};
 
 /// Something that happens in between, about the engine of an effect.
 pub type Happening = fn(&mut State, &EngineName);
 
-/// A world that several masters can act on, one after the other or at once.
+/// A simulation that several masters can act on, one after the other or at once.
 #[derive(Debug)]
 pub struct Fake {
     state: Mutex<State>,
@@ -38,7 +38,7 @@ pub struct Fake {
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct State {
-    pub world: planner::World,
+    pub simulation: planner::Simulation,
     pub alter: Option<AlterNode>,
     pub agents: Vec<Agent>,
     pub records: BTreeMap<RequestId, AlterationRecord>,
@@ -78,7 +78,7 @@ pub struct State {
     /// Names about which the orchestrator does not answer.
     pub silent: BTreeSet<EngineName>,
     /// Pods that are gone and that the list has all the same, until they are asked for by name.
-    pub ghosts: Vec<planner::Pod>,
+    pub ghosts: Vec<planner::Instance>,
     /// Whether questions for single names never end, and how many were asked.
     pub endless: bool,
     pub asked: usize,
@@ -87,7 +87,7 @@ pub struct State {
     /// Whether the master stands still, for long, right after it has asked for an outcome.
     pub stands_still: bool,
     /// What engine agents answer about their load; of the others, those in `silent` never answer.
-    pub statuses: BTreeMap<EngineName, planner::Status>,
+    pub statuses: BTreeMap<EngineName, planner::EngineLoad>,
     /// How long reading from ZooKeeper takes.
     pub slow: Duration,
     /// What was not read because there is too much.
@@ -111,11 +111,11 @@ pub fn agent(session: i64) -> Agent {
 
 impl Fake {
     pub fn new() -> Arc<Self> {
-        let desired = Desired { cluster: "enginehouse".to_owned(), ..Desired::default() };
-        let mut world = planner::World::new(desired, Observed::default());
-        world.desired.snapshot.now_ms = 1_000_000;
+        let desired = DesiredState { cluster: "enginehouse".to_owned(), ..DesiredState::default() };
+        let mut simulation = planner::Simulation::new(desired, ObservedState::default());
+        simulation.desired.snapshot.now_ms = 1_000_000;
         let state = State {
-            world,
+            simulation,
             alter: None,
             agents: vec![agent(7)],
             records: BTreeMap::new(),
@@ -154,7 +154,7 @@ impl Fake {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// A world with tenant `t_1`, whose unit `uc_1` in pool `rp_1` wants `min` engines; nothing runs yet.
+    /// A simulation with tenant `t_1`, whose unit `uc_1` in pool `rp_1` wants `min` engines; nothing runs yet.
     pub fn with_engines_wanted(min: u32) -> Arc<Self> {
         let fake = Self::new();
         let unit = UnitPatch { min_engines: Some(min), ..UnitPatch::default() };
@@ -179,23 +179,23 @@ impl Fake {
     /// What a metadata agent's transaction does.
     pub fn commit(&self, alteration: &str, change: &Change) {
         let mut state = self.state();
-        let catalog = state.world.desired.snapshot.catalog.clone();
+        let catalog = state.simulation.desired.snapshot.catalog.clone();
         let Applied::Object { base, after, .. } = change.apply(&catalog, &Rules::default()).unwrap() else {
             panic!("nothing changes")
         };
-        let generation = Generation(state.world.next_number().get());
-        let after = state.world.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
-        state.world.commit_catalog(after);
+        let generation = Generation(state.simulation.next_number().get());
+        let after = state.simulation.desired.snapshot.catalog.with(&change.object(), after.as_ref(), generation);
+        state.simulation.commit_catalog(after);
         let record = AlterationRecord {
-            generation: state.world.desired.snapshot.catalog.generation,
+            generation: state.simulation.desired.snapshot.catalog.generation,
             base_generation: base,
             outcome: Outcome::Committed,
             progress: Some(AlterationProgress::Converging),
-            decided_at_ms: state.world.desired.snapshot.now_ms,
+            decided_at_ms: state.simulation.desired.snapshot.now_ms,
             ..record(alteration, change.object())
         };
         state.records.insert(id(alteration), record.clone());
-        state.world.desired.snapshot.alterations.push(record);
+        state.simulation.desired.snapshot.alterations.push(record);
     }
 
     /// What a metadata agent does before its transaction.
@@ -216,42 +216,42 @@ impl Fake {
             Some(AlterNode { content: Ok(content), ctime_ms: 5, children: vec![child], strays: Vec::new() });
     }
 
-    pub fn driver(&self, epoch: i64) -> Driver {
-        Driver::new(settings(), Epoch(epoch), self.state().now, Loads::default(), CancellationToken::new())
+    pub fn reconciler(&self, epoch: i64) -> Reconciler {
+        Reconciler::new(settings(), Epoch(epoch), self.state().now, Loads::default(), CancellationToken::new())
     }
 
     /// Time passes for everybody.
     pub fn pass(&self, time: Duration) {
         let mut state = self.state();
         state.now += time;
-        state.world.pass(time.as_millis() as u64);
+        state.simulation.advance(time.as_millis() as u64);
     }
 
     /// Ticks until a tick does nothing, engines get ready meanwhile.
-    pub async fn settle(self: &Arc<Self>, driver: &mut Driver) {
+    pub async fn settle(self: &Arc<Self>, reconciler: &mut Reconciler) {
         for _ in 0..200 {
-            let ticked = driver.tick(&**self).await;
+            let ticked = reconciler.tick(&**self).await;
             let Ticked::Done { progress, .. } = ticked else { panic!("{ticked:?}") };
             let moved = {
                 let mut state = self.state();
-                let starting = state.world.about_to_register();
-                let registered = starting.iter().filter(|engine| state.world.register(engine)).count();
-                registered + state.world.exit_drained()
+                let starting = state.simulation.about_to_register();
+                let registered = starting.iter().filter(|engine| state.simulation.register(engine)).count();
+                registered + state.simulation.exit_drained()
             };
             if !progress && moved == 0 {
-                let waiting =
-                    !self.state().world.observed.facts.is_empty() || !self.state().world.plan().waits.is_empty();
+                let waiting = !self.state().simulation.observed.drains.is_empty()
+                    || !self.state().simulation.plan().waits.is_empty();
                 if !waiting {
                     return;
                 }
                 self.pass(Duration::from_secs(10));
             }
         }
-        panic!("never settles: {:#?}", self.state().world.plan());
+        panic!("never settles: {:#?}", self.state().simulation.plan());
     }
 
     pub fn present(&self, ordinal: usize) -> EngineName {
-        self.state().world.desired.snapshot.slots[ordinal].engine()
+        self.state().simulation.desired.snapshot.slots[ordinal].engine()
     }
 }
 
@@ -297,18 +297,19 @@ impl State {
         if epoch == self.master.epoch { Ok(()) } else { Err(Failure::Deposed(self.master.holder.clone())) }
     }
 
-    /// What ZooKeeper refuses: a second fact of one name, a drain without the newer registration, and the deletion of a
+    /// What ZooKeeper refuses: a second fact of one name, a drain without the successor registration, and the deletion of a
     /// permit below which is not what was seen.
     fn moved(&self, decision: &Decision, seen: &coordination::Observation) -> Option<String> {
         let engine = decision.engine.as_ref()?;
         let withdraws = match &decision.action {
-            Action::Drain { newer, withdraw, .. } => {
-                if self.world.observed.facts.iter().any(|fact| fact.engine == *engine) {
+            Action::Drain { successor, withdraw, .. } => {
+                if self.simulation.observed.drains.iter().any(|fact| fact.engine == *engine) {
                     return Some(format!("{engine} has a drain fact"));
                 }
-                let registered = |name: &EngineName| self.world.observed.lives.iter().any(|live| live.engine == *name);
-                if let Some(newer) = newer.as_ref().filter(|newer| !registered(newer)) {
-                    return Some(format!("{newer} is not registered"));
+                let registered =
+                    |name: &EngineName| self.simulation.observed.registrations.iter().any(|live| live.engine == *name);
+                if let Some(successor) = successor.as_ref().filter(|successor| !registered(successor)) {
+                    return Some(format!("{successor} is not registered"));
                 }
                 *withdraw
             }
@@ -323,9 +324,9 @@ impl State {
     }
 
     fn permits(&self) -> Vec<PermitNode> {
-        let observed = &self.world.observed;
+        let observed = &self.simulation.observed;
         let node = |permit: &planner::Permit| {
-            let live = observed.lives.iter().find(|live| live.engine == permit.engine);
+            let live = observed.registrations.iter().find(|live| live.engine == permit.engine);
             PermitNode {
                 engine: permit.engine.clone(),
                 content: Ok(Permit {
@@ -357,7 +358,7 @@ impl State {
     }
 
     fn drains(&self) -> Vec<DrainOrderNode> {
-        let node = |fact: &planner::Fact| DrainOrderNode {
+        let node = |fact: &planner::DrainOrder| DrainOrderNode {
             engine: fact.engine.clone(),
             content: Ok(DrainOrder {
                 uid: fact.uid.clone(),
@@ -367,17 +368,17 @@ impl State {
             }),
             ctime_ms: 0,
         };
-        self.world.observed.facts.iter().map(node).collect()
+        self.simulation.observed.drains.iter().map(node).collect()
     }
 
-    fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Progress) -> Effect {
+    fn finish(&mut self, decision: &Decision, alteration: &RequestId, progress: planner::Transition) -> Effect {
         let progress = match progress {
-            planner::Progress::Converged => AlterationProgress::Converged,
-            planner::Progress::Stalled => AlterationProgress::Stalled,
-            planner::Progress::Superseded => AlterationProgress::Superseded,
+            planner::Transition::Converged => AlterationProgress::Converged,
+            planner::Transition::Stalled => AlterationProgress::Stalled,
+            planner::Transition::Superseded => AlterationProgress::Superseded,
         };
         self.records.get_mut(alteration).unwrap().progress = Some(progress);
-        self.world.apply_one(decision, &mut None);
+        self.simulation.apply_one(decision, &mut None);
         Effect::Progress(progress)
     }
 }

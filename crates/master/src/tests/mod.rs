@@ -1,14 +1,14 @@
-//! The driver in worlds that do what a test tells them.
+//! Unit tests of the reconciler over a fake context.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod deposed;
-mod doubting;
 mod draining;
 mod fake;
-mod moved;
+mod logging;
+mod races;
 mod resigning;
-mod settling;
-mod silent;
-mod telling;
-mod ticking;
+mod settle;
+mod silence;
+mod stale_pods;
+mod tick;
 mod turns;

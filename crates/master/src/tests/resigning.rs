@@ -8,10 +8,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, settings};
+use crate::ctx::ControllerCtx;
+use crate::master::CandidateState;
 use crate::settings::Settings;
-use crate::state::State;
 use crate::term;
-use crate::world::World;
 
 /// Far longer than a test may take: whoever waits for it fails the test.
 const NEVER_MS: u64 = 600_000;
@@ -20,10 +20,10 @@ const WITHIN: Duration = Duration::from_secs(10);
 /// Serves until `arrived`, is told to end, and answers why the term ended.
 async fn resigned(fake: &Arc<Fake>, arrived: impl Fn(&Fake) -> bool) -> String {
     let settings = Settings { effect_deadline_ms: NEVER_MS, ..settings() };
-    let (sender, _state) = watch::channel(State::Candidate);
+    let (sender, _state) = watch::channel(CandidateState::Candidate);
     let stop = CancellationToken::new();
-    let world: Arc<dyn World> = Arc::clone(fake) as Arc<dyn World>;
-    let term = term::serve(world, &settings, &sender, &stop);
+    let ctx: Arc<dyn ControllerCtx> = Arc::clone(fake) as Arc<dyn ControllerCtx>;
+    let term = term::serve(ctx, &settings, &sender, &stop);
     let ending = async {
         while !arrived(fake) {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::fake::{Fake, create, settings};
 use crate::settings::Settings;
-use crate::tick::{Driver, Loads};
+use crate::tick::{Loads, Reconciler};
 
 /// Tenant `t_1` wants `many` engines, tenant `t_2` one. Slots of `t_1` come first in the catalog's order.
 fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
@@ -29,27 +29,28 @@ fn two_tenants(many: u32) -> std::sync::Arc<Fake> {
 async fn hanging_creates_of_one_tenant_do_not_delay_another() {
     let fake = two_tenants(70);
     let settings = Settings { effect_deadline_ms: 20, ..settings() };
-    let mut driver = Driver::new(settings, Epoch(1), fake.state().now, Loads::default(), CancellationToken::new());
+    let mut reconciler =
+        Reconciler::new(settings, Epoch(1), fake.state().now, Loads::default(), CancellationToken::new());
     fake.state().running_since = Some(Instant::now());
     fake.state().hanging.push("create engine t-1-".to_owned());
     for _ in 0..2 {
-        driver.tick(&*fake).await;
+        reconciler.tick(&*fake).await;
         // The back-off of creates that hung is over whenever a tick begins.
         fake.pass(Duration::from_mins(1));
     }
-    assert_eq!(fake.state().world.observed.pods.len(), 1, "t_2 has its engine");
+    assert_eq!(fake.state().simulation.observed.instances.len(), 1, "t_2 has its engine");
     // It ends while t_1 keeps the master busy: its replacement is not delayed either.
     for _ in 0..8 {
-        driver.tick(&*fake).await;
+        reconciler.tick(&*fake).await;
         fake.pass(Duration::from_mins(1));
     }
-    let first = fake.state().world.observed.pods[0].uid.clone();
-    fake.state().world.end(&first, "exit code 1");
+    let first = fake.state().simulation.observed.instances[0].uid.clone();
+    fake.state().simulation.end(&first, "exit code 1");
     for _ in 0..5 {
-        driver.tick(&*fake).await;
+        reconciler.tick(&*fake).await;
         fake.pass(Duration::from_mins(1));
     }
     let state = fake.state();
-    let alive: Vec<_> = state.world.observed.pods.iter().filter(|pod| pod.is_alive()).collect();
+    let alive: Vec<_> = state.simulation.observed.instances.iter().filter(|instance| instance.is_alive()).collect();
     assert!(alive.len() == 1 && alive[0].uid != first, "{alive:?}");
 }

@@ -4,59 +4,60 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::observation::{ObservedEngine, Report};
-use planner::{Desired, Pod};
+use planner::{DesiredState, Instance};
 
-use super::{Driver, bounded};
+use super::{Reconciler, bounded};
+use crate::ctx::{ControllerCtx, Engines, Failure};
 use crate::failpoints;
-use crate::recollection::parts_of;
-use crate::world::{Engines, Failure, World};
+use crate::memory::parts_of;
 
 /// The most engines that are reported, the first by name: more than one installation is made for.
 const MAX_REPORTED: usize = 20_000;
 
-impl Driver {
+impl Reconciler {
     pub(super) async fn report(
         &mut self,
-        world: &dyn World,
-        desired: &Desired,
+        ctx: &dyn ControllerCtx,
+        desired: &DesiredState,
         rows: Vec<Arc<ObservedEngine>>,
         waits_for: Option<String>,
         engines: &Engines,
     ) -> Result<(), Failure> {
         let mut rows = rows;
         rows.truncate(MAX_REPORTED);
-        let mut report = self.recollection.report(&rows, waits_for, &engines.cluster_warnings);
+        let mut report = self.memory.report(&rows, waits_for, &engines.cluster_warnings);
         report.after_tick_ms = Some(desired.snapshot.master.last_tick_ms);
-        report.namespaces_in_use = Some(namespaces(&engines.pods));
-        let now = world.now();
-        report.nodes = self.recollection.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
-        let written = self.send(world, &mut report).await;
-        self.recollection.reported(written.is_ok().then_some((rows, &engines.cluster_warnings)));
-        self.recollection.nodes.told(written.is_ok(), report.nodes, now);
+        report.namespaces_in_use = Some(namespaces(&engines.instances));
+        let now = ctx.now();
+        report.nodes = self.memory.nodes.due(&desired.snapshot.catalog, engines.nodes.as_deref(), now);
+        let written = self.send(ctx, &mut report).await;
+        self.memory.reported(written.is_ok().then_some((rows, &engines.cluster_warnings)));
+        self.memory.nodes.told(written.is_ok(), report.nodes, now);
         written?;
         model::failpoint!(failpoints::REPORTED);
-        self.wait_log.clear(world.now());
+        self.wait_log.clear(ctx.now());
         Ok(())
     }
 
     /// Thousands of rows go in parts, each in an effect's time. After one that fails the next report is complete.
-    pub(super) async fn send(&self, world: &dyn World, report: &mut Report) -> Result<(), Failure> {
+    pub(super) async fn send(&self, ctx: &dyn ControllerCtx, report: &mut Report) -> Result<(), Failure> {
         for part in parts_of(report, self.settings.report_rows) {
-            self.send_part(world, &part).await?;
+            self.send_part(ctx, &part).await?;
         }
-        self.send_part(world, report).await
+        self.send_part(ctx, report).await
     }
 
     /// A report is an effect like any other: a master that may have been deposed meanwhile sends none.
-    async fn send_part(&self, world: &dyn World, report: &Report) -> Result<(), Failure> {
-        if !world.holds_lease() {
+    async fn send_part(&self, ctx: &dyn ControllerCtx, report: &Report) -> Result<(), Failure> {
+        if !ctx.holds_lease() {
             return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
         }
-        bounded(self.settings.effect_deadline(), world.report(self.epoch, report)).await
+        bounded(self.settings.effect_deadline(), ctx.report(self.epoch, report)).await
     }
 }
 
-fn namespaces(pods: &[Pod]) -> Vec<String> {
-    let names: BTreeSet<&String> = pods.iter().filter_map(|pod| pod.labels.get(model::labels::NAMESPACE)).collect();
+fn namespaces(instances: &[Instance]) -> Vec<String> {
+    let names: BTreeSet<&String> =
+        instances.iter().filter_map(|instance| instance.labels.get(model::labels::NAMESPACE)).collect();
     names.into_iter().cloned().collect()
 }

@@ -19,11 +19,11 @@ pub(in crate::metadata) async fn explain(context: &Context, change: &Change) -> 
     context.log.line("the plan starts from what the master saw last");
     tell(context, &freshness(context, &overview), &overview.snapshot.master).await;
     let seen: Vec<ObservedEngine> = overview.observed.iter().map(|it| it.engine.clone()).collect();
-    let mut observed = planner::Observed::from_report(&seen, &overview.snapshot);
+    let mut observed = planner::ObservedState::from_report(&seen, &overview.snapshot);
     let place = context.store().node_overview().await.map_err(|error| error.user_error())?;
     observed.nodes = place.nodes.into_iter().map(|node| (node.name, node.labels)).collect();
     let settings = &context.agent.settings;
-    let desired = planner::Desired {
+    let desired = planner::DesiredState {
         snapshot: overview.snapshot,
         cluster: settings.cluster.clone(),
         defaults: settings.rules.defaults.clone(),

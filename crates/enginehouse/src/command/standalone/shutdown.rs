@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use master::State;
+use master::CandidateState;
 use metadata::Store;
 use model::engine_name::EngineName;
 use model::labels;
@@ -35,7 +35,7 @@ const REASON: &str = "standalone was stopped";
 /// Ends everything; an error says what may be left.
 pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
     let acting = match *parts.master.state().borrow() {
-        State::Acting { epoch, .. } => Some(epoch),
+        CandidateState::Acting { epoch, .. } => Some(epoch),
         _ => None,
     };
     parts.master.shutdown().await;

@@ -1,0 +1,326 @@
+//! An installation that is at rest: a database behind a metadata agent, in which engines are wanted and known, and a ctx
+//! in which all of them are registered.
+//!
+//! Real are the database (SQLite in a file), the agent with its wire, the orchestrator and the master's driver. ZooKeeper is
+//! left out: what a tick would read there is given to it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use agent_api::{AgentApi as _, AgentClient, Role};
+use async_trait::async_trait;
+use coordination::{AlterNode, Observation, Permit, PermitNode, Registration, RegistrationNode};
+use master::{ControllerCtx, Effect, Engines, Expected, Failure, Loads, Reconciler, Settings, Ticked};
+use model::alteration::{Abort, AlterationRecord, RequestId};
+use model::change::{Change, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
+use model::clock::{Clock as _, SystemClock};
+use model::configuration::Configuration;
+use model::engine_name::EngineName;
+use model::labels::{EngineLabels, LabelMap, selector};
+use model::number::{Epoch, Generation};
+use model::observation::{MadeEngine, Report};
+use model::slot::Slot;
+use model::snapshot::{MasterRecord, Snapshot};
+use model::{PoolName, TenantName, UnitName};
+use orchestrator::{LogPolicy, Orchestrator, PodWish, Spec, SpecFile};
+use parking_lot::Mutex;
+use planner::{Decision, EngineLoad, Instance};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::{self, Agent};
+
+/// Tenants of the installation.
+const TENANTS: u32 = 10;
+/// Engines of each, all in one pool from one unit.
+const ENGINES_OF_TENANT: u32 = 1_000;
+/// The product of the above.
+pub const ENGINES: usize = 10_000;
+/// Rows of one report.
+const ROWS: usize = 1_000;
+
+/// The database with its agent.
+pub struct Installation {
+    pub agent: Agent,
+    pub settings: Settings,
+    pub epoch: Epoch,
+}
+
+impl Installation {
+    /// All engines are wanted; none was made.
+    pub async fn founded(settings: Settings) -> Self {
+        let agent = Agent::start().await;
+        let epoch = agent.store.raise_epoch(Epoch(0), "the bench").await.unwrap().epoch;
+        let installation = Self { agent, settings, epoch };
+        let (unit, pool) = (UnitName::new("uc_1").unwrap(), PoolName::new("rp_1").unwrap());
+        let patch = UnitPatch {
+            min_engines: Some(ENGINES_OF_TENANT),
+            max_engines: Some(ENGINES_OF_TENANT),
+            ..UnitPatch::default()
+        };
+        installation.create("unit", ObjectPatch::ResourceUnit(unit.clone(), patch)).await;
+        let patch = PoolPatch { units: Some(vec![unit]), ..PoolPatch::default() };
+        installation.create("pool", ObjectPatch::ResourcePool(pool.clone(), patch)).await;
+        for tenant in 0..TENANTS {
+            let name = TenantName::new(format!("t_{tenant}")).unwrap();
+            let patch = TenantPatch { pools: Some(vec![pool.clone()]), ..TenantPatch::default() };
+            installation.create(&format!("tenant-{tenant}"), ObjectPatch::Tenant(name, patch)).await;
+        }
+        installation
+    }
+
+    async fn create(&self, id: &str, object: ObjectPatch) {
+        let record = agent::commit(&self.agent.store, id, Change::Create { if_not_exists: false, object }).await;
+        self.agent.store.finish(self.epoch, &record.id, record.generation).await.unwrap();
+    }
+
+    pub async fn snapshot(&self) -> Snapshot {
+        self.agent.store.snapshot().await.unwrap()
+    }
+
+    /// Writes down that these engines were made, as a master does when it has made them.
+    pub async fn made(&self, made: Vec<MadeEngine>) {
+        for made in made.chunks(ROWS) {
+            let report = Report { made: made.to_vec(), part: true, ..Report::default() };
+            let recorded = self.agent.store.observed(self.epoch, &report).await.unwrap();
+            assert!(recorded.unknown.is_empty() && recorded.other_uid.is_empty());
+        }
+    }
+
+    /// The labels of the slot's engine.
+    pub fn labels(&self, snapshot: &Snapshot, slot: &Slot) -> EngineLabels {
+        EngineLabels::new(&self.settings.cluster, &slot.key, slot.incarnation, &self.configuration(snapshot, slot))
+    }
+
+    fn configuration(&self, snapshot: &Snapshot, slot: &Slot) -> Configuration {
+        Configuration::from_slot(&snapshot.catalog, &slot.key, &self.settings.defaults).unwrap()
+    }
+
+    /// What a master would make the slot's engine from.
+    pub fn spec(&self, snapshot: &Snapshot, slot: &Slot) -> Spec {
+        let (labels, of) = (self.labels(snapshot, slot), self.configuration(snapshot, slot));
+        let mut spec = spec(&labels.name, &of, snapshot.catalog.generation);
+        (spec.labels, spec.namespace, spec.image) = (labels.encode(), of.namespace, of.image);
+        spec
+    }
+
+    /// The master's driver, with a ctx in which the engines of that orchestrator are registered.
+    pub async fn reconciler(&self, orchestrator: Arc<dyn Orchestrator>) -> (Reconciler, Still) {
+        let still = Still::new(self, orchestrator).await;
+        let reconciler =
+            Reconciler::new(self.settings.clone(), self.epoch, still.now(), Loads::default(), CancellationToken::new());
+        (reconciler, still)
+    }
+}
+
+/// An engine agent with its file, as the program makes it for a pod.
+pub fn spec(name: &EngineName, of: &Configuration, generation: Generation) -> Spec {
+    let argv = ["/usr/local/bin/enginehouse", "engine-agent", "--config", "engine.toml"];
+    // Of the size that such a file has.
+    let file = SpecFile { path: "engine.toml".to_owned(), content: vec![b'#'; 1_200], mode: 0o600 };
+    Spec {
+        name: name.clone(),
+        labels: LabelMap::new(),
+        generation,
+        annotations: LabelMap::new(),
+        namespace: String::new(),
+        image: String::new(),
+        argv: argv.map(str::to_owned).to_vec(),
+        files: vec![file],
+        environment: [("ENGINEHOUSE_LOG".to_owned(), "info".to_owned())].into(),
+        requests: of.engine_type.requests(of),
+        nodes: None,
+        grace: Duration::from_mins(30),
+        log: LogPolicy::default(),
+        pod: PodWish::default(),
+    }
+}
+
+/// What the parts of a tick took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Spent {
+    pub list: Duration,
+    pub snapshot: Duration,
+    pub report: Duration,
+}
+
+/// A ctx at rest. A decision that is to take effect there is a mistake, and counted.
+pub struct Still {
+    orchestrator: Arc<dyn Orchestrator>,
+    client: AgentClient,
+    coordinated: Observation,
+    selector: LabelMap,
+    spent: Mutex<Spent>,
+    reports: AtomicUsize,
+    decisions: AtomicUsize,
+}
+
+impl Still {
+    async fn new(installation: &Installation, orchestrator: Arc<dyn Orchestrator>) -> Self {
+        let permits = installation.snapshot().await.engines.into_iter().map(|record| {
+            let uid = record.uid.unwrap();
+            let live = Registration {
+                address: "127.0.0.1:9".to_owned(),
+                capacity: 10,
+                config: record.config,
+                version: "0".to_owned(),
+                uid: uid.clone(),
+                catalog: None,
+            };
+            let (tenant, pool, unit) = (record.slot.tenant, record.slot.pool, record.slot.unit);
+            PermitNode {
+                engine: record.name,
+                content: Ok(Permit { tenant, pool, unit, uid: Some(uid) }),
+                version: 1,
+                ctime_ms: 0,
+                registration: Some(RegistrationNode { content: Ok(live), session: 1, ctime_ms: 0 }),
+                answered: true,
+                strays: 0,
+                left_behind: false,
+            }
+        });
+        let mut permits: Vec<PermitNode> = permits.collect();
+        permits.sort_by(|one, other| one.engine.cmp(&other.engine));
+        Self {
+            orchestrator,
+            client: installation.agent.client(Role::Master),
+            coordinated: Observation { permits, ..Observation::default() },
+            selector: selector(&installation.settings.cluster),
+            spent: Mutex::default(),
+            reports: AtomicUsize::new(0),
+            decisions: AtomicUsize::new(0),
+        }
+    }
+
+    /// One tick that has nothing to do, and what it and its parts took.
+    pub async fn tick(&self, reconciler: &mut Reconciler) -> (Duration, Spent) {
+        let reports = self.reports.load(Ordering::SeqCst);
+        *self.spent.lock() = Spent::default();
+        let begin = Instant::now();
+        let ticked = reconciler.tick(self).await;
+        let time = begin.elapsed();
+        assert!(matches!(ticked, Ticked::Done { progress: false, .. }), "{ticked:?}");
+        assert_eq!(self.reports.load(Ordering::SeqCst), reports + 1, "the tick came to its end");
+        assert_eq!(self.decisions.load(Ordering::SeqCst), 0, "all is as it should be");
+        (time, *self.spent.lock())
+    }
+
+    /// What a tick has to read of the database whatever it does with it.
+    pub async fn read(&self) -> Duration {
+        let begin = Instant::now();
+        let snapshot = self.client.snapshot().await.unwrap();
+        let time = begin.elapsed();
+        assert_eq!(snapshot.slots.len(), ENGINES);
+        time
+    }
+}
+
+#[async_trait]
+impl ControllerCtx for Still {
+    fn now(&self) -> Duration {
+        SystemClock.boottime()
+    }
+
+    fn holds_lease(&self) -> bool {
+        true
+    }
+
+    fn session_expired(&self) -> bool {
+        false
+    }
+
+    async fn woken(&self) {
+        std::future::pending::<()>().await;
+    }
+
+    async fn still_held(&self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+
+    async fn master(&self) -> Result<MasterRecord, Failure> {
+        self.client.master().await.map_err(away)
+    }
+
+    async fn raise_epoch(&self, _: Epoch) -> Result<MasterRecord, Failure> {
+        self.master().await
+    }
+
+    async fn coordinated(&self) -> Result<Observation, Failure> {
+        Ok(self.coordinated.clone())
+    }
+
+    async fn engines(&self) -> Result<Engines, Failure> {
+        let begin = Instant::now();
+        let listing = self.orchestrator.list(&self.selector).await.map_err(away)?;
+        let nodes = self.orchestrator.nodes().await.ok();
+        let engines = Engines::of(listing, nodes);
+        self.spent.lock().list = begin.elapsed();
+        Ok(engines)
+    }
+
+    async fn engine(&self, _: &EngineName, _: Option<&str>) -> Result<Option<Instance>, Failure> {
+        Err(away("nobody is asked for by name"))
+    }
+
+    async fn outcome(&self, _: &RequestId) -> Result<Option<AlterationRecord>, Failure> {
+        Ok(None)
+    }
+
+    async fn abort(&self, _: &Abort) -> Result<AlterationRecord, Failure> {
+        Err(away("nothing is aborted"))
+    }
+
+    async fn delete_alter_node(&self, _: &AlterNode) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failure> {
+        let begin = Instant::now();
+        let snapshot = self.client.snapshot().await.map_err(away);
+        self.spent.lock().snapshot = begin.elapsed();
+        snapshot
+    }
+
+    async fn apply(&self, decision: &Decision, _: &Expected<'_>) -> Result<Effect, Failure> {
+        self.decisions.fetch_add(1, Ordering::SeqCst);
+        Err(away(format!("{} {:?}", decision.verb(), decision.engine)))
+    }
+
+    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+        let begin = Instant::now();
+        self.client.observed(epoch, report).await.map_err(away)?;
+        self.spent.lock().report += begin.elapsed();
+        // Parts come before it.
+        self.reports.fetch_add(usize::from(!report.part), Ordering::SeqCst);
+        Ok(())
+    }
+
+    async fn status(&self, _: &EngineName, _: &str) -> Result<EngineLoad, Failure> {
+        Err(away("no engine is asked for its load"))
+    }
+}
+
+fn away(error: impl std::fmt::Display) -> Failure {
+    Failure::Unavailable(error.to_string())
+}
+
+/// Least, middle and most.
+pub fn spread<T: PartialOrd + Copy>(all: impl IntoIterator<Item = T>) -> (T, T, T) {
+    let mut all: Vec<T> = all.into_iter().collect();
+    all.sort_by(|one, other| one.partial_cmp(other).unwrap());
+    (all[0], all[all.len() / 2], all[all.len() - 1])
+}
+
+/// What ticks took, in parts.
+pub fn print_ticks(ticks: &[(Duration, Spent)]) {
+    let print = |what: &str, part: &dyn Fn(&(Duration, Spent)) -> Duration| {
+        let (least, middle, most) = spread(ticks.iter().map(part));
+        println!("  {what}: {least:.1?} {middle:.1?} {most:.1?}");
+    };
+    print("a tick", &|(all, _)| *all);
+    print("of it, the list of engines", &|(_, spent)| spent.list);
+    print("of it, the snapshot from the agent", &|(_, spent)| spent.snapshot);
+    print("of it, the report to the agent", &|(_, spent)| spent.report);
+    let rest = |(all, spent): &(Duration, Spent)| all.saturating_sub(spent.list + spent.snapshot + spent.report);
+    print("the rest: observing, asking, planning, comparing", &rest);
+}

@@ -1,0 +1,259 @@
+//! What each decision does, and what guards it.
+//!
+//! | decision | where | guard |
+//! | --- | --- | --- |
+//! | permits, drains, facts | ZooKeeper | a multi with the check of the lock, and of the nodes as they were seen |
+//! | create engine | orchestrator | the name, which is never used twice; the epoch where it is kept |
+//! | delete engine | orchestrator | the uid; the epoch where it is kept |
+//! | uids, ends, incarnations, progress | database | the epoch's row, locked in the same transaction |
+
+use std::time::Duration;
+
+use agent_api::AgentApi;
+use coordination::permit_batch::{self, UidUpdate};
+use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
+use model::alteration::RequestId;
+use model::engine_name::EngineName;
+use model::observation::{EndedEngine, MadeEngine, Report};
+use model::slot::{Renewal, SlotKey};
+use planner::{Action, Decision, Transition};
+
+use super::launch::{self, Launch};
+use super::live::{LiveCtx, coordination, orchestration};
+use super::{Effect, Expected, Failure};
+
+impl LiveCtx {
+    pub(super) async fn take_effect(&self, decision: &Decision, expected: &Expected<'_>) -> Result<Effect, Failure> {
+        if let Action::Finish { id, transition } = &decision.action {
+            return self.finish(id, *transition, &decision.reason, expected).await;
+        }
+        let engine = decision.engine.as_ref().ok_or_else(|| unfit("no engine"))?;
+        match &decision.action {
+            Action::CreatePermit { uid } => {
+                self.create_permit(engine, decision.slot.as_ref(), uid.clone(), expected).await
+            }
+            Action::CreateEngine(plan) => self.create_engine(engine, plan, expected).await,
+            Action::RecordUid { uid, config } => {
+                self.record_uid(engine, known(uid.as_deref(), expected)?, config, expected).await
+            }
+            Action::WritePermitUid { uid } => {
+                self.write_permit_uid(engine, decision.slot.as_ref(), known(uid.as_deref(), expected)?, expected).await
+            }
+            Action::DrawIncarnation { observed, failures } => {
+                let slot = decision.slot.clone().ok_or_else(|| unfit("no slot"))?;
+                self.draw_incarnation(Renewal { slot, observed: *observed, failures: *failures }, expected).await
+            }
+            Action::RecordEnd { reason, log_tail } => {
+                let ended = EndedEngine { name: engine.clone(), reason: reason.clone(), log_tail: log_tail.clone() };
+                let epoch = expected.epoch;
+                let write = |ended: Vec<EndedEngine>| async move {
+                    let count = ended.len();
+                    vec![self.record(epoch, Report { ended, ..Report::default() }).await.map(drop); count]
+                };
+                self.writing.ends.write(ended, epoch, write).await?;
+                Ok(Effect::Done)
+            }
+            Action::Drain { uid, grace_ms, withdraw, successor, namespace } => {
+                let (uid, reason, namespace) = (Some(uid.clone()), decision.reason.clone(), namespace.clone());
+                let fact = DrainOrder { uid, grace_ms: *grace_ms, reason, namespace };
+                let seen = permit(expected, engine).filter(|_| *withdraw);
+                done(drains::drain(&*self.lock()?, engine, seen, successor.as_ref(), &fact).await)
+            }
+            Action::DeleteEngine { uid, grace_ms } => self.delete_engine(engine, uid, *grace_ms, expected).await,
+            Action::DeletePermit => {
+                let lock = self.lock()?;
+                match permit(expected, engine) {
+                    Some(seen) => done(permits::delete(&lock, seen).await),
+                    None if expected.seen.unread.permits.contains(engine) => {
+                        delete_unread(&lock, engine, expected).await
+                    }
+                    None => Err(unfit("no permit")),
+                }
+            }
+            Action::RemoveDrainOrder => done(drains::remove(&*self.lock()?, engine).await),
+            Action::Finish { .. } => Ok(Effect::Done),
+        }
+    }
+
+    async fn create_permit(
+        &self,
+        engine: &EngineName,
+        slot: Option<&SlotKey>,
+        uid: Option<String>,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let permit = permit_of(slot.ok_or_else(|| unfit("no slot"))?, uid);
+        let create = |wanted: Vec<(EngineName, Permit)>| async move {
+            match self.lock() {
+                Ok(lock) => answers(permit_batch::create(&lock, &wanted).await),
+                Err(failure) => vec![Err(failure); wanted.len()],
+            }
+        };
+        self.writing.permits.write((engine.clone(), permit), expected.epoch, create).await?;
+        Ok(Effect::Done)
+    }
+
+    /// A permit that was not seen is one that this chain has made: nobody else makes any under this lock.
+    async fn write_permit_uid(
+        &self,
+        engine: &EngineName,
+        slot: Option<&SlotKey>,
+        uid: &str,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let (permit, version) = match (permit(expected, engine), slot) {
+            (None, Some(slot)) => (permit_of(slot, Some(uid.to_owned())), 0),
+            (Some(PermitNode { content: Ok(permit), version, .. }), _) if permit.uid.as_deref() != Some(uid) => {
+                (Permit { uid: Some(uid.to_owned()), ..permit.clone() }, *version)
+            }
+            _ => return done(permits::record_uid(&*self.lock()?, engine, uid).await),
+        };
+        let write = |known: Vec<UidUpdate>| async move {
+            match self.lock() {
+                Ok(lock) => answers(permit_batch::record_uids(&lock, &known).await),
+                Err(failure) => vec![Err(failure); known.len()],
+            }
+        };
+        let known = UidUpdate { engine: engine.clone(), permit, version };
+        self.writing.uids_of_permits.write(known, expected.epoch, write).await?;
+        Ok(Effect::Done)
+    }
+
+    async fn create_engine(
+        &self,
+        engine: &EngineName,
+        plan: &planner::DesiredEngine,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let launch = Launch {
+            engine,
+            slot: &plan.labels.slot,
+            incarnation: plan.labels.incarnation,
+            labels: &plan.labels,
+            configuration: &plan.configuration,
+            nodes: plan.nodes.as_deref(),
+            node_selector: &plan.node_selector,
+            generation: expected.generation,
+            epoch: expected.epoch,
+        };
+        let spec = launch::complete(&*self.deps.launcher, &launch).map_err(|error| Failure::Refused(error.text()))?;
+        let ensured =
+            self.deps.orchestrator.ensure(&spec, expected.epoch).await.map_err(|error| orchestration(&error))?;
+        Ok(Effect::Made { uid: ensured.uid })
+    }
+
+    /// The uid is recorded once: if another one is, the pod that was just made is not the engine.
+    async fn record_uid(
+        &self,
+        engine: &EngineName,
+        uid: &str,
+        config: &str,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let made = MadeEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
+        let epoch = expected.epoch;
+        let write = |made: Vec<MadeEngine>| async move {
+            let count = made.len();
+            vec![self.record(epoch, Report { made, ..Report::default() }).await; count]
+        };
+        let recorded = self.writing.uids.write(made, epoch, write).await?;
+        if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {
+            return Err(Failure::Moved(format!("uid {other} is recorded for engine {engine}")));
+        }
+        if recorded.unknown.contains(engine) {
+            return Err(Failure::Moved(format!("the name {engine} was never issued")));
+        }
+        Ok(Effect::Done)
+    }
+
+    /// A changed default renews thousands of slots in one tick: each transaction would read the whole catalog for one.
+    async fn draw_incarnation(&self, renewal: Renewal, expected: &Expected<'_>) -> Result<Effect, Failure> {
+        let epoch = expected.epoch;
+        let write = |renewals: Vec<Renewal>| async move {
+            let all = &renewals;
+            match self.deps.agents.call(|agent| async move { agent.new_incarnations(epoch, all).await }).await {
+                Ok(drawn) => drawn.into_iter().map(|drawn| drawn.map(drop).map_err(Failure::Moved)).collect(),
+                Err(failure) => vec![Err(failure); renewals.len()],
+            }
+        };
+        self.writing.incarnations.write(renewal, epoch, write).await?;
+        Ok(Effect::Done)
+    }
+
+    async fn delete_engine(
+        &self,
+        engine: &EngineName,
+        uid: &str,
+        grace_ms: i64,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let grace = Duration::from_millis(grace_ms.max(0).unsigned_abs());
+        match self.deps.orchestrator.delete(engine, uid, grace, expected.epoch).await {
+            Ok(_) | Err(orchestrator::Error::Gone { .. }) => Ok(Effect::Done),
+            Err(error) => Err(orchestration(&error)),
+        }
+    }
+
+    async fn finish(
+        &self,
+        id: &RequestId,
+        transition: Transition,
+        reason: &str,
+        expected: &Expected<'_>,
+    ) -> Result<Effect, Failure> {
+        let (epoch, generation) = (expected.epoch, expected.generation);
+        let after = Duration::from_millis(self.deps.limits.alter_deadline_ms.max(0).unsigned_abs());
+        let agents = &self.deps.agents;
+        let progress = match transition {
+            Transition::Converged => {
+                agents.call(|agent| async move { agent.finish(epoch, id, generation).await }).await?
+            }
+            Transition::Stalled => {
+                agents.call(|agent| async move { agent.stalled(epoch, id, after, reason).await }).await?
+            }
+            Transition::Superseded => agents.call(|agent| async move { agent.superseded(epoch, id).await }).await?,
+        };
+        Ok(Effect::Progress(progress))
+    }
+}
+
+/// The uid that the decision names, or the one that the create before it has answered.
+fn known<'a>(uid: Option<&'a str>, expected: &Expected<'a>) -> Result<&'a str, Failure> {
+    uid.or(expected.made).ok_or_else(|| unfit("no uid"))
+}
+
+fn permit<'a>(expected: &Expected<'a>, engine: &EngineName) -> Option<&'a PermitNode> {
+    // They are read in the order of names, and there may be thousands, each with a decision about it.
+    let at = expected.seen.permits.binary_search_by(|permit| permit.engine.cmp(engine)).ok()?;
+    expected.seen.permits.get(at)
+}
+
+/// Deletes a permit of which only the name was known. The plan took it for unregistered; if an engine is registered below it,
+/// it stays, unless that engine has an order to drain.
+async fn delete_unread(lock: &Lock, engine: &EngineName, expected: &Expected<'_>) -> Result<Effect, Failure> {
+    let seen = permits::read(lock.session(), engine).await.map_err(|error| coordination(&error))?;
+    let Some(seen) = seen else { return Ok(Effect::Done) };
+    let drains =
+        expected.seen.unread.drains.contains(engine) || expected.seen.drains.iter().any(|it| it.engine == *engine);
+    if seen.registration.is_some() && !drains {
+        return Err(Failure::Moved(format!("engine {engine} is registered")));
+    }
+    done(permits::delete(lock, &seen).await)
+}
+
+fn permit_of(slot: &SlotKey, uid: Option<String>) -> Permit {
+    Permit { tenant: slot.tenant.clone(), pool: slot.pool.clone(), unit: slot.unit.clone(), uid }
+}
+
+fn answers(results: Vec<Result<(), coordination::Error>>) -> Vec<Result<(), Failure>> {
+    results.into_iter().map(|result| result.map_err(|error| coordination(&error))).collect()
+}
+
+fn done(result: Result<(), coordination::Error>) -> Result<Effect, Failure> {
+    result.map(|()| Effect::Done).map_err(|error| coordination(&error))
+}
+
+/// A decision that lacks what its effect needs: the next plan is another.
+fn unfit(what: &str) -> Failure {
+    Failure::Moved(format!("the decision has {what}"))
+}

@@ -1,0 +1,165 @@
+//! What a master says in the log of a trouble that lasts.
+
+use std::fmt::Write as _;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use model::Epoch;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Dispatch, Event, Metadata, Subscriber, span};
+
+use super::fake::{Fake, memory, settings};
+use crate::ctx::{ControllerCtx, Failure};
+use crate::master::CandidateState;
+use crate::settings::Settings;
+use crate::term;
+
+const TICK: Duration = Duration::from_secs(2);
+/// Ticks within three minutes and a little more.
+const TICKS: u32 = 92;
+/// At once, and after each minute.
+const SAID: usize = 4;
+
+/// Keeps the lines of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<String>>>);
+
+impl Lines {
+    fn with(&self, text: &str) -> Vec<String> {
+        self.0.lock().iter().filter(|line| line.contains(text)).cloned().collect()
+    }
+}
+
+/// While there is one collector only, `tracing` asks the thread that comes by a line first whether anybody wants it: a
+/// test of another thread, which has none, would say no for all. With two it asks the collectors.
+static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
+
+/// The lines of this thread from now on.
+fn told() -> (Lines, DefaultGuard) {
+    LazyLock::force(&SECOND);
+    let lines = Lines::default();
+    (lines.clone(), tracing::subscriber::set_default(lines))
+}
+
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+impl Subscriber for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("master")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text(String::new());
+        event.record(&mut text);
+        self.0.lock().push(text.0);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn a_decision_that_fails_at_each_tick_is_told_once_a_minute_and_when_it_succeeds() {
+    let (lines, _telling) = told();
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    let old = fake.present(0);
+    fake.commit("a-1", &memory(2));
+    reconciler.tick(&*fake).await;
+    let new = fake.present(0);
+    assert!(fake.state().simulation.register(&new));
+    let drain = format!("drain engine {old}");
+    fake.state().failing.push((drain.clone(), Failure::Refused("no right".to_owned())));
+    fake.state().effects.clear();
+    for _ in 0..TICKS {
+        reconciler.tick(&*fake).await;
+        fake.pass(TICK);
+    }
+    assert_eq!(fake.state().effects.iter().filter(|it| **it == drain).count(), TICKS as usize, "it is tried each time");
+    let said = lines.with("decision failed");
+    assert_eq!(said.len(), SAID, "{said:#?}");
+    assert!(said[0].contains("times=1 ") && said[SAID - 1].contains("times=91 "), "{said:#?}");
+    fake.state().failing.clear();
+    reconciler.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
+    let over = lines.with("failed=92 ");
+    assert!(over.len() == 1 && over[0].contains("decision applied") && over[0].contains(old.as_str()), "{over:#?}");
+}
+
+#[tokio::test]
+async fn a_wait_that_lasts_is_told_loudly_once_a_minute_and_when_it_is_over() {
+    let (lines, _telling) = told();
+    let fake = Fake::with_engines_wanted(1);
+    fake.make_node("a-1", 99);
+    fake.state().unsettled = true;
+    let mut reconciler = fake.reconciler(1);
+    for _ in 0..TICKS {
+        reconciler.tick(&*fake).await;
+        fake.pass(TICK);
+    }
+    assert_eq!(lines.with("is not settled yet").len(), SAID);
+    fake.state().database = false;
+    for _ in 0..TICKS {
+        reconciler.tick(&*fake).await;
+        fake.pass(TICK);
+    }
+    let loud = lines.with("still waiting").len();
+    assert_eq!((loud, lines.with("waiting").len()), (SAID - 1, SAID), "at once, and loudly after a while");
+    fake.state().database = true;
+    fake.state().unsettled = false;
+    reconciler.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
+    assert_eq!(lines.with("no longer waiting").len(), 1);
+    assert_eq!(lines.with("settling works again").len(), 1);
+}
+
+/// The engines' place has seen higher epochs, because the database was restored from an older state.
+#[tokio::test]
+async fn an_epoch_that_is_raised_until_it_is_taken_is_told_once_and_at_the_end() {
+    let (lines, _telling) = told();
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().failing.push(("create engine".to_owned(), Failure::Deposed("epoch 6 was seen".to_owned())));
+    let (sender, mut state) = watch::channel(CandidateState::Candidate);
+    let (ctx, settings, stop) =
+        (Arc::clone(&fake) as Arc<dyn ControllerCtx>, Settings { tick_ms: 10, ..settings() }, CancellationToken::new());
+    let seen = async {
+        while fake.state().master.epoch < Epoch(6) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        fake.state().failing.clear();
+        let _ = state.wait_for(|it| matches!(it, CandidateState::Acting { .. })).await;
+        stop.cancel();
+    };
+    let serving = term::serve(ctx, &settings, &sender, &stop);
+    tokio::time::timeout(Duration::from_mins(1), futures::future::join(serving, seen)).await.unwrap();
+    let raised = lines.with("epoch raised");
+    assert!(
+        raised.len() == 2 && raised[0].contains("epoch=2 ") && raised[1].contains("epoch raised again"),
+        "{raised:#?}"
+    );
+    assert_eq!(lines.with("tick stopped").len(), 1);
+    let over = lines.with("ticks end again");
+    assert!(over.len() == 1 && over[0].contains("times="), "{over:#?}");
+    let epoch = fake.state().master.epoch;
+    assert!(epoch >= Epoch(6) && over[0].contains(&format!("epoch={epoch} ")), "{epoch}: {over:#?}");
+}

@@ -1,0 +1,179 @@
+//! What becomes of alterations, and of their node.
+
+use std::time::Duration;
+
+use model::alteration::{AlterationProgress, Outcome};
+
+use super::fake::{Fake, agent, id, memory};
+use crate::tick::Ticked;
+
+#[tokio::test]
+async fn an_undecided_alteration_whose_agent_lives_is_left_alone_until_its_grace_is_over() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    fake.pass(Duration::from_secs(29));
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().aborts.is_empty() && fake.state().alter.is_some());
+    let said = fake.state().reports.last().unwrap().waits_for.clone().unwrap();
+    assert!(said.contains("a-1"), "{said}");
+    fake.pass(Duration::from_secs(1));
+    reconciler.tick(&*fake).await;
+    let state = fake.state();
+    assert_eq!(state.aborts.len(), 1);
+    assert_eq!(state.aborts[0].decided_by, "master 1");
+    assert!(state.aborts[0].reason.contains("did not decide"), "{}", state.aborts[0].reason);
+    assert!(state.alter.is_none());
+}
+
+#[tokio::test]
+async fn the_grace_counts_from_when_this_master_first_saw_the_alteration() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.reconciler(1).tick(&*fake).await;
+    fake.pass(Duration::from_secs(25));
+    let mut next = fake.reconciler(1);
+    next.tick(&*fake).await;
+    fake.pass(Duration::from_secs(25));
+    next.tick(&*fake).await;
+    assert!(fake.state().aborts.is_empty());
+}
+
+#[tokio::test]
+async fn an_undecided_alteration_whose_agents_session_is_gone_is_aborted_at_once() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().agents = vec![agent(8)];
+    fake.reconciler(1).tick(&*fake).await;
+    let state = fake.state();
+    assert!(state.aborts[0].reason.contains("gone"), "{}", state.aborts[0].reason);
+    assert_eq!(state.aborts[0].statement, "ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY '2G'");
+    assert!(state.alter.is_none());
+}
+
+#[tokio::test]
+async fn an_abort_refused_for_its_content_is_repeated_without_it() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().agents = vec![agent(8)];
+    fake.state().takes_no_statement = true;
+    fake.reconciler(1).tick(&*fake).await;
+    let state = fake.state();
+    assert_eq!(state.aborts.len(), 2);
+    assert_eq!((state.aborts[1].statement.as_str(), &state.aborts[1].object), ("", &None));
+    assert!(state.alter.is_none(), "the node goes, so that others can alter");
+}
+
+#[tokio::test]
+async fn a_commit_that_came_first_wins_over_the_abort_and_keeps_its_node_for_one_tick() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.reconciler(1)).await;
+    fake.make_node("a-1", 99);
+    fake.commit("a-1", &memory(2));
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    {
+        let state = fake.state();
+        assert!(state.aborts.is_empty(), "a decided one is not aborted");
+        assert_eq!(state.records[&id("a-1")].progress, Some(AlterationProgress::Converging));
+        assert!(state.alter.is_none(), "another alteration waits for one tick at most");
+        let last = state.effects.iter().rposition(|it| it.starts_with("create engine"));
+        assert!(last < state.effects.iter().position(|it| it == "delete alter node"), "{:?}", state.effects);
+    }
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
+}
+
+#[tokio::test]
+async fn a_late_commit_between_the_look_and_the_abort_stands() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.reconciler(1)).await;
+    fake.make_node("a-1", 99);
+    fake.commit("a-1", &memory(2));
+    fake.commit_after_the_look("a-1");
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().aborts.len(), 1, "it was tried");
+    assert_eq!(fake.state().records[&id("a-1")].outcome, Outcome::Committed);
+    assert!(fake.state().alter.is_none(), "this tick has acted on it");
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
+}
+
+#[tokio::test]
+async fn a_node_without_a_child_is_debris_and_goes() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    fake.state().alter.as_mut().unwrap().children.clear();
+    fake.reconciler(1).tick(&*fake).await;
+    assert!(fake.state().alter.is_none() && fake.state().aborts.is_empty());
+}
+
+#[tokio::test]
+async fn unreadable_data_is_settled_like_any_other() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 7);
+    {
+        let mut state = fake.state();
+        let node = state.alter.as_mut().unwrap();
+        node.content = Err("no JSON".to_owned());
+        node.children[0].agent = None;
+        node.children[0].session = None;
+    }
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().alter.is_some(), "nobody knows whether its agent lives");
+    fake.pass(Duration::from_secs(30));
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().alter.is_none());
+    assert_eq!(fake.state().aborts[0].object, None);
+}
+
+#[tokio::test]
+async fn without_a_metadata_agent_nothing_is_decided_and_the_node_stays() {
+    let fake = Fake::new();
+    fake.make_node("a-1", 99);
+    fake.state().database = false;
+    let mut reconciler = fake.reconciler(1);
+    for _ in 0..3 {
+        assert_eq!(reconciler.tick(&*fake).await, Ticked::Done { progress: false, due: None });
+        fake.pass(Duration::from_mins(1));
+    }
+    assert!(fake.state().alter.is_some() && fake.state().aborts.is_empty());
+    fake.state().database = true;
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().alter.is_none());
+}
+
+#[tokio::test]
+async fn a_converging_row_is_finished_without_its_node() {
+    let fake = Fake::with_engines_wanted(2);
+    fake.settle(&mut fake.reconciler(1)).await;
+    assert!(fake.state().records.values().all(|record| record.progress == Some(AlterationProgress::Converged)));
+    assert!(fake.state().effects.iter().all(|it| it != "delete alter node"));
+}
+
+#[tokio::test]
+async fn an_alteration_that_stalls_holds_up_no_other_and_converges_later() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.settle(&mut fake.reconciler(1)).await;
+    fake.make_node("a-1", 7);
+    fake.commit("a-1", &memory(2));
+    let broken = fake.present(0);
+    let failure = crate::ctx::Failure::Refused("no quota left".to_owned());
+    fake.state().failing.push((format!("create engine {broken}"), failure));
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().alter.is_none(), "after one tick it blocks no other");
+    fake.pass(Duration::from_secs(59));
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
+    fake.pass(Duration::from_secs(1));
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1, "the old engine serves");
+    fake.state().failing.clear();
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
+}

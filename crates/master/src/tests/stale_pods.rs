@@ -1,0 +1,123 @@
+//! What a tick does when the list has what is not there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::PoolName;
+use model::change::{Change, ObjectPatch, PoolPatch, Setting};
+use model::engine_name::EngineName;
+
+use super::fake::Fake;
+use crate::tick::{Reconciler, Ticked};
+
+fn done(ticked: &Ticked) -> bool {
+    match ticked {
+        Ticked::Done { progress, .. } => *progress,
+        Ticked::Stopped(reason) => panic!("{reason}"),
+    }
+}
+
+/// An installation with one engine that serves, and a master whose registry is believed.
+async fn at_rest() -> (Arc<Fake>, Reconciler, EngineName) {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    fake.pass(Duration::from_mins(1));
+    fake.state().effects.clear();
+    fake.state().asked = 0;
+    let engine = fake.present(0);
+    (fake, reconciler, engine)
+}
+
+#[tokio::test]
+async fn an_engine_that_is_gone_without_any_news_of_it_is_asked_for_and_replaced() {
+    let (fake, mut reconciler, engine) = at_rest().await;
+    {
+        let mut state = fake.state();
+        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
+        state.simulation.observed.registrations.clear();
+    }
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.state().asked, 0, "a moment without a registration is nothing");
+    fake.pass(Duration::from_mins(1));
+    assert!(done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.state().asked, 1);
+    assert_eq!(fake.state().effects[0], format!("record end {engine}"));
+    fake.settle(&mut reconciler).await;
+    assert_ne!(fake.present(0), engine);
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn an_engine_that_only_lost_its_registration_is_asked_for_and_stays() {
+    let (fake, mut reconciler, engine) = at_rest().await;
+    fake.state().simulation.observed.registrations.clear();
+    for _ in 0..3 {
+        assert!(!done(&reconciler.tick(&*fake).await));
+        // Not for as long as it takes to be replaced: it does not answer either.
+        fake.pass(Duration::from_secs(25));
+    }
+    let state = fake.state();
+    assert!(state.effects.is_empty(), "{:?}", state.effects);
+    assert_eq!(state.asked, 2);
+    drop(state);
+    assert_eq!(fake.present(0), engine);
+}
+
+#[tokio::test]
+async fn a_pod_on_its_way_out_whose_end_nobody_told_is_asked_for_and_cleared_away() {
+    let (fake, mut reconciler, engine) = at_rest().await;
+    {
+        let mut state = fake.state();
+        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
+        state.ghosts[0].phase = model::engine_state::Phase::Terminating;
+        state.simulation.observed.registrations.clear();
+    }
+    assert!(done(&reconciler.tick(&*fake).await), "its end is written down at once");
+    assert_eq!(fake.state().ghosts.len(), 1);
+    fake.pass(Duration::from_mins(1));
+    let _ = reconciler.tick(&*fake).await;
+    assert!(fake.state().ghosts.is_empty(), "it was asked for");
+    fake.settle(&mut reconciler).await;
+    assert_ne!(fake.present(0), engine);
+}
+
+#[tokio::test]
+async fn an_engine_is_asked_for_where_it_was_made_unless_its_configuration_has_changed_since() {
+    let (fake, mut reconciler, engine) = at_rest().await;
+    // Nobody answers, so it stays unknown whether it is gone.
+    fake.state().silent.insert(engine);
+    fake.state().simulation.observed.instances.clear();
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert_eq!(std::mem::take(&mut fake.state().asked_in), [Some("rp-1--t-1".to_owned())]);
+    let elsewhere = PoolPatch { namespace: Setting::Set("elsewhere".to_owned()), ..PoolPatch::default() };
+    let pool = ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), elsewhere);
+    fake.commit("moved", &Change::Alter { if_exists: false, object: pool });
+    let _ = reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().asked_in, [None]);
+}
+
+#[tokio::test]
+async fn a_pod_that_failed_before_it_could_register_is_missed_though_nobody_told_of_its_end() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    assert!(done(&reconciler.tick(&*fake).await));
+    fake.pass(Duration::from_mins(1));
+    let engine = fake.present(0);
+    {
+        let mut state = fake.state();
+        state.ghosts = std::mem::take(&mut state.simulation.observed.instances);
+        state.asked = 0;
+    }
+    let _ = reconciler.tick(&*fake).await;
+    fake.pass(Duration::from_secs(50));
+    let _ = reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().asked, 0, "it may still be on its way");
+    fake.pass(Duration::from_secs(10));
+    let _ = reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().asked, 1);
+    assert!(fake.state().ghosts.is_empty());
+    fake.settle(&mut reconciler).await;
+    assert_ne!(fake.present(0), engine);
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}

@@ -1,0 +1,421 @@
+//! What a tick does, and what it does not let stop it.
+
+use std::time::Duration;
+
+use model::alteration::AlterationProgress;
+use model::observation::ClusterWarnings;
+
+use super::fake::{Fake, create, id, memory};
+use crate::ctx::Failure;
+use crate::tick::{Loads, Ticked};
+
+fn done(ticked: &Ticked) -> bool {
+    match ticked {
+        Ticked::Done { progress, .. } => *progress,
+        Ticked::Stopped(reason) => panic!("{reason}"),
+    }
+}
+
+#[tokio::test]
+async fn a_steady_state_makes_no_effect_and_reports_nothing_new() {
+    let fake = Fake::with_engines_wanted(2);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    fake.state().effects.clear();
+    fake.state().reports.clear();
+    assert!(!done(&reconciler.tick(&*fake).await));
+    let state = fake.state();
+    assert!(state.effects.is_empty(), "{:?}", state.effects);
+    assert_eq!(state.reports.len(), 1, "a tick always says that it was");
+    assert!(state.reports[0].engines.is_empty() && state.reports[0].gone.is_empty() && !state.reports[0].complete);
+}
+
+#[tokio::test]
+async fn what_is_around_the_engines_is_reported_when_it_changes() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    let told = |fake: &Fake| fake.state().reports.last().unwrap().cluster_warnings.clone();
+    assert_eq!(
+        fake.state().reports[0].cluster_warnings,
+        Some(ClusterWarnings::default()),
+        "the first report has it all"
+    );
+    assert_eq!(told(&fake), None, "nothing changed");
+    let around = ClusterWarnings::new(Vec::new(), &["create pods in the whole cluster".to_owned()]);
+    fake.state().cluster_warnings = around.clone();
+    let _ = reconciler.tick(&*fake).await;
+    assert_eq!(told(&fake), Some(around));
+    let _ = reconciler.tick(&*fake).await;
+    assert_eq!(told(&fake), None);
+}
+
+#[tokio::test]
+async fn a_new_master_finds_everything_as_it_should_be_and_creates_nothing() {
+    let fake = Fake::with_engines_wanted(3);
+    fake.settle(&mut fake.reconciler(1)).await;
+    fake.state().effects.clear();
+    let mut next = fake.reconciler(1);
+    assert!(!done(&next.tick(&*fake).await));
+    assert!(fake.state().effects.is_empty());
+    assert!(fake.state().reports.last().unwrap().complete, "the first report of a term is complete");
+}
+
+#[tokio::test]
+async fn a_master_that_dies_after_any_effect_is_followed_by_one_that_ends_the_work() {
+    let total = {
+        let fake = Fake::with_engines_wanted(3);
+        fake.settle(&mut fake.reconciler(1)).await;
+        fake.commit("a-1", &memory(2));
+        fake.state().effects.clear();
+        fake.settle(&mut fake.reconciler(1)).await;
+        fake.state().effects.len()
+    };
+    assert!(total > 20, "{total}");
+    for stop_after in 1..=total {
+        let fake = Fake::with_engines_wanted(3);
+        fake.settle(&mut fake.reconciler(1)).await;
+        fake.commit("a-1", &memory(2));
+        let uids: Vec<String> =
+            fake.state().simulation.observed.instances.iter().map(|instance| instance.uid.clone()).collect();
+        fake.state().stop_after = Some(stop_after);
+        let mut dying = fake.reconciler(1);
+        while fake.state().holds_lease {
+            let _ = dying.tick(&*fake).await;
+            let mut state = fake.state();
+            for engine in state.simulation.about_to_register() {
+                state.simulation.register(&engine);
+            }
+            state.simulation.exit_drained();
+            drop(state);
+            fake.pass(Duration::from_secs(10));
+        }
+        fake.state().holds_lease = true;
+        fake.state().master.epoch = model::Epoch(2);
+        fake.settle(&mut fake.reconciler(2)).await;
+        let state = fake.state();
+        assert_eq!(state.simulation.observed.instances.len(), 3, "after {stop_after} effects");
+        assert!(
+            state.simulation.observed.instances.iter().all(|instance| !uids.contains(&instance.uid)),
+            "after {stop_after} effects"
+        );
+        assert!(
+            state.simulation.observed.drains.is_empty() && state.simulation.desired.snapshot.alterations.is_empty()
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_create_that_is_refused_holds_up_no_other_and_backs_off() {
+    let fake = Fake::with_engines_wanted(3);
+    let broken = fake.present(1);
+    let failure = Failure::Refused("no quota left".to_owned());
+    fake.state().failing.push((format!("create engine {broken}"), failure));
+    let mut reconciler = fake.reconciler(1);
+    assert!(done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.state().simulation.observed.instances.len(), 2);
+    let tries = || fake.state().effects.iter().filter(|it| **it == format!("create engine {broken}")).count();
+    reconciler.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
+    assert_eq!(tries(), 1, "it waits");
+    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).rfind(|it| it.name == broken).unwrap();
+    assert!(shown.reason.unwrap().contains("no quota left"));
+    fake.pass(Duration::from_secs(3));
+    reconciler.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
+    assert_eq!(tries(), 2);
+    fake.pass(Duration::from_secs(3));
+    reconciler.tick(&*fake).await;
+    assert_eq!(tries(), 2, "the second time it waits twice as long");
+    fake.state().failing.clear();
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 3);
+}
+
+#[tokio::test]
+async fn a_create_that_fails_because_the_orchestrator_is_away_is_no_failure_of_the_engine() {
+    let fake = Fake::with_engines_wanted(1);
+    let create = format!("create engine {}", fake.present(0));
+    fake.state().failing.push((create.clone(), Failure::Unknown("500 Internal Server Error".to_owned())));
+    let mut reconciler = fake.reconciler(1);
+    let tries = || fake.state().effects.iter().filter(|it| **it == create).count();
+    for times in 1..=10 {
+        reconciler.tick(&*fake).await;
+        reconciler.tick(&*fake).await;
+        assert_eq!(tries(), times, "it is tried again after seconds, and not with each tick");
+        fake.pass(Duration::from_secs(12));
+    }
+    // What is refused afterwards is its first failure.
+    fake.state().failing = vec![(create.clone(), Failure::Refused("no quota left".to_owned()))];
+    reconciler.tick(&*fake).await;
+    fake.pass(Duration::from_secs(3));
+    reconciler.tick(&*fake).await;
+    assert_eq!(tries(), 12);
+    let shown = fake.state().reports.iter().flat_map(|it| it.engines.clone()).next_back().unwrap();
+    assert!(shown.reason.unwrap().contains("failure 1: no quota left"));
+    fake.state().failing.clear();
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn an_effect_that_never_answers_is_cut_off_and_the_others_go_on() {
+    let fake = Fake::with_engines_wanted(3);
+    let broken = fake.present(0);
+    fake.state().hanging.push(format!("create engine {broken}"));
+    let mut reconciler = fake.reconciler(1);
+    assert!(done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.state().simulation.observed.instances.len(), 2);
+    fake.state().hanging.clear();
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 3);
+}
+
+#[tokio::test]
+async fn a_create_whose_answer_was_lost_is_found_by_the_next_tick_and_not_made_twice() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().losing.push("create engine".to_owned());
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    fake.state().losing.clear();
+    fake.settle(&mut reconciler).await;
+    let state = fake.state();
+    assert_eq!(state.simulation.created, 1);
+    assert_eq!(state.effects.iter().filter(|it| it.starts_with("create engine")).count(), 1);
+    assert_eq!(state.simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn without_the_orchestrator_no_engine_is_touched_and_the_master_says_so() {
+    let fake = Fake::with_engines_wanted(1);
+    fake.state().orchestrator = false;
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    let effects = fake.state().effects.clone();
+    assert!(effects.iter().all(|it| it.starts_with("finish alteration")), "{effects:?}");
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert!(fake.state().reports[0].waits_for.as_ref().unwrap().contains("orchestrator"));
+    fake.state().orchestrator = true;
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn without_the_orchestrator_an_alteration_stalls_at_its_deadline_and_its_node_goes() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    fake.commit("a-1", &memory(2));
+    fake.make_node("a-1", 7);
+    fake.state().orchestrator = false;
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converging));
+    let report = fake.state().reports.last().unwrap().clone();
+    assert_eq!(report.engines.len(), 1, "{report:?}");
+    assert!(report.engines[0].reason.as_ref().unwrap().contains("orchestrator") && !report.complete);
+    assert!(report.waits_for.unwrap().contains("a-1"));
+    fake.pass(Duration::from_secs(61));
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Stalled));
+    assert!(fake.state().alter.is_none(), "the next alteration may come");
+    // What reaches no engine has nothing to wait for.
+    let unit = model::change::UnitPatch::default();
+    let another = model::change::ObjectPatch::ResourceUnit(model::UnitName::new("uc_2").unwrap(), unit);
+    fake.commit("a-2", &create(another));
+    reconciler.tick(&*fake).await;
+    assert_eq!(fake.state().records[&id("a-2")].progress, Some(AlterationProgress::Converged));
+    // It comes back: the stalled one is reached after all.
+    fake.state().orchestrator = true;
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().reports.last().unwrap().complete, "what was said meanwhile is replaced");
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().records[&id("a-1")].progress, Some(AlterationProgress::Converged));
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn an_engine_about_which_the_orchestrator_is_silent_has_not_vanished() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    let engine = fake.present(0);
+    let instances = std::mem::take(&mut fake.state().simulation.observed.instances);
+    fake.state().silent.insert(engine.clone());
+    fake.state().effects.clear();
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert!(fake.state().effects.is_empty());
+    fake.state().simulation.observed.instances = instances;
+    fake.state().silent.clear();
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.present(0), engine);
+}
+
+#[tokio::test]
+async fn an_orchestrator_that_hangs_on_every_name_holds_a_tick_up_for_a_limited_time() {
+    const ENGINES: u32 = 12;
+    let fake = Fake::with_engines_wanted(ENGINES);
+    fake.settle(&mut fake.reconciler(1)).await;
+    let settings = crate::settings::Settings { parallelism: 1, ..super::fake::settings() };
+    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    fake.state().simulation.observed.instances.clear();
+    fake.state().effects.clear();
+    fake.state().asked = 0;
+    fake.state().endless = true;
+    assert!(!done(&reconciler.tick(&*fake).await));
+    let state = fake.state();
+    assert!(state.effects.is_empty(), "who was not asked about has not vanished: {:?}", state.effects);
+    // Each question may take one effect deadline, all of them two.
+    assert!((1..6).contains(&state.asked), "{} of {ENGINES} were asked for", state.asked);
+}
+
+#[tokio::test]
+async fn an_engine_that_lost_its_registration_while_the_masters_session_was_away_is_not_ended() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    fake.commit("a-1", &memory(2));
+    fake.state().simulation.observed.registrations.clear();
+    reconciler.distrust_registry(fake.state().now);
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().effects.iter().all(|it| !it.starts_with("drain")), "{:?}", fake.state().effects);
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.registrations.len(), 1);
+}
+
+#[tokio::test]
+async fn a_replacement_that_never_answered_is_condemned_when_it_is_superseded() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    fake.pass(Duration::from_secs(10));
+    fake.commit("a-1", &memory(2));
+    reconciler.tick(&*fake).await;
+    reconciler.tick(&*fake).await;
+    let never_ready = fake.present(0);
+    fake.commit("a-2", &memory(1));
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().effects.contains(&format!("drain engine {never_ready}")), "{:?}", fake.state().effects);
+    fake.settle(&mut reconciler).await;
+    assert_eq!(fake.state().simulation.observed.instances.len(), 1);
+}
+
+#[tokio::test]
+async fn a_stand_in_whose_replacement_lost_its_registration_in_between_is_kept() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    let old = fake.present(0);
+    fake.commit("a-1", &memory(2));
+    reconciler.tick(&*fake).await;
+    let new = fake.present(0);
+    assert!(fake.state().simulation.register(&new));
+    // The registration goes after it was observed: the multi fails as a whole.
+    fake.state().failing.push((format!("drain engine {old}"), Failure::Moved("it is not registered".to_owned())));
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().simulation.observed.registrations.iter().any(|live| live.engine == old));
+    fake.state().failing.clear();
+    fake.settle(&mut reconciler).await;
+    assert!(fake.state().simulation.observed.registrations.iter().all(|live| live.engine == new));
+}
+
+#[tokio::test]
+async fn explain_over_the_last_report_says_the_decisions_that_are_then_executed() {
+    let fake = Fake::with_engines_wanted(3);
+    fake.settle(&mut fake.reconciler(1)).await;
+    // A new master's first report is complete: what a metadata agent knows.
+    fake.reconciler(1).tick(&*fake).await;
+    let desired = fake.state().simulation.desired.clone();
+    let observed =
+        planner::ObservedState::from_report(&fake.state().reports.last().unwrap().engines, &desired.snapshot);
+    let change = memory(2);
+    let told = planner::explain_change(&desired, &change, &model::change::Rules::default(), &observed).unwrap();
+    let mut told: Vec<String> = told.iter().map(|row| format!("{} {}", row.decision, row.engine)).collect();
+    assert!(told.len() > 20, "{told:?}");
+    fake.commit("a-1", &change);
+    fake.state().effects.clear();
+    fake.settle(&mut fake.reconciler(1)).await;
+    let mut executed = fake.state().effects.clone();
+    // Chains of one stage run beside each other, so their order is not fixed.
+    told.sort();
+    executed.sort();
+    assert_eq!(told, executed);
+}
+
+#[tokio::test]
+async fn a_master_that_is_shut_down_begins_no_further_effect() {
+    let fake = Fake::with_engines_wanted(3);
+    let stop = tokio_util::sync::CancellationToken::new();
+    let now = fake.state().now;
+    let mut reconciler =
+        crate::tick::Reconciler::new(super::fake::settings(), model::Epoch(1), now, Loads::default(), stop.clone());
+    stop.cancel();
+    assert!(matches!(reconciler.tick(&*fake).await, Ticked::Stopped(_)));
+    assert!(fake.state().effects.is_empty());
+}
+
+#[tokio::test]
+async fn an_alteration_that_can_not_be_settled_now_holds_up_no_engine() {
+    let fake = Fake::with_engines_wanted(2);
+    fake.make_node("a-1", 99);
+    fake.state().unsettled = true;
+    let mut reconciler = fake.reconciler(1);
+    reconciler.tick(&*fake).await;
+    assert!(fake.state().alter.is_some());
+    assert_eq!(fake.state().simulation.observed.instances.len(), 2);
+}
+
+#[tokio::test]
+async fn a_tick_whose_report_was_refused_as_late_is_followed_by_a_complete_one() {
+    let fake = Fake::with_engines_wanted(1);
+    let mut reconciler = fake.reconciler(1);
+    fake.settle(&mut reconciler).await;
+    reconciler.tick(&*fake).await;
+    assert!(!fake.state().reports.last().unwrap().complete);
+    let snapshot_of = fake.state().master.last_tick_ms;
+    // Somebody else ends a tick between this one's snapshot and its report.
+    fake.state().late_report = true;
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert_eq!(fake.state().master.last_tick_ms, snapshot_of + 1, "the other one's");
+    reconciler.tick(&*fake).await;
+    let state = fake.state();
+    assert!(state.reports.last().unwrap().complete, "nobody knows what the other one said");
+}
+
+#[tokio::test]
+async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that_was_lost() {
+    const ENGINES: usize = 5;
+    let fake = Fake::with_engines_wanted(ENGINES as u32);
+    fake.settle(&mut fake.reconciler(1)).await;
+    fake.state().reports.clear();
+    let settings = crate::settings::Settings { report_rows: 2, ..super::fake::settings() };
+    let (now, halt) = (fake.state().now, tokio_util::sync::CancellationToken::new());
+    let mut reconciler = crate::tick::Reconciler::new(settings, model::Epoch(1), now, Loads::default(), halt);
+    assert!(!done(&reconciler.tick(&*fake).await));
+    let reports = std::mem::take(&mut fake.state().reports);
+    assert_eq!(
+        reports.iter().map(|it| (it.engines.len(), it.part)).collect::<Vec<_>>(),
+        [(2, true), (2, true), (1, false)]
+    );
+    let names = |reports: &[model::observation::Report]| {
+        reports.iter().flat_map(|it| &it.engines).map(|it| it.name.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(&reports).len(), ENGINES, "each once");
+    let last = &reports[2];
+    assert!(last.complete && last.kept.len() == 4 && last.kept.iter().all(|it| *it != last.engines[0].name));
+    assert!(!done(&reconciler.tick(&*fake).await));
+    assert!(fake.state().reports.iter().all(|it| it.engines.is_empty()), "nothing has changed");
+    // The first part of the next report is refused: nobody knows what of it is written.
+    fake.state()
+        .simulation
+        .observed
+        .instances
+        .iter_mut()
+        .for_each(|instance| instance.node = Some("node-2".to_owned()));
+    fake.state().late_report = true;
+    reconciler.tick(&*fake).await;
+    fake.state().reports.clear();
+    assert!(!done(&reconciler.tick(&*fake).await));
+    let reports = std::mem::take(&mut fake.state().reports);
+    assert!(reports.last().unwrap().complete && names(&reports).len() == ENGINES, "{reports:?}");
+}

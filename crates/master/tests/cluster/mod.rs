@@ -1,0 +1,448 @@
+//! A whole installation in one process: the embedded ZooKeeper, metadata agents over a SQLite file, and engines that
+//! are entries of the orchestrator's fake and register, drain and exit as engine agents do.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use coordination::{
+    Alteration, CreateOutcome, EngineCredential, Error as ZkError, Identity, Layout, NoRebuild, Rebuild, Registration,
+    Session, Supervisor, agents, alter_node, registry,
+};
+use embedded_zookeeper::{Config, Server};
+use master::{CandidateState, Launch, Launcher, Master, Parts, Settings};
+use metadata::{CommitRequest, RestartRequest, StartRequest, StopRequest, Store};
+use model::alteration::RequestId;
+use model::change::{Change, Object, ObjectPatch, PoolPatch, TenantPatch, UnitPatch};
+use model::clock::{SharedClock, SystemClock};
+use model::credential::ClusterSecret;
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::labels::{LabelMap, UNIT_CONFIGS};
+use model::secret::SecretKeys;
+use model::{Generation, PoolName, TenantName, UnitName, UserError};
+use orchestrator::memory::{End, Memory};
+use orchestrator::{LogPolicy, Observed, Orchestrator, PodWish, Spec};
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::agent::Agent;
+
+/// The longest that anything is waited for.
+const WAIT: Duration = Duration::from_secs(30);
+
+pub struct Cluster {
+    pub zookeeper: Option<Server>,
+    folder: tempfile::TempDir,
+    pub servers: String,
+    pub store: Store,
+    pub memory: Memory,
+    pub clock: SharedClock,
+    pub secret: ClusterSecret,
+    pub watch_events: bool,
+    /// Sizes of engines that start and never answer.
+    pub broken: Arc<Mutex<BTreeSet<String>>>,
+    engines: JoinHandle<()>,
+    agents: BTreeMap<String, (Agent, Supervisor)>,
+    requests: Mutex<u32>,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.engines.abort();
+    }
+}
+
+struct Registered {
+    id: String,
+    address: String,
+}
+
+#[async_trait]
+impl Rebuild for Registered {
+    async fn rebuild(&self, session: &Session) -> Result<Vec<String>, ZkError> {
+        Ok(vec![agents::register(session, &self.id, &self.address).await?])
+    }
+}
+
+struct Nothing;
+
+/// What a launcher is told beside what the master writes into the spec.
+fn told(launch: &Launch<'_>) -> BTreeMap<String, String> {
+    let mut told = launch.node_selector.clone();
+    told.extend(launch.configuration.cpu_overcommit.map(|it| ("cpu overcommit".to_owned(), it.to_string())));
+    told
+}
+
+impl Launcher for Nothing {
+    fn spec(&self, launch: &Launch<'_>) -> Result<Spec, UserError> {
+        Ok(Spec {
+            name: launch.engine.clone(),
+            labels: LabelMap::new(),
+            generation: launch.generation,
+            annotations: told(launch),
+            namespace: String::new(),
+            image: String::new(),
+            argv: vec!["/bin/true".to_owned()],
+            files: Vec::new(),
+            environment: BTreeMap::new(),
+            requests: launch.configuration.engine_type.requests(launch.configuration),
+            nodes: None,
+            grace: Duration::ZERO,
+            log: LogPolicy::default(),
+            pod: PodWish::default(),
+        })
+    }
+}
+
+impl Cluster {
+    pub async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let zookeeper = Server::start(zookeeper(&folder)).await.unwrap();
+        let servers = zookeeper.addr().to_string();
+        let first = Agent::start().await;
+        let clock = SystemClock::shared();
+        let secret = ClusterSecret::new(*b"a cluster secret").unwrap();
+        let memory = Memory::new(Arc::clone(&clock));
+        let broken = Arc::new(Mutex::new(BTreeSet::new()));
+        let engines = Engines {
+            memory: memory.clone(),
+            servers: servers.clone(),
+            secret: secret.clone(),
+            clock: Arc::clone(&clock),
+            broken: Arc::clone(&broken),
+            sessions: BTreeMap::new(),
+        };
+        let mut cluster = Self {
+            zookeeper: Some(zookeeper),
+            folder,
+            servers,
+            store: first.store.clone(),
+            memory,
+            clock,
+            secret,
+            watch_events: true,
+            broken,
+            engines: tokio::spawn(engines.live()),
+            agents: BTreeMap::new(),
+            requests: Mutex::new(0),
+        };
+        cluster.register_agent("agent-1", first).await;
+        cluster
+    }
+
+    /// Tenant `t_1`, which uses pool `rp_1`, which offers unit `uc_1`; `min` engines of it are wanted.
+    pub async fn founded(min: u32) -> Self {
+        let cluster = Self::new().await;
+        cluster.store.raise_epoch(model::Epoch(0), "the setup").await.unwrap();
+        let unit = UnitPatch { min_engines: Some(min), max_engines: Some(10), ..UnitPatch::default() };
+        let pool = PoolPatch { units: Some(vec![UnitName::new("uc_1").unwrap()]), ..PoolPatch::default() };
+        let tenant = TenantPatch { pools: Some(vec![PoolName::new("rp_1").unwrap()]), ..TenantPatch::default() };
+        for object in [
+            ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), unit),
+            ObjectPatch::ResourcePool(PoolName::new("rp_1").unwrap(), pool),
+            ObjectPatch::Tenant(TenantName::new("t_1").unwrap(), tenant),
+        ] {
+            let record = cluster.commit(Change::Create { if_not_exists: false, object }).await;
+            let _ = cluster.store.finish(model::Epoch(1), &record.id, record.generation).await;
+        }
+        cluster
+    }
+
+    async fn register_agent(&mut self, id: &str, agent: Agent) {
+        let registered = Registered { id: id.to_owned(), address: agent.address.clone() };
+        let settings = self.zookeeper_settings(Identity::Agent(self.secret.clone()));
+        let supervisor = Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(registered));
+        supervisor.ready(WAIT).await.unwrap();
+        self.agents.insert(id.to_owned(), (agent, supervisor));
+    }
+
+    /// Another metadata agent over the same database.
+    pub async fn second_agent(&mut self) {
+        let agent = Agent::start_at("127.0.0.1:0", self.store.clone()).await;
+        self.register_agent("agent-2", agent).await;
+    }
+
+    /// The server of a metadata agent ends, its node stands on.
+    pub async fn stop_agents_server(&mut self, id: &str) {
+        let (agent, supervisor) = self.agents.remove(id).unwrap();
+        agent.stop().await;
+        std::mem::forget(supervisor);
+    }
+
+    /// The ZooKeeper session of a metadata agent.
+    pub fn agent_session(&self, id: &str) -> Session {
+        self.agents[id].1.session().unwrap()
+    }
+
+    pub fn zookeeper_settings(&self, identity: Identity) -> coordination::SessionSettings {
+        let mut settings = zookeeper_settings(&self.servers, identity);
+        settings.watch_events = self.watch_events;
+        settings
+    }
+
+    pub fn settings() -> Settings {
+        let mut settings = Settings { tick_ms: 100, alter_grace_ms: 2_000, ..Settings::default() };
+        settings.limits.session_timeout_ms = 1_000;
+        settings.limits.drain_grace_ms = 5_000;
+        settings
+    }
+
+    pub fn master(&self) -> Master {
+        self.master_with(Self::settings())
+    }
+
+    pub fn master_with(&self, settings: Settings) -> Master {
+        self.master_of(Arc::new(self.memory.clone()), Arc::new(Nothing), settings)
+    }
+
+    /// A master whose engines are elsewhere.
+    pub fn master_of(&self, at: Arc<dyn Orchestrator>, launcher: Arc<dyn Launcher>, settings: Settings) -> Master {
+        let parts = Parts {
+            coordination: self.zookeeper_settings(Identity::Master(self.secret.clone())),
+            secret: self.secret.clone(),
+            orchestrator: at,
+            launcher,
+            clock: Arc::clone(&self.clock),
+            holder: "a test".to_owned(),
+        };
+        Master::start(settings, parts)
+    }
+
+    /// ZooKeeper loses everything; everybody's session ends.
+    pub async fn restart_zookeeper(&mut self) {
+        self.zookeeper.take().unwrap().shutdown().await;
+        self.zookeeper = Some(Server::start(zookeeper(&self.folder)).await.unwrap());
+    }
+
+    fn next_id(&self) -> RequestId {
+        let mut requests = self.requests.lock();
+        *requests += 1;
+        RequestId::new(format!("r-{requests}")).unwrap()
+    }
+
+    fn deadline(&self) -> Duration {
+        self.clock.boottime() + Duration::from_mins(1)
+    }
+
+    /// The write path of an alteration without its node, as if that had been deleted by hand.
+    pub async fn commit(&self, change: Change) -> model::alteration::AlterationRecord {
+        let request = self.commit_request(self.next_id(), change).await;
+        self.store.commit(&request).await.unwrap().record
+    }
+
+    async fn commit_request(&self, id: RequestId, change: Change) -> CommitRequest {
+        let found = Object::find(&self.store.catalog().await.unwrap(), &change.object()).unwrap();
+        CommitRequest {
+            id,
+            base: Some(found.map_or(Generation(0), |(_, generation)| generation)),
+            statement: format!("{} {}", change.verb(), change.object()),
+            change,
+            requested_by: "admin".to_owned(),
+            requested_at_ms: 5,
+            agent: "agent-1".to_owned(),
+            grace: Duration::from_secs(5),
+            deadline: self.deadline(),
+        }
+    }
+
+    /// Makes the alter node, as a metadata agent does first; answers the request that would commit it.
+    pub async fn make_node(&self, session: &Session, change: Change) -> CommitRequest {
+        let request = self.commit_request(self.next_id(), change).await;
+        let catalog = self.store.catalog().await.unwrap();
+        let old = Object::find(&catalog, &request.change.object()).unwrap().map(|(object, _)| object);
+        let alteration = Alteration::new(
+            request.id.clone(),
+            request.change.object(),
+            request.base.unwrap(),
+            old.as_ref(),
+            &SecretKeys::default(),
+            request.statement.clone(),
+            "admin".to_owned(),
+            "agent-1".to_owned(),
+            5,
+        );
+        assert!(alter_node::wait_absent(session, WAIT).await.unwrap());
+        assert_eq!(alter_node::create(session, &alteration).await.unwrap(), CreateOutcome::Created);
+        request
+    }
+
+    /// The whole write path of an alteration.
+    pub async fn alter(&self, change: Change) -> RequestId {
+        let request = self.make_node(&self.agent_session("agent-1"), change).await;
+        self.store.commit(&request).await.unwrap();
+        request.id
+    }
+
+    pub async fn memory_of_unit(&self, gib: u32) -> RequestId {
+        self.alter(memory(gib)).await
+    }
+
+    fn request(&self) -> metadata::Request {
+        metadata::Request {
+            id: self.next_id(),
+            statement: "a statement".to_owned(),
+            caller: metadata::Caller { user: "admin".to_owned(), admin: true },
+            deadline: self.deadline(),
+        }
+    }
+
+    pub async fn start(&self) -> EngineName {
+        let link = self.store.catalog().await.unwrap().links().into_iter().next().unwrap();
+        self.store.start(&StartRequest { request: self.request(), link }).await.unwrap().engine
+    }
+
+    pub async fn stop(&self, engine: &EngineName) {
+        let pool = PoolName::new("rp_1").unwrap();
+        let grace = Duration::from_secs(5);
+        self.store.stop(&StopRequest { request: self.request(), pool, engine: engine.clone(), grace }).await.unwrap();
+    }
+
+    pub async fn restart(&self, engine: &EngineName, force: bool) -> EngineName {
+        let pool = PoolName::new("rp_1").unwrap();
+        let grace = Duration::from_secs(5);
+        let restart = RestartRequest { request: self.request(), pool, engine: engine.clone(), grace, force };
+        self.store.restart(&restart).await.unwrap().engine
+    }
+
+    pub async fn engines(&self) -> Vec<Observed> {
+        self.memory.list(&LabelMap::new()).await.unwrap().engines
+    }
+
+    pub async fn uids(&self) -> BTreeSet<String> {
+        self.engines().await.into_iter().map(|it| it.uid).collect()
+    }
+
+    /// Whether engines equal slots, each is registered, no node and no fact is left, and SHOW knows it.
+    pub async fn is_as_desired(&self) -> bool {
+        let Ok(overview) = self.store.overview(None).await else { return false };
+        let wanted: BTreeSet<EngineName> = overview.snapshot.slots.iter().map(model::Slot::engine).collect();
+        let running: BTreeSet<EngineName> = self.engines().await.into_iter().map(|it| it.name).collect();
+        let shown: BTreeSet<EngineName> = overview
+            .observed
+            .iter()
+            .filter(|it| it.engine.registered && it.engine.phase == Phase::Running && it.engine.reason.is_none())
+            .map(|it| it.engine.name.clone())
+            .collect();
+        let Ok(session) = self.look().await else { return false };
+        let Ok(seen) = coordination::observe(&session).await else { return false };
+        session.close().await;
+        let ready: BTreeSet<EngineName> =
+            seen.permits.iter().filter(|it| it.ready().is_some()).map(|it| it.engine.clone()).collect();
+        wanted == running
+            && wanted == shown
+            && overview.observed.len() == wanted.len()
+            && wanted == ready
+            && seen.permits.len() == wanted.len()
+            && seen.drains.is_empty()
+            && seen.alter.is_none()
+            && overview.snapshot.alterations.is_empty()
+    }
+
+    async fn look(&self) -> Result<Session, ZkError> {
+        let settings = zookeeper_settings(&self.servers, Identity::Master(self.secret.clone()));
+        Session::connect(&settings, &self.clock).await
+    }
+
+    pub async fn converges(&self) {
+        eventually("engines equal slots", || self.is_as_desired()).await;
+    }
+}
+
+/// `ALTER RESOURCE UNIT uc_1 SET DRIVER_MEMORY`.
+pub fn memory(gib: u32) -> Change {
+    let patch = UnitPatch { driver_memory: Some(format!("{gib}G").parse().unwrap()), ..UnitPatch::default() };
+    Change::Alter { if_exists: false, object: ObjectPatch::ResourceUnit(UnitName::new("uc_1").unwrap(), patch) }
+}
+
+fn zookeeper(folder: &tempfile::TempDir) -> Config {
+    Config { data_dir: Some(folder.path().to_owned()), ..Config::default() }
+}
+
+pub fn zookeeper_settings(servers: &str, identity: Identity) -> coordination::SessionSettings {
+    let mut settings = coordination::SessionSettings::new(servers, Layout::default(), identity);
+    settings.session_timeout = Duration::from_secs(2);
+    settings.reread = Duration::from_millis(200);
+    settings.max_children = 50;
+    settings
+}
+
+/// Asks again until the answer is yes.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
+    let asked = timeout(WAIT, async {
+        while !ask().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(asked.await.is_ok(), "not in time: {what}");
+}
+
+/// Waits until a candidate acts.
+pub async fn acting(master: &Master) -> CandidateState {
+    let mut state = master.state();
+    let acts = state.wait_for(|state| matches!(state, CandidateState::Acting { .. }));
+    *timeout(WAIT, acts).await.unwrap().unwrap()
+}
+
+/// What engine agents do, for all engines of the fake.
+struct Engines {
+    memory: Memory,
+    servers: String,
+    secret: ClusterSecret,
+    clock: SharedClock,
+    broken: Arc<Mutex<BTreeSet<String>>>,
+    sessions: BTreeMap<String, Supervisor>,
+}
+
+impl Engines {
+    async fn live(mut self) {
+        loop {
+            let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
+            let alive: Vec<Observed> = engines.into_iter().filter(|it| it.phase == Phase::Running).collect();
+            let gone: Vec<String> =
+                self.sessions.keys().filter(|uid| alive.iter().all(|it| it.uid != **uid)).cloned().collect();
+            for uid in gone {
+                self.sessions.remove(&uid).unwrap().close().await;
+            }
+            for engine in alive {
+                // What can't be done now is tried again.
+                let _ = self.live_on(&engine).await;
+            }
+            sleep(Duration::from_millis(30)).await;
+        }
+    }
+
+    async fn live_on(&mut self, engine: &Observed) -> Result<(), ZkError> {
+        let sizes = engine.labels.get(UNIT_CONFIGS).cloned().unwrap_or_default();
+        let supervisor = self.sessions.entry(engine.uid.clone()).or_insert_with(|| {
+            let credential = EngineCredential::derive(&self.secret, &engine.name);
+            let settings = zookeeper_settings(&self.servers, Identity::Engine(credential));
+            Supervisor::start(settings, Arc::clone(&self.clock), Arc::new(NoRebuild))
+        });
+        let session = supervisor.session()?;
+        let standing = registry::read_own(&session, &engine.name).await?;
+        let drains = standing.drain.and_then(|it| it.content.ok()).and_then(|it| it.uid);
+        if drains.as_ref() == Some(&engine.uid) {
+            self.memory.end(&engine.name, &End::code(0).saying("drained"));
+            return Ok(());
+        }
+        let Some(permit) = standing.permit else { return Ok(()) };
+        let broken = self.broken.lock().contains(&sizes);
+        if permit.registration.is_some() || permit.uid() != Some(&engine.uid) || broken {
+            return Ok(());
+        }
+        let live = Registration {
+            address: "127.0.0.1:9".to_owned(),
+            capacity: 10,
+            config: String::new(),
+            version: "0".to_owned(),
+            uid: engine.uid.clone(),
+            catalog: None,
+        };
+        registry::register(&session, &permit, &live).await
+    }
+}

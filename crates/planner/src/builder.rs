@@ -1,0 +1,115 @@
+//! The plan builder: collects chains, waits and reasons while a plan is being made.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::engine_name::EngineName;
+use model::number::Incarnation;
+use model::slot::{Slot, SlotKey};
+
+use crate::decision::{Action, Chain, Decision, Stage, Wait};
+use crate::desired::DesiredState;
+use crate::inventory::Engine;
+use crate::link_cache::{Group, LabelCache, LinkCache};
+use crate::observed::ObservedState;
+
+/// Work on an engine that keeps alterations from converging.
+pub(crate) struct PendingWork {
+    pub slot: SlotKey,
+    /// The engine's own incarnation, which may be older than the slot's; `None` blocks alterations of any age.
+    pub incarnation: Option<Incarnation>,
+    /// What is missing.
+    pub what: String,
+}
+
+/// The decisions so far.
+pub(crate) struct PlanBuilder<'a> {
+    pub desired: &'a DesiredState,
+    pub observed: &'a ObservedState,
+    pub chains: Vec<Chain>,
+    pub waits: Vec<Wait>,
+    /// Why each engine differs from its desired state: SHOW's column *reason*.
+    pub reasons: BTreeMap<EngineName, String>,
+    pub pending: Vec<PendingWork>,
+    /// The names that this plan drains: a name has one drain order.
+    draining: BTreeSet<EngineName>,
+    groups: LinkCache<'a>,
+    labels: &'a mut LabelCache,
+}
+
+impl<'a> PlanBuilder<'a> {
+    pub fn new(desired: &'a DesiredState, observed: &'a ObservedState, labels: &'a mut LabelCache) -> Self {
+        Self {
+            desired,
+            observed,
+            chains: Vec::new(),
+            waits: Vec::new(),
+            reasons: BTreeMap::new(),
+            pending: Vec::new(),
+            draining: BTreeSet::new(),
+            groups: LinkCache::default(),
+            labels,
+        }
+    }
+
+    /// What the slot shares with all others of its (tenant, pool, unit).
+    pub fn group(&mut self, slot: &'a Slot) -> &Group<'a> {
+        self.groups.get(self.desired, &slot.key, self.labels)
+    }
+
+    /// The sizes of all lists: equal values mean that nothing was added in between.
+    pub fn sizes(&self) -> [usize; 4] {
+        [self.chains.len(), self.waits.len(), self.pending.len(), self.reasons.len()]
+    }
+
+    /// Adds a chain, unless it is empty.
+    pub fn push(&mut self, stage: Stage, decisions: Vec<Decision>) {
+        if !decisions.is_empty() {
+            self.chains.push(Chain { stage, decisions });
+        }
+    }
+
+    /// Drains an instance with the engine's name, unless this plan drains another one with that name; returns whether it
+    /// does.
+    pub fn drain(&mut self, engine: &Engine<'_>, action: Action, reason: &str) -> bool {
+        let first = self.draining.insert(engine.name.clone());
+        if first {
+            self.push(Stage::Drain, vec![decide(engine, action, reason)]);
+        }
+        first
+    }
+
+    /// Whether this plan drains an instance with the engine's name.
+    pub fn is_draining(&self, engine: &Engine<'_>) -> bool {
+        self.draining.contains(&engine.name)
+    }
+
+    /// Adds why the engine differs from its desired state.
+    pub fn wait(&mut self, engine: &Engine<'_>, reason: String, until_ms: Option<i64>) {
+        self.reasons.insert(engine.name.clone(), reason.clone());
+        self.waits.push(Wait { engine: engine.name.clone(), slot: engine.slot.as_deref().cloned(), reason, until_ms });
+    }
+
+    /// Adds what alterations wait for that affect the engine's slot.
+    pub fn add_pending(&mut self, engine: &Engine<'_>, what: String) {
+        if let Some(slot) = engine.slot.as_deref() {
+            self.pending.push(PendingWork { slot: slot.clone(), incarnation: engine.incarnation, what });
+        }
+    }
+
+    /// Adds what every alteration that affects the engine's slot waits for, whichever incarnation the engine has.
+    pub fn block_alterations(&mut self, engine: &Engine<'_>, what: String) {
+        if let Some(slot) = engine.slot.as_deref() {
+            self.pending.push(PendingWork { slot: slot.clone(), incarnation: None, what });
+        }
+    }
+
+    /// Whether a lookup by name did not find this uid.
+    pub fn has_vanished(&self, engine: &Engine<'_>, uid: &str) -> bool {
+        self.observed.vanished.contains(&(engine.name.clone(), uid.to_owned()))
+    }
+}
+
+/// A decision about an engine.
+pub(crate) fn decide(engine: &Engine<'_>, action: Action, reason: impl Into<String>) -> Decision {
+    Decision { engine: Some(engine.name.clone()), slot: engine.slot.as_deref().cloned(), reason: reason.into(), action }
+}

@@ -1,0 +1,280 @@
+//! The plan for a slot's current engine: create it, keep it, or draw a new incarnation for the slot.
+
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::labels::{CONFIG, EngineLabels};
+use model::slot::Slot;
+use model::snapshot::EngineRecord;
+
+use crate::backoff;
+use crate::builder::{PlanBuilder, decide};
+use crate::decision::{Action, Decision, DesiredEngine, Stage};
+use crate::inventory::Engine;
+use crate::limits::BACK_OFF_MOST_MS;
+use crate::observed::Instance;
+use crate::teardown;
+use crate::unregistered;
+
+/// The slot's context in the plan.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotContext<'a> {
+    /// The engine that serves until the present one is registered.
+    pub stand_in: Option<&'a EngineName>,
+    /// Whether other slots of the (tenant, pool, unit) are replaced first.
+    pub waits_for_turn: bool,
+}
+
+pub(crate) fn plan<'a>(builder: &mut PlanBuilder<'a>, engine: &Engine<'_>, slot: &'a Slot, context: SlotContext<'_>) {
+    if let Some(reason) = condemned(engine) {
+        builder.add_pending(engine, format!("engine {} was condemned", engine.name));
+        return renew(builder, engine, slot, slot.failures, reason);
+    }
+    let record = engine.record;
+    if let Some((record, ended_at_ms)) = record.and_then(|it| Some((it, it.ended_at_ms?))) {
+        return after_end(builder, engine, slot, record, ended_at_ms);
+    }
+    match (engine.instance, record.and_then(|it| it.uid.as_deref())) {
+        (None, None) => create(builder, engine, slot, context),
+        (None, Some(uid)) => missing(builder, engine, uid),
+        (Some(instance), _) if instance.is_alive() => keep_or_renew(builder, engine, slot, instance, context),
+        (Some(instance), recorded) => ended(builder, engine, instance, recorded.is_some()),
+    }
+}
+
+/// Why the slot's current engine is terminating although the slot wants it.
+fn condemned(engine: &Engine<'_>) -> Option<String> {
+    if let Some(reason) = engine.record.and_then(|record| record.end_reason.as_ref()) {
+        return Some(format!("the current engine was condemned: {reason}"));
+    }
+    // Without a known uid, a drain order with the name can only be for this engine.
+    let drain = match engine.uid() {
+        Some(uid) => engine.drain_of(uid),
+        None => engine.drain.filter(|drain| drain.uid.is_some()),
+    };
+    drain.map(|drain| format!("the current engine was condemned: {}", drain.reason))
+}
+
+fn renew(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, failures: u32, reason: String) {
+    builder.reasons.insert(engine.name.clone(), reason.clone());
+    let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
+    builder.push(Stage::Renew, vec![decide(engine, action, reason)]);
+}
+
+/// Creates permit and instance and records the uid, for a slot without an engine or one with an interrupted create.
+fn create(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, context: SlotContext<'_>) {
+    if context.waits_for_turn {
+        let reason = format!(
+            "waits for its turn: {} at a time of unit \"{}\" may be replaced",
+            builder.desired.limits.surge, slot.key.unit
+        );
+        return builder.wait(engine, reason, None);
+    }
+    let blocked = |builder: &mut PlanBuilder<'_>, reason: String, until_ms| {
+        builder.add_pending(engine, reason.clone());
+        builder.wait(engine, reason, until_ms);
+    };
+    let Some(configuration) = builder.desired.configuration(&slot.key) else {
+        return blocked(builder, "the catalog has no such unit or pool".to_owned(), None);
+    };
+    if let Some(why) = builder.desired.lacks_nodes(&slot.key) {
+        // No alteration waits for it: only another alteration can give the pool nodes.
+        return builder.wait(engine, format!("resource pool \"{}\" has no nodes: {why}", slot.key.pool), None);
+    }
+    let pool = builder.desired.pool(&slot.key);
+    let nodes = pool.and_then(|pool| pool.nodes.clone());
+    let node_selector = pool.map(|pool| pool.node_selector.clone()).unwrap_or_default();
+    let failure = builder.observed.create_failures.get(&engine.name);
+    if let Some(failure) = failure {
+        let delay_ms = backoff::back_off_ms(failure.failures.saturating_sub(1));
+        let reason = format!("could not be created, failure {}: {}", failure.failures, failure.reason);
+        blocked(builder, reason, Some(builder.desired.snapshot.now_ms + delay_ms - failure.age_ms));
+        if failure.age_ms < delay_ms {
+            return;
+        }
+    } else {
+        blocked(builder, "is being created".to_owned(), None);
+    }
+    let because = match context.stand_in {
+        _ if engine.instance.is_some() => "its creation was interrupted".to_owned(),
+        Some(stand_in) => format!("replaces {stand_in}"),
+        None if slot.failures > 0 => format!("the slot has no engine, failure {} came before", slot.failures),
+        None => "the slot has no engine".to_owned(),
+    };
+    let labels = EngineLabels::new(&builder.desired.cluster, &slot.key, slot.incarnation, &configuration);
+    let config = labels.config.clone();
+    let mut chain = Vec::new();
+    if engine.permit.is_none() {
+        chain.push(decide(engine, Action::CreatePermit { uid: None }, because.clone()));
+    }
+    let desired = Action::CreateEngine(Box::new(DesiredEngine { labels, configuration, nodes, node_selector }));
+    chain.push(decide(engine, desired, because));
+    let recorded = engine.record.and_then(|record| record.uid.as_ref());
+    if recorded.is_none() {
+        chain.push(decide(engine, Action::RecordUid { uid: None, config }, "it was created"));
+    }
+    if recorded.is_none() || engine.permit.is_none_or(|permit| permit.uid.as_ref() != recorded) {
+        chain.push(decide(engine, Action::WritePermitUid { uid: None }, "it may register from now on"));
+    }
+    builder.push(Stage::Create, chain);
+}
+
+/// The uid is recorded and in no list.
+fn missing(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, uid: &str) {
+    if !builder.has_vanished(engine, uid) {
+        return builder.wait(engine, "is not in the list of engines and not known to have vanished".to_owned(), None);
+    }
+    let reason = "it vanished: the orchestrator no longer has it";
+    builder.reasons.insert(engine.name.clone(), reason.to_owned());
+    let end = Action::RecordEnd { reason: reason.to_owned(), log_tail: None };
+    let mut chain = vec![decide(engine, end, "no instance with its uid exists")];
+    chain.extend(teardown::delete_unregistered_permit(engine));
+    builder.push(Stage::Clear, chain);
+}
+
+/// It ended, or is being deleted.
+fn ended(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, instance: &Instance, recorded: bool) {
+    let mut chain = Vec::new();
+    if !recorded {
+        chain.push(record_uid(engine, instance, "it ended before its uid was recorded"));
+    }
+    chain.extend(teardown::record_end(engine, instance));
+    chain.extend(teardown::clear_instance(engine, instance));
+    chain.extend(teardown::delete_permit(engine, "its engine is no more"));
+    builder.reasons.insert(engine.name.clone(), teardown::end_reason(instance));
+    builder.push(Stage::Clear, chain);
+}
+
+/// Removes the leftovers of an engine whose end is recorded; after the back-off the slot gets another.
+fn after_end(builder: &mut PlanBuilder<'_>, engine: &Engine<'_>, slot: &Slot, record: &EngineRecord, ended_at_ms: i64) {
+    let mut chain = Vec::new();
+    match engine.instance {
+        Some(instance) if !instance.is_alive() => {
+            chain.extend(teardown::clear_instance(engine, instance));
+            chain.extend(teardown::delete_permit(engine, "its engine is no more"));
+        }
+        Some(_) => {}
+        None => chain.extend(teardown::delete_unregistered_permit(engine)),
+    }
+    builder.push(Stage::Clear, chain);
+    let how = record.ended_reason.as_deref().unwrap_or("unknown reason");
+    let back_off = backoff::after_end(slot, record, ended_at_ms);
+    if builder.desired.snapshot.now_ms >= back_off.until_ms {
+        return renew(builder, engine, slot, back_off.failures, format!("the current engine ended: {how}"));
+    }
+    // A clock that was set back must not block a slot for longer than the longest back-off.
+    if back_off.until_ms - builder.desired.snapshot.now_ms > BACK_OFF_MOST_MS {
+        return renew(builder, engine, slot, back_off.failures, format!("the current engine ended: {how}"));
+    }
+    let count = back_off.failures.max(1);
+    let reason = format!("starts again {} s after failure {count}: {how}", back_off.delay_ms / 1_000);
+    builder.wait(engine, reason, Some(back_off.until_ms));
+}
+
+fn keep_or_renew<'a>(
+    builder: &mut PlanBuilder<'a>,
+    engine: &Engine<'_>,
+    slot: &'a Slot,
+    instance: &Instance,
+    context: SlotContext<'_>,
+) {
+    let mut chain = keep(engine, instance);
+    if engine.record.is_none_or(|record| record.uid.is_none()) {
+        builder.add_pending(engine, format!("the uid of engine {} is not recorded", engine.name));
+    }
+    if let Some(reason) = replaced_because(builder, engine, slot, instance) {
+        builder.reasons.insert(engine.name.clone(), reason.clone());
+        builder.add_pending(engine, reason.clone());
+        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
+        let action = Action::DrawIncarnation { observed: slot.incarnation, failures: slot.failures };
+        chain.push(decide(engine, action, reason));
+        return builder.push(Stage::Renew, chain);
+    }
+    if instance.incomplete {
+        return create(builder, engine, slot, context);
+    }
+    let unregistered = unregistered::assess(builder, engine, slot, instance);
+    if let Some(reason) = unregistered.as_ref().and_then(|it| it.replace_because.as_ref()) {
+        let failures = unregistered.as_ref().map_or(slot.failures, |it| it.failures);
+        chain.retain(|decision| matches!(decision.action, Action::RecordUid { .. }));
+        let action = Action::DrawIncarnation { observed: slot.incarnation, failures };
+        chain.push(decide(engine, action, reason.clone()));
+        builder.reasons.insert(engine.name.clone(), reason.clone());
+        return builder.push(Stage::Renew, chain);
+    }
+    builder.push(Stage::Keep, chain);
+    if !engine.is_ready() {
+        let (state, until_ms) = unregistered.map_or((None, None), |it| (it.shown, it.until_ms));
+        let reason = match (&instance.reason, instance.phase, state) {
+            (Some(reason), _, Some(state)) => format!("{state}: {reason}"),
+            (None, _, Some(state)) => state,
+            (Some(reason), ..) => reason.clone(),
+            (None, Phase::Pending, _) => "waits to be scheduled".to_owned(),
+            (None, ..) => "is not registered yet".to_owned(),
+        };
+        builder.wait(engine, after_failures(reason, engine, slot), until_ms);
+    }
+}
+
+/// Appends the number of the slot's attempt and how the previous one failed.
+fn after_failures(reason: String, engine: &Engine<'_>, slot: &Slot) -> String {
+    let failures = slot.failures;
+    if failures == 0 {
+        return reason;
+    }
+    let before = engine.record.and_then(|record| record.failure_before.as_deref());
+    let before = before.map(|how| format!("; failure {failures}: {how}")).unwrap_or_default();
+    format!("{reason}, attempt {}{before}", failures.saturating_add(1))
+}
+
+/// Why a running current engine must be replaced.
+fn replaced_because<'a>(
+    builder: &mut PlanBuilder<'a>,
+    engine: &Engine<'_>,
+    slot: &'a Slot,
+    instance: &Instance,
+) -> Option<String> {
+    let group = builder.group(slot);
+    let agrees = group.labels.as_ref()?.matches(&instance.labels, &engine.name, &slot.key, slot.incarnation);
+    let nodes = group.nodes.clone();
+    if !agrees {
+        return Some(match EngineLabels::decode(&instance.labels) {
+            Err(error) => format!("outdated: {error}"),
+            Ok(_) => "outdated: its labels differ from what its slot wants".to_owned(),
+        });
+    }
+    let node = instance.node.as_ref()?;
+    let is_left = nodes?.has_lost(node, builder.observed);
+    is_left.then(|| format!("node \"{node}\" left resource pool \"{}\"", slot.key.pool))
+}
+
+/// Completes an engine that is kept: a recorded uid, and a permit with it.
+pub(crate) fn keep(engine: &Engine<'_>, instance: &Instance) -> Vec<Decision> {
+    let mut chain = Vec::new();
+    if engine.record.is_none_or(|record| record.uid.is_none()) {
+        chain.push(record_uid(
+            engine,
+            instance,
+            "adopted: it runs under a name that was issued and no uid is recorded",
+        ));
+    }
+    let uid = || Some(instance.uid.clone());
+    match engine.permit {
+        None => {
+            chain.push(decide(engine, Action::CreatePermit { uid: uid() }, "an engine that stays has a permit"));
+        }
+        Some(permit) if !permit.readable => {
+            // Also deletes a registration below it: proxies ignore that one, and its agent registers again.
+            chain.push(decide(engine, Action::DeletePermit, "its permit cannot be read and is created again"));
+        }
+        Some(permit) if permit.uid.as_ref() != Some(&instance.uid) => {
+            chain.push(decide(engine, Action::WritePermitUid { uid: uid() }, "it may register from now on"));
+        }
+        Some(_) => {}
+    }
+    chain
+}
+
+fn record_uid(engine: &Engine<'_>, instance: &Instance, because: &str) -> Decision {
+    let config = instance.labels.get(CONFIG).cloned().unwrap_or_default();
+    decide(engine, Action::RecordUid { uid: Some(instance.uid.clone()), config }, because)
+}

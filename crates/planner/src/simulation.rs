@@ -1,0 +1,319 @@
+//! A simulation of the cluster in which decisions take effect immediately: used by EXPLAIN and by tests.
+//!
+//! The simulation does nothing by itself. Its events (engines that register, drained ones that exit, time that passes) are
+//! methods, so the caller determines when they happen.
+
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::number::{Generation, Incarnation};
+use model::slot::SlotKey;
+use model::snapshot::EngineRecord;
+
+use crate::decision::{Action, Decision, DesiredEngine, Transition};
+use crate::desired::DesiredState;
+use crate::observed::{DrainOrder, Instance, ObservedState, Permit, Registration};
+use crate::plan::{Plan, plan, probes};
+
+/// The desired and the observed state of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Simulation {
+    pub desired: DesiredState,
+    pub observed: ObservedState,
+    /// The number of created instances: each gets its own uid.
+    pub created: u64,
+}
+
+impl Simulation {
+    pub fn new(desired: DesiredState, observed: ObservedState) -> Self {
+        Self { desired, observed, created: 0 }
+    }
+
+    /// Answers the plan's probes, and plans.
+    pub fn plan(&mut self) -> Plan {
+        self.observed.vanished =
+            probes(&self.desired, &self.observed).into_iter().map(|probe| (probe.engine, probe.uid)).collect();
+        plan(&self.desired, &self.observed)
+    }
+
+    /// Applies all decisions of a plan.
+    pub fn apply(&mut self, plan: &Plan) {
+        for chain in &plan.chains {
+            let mut uid = None;
+            for decision in &chain.decisions {
+                self.apply_one(decision, &mut uid);
+            }
+        }
+    }
+
+    /// Applies one decision; `created` is the uid that the chain's create returned.
+    pub fn apply_one(&mut self, decision: &Decision, created: &mut Option<String>) {
+        if let Action::Finish { id, transition } = &decision.action {
+            let stalled = *transition == Transition::Stalled;
+            self.desired.snapshot.alterations.retain(|it| it.id != *id || stalled);
+            for alteration in self.desired.snapshot.alterations.iter_mut().filter(|it| it.id == *id) {
+                alteration.progress = Some(model::alteration::AlterationProgress::Stalled);
+                alteration.reason = Some(decision.reason.clone());
+            }
+            return;
+        }
+        let Some(engine) = &decision.engine else { return };
+        let observed = &mut self.observed;
+        match &decision.action {
+            Action::CreatePermit { uid } => {
+                // The permit of an engine that already runs is created with the mark.
+                let (uid, answered) = (uid.clone(), uid.is_some());
+                observed.permits.push(Permit { engine: engine.clone(), uid, readable: true, answered });
+            }
+            Action::CreateEngine(desired) => *created = Some(self.create(engine, desired)),
+            Action::RecordUid { uid, config } => {
+                let uid = uid.clone().or_else(|| created.clone());
+                self.record_uid(engine, uid, config);
+            }
+            Action::WritePermitUid { uid } => {
+                let uid = uid.clone().or_else(|| created.clone());
+                for permit in observed.permits.iter_mut().filter(|it| it.engine == *engine) {
+                    permit.uid.clone_from(&uid);
+                }
+            }
+            Action::DrawIncarnation { observed, failures } => {
+                if let Some(slot) = &decision.slot {
+                    self.draw(slot, *observed, *failures);
+                }
+            }
+            Action::RecordEnd { reason, log_tail } => {
+                let now_ms = self.desired.snapshot.now_ms;
+                for record in self.desired.snapshot.engines.iter_mut().filter(|it| it.name == *engine) {
+                    record.ended_at_ms.get_or_insert(now_ms);
+                    record.ended_reason = Some(reason.clone());
+                    record.log_tail.clone_from(log_tail);
+                }
+                self.forget_ended();
+            }
+            Action::Drain { uid, grace_ms, withdraw, namespace, .. } => {
+                observed.drains.push(DrainOrder {
+                    engine: engine.clone(),
+                    uid: Some(uid.clone()),
+                    grace_ms: *grace_ms,
+                    reason: decision.reason.clone(),
+                    age_ms: 0,
+                    quiet_ms: 0,
+                    namespace: namespace.clone(),
+                });
+                if *withdraw {
+                    self.withdraw(engine);
+                }
+            }
+            Action::DeleteEngine { uid, .. } => observed.instances.retain(|instance| instance.uid != *uid),
+            Action::DeletePermit => self.withdraw(engine),
+            Action::RemoveDrainOrder => observed.drains.retain(|drain| drain.engine != *engine),
+            Action::Finish { .. } => {}
+        }
+    }
+
+    fn withdraw(&mut self, engine: &EngineName) {
+        self.observed.permits.retain(|permit| permit.engine != *engine);
+        self.observed.registrations.retain(|registration| registration.engine != *engine);
+    }
+
+    /// Like the orchestrators' verb: returns an existing instance with the name.
+    fn create(&mut self, engine: &EngineName, desired: &DesiredEngine) -> String {
+        if let Some(instance) = self.observed.instances.iter_mut().find(|instance| instance.name == *engine) {
+            instance.incomplete = false;
+            return instance.uid.clone();
+        }
+        self.created += 1;
+        let uid = format!("{engine}/{}", self.created);
+        self.observed.instances.push(Instance {
+            name: engine.clone(),
+            uid: uid.clone(),
+            labels: desired.labels.encode().into(),
+            phase: Phase::Starting,
+            incomplete: false,
+            generation: Some(self.desired.snapshot.catalog.generation),
+            node: None,
+            reason: None,
+            started_at_ms: Some(self.desired.snapshot.now_ms),
+            log_tail: None,
+            details: std::sync::Arc::default(),
+        });
+        uid
+    }
+
+    fn record_uid(&mut self, engine: &EngineName, uid: Option<String>, config: &str) {
+        let now_ms = self.desired.snapshot.now_ms;
+        let record = self.desired.snapshot.engines.iter_mut().find(|it| it.name == *engine && it.uid.is_none());
+        if let (Some(record), Some(uid)) = (record, uid) {
+            record.uid = Some(uid);
+            config.clone_into(&mut record.config);
+            record.started_at_ms = Some(now_ms);
+        }
+    }
+
+    fn draw(&mut self, key: &SlotKey, observed: Incarnation, failures: u32) {
+        let moved = |slot: &&mut model::slot::Slot| slot.key == *key && slot.incarnation == observed;
+        if self.desired.snapshot.slots.iter_mut().find(moved).is_none() {
+            return;
+        }
+        self.renew(key, failures, false);
+    }
+
+    /// Draws a new incarnation for the slot, as the database's transactions do; returns the new name.
+    pub fn renew(&mut self, key: &SlotKey, failures: u32, forced: bool) -> Option<EngineName> {
+        let incarnation = self.next_number();
+        let snapshot = &mut self.desired.snapshot;
+        let slot = snapshot.slots.iter_mut().find(|slot| slot.key == *key)?;
+        let before = std::mem::replace(&mut slot.incarnation, incarnation);
+        slot.failures = failures;
+        slot.forced = forced;
+        let before = snapshot.engines.iter().find(|record| record.slot == *key && record.incarnation == before);
+        let failure_before = before.filter(|_| failures > 0).and_then(|record| record.ended_reason.clone());
+        let name = self.issue(key, incarnation);
+        if let Some(record) = self.desired.snapshot.engines.last_mut() {
+            record.failure_before = failure_before;
+        }
+        self.forget_ended();
+        Some(name)
+    }
+
+    /// Draws the next number of the catalog's counter.
+    pub fn next_number(&mut self) -> Incarnation {
+        let generation = &mut self.desired.snapshot.catalog.generation;
+        *generation = Generation(generation.get() + 1);
+        Incarnation(generation.get())
+    }
+
+    /// Adds the row of table `engine` that goes with a new incarnation.
+    pub fn issue(&mut self, key: &SlotKey, incarnation: Incarnation) -> EngineName {
+        let name = key.engine(incarnation);
+        self.desired.snapshot.engines.push(EngineRecord {
+            name: name.clone(),
+            slot: key.clone(),
+            incarnation,
+            uid: None,
+            config: String::new(),
+            issued_at_ms: self.desired.snapshot.now_ms,
+            started_at_ms: None,
+            end_grace_ms: None,
+            end_reason: None,
+            ended_at_ms: None,
+            ended_reason: None,
+            log_tail: None,
+            failure_before: None,
+        });
+        name
+    }
+
+    /// Deletes a slot row; its engines are condemned.
+    pub fn delete_slot(&mut self, key: &SlotKey, reason: &str, grace_ms: i64) {
+        self.desired.snapshot.slots.retain(|slot| slot.key != *key);
+        for record in self.desired.snapshot.engines.iter_mut().filter(|record| record.slot == *key) {
+            if record.ended_at_ms.is_none() && record.end_reason.is_none() {
+                record.end_reason = Some(reason.to_owned());
+                record.end_grace_ms = Some(grace_ms);
+            }
+        }
+        self.forget_ended();
+    }
+
+    /// A snapshot has only those ended engines that are the current one of their slot.
+    fn forget_ended(&mut self) {
+        let current: Vec<EngineName> = self.desired.snapshot.slots.iter().map(model::slot::Slot::engine).collect();
+        let engines = &mut self.desired.snapshot.engines;
+        engines.retain(|record| record.ended_at_ms.is_none() || current.contains(&record.name));
+    }
+
+    /// The engines that could register now: they run, are not draining, and their permit has their uid.
+    pub fn about_to_register(&self) -> Vec<EngineName> {
+        let may = |instance: &&Instance| {
+            let permitted = self
+                .observed
+                .permits
+                .iter()
+                .any(|it| it.engine == instance.name && it.uid.as_ref() == Some(&instance.uid));
+            instance.is_alive()
+                && !instance.incomplete
+                && permitted
+                && !self.is_draining(instance)
+                && !self.is_registered(instance)
+        };
+        self.observed.instances.iter().filter(may).map(|instance| instance.name.clone()).collect()
+    }
+
+    fn is_draining(&self, instance: &Instance) -> bool {
+        self.observed.drains.iter().any(|drain| drain.uid.as_ref() == Some(&instance.uid))
+    }
+
+    fn is_registered(&self, instance: &Instance) -> bool {
+        self.observed.registrations.iter().any(|registration| registration.uid.as_ref() == Some(&instance.uid))
+    }
+
+    /// Registers the engine, if its permit allows it.
+    pub fn register(&mut self, engine: &EngineName) -> bool {
+        if !self.about_to_register().contains(engine) {
+            return false;
+        }
+        let permitted = self.observed.permits.iter().find(|permit| permit.engine == *engine);
+        let uid = permitted.and_then(|permit| permit.uid.clone());
+        let found = self
+            .observed
+            .instances
+            .iter_mut()
+            .find(|instance| instance.name == *engine && Some(&instance.uid) == uid.as_ref());
+        let Some(instance) = found else { return false };
+        instance.phase = Phase::Running;
+        self.observed.permits.iter_mut().filter(|it| it.engine == *engine).for_each(|permit| permit.answered = true);
+        self.observed.registrations.push(Registration {
+            engine: engine.clone(),
+            uid,
+            address: "127.0.0.1:1".to_owned(),
+            config: instance.labels.get(model::labels::CONFIG).cloned().unwrap_or_default(),
+            catalog: None,
+            unclaimed_ms: 0,
+        });
+        true
+    }
+
+    /// Ends every draining engine; returns their number.
+    pub fn exit_drained(&mut self) -> usize {
+        let draining: Vec<String> = self
+            .observed
+            .instances
+            .iter()
+            .filter(|instance| instance.is_alive() && self.is_draining(instance))
+            .map(|instance| instance.uid.clone())
+            .collect();
+        for uid in &draining {
+            self.end(uid, "drained");
+        }
+        draining.len()
+    }
+
+    /// Ends the instance with this uid and its registration.
+    pub fn end(&mut self, uid: &str, reason: &str) {
+        for instance in self.observed.instances.iter_mut().filter(|instance| instance.uid == uid) {
+            instance.phase = Phase::Ended;
+            instance.reason = Some(reason.to_owned());
+        }
+        self.observed.registrations.retain(|registration| registration.uid.as_deref() != Some(uid));
+    }
+
+    /// Advances all clocks.
+    pub fn advance(&mut self, ms: u64) {
+        let Simulation { desired, observed, .. } = self;
+        desired.snapshot.now_ms += ms as i64;
+        let there =
+            |uid: &Option<String>| observed.instances.iter().any(|instance| Some(&instance.uid) == uid.as_ref());
+        for registration in &mut observed.registrations {
+            registration.unclaimed_ms = if there(&registration.uid) { 0 } else { registration.unclaimed_ms + ms };
+        }
+        for drain in &mut observed.drains {
+            drain.age_ms += ms as i64;
+            let seen =
+                there(&drain.uid) || observed.registrations.iter().any(|registration| registration.uid == drain.uid);
+            drain.quiet_ms = if seen { 0 } else { drain.quiet_ms + ms };
+        }
+        for failure in observed.create_failures.values_mut() {
+            failure.age_ms += ms as i64;
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! A simulated cluster with the events of admins, engines and failures, for the scripts and the properties.
+#![allow(clippy::unwrap_used, clippy::panic, dead_code)]
+
+pub mod judge;
+pub mod moves;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use model::alteration::{AlterationProgress, AlterationRecord, ObjectKind, ObjectRef, Outcome, RequestId};
+use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, Setting, TenantPatch, UnitPatch};
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::error::UserError;
+use model::labels::EngineLabels;
+use model::number::{Generation, Incarnation};
+use model::slot::{Origin, Slot, SlotKey};
+use model::{PoolName, TenantName, UnitName};
+use planner::{DesiredState, Instance, Limits, ObservedState, Plan, Simulation, explain, explain_change};
+
+/// A simulation with the rules of its catalog.
+#[derive(Debug, Clone)]
+pub struct Cluster {
+    pub simulation: Simulation,
+    pub rules: Rules,
+    pub alterations: u32,
+}
+
+pub fn slot_key(text: &str) -> SlotKey {
+    let parts: Vec<&str> = text.split('/').collect();
+    SlotKey {
+        tenant: TenantName::new(parts[0]).unwrap(),
+        pool: PoolName::new(parts[1]).unwrap(),
+        unit: UnitName::new(parts[2]).unwrap(),
+        ordinal: parts[3].parse().unwrap(),
+    }
+}
+
+impl Cluster {
+    pub fn new() -> Self {
+        let desired = DesiredState { cluster: "eh".to_owned(), limits: Limits::default(), ..DesiredState::default() };
+        let observed = ObservedState { registry_complete: true, ..ObservedState::default() };
+        let mut simulation = Simulation::new(desired, observed);
+        simulation.desired.snapshot.now_ms = 1_000_000;
+        Self { simulation, rules: Rules::default(), alterations: 0 }
+    }
+
+    pub fn exists(&self, reference: &ObjectRef) -> bool {
+        model::change::Object::find(&self.simulation.desired.snapshot.catalog, reference).unwrap().is_some()
+    }
+
+    /// CREATE, or ALTER if the object exists.
+    pub fn change_to(&self, object: ObjectPatch) -> Change {
+        if self.exists(&object.reference()) {
+            Change::Alter { if_exists: false, object }
+        } else {
+            Change::Create { if_not_exists: false, object }
+        }
+    }
+
+    /// Commits an alteration as a metadata agent does.
+    pub fn commit(&mut self, change: &Change) -> Result<(), UserError> {
+        let snapshot = &self.simulation.desired.snapshot;
+        let Applied::Object { base, after, .. } = change.apply(&snapshot.catalog, &self.rules)? else { return Ok(()) };
+        let reference = change.object();
+        let generation = Generation(self.simulation.next_number().get());
+        let catalog = self.simulation.desired.snapshot.catalog.with(&reference, after.as_ref(), generation);
+        self.simulation.commit_catalog(catalog);
+        self.alterations += 1;
+        let snapshot = &mut self.simulation.desired.snapshot;
+        snapshot.alterations.retain(|it| it.object.as_ref() != Some(&reference));
+        snapshot.alterations.push(AlterationRecord {
+            id: RequestId::new(format!("a{}", self.alterations)).unwrap(),
+            object: Some(reference),
+            base_generation: base,
+            generation: snapshot.catalog.generation,
+            statement: String::new(),
+            requested_by: "admin".to_owned(),
+            requested_at_ms: snapshot.now_ms,
+            outcome: Outcome::Committed,
+            decided_by: "agent".to_owned(),
+            decided_at_ms: snapshot.now_ms,
+            progress: Some(AlterationProgress::Converging),
+            reason: None,
+            finished_at_ms: None,
+        });
+        Ok(())
+    }
+
+    pub fn unit(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let number = |key: &str| options.get(key).map(|text| text.parse().unwrap());
+        let patch = UnitPatch {
+            driver_memory: options.get("memory").map(|text| text.parse().unwrap()),
+            min_engines: number("min"),
+            max_engines: number("max"),
+            ..UnitPatch::default()
+        };
+        ObjectPatch::ResourceUnit(UnitName::new(name).unwrap(), patch)
+    }
+
+    pub fn pool(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let patch = PoolPatch {
+            units: options.get("units").map(|text| names(text).map(|it| UnitName::new(it).unwrap()).collect()),
+            nodes: options.get("nodes").map_or(Setting::Keep, |text| match *text {
+                "any" => Setting::Reset,
+                "none" => Setting::Set(Vec::new()),
+                text => Setting::Set(names(text).map(str::to_owned).collect()),
+            }),
+            node_selector: options.get("labels").map_or(Setting::Keep, |text| match *text {
+                "none" => Setting::Reset,
+                text => Setting::Set(labels(text)),
+            }),
+            cpu_overcommit: options.get("overcommit").map_or(Setting::Keep, |text| Setting::Set(text.parse().unwrap())),
+            image: options.get("image").map_or(Setting::Keep, |text| Setting::Set((*text).to_owned())),
+            ..PoolPatch::default()
+        };
+        ObjectPatch::ResourcePool(PoolName::new(name).unwrap(), patch)
+    }
+
+    pub fn tenant(name: &str, options: &BTreeMap<&str, &str>) -> ObjectPatch {
+        let patch = TenantPatch {
+            pools: options.get("pools").map(|text| names(text).map(|it| PoolName::new(it).unwrap()).collect()),
+            ..TenantPatch::default()
+        };
+        ObjectPatch::Tenant(TenantName::new(name).unwrap(), patch)
+    }
+
+    pub fn drop_change(kind: &str, name: &str) -> Change {
+        let kind = match kind {
+            "tenant" => ObjectKind::Tenant,
+            "pool" => ObjectKind::ResourcePool,
+            "unit" => ObjectKind::ResourceUnit,
+            other => panic!("no kind {other}"),
+        };
+        Change::Drop { if_exists: false, object: ObjectRef { kind, name: name.to_owned() } }
+    }
+
+    /// START ENGINE.
+    pub fn start(&mut self, link: &str) -> EngineName {
+        let mut key = slot_key(&format!("{link}/0"));
+        key.ordinal = model::desired::lowest_free_ordinal(&key.link(), &self.simulation.desired.snapshot.slots);
+        let incarnation = self.simulation.next_number();
+        let slot = Slot { key: key.clone(), incarnation, origin: Origin::Start, failures: 0, forced: false };
+        self.simulation.desired.snapshot.slots.push(slot);
+        self.simulation.issue(&key, incarnation)
+    }
+
+    /// STOP ENGINE.
+    pub fn stop(&mut self, key: &SlotKey) {
+        self.simulation.next_number();
+        self.simulation.delete_slot(key, "stopped by admin", 60_000);
+    }
+
+    /// RESTART ENGINE.
+    pub fn restart(&mut self, key: &SlotKey, force: bool) {
+        for record in self.simulation.desired.snapshot.engines.iter_mut().filter(|it| it.slot == *key) {
+            if record.ended_at_ms.is_none() {
+                record.end_grace_ms.get_or_insert(if force { 0 } else { 60_000 });
+                if force {
+                    record.end_reason.get_or_insert("restarted with FORCE".to_owned());
+                }
+            }
+        }
+        self.simulation.renew(key, 0, force);
+    }
+
+    /// The name that `t/p/u/0` (its current engine) or `t/p/u/0#7` means.
+    pub fn engine(&self, text: &str) -> EngineName {
+        if let Some((key, incarnation)) = text.split_once('#') {
+            return slot_key(key).engine(Incarnation(incarnation.parse().unwrap()));
+        }
+        let key = slot_key(text);
+        let slot = self.simulation.desired.snapshot.slots.iter().find(|slot| slot.key == key);
+        slot.unwrap_or_else(|| panic!("no slot {text}")).engine()
+    }
+
+    pub fn uid(&self, engine: &EngineName) -> String {
+        let instance = self.simulation.observed.instances.iter().find(|instance| instance.name == *engine);
+        instance.unwrap_or_else(|| panic!("no pod {engine}")).uid.clone()
+    }
+
+    /// A late create of a deposed master adds an instance with this name, unless its unit or pool is gone; returns whether it
+    /// did.
+    pub fn late_create(&mut self, engine: &EngineName) -> bool {
+        let records = &self.simulation.desired.snapshot.engines;
+        let record = records.iter().find(|record| record.name == *engine).unwrap();
+        let Some(configuration) = self.simulation.desired.configuration(&record.slot) else { return false };
+        let labels = EngineLabels::new("eh", &record.slot, record.incarnation, &configuration).encode();
+        self.simulation.created += 1;
+        self.simulation.observed.instances.push(Instance {
+            name: engine.clone(),
+            uid: format!("{engine}/late-{}", self.simulation.created),
+            labels: labels.into(),
+            phase: Phase::Running,
+            incomplete: false,
+            generation: None,
+            node: None,
+            reason: None,
+            started_at_ms: None,
+            log_tail: None,
+            details: Arc::default(),
+        });
+        true
+    }
+
+    /// Applies the first `count` decisions of a plan, like a master that dies after them.
+    pub fn apply_first(&mut self, plan: &Plan, count: usize) {
+        let mut left = count;
+        for chain in &plan.chains {
+            let mut created = None;
+            for decision in &chain.decisions {
+                if left == 0 {
+                    return;
+                }
+                left -= 1;
+                self.simulation.apply_one(decision, &mut created);
+            }
+        }
+    }
+
+    /// ZooKeeper loses everything; running engines register again when their permits are back.
+    pub fn lose_zookeeper(&mut self) {
+        self.simulation.observed.permits.clear();
+        self.simulation.observed.registrations.clear();
+        self.simulation.observed.drains.clear();
+    }
+
+    pub fn explain(&self, change: &Change) -> Result<Vec<planner::Row>, UserError> {
+        explain_change(&self.simulation.desired, change, &self.rules, &self.simulation.observed)
+    }
+
+    pub fn explain_now(&self) -> Vec<planner::Row> {
+        explain(&self.simulation.desired, &self.simulation.observed)
+    }
+
+    /// Runs until nothing is left to do; every engine becomes ready. Passes each step to `visit`.
+    pub fn settle(&mut self, mut visit: impl FnMut(&Cluster, Step<'_>)) {
+        for _ in 0..10_000 {
+            let plan = self.simulation.plan();
+            visit(self, Step::Plan(&plan));
+            if !plan.chains.is_empty() {
+                self.simulation.apply(&plan);
+                continue;
+            }
+            let starting = self.simulation.about_to_register();
+            if !starting.is_empty() {
+                for engine in starting {
+                    visit(self, Step::Event(&format!("{engine} registers")));
+                    self.simulation.register(&engine);
+                }
+                continue;
+            }
+            let draining = self.simulation.exit_drained();
+            if draining > 0 {
+                visit(self, Step::Event(&format!("{draining} drained engines exit")));
+                continue;
+            }
+            let now_ms = self.simulation.desired.snapshot.now_ms;
+            let due = plan.waits.iter().filter_map(|wait| wait.until_ms).min();
+            let ms = match due {
+                Some(until_ms) => (until_ms - now_ms).max(1) as u64,
+                None if self.has_to_wait() => 10_000,
+                None => return,
+            };
+            visit(self, Step::Event(&format!("{ms} ms pass")));
+            self.simulation.advance(ms);
+        }
+        panic!("the cluster never settles: {:#?}", self.simulation.plan());
+    }
+
+    fn has_to_wait(&self) -> bool {
+        let observed = &self.simulation.observed;
+        let waiting =
+            |uid: &Option<String>| !observed.instances.iter().any(|instance| Some(&instance.uid) == uid.as_ref());
+        !observed.drains.is_empty() || observed.registrations.iter().any(|registration| waiting(&registration.uid))
+    }
+}
+
+/// A step towards the steady state.
+pub enum Step<'a> {
+    Plan(&'a Plan),
+    Event(&'a str),
+}
+
+/// `zone=a,disk=ssd`, in scripts `zone:a,disk:ssd`, because `=` separates options there.
+pub fn labels(text: &str) -> BTreeMap<String, String> {
+    let pairs = names(text).map(|it| it.split_once(':').unwrap());
+    pairs.map(|(label, value)| (label.to_owned(), value.to_owned())).collect()
+}
+
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').filter(|it| !it.is_empty())
+}

@@ -1,0 +1,242 @@
+//! Random events of a cluster: statements, failures, dying masters.
+
+use model::change::Change;
+use model::engine_name::EngineName;
+use model::engine_state::Phase;
+use model::slot::{Link, SlotKey};
+use planner::Action;
+use proptest::prelude::*;
+
+use super::Cluster;
+use super::judge::{Judge, judge_surge};
+
+const UNITS: [&str; 2] = ["uc_1", "uc_2"];
+const POOLS: [&str; 2] = ["rp_1", "rp_2"];
+const TENANTS: [&str; 2] = ["t_1", "t_2"];
+
+/// One event. Numbers choose among the existing objects.
+#[derive(Debug, Clone)]
+pub enum Move {
+    Memory(usize, u32),
+    Min(usize, u32),
+    Units(usize, u8),
+    Pools(usize, u8),
+    Nodes(usize, u8),
+    DropTenant(usize),
+    Start(usize),
+    Stop(usize),
+    Restart(usize, bool),
+    Tick,
+    DiesAfter(usize),
+    Register(usize),
+    End(usize),
+    Vanish(usize),
+    Terminate(usize),
+    ExitDrained,
+    LoseSession(usize),
+    LoseZookeeper,
+    Label(usize),
+    LateCreate(usize),
+    Pass(u64),
+}
+
+pub fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        4 => (0..2_usize, 1..4_u32).prop_map(|(unit, gib)| Move::Memory(unit, gib)),
+        2 => (0..2_usize, 0..4_u32).prop_map(|(unit, min)| Move::Min(unit, min)),
+        2 => (0..2_usize, 0..4_u8).prop_map(|(pool, units)| Move::Units(pool, units)),
+        2 => (0..2_usize, 0..4_u8).prop_map(|(tenant, pools)| Move::Pools(tenant, pools)),
+        1 => (0..2_usize, 0..3_u8).prop_map(|(pool, nodes)| Move::Nodes(pool, nodes)),
+        1 => (0..2_usize).prop_map(Move::DropTenant),
+        3 => any::<usize>().prop_map(Move::Start),
+        2 => any::<usize>().prop_map(Move::Stop),
+        3 => (any::<usize>(), any::<bool>()).prop_map(|(slot, force)| Move::Restart(slot, force)),
+        8 => Just(Move::Tick),
+        6 => (0..20_usize).prop_map(Move::DiesAfter),
+        6 => any::<usize>().prop_map(Move::Register),
+        3 => any::<usize>().prop_map(Move::End),
+        2 => any::<usize>().prop_map(Move::Vanish),
+        1 => any::<usize>().prop_map(Move::Terminate),
+        3 => Just(Move::ExitDrained),
+        2 => any::<usize>().prop_map(Move::LoseSession),
+        1 => Just(Move::LoseZookeeper),
+        1 => any::<usize>().prop_map(Move::Label),
+        1 => any::<usize>().prop_map(Move::LateCreate),
+        3 => prop_oneof![Just(1_000_u64), Just(10_000), Just(60_000), Just(2_000_000)].prop_map(Move::Pass),
+    ];
+    proptest::collection::vec(one, 1..40)
+}
+
+pub fn pick<T: Clone>(all: &[T], at: usize) -> Option<T> {
+    (!all.is_empty()).then(|| all[at % all.len()].clone())
+}
+
+pub fn slots(cluster: &Cluster) -> Vec<SlotKey> {
+    cluster.simulation.desired.snapshot.slots.iter().map(|slot| slot.key.clone()).collect()
+}
+
+fn alive_uids(cluster: &Cluster) -> Vec<String> {
+    cluster
+        .simulation
+        .observed
+        .instances
+        .iter()
+        .filter(|instance| instance.is_alive())
+        .map(|instance| instance.uid.clone())
+        .collect()
+}
+
+fn subset(names: [&str; 2], bits: u8) -> String {
+    let chosen: Vec<&str> = names.iter().enumerate().filter(|(at, _)| bits & (1 << at) != 0).map(|(_, n)| *n).collect();
+    chosen.join(",")
+}
+
+pub fn prepared() -> Cluster {
+    let mut cluster = Cluster::new();
+    for unit in UNITS {
+        let change = cluster.change_to(Cluster::unit(unit, &[("min", "1")].into()));
+        alter(&mut cluster, &change);
+    }
+    for pool in POOLS {
+        let change = cluster.change_to(Cluster::pool(pool, &[("units", "uc_1,uc_2")].into()));
+        alter(&mut cluster, &change);
+    }
+    let change = cluster.change_to(Cluster::tenant("t_1", &[("pools", "rp_1")].into()));
+    alter(&mut cluster, &change);
+    cluster
+}
+
+/// An alteration, if none is converging: the database refuses it otherwise. Refused ones change nothing.
+pub fn alter(cluster: &mut Cluster, change: &Change) {
+    let mut tried = cluster.clone();
+    if tried.commit(change).is_ok() {
+        *cluster = tried;
+        finish_without_effect(cluster);
+    }
+}
+
+/// Finishes alterations that affect nothing, so that the next one is accepted.
+fn finish_without_effect(cluster: &mut Cluster) {
+    let plan = cluster.simulation.plan();
+    for decision in plan.decisions().filter(|it| matches!(it.action, Action::Finish { .. })) {
+        cluster.simulation.apply_one(decision, &mut None);
+    }
+}
+
+pub fn apply(cluster: &mut Cluster, judge: &mut Judge, event: &Move) {
+    match event {
+        Move::Memory(unit, gib) => {
+            let memory = format!("{gib}G");
+            let change = cluster.change_to(Cluster::unit(UNITS[*unit], &[("memory", memory.as_str())].into()));
+            alter(cluster, &change);
+        }
+        Move::Min(unit, min) => {
+            let min = min.to_string();
+            let change = cluster.change_to(Cluster::unit(UNITS[*unit], &[("min", min.as_str())].into()));
+            alter(cluster, &change);
+        }
+        Move::Units(pool, bits) => {
+            let units = subset(UNITS, *bits);
+            let change = cluster.change_to(Cluster::pool(POOLS[*pool], &[("units", units.as_str())].into()));
+            alter(cluster, &change);
+        }
+        Move::Nodes(pool, choice) => {
+            let nodes = [format!("node-{pool}"), format!("node-{pool},spare-{pool}"), "any".to_owned()];
+            let change =
+                cluster.change_to(Cluster::pool(POOLS[*pool], &[("nodes", nodes[*choice as usize].as_str())].into()));
+            alter(cluster, &change);
+        }
+        Move::Pools(tenant, bits) => {
+            let pools = subset(POOLS, *bits);
+            let change = cluster.change_to(Cluster::tenant(TENANTS[*tenant], &[("pools", pools.as_str())].into()));
+            alter(cluster, &change);
+        }
+        Move::DropTenant(tenant) => alter(cluster, &Cluster::drop_change("tenant", TENANTS[*tenant])),
+        Move::Start(at) => {
+            let links: Vec<Link> = cluster.simulation.desired.snapshot.catalog.links().into_iter().collect();
+            if let Some(link) = pick(&links, *at) {
+                cluster.start(&format!("{}/{}/{}", link.tenant, link.pool, link.unit));
+            }
+        }
+        Move::Stop(at) => {
+            if let Some(key) = pick(&slots(cluster), *at) {
+                cluster.stop(&key);
+            }
+        }
+        Move::Restart(at, force) => {
+            if let Some(key) = pick(&slots(cluster), *at) {
+                cluster.restart(&key, *force);
+            }
+        }
+        Move::Tick => tick(cluster, judge, usize::MAX),
+        Move::DiesAfter(count) => tick(cluster, judge, *count),
+        Move::Register(at) => {
+            if let Some(engine) = pick(&cluster.simulation.about_to_register(), *at) {
+                cluster.simulation.register(&engine);
+            }
+        }
+        Move::End(at) => {
+            if let Some(uid) = pick(&alive_uids(cluster), *at) {
+                cluster.simulation.end(&uid, "killed");
+            }
+        }
+        Move::Vanish(at) => {
+            if let Some(uid) = pick(&alive_uids(cluster), *at) {
+                cluster.simulation.observed.instances.retain(|instance| instance.uid != uid);
+            }
+        }
+        Move::Terminate(at) => {
+            if let Some(uid) = pick(&alive_uids(cluster), *at) {
+                cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.uid == uid).for_each(
+                    |instance| {
+                        instance.phase = Phase::Terminating;
+                    },
+                );
+            }
+        }
+        Move::ExitDrained => drop(cluster.simulation.exit_drained()),
+        Move::LoseSession(at) => {
+            let registrations: Vec<EngineName> = cluster
+                .simulation
+                .observed
+                .registrations
+                .iter()
+                .map(|registration| registration.engine.clone())
+                .collect();
+            if let Some(engine) = pick(&registrations, *at) {
+                cluster.simulation.observed.registrations.retain(|registration| registration.engine != engine);
+            }
+        }
+        Move::LoseZookeeper => cluster.lose_zookeeper(),
+        Move::Label(at) => {
+            if let Some(uid) = pick(&alive_uids(cluster), *at) {
+                cluster.simulation.observed.instances.iter_mut().filter(|instance| instance.uid == uid).for_each(
+                    |instance| {
+                        std::sync::Arc::make_mut(&mut instance.labels)
+                            .insert("enginehouse.io/config".to_owned(), "0".to_owned());
+                    },
+                );
+            }
+        }
+        Move::LateCreate(at) => late_create(cluster, *at),
+        Move::Pass(ms) => cluster.simulation.advance(*ms),
+    }
+    judge.look(cluster);
+}
+
+/// A create of some instance arrives once more, after the first instance is gone.
+fn late_create(cluster: &mut Cluster, at: usize) {
+    let names: Vec<EngineName> = cluster.simulation.desired.snapshot.engines.iter().map(|it| it.name.clone()).collect();
+    let Some(name) = pick(&names, at) else { return };
+    if cluster.simulation.observed.instances.iter().all(|instance| instance.name != name) {
+        cluster.late_create(&name);
+    }
+}
+
+fn tick(cluster: &mut Cluster, judge: &mut Judge, first: usize) {
+    let before = cluster.clone();
+    let plan = cluster.simulation.plan();
+    judge.judge(cluster, &plan);
+    cluster.apply_first(&plan, first);
+    judge_surge(judge, cluster, &before);
+}
