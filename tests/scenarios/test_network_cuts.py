@@ -89,7 +89,7 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         assert master["epoch"] == after.epoch and master["state"] == "acting", master
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
         assert len(at_rest(cluster)) == 2, "what was said there happens"
-        wait_until(lambda: "zookeeper can't be reached" in cluster.programs[CUT_OFF].logged(), 30, "it says what it lacks")
+        wait_until(lambda: "zookeeper is not available" in cluster.programs[CUT_OFF].logged(), 30, "it says what it lacks")
         # Not in its log alone: whoever looks through it is told, and sees all the same what is there.
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines

@@ -38,7 +38,7 @@ PAIRS = some(["postgres and one zookeeper", "mariadb and an ensemble"], "postgre
 # a busy machine one may end while its candidate waits for its turn.
 EXPECTED = [
     "no metadata agent responds; using the last catalog",
-    "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper can't be reached)",
+    "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper is not available)",
     "can't stand for election",
 ]
 

@@ -1,12 +1,11 @@
-//! The alter node: the visible mutex, the wake-up and the crash record of an alteration.
+//! The alter node: mutex, wake-up and crash record of an alteration.
 //!
-//! `lock/alter` and its only child `lock/alter/<alteration id>` are made in one multi by a metadata agent and deleted
-//! in one multi by the master, never by a version: a node that was made again starts at version 0 again. `alter`
-//! without a child can't come from an agent; it is debris. The content is for people and for the record; what
-//! settles an alteration is the child's name, so unreadable content is settled like any other.
+//! A metadata agent creates `lock/alter` and its only child `lock/alter/<alteration id>` in one multi, and the master deletes
+//! both in one multi. The delete does not check a version, because the version of a recreated node starts at 0 again; it names
+//! the children that were read, so a stale delete fails as a whole if the node belongs to another alteration by now.
 //!
-//! A stale caller: a delete names the children that were seen, so it fails as a whole when another alteration's node
-//! stands there by now.
+//! An alteration is settled by the child's name. The content is informational, so an alteration with unreadable content is
+//! settled like any other. `alter` without a child cannot come from an agent; it is debris.
 
 use std::time::Duration;
 
@@ -25,36 +24,34 @@ use crate::session::{Session, read_children};
 use crate::transaction::Transaction;
 use crate::watches::{Target, Watches};
 
-/// The biggest alter node, in bytes. A statement that needs more is refused before anything is written.
+/// The maximum size of an alter node, in bytes. A larger statement is refused before anything is written.
 pub const MAX_ALTER_BYTES: usize = 512 * 1024;
-/// How often a reading is begun again because the node was replaced under it.
+/// How often a read is restarted because the node was replaced meanwhile.
 const MAX_READS: usize = 5;
-/// How many children one transaction deletes at most.
+/// The maximum number of children that one multi deletes.
 const MAX_DELETED_AT_ONCE: usize = 100;
 
-/// What the alter node says.
+/// The content of the alter node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Alteration {
-    /// The alteration's id.
     pub id: RequestId,
-    /// What is altered.
     pub object: ObjectRef,
-    /// The object's generation that the change was computed from; 0 for CREATE.
+    /// The generation of the object from which the change was computed; 0 for CREATE.
     pub base_generation: Generation,
     /// The complete object before the change, secret values masked; `None` for CREATE.
     pub old: Option<Object>,
     /// The statement, secret values masked.
     pub statement: String,
-    /// The user who said it.
+    /// The user who issued it.
     pub by: String,
     /// The metadata agent that executes it.
     pub agent: String,
-    /// When it was said, in milliseconds since 1970.
+    /// When it was issued, in milliseconds since 1970.
     pub requested_at_ms: i64,
 }
 
 impl Alteration {
-    /// Takes the old object as it is and masks its secret values; the statement must come masked.
+    /// Masks the secret values of the old object; the statement must be masked already.
     #[expect(clippy::too_many_arguments, reason = "one for each field of the node")]
     pub fn new(
         id: RequestId,
@@ -80,7 +77,7 @@ impl Alteration {
     }
 }
 
-/// What `alter/<id>` says: who executes the alteration.
+/// The content of `alter/<id>`: the agent that executes the alteration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Executor {
     agent: String,
@@ -90,20 +87,18 @@ struct Executor {
 /// The alter node as it was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlterNode {
-    /// What it says, or why that can't be read.
+    /// The content, or why it is unreadable.
     pub content: Result<Alteration, String>,
-    /// When it was made, by the server's clock, in milliseconds since 1970.
+    /// When it was created, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
-    /// Whose alterations it stands for: one, unless somebody changed it by hand.
+    /// The alterations that it stands for: one, unless the node was changed by hand.
     pub children: Vec<AlterChild>,
-    /// Children whose names can't be ids: made by hand.
+    /// Children whose names are not valid ids; they were created by hand.
     pub strays: Vec<String>,
 }
 
-/// One child of the alter node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlterChild {
-    /// The alteration's id.
     pub id: RequestId,
     /// The agent that executes it; `None` if unreadable.
     pub agent: Option<String>,
@@ -112,24 +107,24 @@ pub struct AlterChild {
 }
 
 impl AlterNode {
-    /// Whether it stands for no alteration at all.
+    /// Whether it stands for no alteration.
     pub fn is_debris(&self) -> bool {
         self.children.is_empty()
     }
 }
 
-/// What became of an attempt to make the alter node.
+/// The result of an attempt to create the alter node.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CreateOutcome {
-    /// It is made.
+    /// This call created it.
     Created,
-    /// It stands there for the same id already: an earlier try of the same request.
+    /// It exists for the same id: an earlier attempt of the same request created it.
     AlreadyOwn,
-    /// Another alteration's stands there.
+    /// It belongs to another alteration.
     Taken(Box<AlterNode>),
 }
 
-/// Makes the alter node, once.
+/// Creates the alter node if there is none.
 pub async fn create(session: &Session, alteration: &Alteration) -> Result<CreateOutcome, Error> {
     let (layout, access) = (session.layout(), session.access());
     let data = document::write(&layout.alter(), alteration)?;
@@ -154,24 +149,24 @@ pub async fn create(session: &Session, alteration: &Alteration) -> Result<Create
             Err(error) => return Err(error),
         }
         match read(session).await? {
-            Some(node) if node.children.iter().any(|it| it.id == alteration.id) => {
+            Some(node) if node.children.iter().any(|child| child.id == alteration.id) => {
                 return Ok(CreateOutcome::AlreadyOwn);
             }
             Some(node) => return Ok(CreateOutcome::Taken(Box::new(node))),
-            // It went away in between: try again.
+            // It was deleted in between.
             None => {}
         }
     }
     Err(Error::NodeExists { path: layout.alter() })
 }
 
-/// The alter node as it is now, after a sync; `None` if there is none.
+/// Reads the alter node after a sync.
 pub async fn read(session: &Session) -> Result<Option<AlterNode>, Error> {
     session.sync().await?;
     read_here(session).await
 }
 
-/// The alter node as the server that we are connected to has it.
+/// Reads the alter node without a sync: as the connected server has it.
 pub(crate) async fn read_here(session: &Session) -> Result<Option<AlterNode>, Error> {
     let path = session.layout().alter();
     for _ in 0..MAX_READS {
@@ -198,11 +193,11 @@ pub(crate) async fn read_here(session: &Session) -> Result<Option<AlterNode>, Er
 async fn read_child(session: &Session, id: RequestId) -> Result<AlterChild, Error> {
     let data = session.get(&session.layout().alter_child(&id)).await?;
     let executor = data.and_then(|(data, _)| document::read::<Executor>(&data).ok());
-    let (agent, session) = executor.map(|it| (it.agent, it.session)).unzip();
+    let (agent, session) = executor.map(|executor| (executor.agent, executor.session)).unzip();
     Ok(AlterChild { id, agent, session })
 }
 
-/// Waits until there is no alter node, at most until the deadline; says whether there was a moment without one.
+/// Waits until there is no alter node, at most for the given time; returns whether that was observed.
 pub async fn wait_absent(session: &Session, deadline: Duration) -> Result<bool, Error> {
     let until = Instant::now() + deadline;
     let path = session.layout().alter();
@@ -223,9 +218,9 @@ pub async fn wait_absent(session: &Session, deadline: Duration) -> Result<bool, 
     }
 }
 
-/// Deletes the alter node exactly as it was read: the children that were seen, then the node, in one multi with the
-/// check of the lock. The caller has settled and finished every child's alteration. A heap of children, which no agent
-/// makes, goes before, in parts.
+/// Deletes the alter node exactly as it was read: its children and the node in one multi with the check of the lock. The
+/// caller has settled and finished the alteration of every child. An excess of children, which no agent creates, is deleted
+/// first, in several multis.
 pub async fn delete(lock: &Lock, seen: &AlterNode) -> Result<(), Error> {
     let layout = lock.session().layout();
     let strays = seen.strays.iter().map(|name| format!("{}/{name}", layout.alter()));

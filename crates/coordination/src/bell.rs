@@ -1,11 +1,11 @@
-//! The bell: an empty node that a metadata agent sets after START, STOP and RESTART, so that the master looks at once.
+//! The bell: an empty node that metadata agents write after each committed change, so that the master ticks at once.
 //!
-//! What happened stands in the database. A lost ring costs one tick interval, never correctness.
+//! The change itself is in the database: a lost ring costs one tick interval, never correctness.
 
 use crate::error::Error;
 use crate::session::Session;
 
-/// Rings. An error is worth a line in the log and nothing else.
+/// Wakes the master. The caller logs an error and goes on.
 pub async fn ring(session: &Session) -> Result<(), Error> {
     session.set(&session.layout().bell(), b"").await.map(drop)
 }

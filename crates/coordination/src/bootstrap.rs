@@ -19,7 +19,7 @@ pub async fn create_base_nodes(session: &Session) -> Result<(), Error> {
     }
     nodes.extend(base_and_root(layout, access));
     for (path, acl) in nodes {
-        // Asked first: without the right to create at the parent, even a node that is there is refused.
+        // Checked first: without CREATE at the parent, ZooKeeper answers NoAuth even if the node exists.
         if session.stat(&path).await?.is_some() {
             continue;
         }

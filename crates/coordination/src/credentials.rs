@@ -1,8 +1,8 @@
-//! Who is who for ZooKeeper, and who may do what: digest identities and ACLs.
+//! ZooKeeper identities (digest scheme) and the ACL of each kind of node.
 //!
-//! One identity per role and one per engine, each with a key derived from the cluster secret. An engine never gets
-//! the secret: it gets its own key and the public digests of those who may read its registration. In ZooKeeper
-//! CREATE and DELETE are rights at the parent, and an ACL is not inherited; so each node below says its own.
+//! Each role and each engine has an identity with a key derived from the cluster secret. An engine is given its own key and
+//! the public digests of the roles that read its registration, never the secret. CREATE and DELETE are permissions of the
+//! parent, and ACLs are not inherited, so every node has an ACL of its own.
 
 use std::fmt;
 
@@ -16,26 +16,24 @@ use zookeeper_client::{Acl, AuthId, Permission};
 
 const DIGEST: &str = "digest";
 
-/// As whom a session speaks.
+/// The identity that a session authenticates as.
 #[derive(Debug, Clone)]
 pub enum Identity {
-    /// A proxy.
     Proxy(ClusterSecret),
     /// A candidate for master.
     Master(ClusterSecret),
     /// A metadata agent.
     Agent(ClusterSecret),
-    /// The agent beside one engine.
+    /// The agent of one engine.
     Engine(EngineCredential),
 }
 
-/// All that an engine's agent needs to speak with ZooKeeper. Part of its configuration; whoever reads it can register
-/// that one engine and read its permit and its drain fact.
+/// The ZooKeeper credentials of an engine's agent, a part of its configuration. They allow to register that one engine and to
+/// read its permit and its drain order.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCredential {
-    /// Whose it is.
     pub engine: EngineName,
-    /// The engine's own key.
+    /// The key of the engine.
     pub password: String,
     /// The digests (no secrets) of master, proxy and metadata agent, in this order.
     pub readers: [String; 3],
@@ -48,7 +46,6 @@ impl fmt::Debug for EngineCredential {
 }
 
 impl EngineCredential {
-    /// The credential of one engine.
     pub fn derive(secret: &ClusterSecret, engine: &EngineName) -> Self {
         let password = secret.derive(&Purpose::ZookeeperEngine(engine));
         Self { engine: engine.clone(), password, readers: roles(secret) }
@@ -112,7 +109,7 @@ fn digest(user: &str, password: &str) -> String {
     format!("{user}:{}", STANDARD.encode(Sha1::digest(format!("{user}:{password}").as_bytes())))
 }
 
-/// The ACL of every kind of node, as seen by one identity.
+/// The ACL of each kind of node, as one identity creates it.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
     master: AuthId,
@@ -130,30 +127,30 @@ impl Access {
         self.is_master
     }
 
-    /// The master everything, the others what is said.
+    /// All permissions for the master, the given ones for proxies and metadata agents.
     fn acl(&self, proxy: Permission, agent: Permission) -> Vec<Acl> {
         let mut acl = vec![Acl::new(Permission::ALL, self.master.clone())];
-        for (permission, who) in [(proxy, &self.proxy), (agent, &self.agent)] {
+        for (permission, identity) in [(proxy, &self.proxy), (agent, &self.agent)] {
             if permission != Permission::NONE {
-                acl.push(Acl::new(permission, who.clone()));
+                acl.push(Acl::new(permission, identity.clone()));
             }
         }
         acl
     }
 
-    /// Levels above our root belong to everybody who has a root there.
+    /// Levels above our root are shared with other installations.
     pub(crate) fn above_root(&self) -> Vec<Acl> {
         let mut acl = self.acl(Permission::ALL, Permission::ALL);
         acl.push(Acl::new(READ | Permission::CREATE, AuthId::anyone()));
         acl
     }
 
-    /// Whoever comes first makes the base nodes.
+    /// Every role may create the base nodes.
     pub(crate) fn root(&self) -> Vec<Acl> {
         self.acl(READ | Permission::CREATE, READ | Permission::CREATE)
     }
 
-    /// Agents make `alter` here, the master deletes it.
+    /// Agents create `alter` here, the master deletes it.
     pub(crate) fn lock(&self) -> Vec<Acl> {
         self.acl(READ, READ | Permission::CREATE)
     }
@@ -163,7 +160,7 @@ impl Access {
         self.acl(READ, READ)
     }
 
-    /// `alter`: the agent makes the child in the same multi; the master deletes the child.
+    /// `alter`: the agent creates the child in the same multi; the master deletes it.
     pub(crate) fn alter(&self) -> Vec<Acl> {
         self.acl(Permission::NONE, READ | Permission::CREATE)
     }
@@ -178,12 +175,12 @@ impl Access {
         self.acl(READ, READ | Permission::CREATE)
     }
 
-    /// Written by the master, read by the roles.
+    /// Written by the master, read by the other roles.
     pub(crate) fn read_only(&self) -> Vec<Acl> {
         self.acl(READ, READ)
     }
 
-    /// Agents ring it.
+    /// Metadata agents write it.
     pub(crate) fn bell(&self) -> Vec<Acl> {
         self.acl(READ, READ | Permission::WRITE)
     }
@@ -200,7 +197,7 @@ impl Access {
         self.and_engine(engine, READ | Permission::CREATE)
     }
 
-    /// A drain fact: its engine reads it.
+    /// A drain order: its engine reads it.
     pub(crate) fn drain(&self, engine: &EngineName) -> Vec<Acl> {
         self.and_engine(engine, READ)
     }
@@ -212,7 +209,7 @@ impl Access {
         acl
     }
 
-    /// The mark that a first registration leaves: the same whether its engine or the master makes it.
+    /// The mark that a first registration leaves; the same whether the engine or the master creates it.
     pub(crate) fn answered(&self, engine: &EngineName) -> Vec<Acl> {
         if self.own_engine.is_some() { self.registration() } else { self.and_engine(engine, READ) }
     }
@@ -234,13 +231,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_the_one_that_zookeeper_computes() {
+    fn digests_are_computed_as_zookeeper_does() {
         // From ZooKeeper's own documentation of the digest scheme: super:superpw.
         assert_eq!(digest("super", "superpw"), "super:g9oN2HttPfn8MMWJZ2r45Np/LIA=");
     }
 
     #[test]
-    fn an_engines_credential_holds_its_own_key_and_no_other() {
+    fn an_engine_credential_holds_no_other_key() {
         let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
         let engine = EngineName::new("e-1").unwrap();
         let credential = EngineCredential::derive(&secret, &engine);
@@ -250,9 +247,9 @@ mod tests {
         }
         assert!(!format!("{credential:?}").contains(&credential.password));
         assert_eq!(Identity::Engine(credential.clone()).access().registration().len(), 4);
-        let made_by_master = Identity::Master(secret.clone()).access().answered(&engine);
-        let made_by_engine = Identity::Engine(credential.clone()).access().answered(&engine);
-        assert_eq!(made_by_master, made_by_engine);
+        let of_master = Identity::Master(secret.clone()).access().answered(&engine);
+        let of_engine = Identity::Engine(credential.clone()).access().answered(&engine);
+        assert_eq!(of_master, of_engine);
         assert_eq!(
             Identity::Master(secret).access().permit(&engine).last().unwrap().id(),
             digest("engine-e-1", &credential.password)

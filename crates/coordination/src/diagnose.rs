@@ -1,7 +1,7 @@
-//! A look at our nodes by an operator's tool: who may do what at the base nodes, and who queues for the master's lock.
+//! Reads for `doctor`: the access lists of the base nodes, and the queue for the master's lock.
 //!
-//! It only reads. Access lists are told in full only to an identity that could change them, so the session must be a
-//! master's; it stands in no queue.
+//! ZooKeeper returns access lists in full only to an identity that may change them, so the session must have the master's
+//! identity. It does not join the queue.
 
 use std::collections::BTreeSet;
 
@@ -12,36 +12,30 @@ use crate::error::Error;
 use crate::layout;
 use crate::session::Session;
 
-/// A node that has to be there before all others.
+/// A node that everything else is created below.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BaseNode {
-    /// Where it stands.
     pub path: String,
-    /// Whether it is as the layout wants it.
     pub status: BaseNodeStatus,
-    /// Its access list as the layout wants it, as ZooKeeper's command line takes it: `digest:user:hash:cdrwa,…`.
+    /// Its access list according to the layout, in the format of ZooKeeper's command line: `digest:user:hash:cdrwa,…`.
     pub expected: String,
 }
 
-/// How a base node is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BaseNodeStatus {
-    /// There, and with the access list that it should have.
+    /// It exists and has the expected access list.
     AsExpected,
-    /// Not there.
     Missing,
-    /// Its access list can't be read by the master: it is another installation's, or another secret's.
+    /// The master may not read its access list: the node belongs to another installation, or was created with another secret.
     Unreadable,
-    /// Its access list is another one.
     Differs {
-        /// Rights that it should give and does not: `master may read, write`.
+        /// Expected permissions that it does not grant: `master may read it, write it`.
         missing_rights: Vec<String>,
-        /// Rights that it gives and should not.
+        /// Permissions that it grants and should not.
         extra_rights: Vec<String>,
     },
 }
 
-/// Looks at the base nodes.
 pub async fn base_nodes(session: &Session) -> Result<Vec<BaseNode>, Error> {
     let mut nodes = Vec::new();
     for (path, expected) in layout::base_and_root(session.layout(), session.access()) {
@@ -60,17 +54,18 @@ pub async fn base_nodes(session: &Session) -> Result<Vec<BaseNode>, Error> {
 fn compare(expected: &[Acl], found: &[Acl]) -> BaseNodeStatus {
     let (should, is): (BTreeSet<_>, BTreeSet<_>) =
         (expected.iter().flat_map(rights).collect(), found.iter().flat_map(rights).collect());
-    let told = |rights: Vec<&(String, String, char)>| -> Vec<String> {
-        let who: BTreeSet<(&String, &String)> = rights.iter().map(|(scheme, id, _)| (scheme, id)).collect();
-        who.into_iter()
+    let describe = |rights: Vec<&(String, String, char)>| -> Vec<String> {
+        let holders: BTreeSet<(&String, &String)> = rights.iter().map(|(scheme, id, _)| (scheme, id)).collect();
+        holders
+            .into_iter()
             .map(|(scheme, id)| {
-                let may = rights.iter().filter(|it| (&it.0, &it.1) == (scheme, id)).map(|it| verb(it.2));
+                let may = rights.iter().filter(|right| (&right.0, &right.1) == (scheme, id)).map(|right| verb(right.2));
                 format!("{} may {}", name(scheme, id), may.collect::<Vec<_>>().join(", "))
             })
             .collect()
     };
     let (missing_rights, extra_rights) =
-        (told(should.difference(&is).collect()), told(is.difference(&should).collect()));
+        (describe(should.difference(&is).collect()), describe(is.difference(&should).collect()));
     if missing_rights.is_empty() && extra_rights.is_empty() {
         BaseNodeStatus::AsExpected
     } else {
@@ -78,7 +73,7 @@ fn compare(expected: &[Acl], found: &[Acl]) -> BaseNodeStatus {
     }
 }
 
-/// Each single right of an entry.
+/// The single permissions of an entry.
 fn rights(acl: &Acl) -> Vec<(String, String, char)> {
     letters(acl).chars().map(|right| (acl.scheme().to_owned(), acl.id().to_owned(), right)).collect()
 }
@@ -105,7 +100,7 @@ fn verb(letter: char) -> &'static str {
     }
 }
 
-/// Who it is, for people: the user of a digest without its hash.
+/// The name of an identity for display: the user of a digest without its hash.
 fn name(scheme: &str, id: &str) -> String {
     match (scheme, id.split_once(':')) {
         ("world", _) => "anybody".to_owned(),
@@ -118,27 +113,26 @@ fn word(acl: &Acl) -> String {
     format!("{}:{}:{}", acl.scheme(), acl.id(), letters(acl))
 }
 
-/// Somebody who holds the master's lock or waits for it.
+/// A candidate that holds the master's lock or waits for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its node.
     pub path: String,
-    /// The session that the node goes with.
+    /// The session that owns the node.
     pub session: i64,
-    /// Who that is, in its own words.
-    pub who: String,
-    /// When it came, by the server's clock, in milliseconds since 1970.
+    /// The name that the candidate gave itself.
+    pub name: String,
+    /// When it joined the queue, by the server's clock, in milliseconds since 1970.
     pub since_ms: i64,
 }
 
 impl Candidate {
-    /// As a master writes itself into the database: the lock's node and session.
+    /// The holder as a master records it in the database: the lock's node and session.
     pub fn holder(&self) -> String {
         format!("{} {:#x}", self.path, self.session)
     }
 }
 
-/// The queue for the master's lock; the first one holds it.
+/// The queue for the master's lock; the first candidate holds it.
 pub async fn queue(session: &Session) -> Result<Vec<Candidate>, Error> {
     session.sync().await?;
     let parent = session.layout().master_lock();
@@ -147,8 +141,8 @@ pub async fn queue(session: &Session) -> Result<Vec<Candidate>, Error> {
     for name in election::in_order(names) {
         let path = format!("{parent}/{name}");
         if let Some((data, stat)) = session.get(&path).await? {
-            let who = String::from_utf8_lossy(&data).into_owned();
-            queue.push(Candidate { path, session: stat.ephemeral_owner, who, since_ms: stat.ctime });
+            let name = String::from_utf8_lossy(&data).into_owned();
+            queue.push(Candidate { path, session: stat.ephemeral_owner, name, since_ms: stat.ctime });
         }
     }
     Ok(queue)
@@ -160,7 +154,7 @@ mod tests {
     use zookeeper_client::{AuthId, Permission};
 
     #[test]
-    fn a_difference_is_told_by_who_and_right_and_never_by_its_hash() {
+    fn differences_name_identity_and_permission_without_the_hash() {
         let master = |right| Acl::new(right, AuthId::new("digest", "master:aGFzaA=="));
         let anyone = Acl::new(Permission::READ | Permission::WRITE, AuthId::anyone());
         assert_eq!(compare(&[master(Permission::ALL)], &[master(Permission::ALL)]), BaseNodeStatus::AsExpected);
@@ -176,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_rights_in_other_entries_are_the_same_rights() {
+    fn equal_permissions_in_other_entries_are_no_difference() {
         let one = |right| Acl::new(right, AuthId::new("digest", "proxy:x"));
         let (both, split) =
             (vec![one(Permission::READ | Permission::CREATE)], vec![one(Permission::CREATE), one(Permission::READ)]);

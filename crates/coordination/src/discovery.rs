@@ -1,7 +1,7 @@
-//! Discovery: where Hive's JDBC driver finds a proxy (`serviceDiscoveryMode=zooKeeper`).
+//! Service discovery of the proxies for Hive's JDBC driver (`serviceDiscoveryMode=zooKeeper`).
 //!
-//! Each proxy has one ephemeral sequential node in the namespace, readable by everybody, because drivers read it
-//! without a password. Nothing else may stand there: the driver takes every child for a server.
+//! Each proxy has one ephemeral sequential node in the namespace. It is world-readable, because drivers read it without a
+//! password. The namespace must hold nothing else: the driver takes every child for a server.
 
 use zookeeper_client::CreateMode;
 
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::session::Session;
 use crate::transaction::Transaction;
 
-/// Registers a proxy under the address that clients can reach, in binary transport; answers the node's path. A second
-/// call on the same session answers the node that is there.
+/// Registers a proxy under an address that clients can reach, in binary transport, and returns the path of its node.
+/// Idempotent within a session.
 pub async fn register(session: &Session, host: &str, port: u16, version: &str) -> Result<String, Error> {
     if let Some(path) = own(session, host, port, version).await? {
         return Ok(path);
@@ -22,8 +22,7 @@ pub async fn register(session: &Session, host: &str, port: u16, version: &str) -
     session.create(&path, data.as_bytes(), CreateMode::EphemeralSequential, &session.access().namespace()).await
 }
 
-/// Takes away what [`register`] made on this session, so that no client that looks now finds the proxy; the answer says
-/// whether there was anything.
+/// Deletes the node that [`register`] created on this session; returns whether there was one.
 pub async fn withdraw(session: &Session, host: &str, port: u16, version: &str) -> Result<bool, Error> {
     let Some(path) = own(session, host, port, version).await? else { return Ok(false) };
     match Transaction::new(session).delete(path).commit().await {
@@ -33,13 +32,13 @@ pub async fn withdraw(session: &Session, host: &str, port: u16, version: &str) -
     }
 }
 
-/// The path of this session's own node of that proxy.
+/// The path of the node that this session owns for the proxy.
 async fn own(session: &Session, host: &str, port: u16, version: &str) -> Result<Option<String>, Error> {
     let namespace = session.layout().namespace();
     let name = name(host, port, version);
     let Some((names, _)) = session.children(namespace).await? else { return Ok(None) };
-    for there in names.into_iter().filter(|it| it.starts_with(&name)) {
-        let path = format!("{namespace}/{there}");
+    for child in names.into_iter().filter(|child| child.starts_with(&name)) {
+        let path = format!("{namespace}/{child}");
         if session.stat(&path).await?.is_some_and(|stat| stat.ephemeral_owner == session.id()) {
             return Ok(Some(path));
         }
@@ -51,17 +50,16 @@ fn name(host: &str, port: u16, version: &str) -> String {
     format!("serverUri={host}:{port};version={version};sequence=")
 }
 
-/// A proxy as it is registered for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Discovered {
-    /// Where clients connect: `host:port`.
+pub struct DiscoveredProxy {
+    /// Where clients connect, as `host:port`.
     pub address: String,
-    /// The program's version; empty if the name says none.
+    /// The version of the program; empty if the name has none.
     pub version: String,
 }
 
-/// The proxies that are registered, and the names of what else stands there, which drivers take for servers too.
-pub async fn list(session: &Session) -> Result<(Vec<Discovered>, Vec<String>), Error> {
+/// The registered proxies, and the names of foreign nodes in the namespace, which drivers take for servers too.
+pub async fn list(session: &Session) -> Result<(Vec<DiscoveredProxy>, Vec<String>), Error> {
     let read = session.children(session.layout().namespace()).await?;
     let mut names = read.map(|(names, _)| names).unwrap_or_default();
     names.sort();
@@ -69,7 +67,7 @@ pub async fn list(session: &Session) -> Result<(Vec<Discovered>, Vec<String>), E
     for name in names {
         let parts = |key: &str| name.split(';').find_map(|part| part.strip_prefix(key)).map(str::to_owned);
         match parts("serverUri=").filter(|address| address.contains(':')) {
-            Some(address) => proxies.push(Discovered { address, version: parts("version=").unwrap_or_default() }),
+            Some(address) => proxies.push(DiscoveredProxy { address, version: parts("version=").unwrap_or_default() }),
             None => others.push(name),
         }
     }

@@ -1,11 +1,11 @@
-//! The JSON in our nodes: one object with its version, so that an older process says what it can't read.
+//! The format of our nodes: one JSON object with a version, so that an older process reports what it cannot read.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The version that is written and read.
+/// The version that this program writes and reads.
 const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
@@ -25,11 +25,11 @@ pub(crate) fn write<T: Serialize>(path: &str, content: &T) -> Result<Vec<u8>, Er
         .map_err(|error| Error::Unreadable { path: path.to_owned(), reason: error.to_string() })
 }
 
-/// Reads a document; the error says why it can't be read.
+/// Parses a document; the error is the reason.
 pub(crate) fn read<T: DeserializeOwned>(data: &[u8]) -> Result<T, String> {
     let head: Head = serde_json::from_slice(data).map_err(|error| error.to_string())?;
     if head.version != VERSION {
-        return Err(format!("version {} is not known", head.version));
+        return Err(format!("unknown version {}", head.version));
     }
     serde_json::from_slice::<Document<T>>(data).map(|document| document.content).map_err(|error| error.to_string())
 }

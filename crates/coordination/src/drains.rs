@@ -1,8 +1,9 @@
-//! Drain orders: the persistent nodes `drains/<engine>`, the only order to drain, irrevocable.
+//! Drain orders: the persistent nodes `drains/<engine>`. A drain order is irrevocable, and nothing else orders an engine to
+//! drain.
 //!
-//! One multi checks the master's lock (and for a superseded engine the newer one's registration), writes the fact and
-//! takes registration and permit away, each if it was seen. If a registration came or went in between, nothing
-//! happens and the next tick repeats it from what it sees then.
+//! One multi checks the master's lock (and the registration of the newer engine, if the engine is superseded), writes the
+//! order, and deletes registration and permit as they were read. If a registration was created or deleted in between, the
+//! multi fails as a whole, and the next tick decides again.
 
 use std::collections::BTreeSet;
 
@@ -17,26 +18,24 @@ use crate::permits::{PermitNode, withdraw_seen};
 use crate::session::{Session, read_children};
 use crate::transaction::Transaction;
 
-/// What a drain fact says.
+/// The content of a drain order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DrainOrder {
-    /// The orchestrator's id of the pod or process that drains, if it ever had one.
+    /// The uid of the instance that is to drain, if there ever was one.
     pub uid: Option<String>,
-    /// How long what runs may go on, in milliseconds, from when the engine first sees the fact; 0 ends it now.
+    /// How long running statements may continue, in milliseconds, from when the engine first reads the order; 0 cancels them.
     pub grace_ms: i64,
-    /// Why.
     pub reason: String,
-    /// The namespace of its pod, where there is one: where to look whether it is gone.
+    /// Where the orchestrator has namespaces: the one to look the instance up in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// A drain fact as it was read.
+/// A drain order as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DrainOrderNode {
-    /// Whose it is.
     pub engine: EngineName,
-    /// What it says, or why that can't be read.
+    /// The content, or why it is unreadable.
     pub content: Result<DrainOrder, String>,
     /// When it was written, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
@@ -44,20 +43,20 @@ pub struct DrainOrderNode {
 
 /// Orders an engine to drain.
 ///
-/// `seen` is its permit as it was observed (`None`: there was none; the fact is written all the same).
-/// `newer` names the engine whose registration must be there, for a superseded one.
-/// [`Error::NodeExists`] at the fact: it was written before. Other conflicts: something moved, nothing happened.
+/// `seen` is its permit as it was read (`None`: there was none). `newer` is the engine that supersedes it and must be
+/// registered. [`Error::NodeExists`] at the drain order: it was written before. Other conflicts: the reading was stale and
+/// nothing was written.
 pub async fn drain(
     lock: &Lock,
     engine: &EngineName,
     seen: Option<&PermitNode>,
     newer: Option<&EngineName>,
-    fact: &DrainOrder,
+    drain_order: &DrainOrder,
 ) -> Result<(), Error> {
     let (layout, access) = (lock.session().layout(), lock.session().access());
     let path = layout.drain(engine);
-    let data = document::write(&path, fact)?;
-    let order = |held: bool| {
+    let data = document::write(&path, drain_order)?;
+    let transaction = |held: bool| {
         let mut transaction = Transaction::under(lock);
         if let Some(newer) = newer {
             transaction = transaction.check(layout.registration(newer));
@@ -68,44 +67,43 @@ pub async fn drain(
             None => Ok(transaction),
         }
     };
-    let of_the_engine = [layout.registration(engine), layout.answered(engine)];
+    let engine_nodes = [layout.registration(engine), layout.answered(engine)];
     model::failpoint!(failpoints::DRAIN_BEFORE);
-    match order(false)?.commit().await {
-        // An engine that runs hostile code can make both itself, and something below them.
-        Err(Error::NotEmpty { path }) if of_the_engine.contains(&path) => order(true)?.commit().await?,
+    match transaction(false)?.commit().await {
+        // A hostile engine can create both nodes itself, with children below them.
+        Err(Error::NotEmpty { path }) if engine_nodes.contains(&path) => transaction(true)?.commit().await?,
         other => other?,
     }
     model::failpoint!(failpoints::DRAIN_WRITTEN);
     Ok(())
 }
 
-/// Removes a fact, when the engine is gone for good.
+/// Removes a drain order after its engine has ended.
 pub async fn remove(lock: &Lock, engine: &EngineName) -> Result<(), Error> {
     Transaction::under(lock).delete(lock.session().layout().drain(engine)).commit().await?;
     model::failpoint!(failpoints::DRAIN_REMOVED);
     Ok(())
 }
 
-/// The facts, by engine, [`MAX_CHILDREN`](crate::MAX_CHILDREN) at most, and the engines whose facts were not read. Nodes whose
-/// names can't be engines are passed over: no engine obeys them.
+/// The drain orders by engine, at most [`MAX_CHILDREN`](crate::MAX_CHILDREN), and the engines whose orders were not read. Nodes
+/// whose names are no engine names are skipped.
 pub(crate) async fn list_in_part(session: &Session) -> Result<(Vec<DrainOrderNode>, BTreeSet<EngineName>), Error> {
     let (engines, unread) = session.engines(&session.layout().drains()).await?;
     let nodes = read_children(engines, |engine| async move { read(session, &engine).await }).await?;
     Ok((nodes, unread))
 }
 
-/// The same without the names of the rest.
+/// Like [`list_in_part`], without the names of those that were not read.
 pub async fn list(session: &Session) -> Result<Vec<DrainOrderNode>, Error> {
     list_in_part(session).await.map(|(read, _)| read)
 }
 
-/// The engines that have a fact, whatever it says.
+/// The engines that have a drain order, readable or not.
 pub(crate) async fn names(session: &Session) -> Result<Vec<EngineName>, Error> {
     let (read, unread) = session.engines(&session.layout().drains()).await?;
     Ok(read.into_iter().chain(unread).collect())
 }
 
-/// One engine's fact.
 pub async fn read(session: &Session, engine: &EngineName) -> Result<Option<DrainOrderNode>, Error> {
     let read = session.get(&session.layout().drain(engine)).await?;
     Ok(read.map(|(data, stat)| DrainOrderNode {

@@ -1,13 +1,12 @@
-//! Who is master: the lock recipe, on a session of its own.
+//! Leader election of the master: ZooKeeper's lock recipe on a session of its own.
 //!
-//! A candidate puts an ephemeral sequential node into `lock/master`; the lowest number holds the lock. Names are as
-//! kazoo's lock recipe makes them (`<uuid>__lock__<number>`), and every child whose name ends in a number counts, so
-//! that a lock held by another tool keeps everybody from acting. The lock is given up by closing the session: a node
-//! can't be left behind by a dropped future, because it goes with the session that the future owned.
+//! Each candidate creates an ephemeral sequential node in `lock/master`; the lowest number holds the lock. Names are those of
+//! kazoo's lock recipe (`<uuid>__lock__<number>`). Every child whose name ends in a number counts, so a lock that another tool
+//! holds stops all masters. The lock is released by closing its session: a dropped future leaves no node behind, because the
+//! node belongs to the session that the future owned.
 //!
-//! A holder with stale knowledge: [`Lock::lease_valid`] turns false before the server can have given the lock to
-//! somebody else, and every write under the lock is checked by the server at the lock's node, whose name is never
-//! used twice.
+//! A deposed holder cannot write: [`Lock::lease_valid`] turns false before the server can grant the lock to another candidate,
+//! and the server checks the lock's node, whose name is never reused, with every write under the lock.
 
 use std::fmt;
 
@@ -22,9 +21,9 @@ use crate::failpoints;
 use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
-/// Between the candidate's unique part and its number.
-const MARK: &str = "__lock__";
-/// The fewest digits of a sequence number.
+/// Separates the unique part of a candidate's name from its number.
+const SEPARATOR: &str = "__lock__";
+/// The minimum number of digits of a sequence number.
 const SEQUENCE_DIGITS: usize = 10;
 
 /// A candidate for master.
@@ -36,17 +35,16 @@ pub struct Election {
 }
 
 impl Election {
-    /// A candidate. The settings' identity must be the master's; `holder` tells people who it is.
+    /// The settings must have the master's identity; `holder` is the candidate's name for display.
     pub fn new(settings: SessionSettings, clock: SharedClock, holder: impl Into<String>) -> Self {
         Self { settings, clock, holder: holder.into() }
     }
 
-    /// Waits until this candidate holds the lock. Dropping the future gives up the place in the queue. After an error
-    /// nothing is left behind either; wait a moment and call again. [`ZkErrorKind::Lost`]: it stood in the queue and does so no
-    /// more, because its session or its node has gone.
+    /// Waits until this candidate holds the lock. Dropping the future leaves the queue, and so does an error; retry after a
+    /// pause. [`ZkErrorKind::Lost`]: its session or its node in the queue is gone.
     pub async fn win(&self) -> Result<Lock, Error> {
         let session = Session::connect(&self.settings, &self.clock).await?;
-        // From here on the session is closed on every way out but success.
+        // From here on every exit but success closes the session.
         let mut lock = Lock { session, path: String::new() };
         lock.session.beat();
         create_base_nodes(&lock.session).await?;
@@ -65,15 +63,14 @@ impl Election {
         Ok(lock)
     }
 
-    /// Puts the node into the queue. If it is unknown whether that happened, the session is closed and with it the
-    /// node.
+    /// Creates the candidate's node. If the outcome is unknown, the session is closed and the node with it.
     async fn queue(&self, session: &Session) -> Result<String, Error> {
-        let path = format!("{}/{}{MARK}", session.layout().master_lock(), Uuid::new_v4().simple());
+        let path = format!("{}/{}{SEPARATOR}", session.layout().master_lock(), Uuid::new_v4().simple());
         let acl = session.access().master_only();
         session.create(&path, self.holder.as_bytes(), CreateMode::EphemeralSequential, &acl).await
     }
 
-    /// Whether our node is the lowest of the queue. A connection that is lost for a while is no reason to leave it.
+    /// Whether our node is the first of the queue. A lost connection is no reason to leave the queue.
     async fn is_first(&self, lock: &Lock, watches: &mut Watches) -> Result<bool, Error> {
         let queue = lock.session.layout().master_lock();
         let armed = watches.arm(vec![Target::Children(queue.clone())]).await;
@@ -99,15 +96,16 @@ impl Election {
     }
 }
 
-/// Who the candidate is, for people, whose node in the queue has this path; `None` if the node is gone.
+/// The name of the candidate with that node; `None` if the node is gone.
 pub async fn candidate(session: &Session, path: &str) -> Result<Option<String>, Error> {
     let read = session.get(path).await?;
     Ok(read.map(|(data, _)| String::from_utf8_lossy(&data).into_owned()))
 }
 
-/// Those of the names that hold or wait for a lock, in the order of the queue.
+/// The names that are in the queue, in its order.
 pub(crate) fn in_order(names: Vec<String>) -> Vec<String> {
-    let mut numbered: Vec<(i64, String)> = names.into_iter().filter_map(|it| Some((sequence(&it)?, it))).collect();
+    let mut numbered: Vec<(i64, String)> =
+        names.into_iter().filter_map(|name| Some((sequence(&name)?, name))).collect();
     numbered.sort();
     numbered.into_iter().map(|(_, name)| name).collect()
 }
@@ -117,21 +115,20 @@ fn first(names: &[String]) -> Option<&String> {
     names.iter().filter_map(|name| Some((sequence(name)?, name))).min().map(|(_, name)| name)
 }
 
-/// The number that the server put at the end of the name. It gets negative after 2^31 nodes, and longer in newer
-/// servers.
+/// The sequence number at the end of the name. It becomes negative after 2^31 nodes, and newer servers use more digits.
 fn sequence(name: &str) -> Option<i64> {
     let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
     if digits < SEQUENCE_DIGITS {
         return None;
     }
-    // A part before the number may end in digits only if it is one of ours or kazoo's, which end in a mark.
+    // The unique part never ends in a digit: ours and kazoo's end in the separator.
     let start = name.len() - digits;
     let number = name[start..].parse::<i64>().ok()?;
     let negative = name[..start].ends_with("_-") || name[..start].ends_with("--");
     Some(if negative { -number } else { number })
 }
 
-/// The master's lock. Dropping it closes its session, which gives the lock up.
+/// The master's lock. Dropping it closes its session, which releases the lock.
 pub struct Lock {
     session: Session,
     path: String,
@@ -150,7 +147,7 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    /// The path of the lock's node: never the same twice.
+    /// The path of the lock's node, which is never reused.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -159,28 +156,26 @@ impl Lock {
         self.path.rsplit('/').next().unwrap_or_default()
     }
 
-    /// The session that holds the lock.
     pub fn session_id(&self) -> i64 {
         self.session.id()
     }
 
-    /// What the database's `master` row calls the holder: path and session.
+    /// The holder as in the database's table `master`: path and session.
     pub fn holder(&self) -> String {
         format!("{} {:#x}", self.path, self.session.id())
     }
 
-    /// The session that the master reads and waits on.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Whether the lock can't have gone to somebody else yet. False is reason enough to stop before the next effect;
-    /// the writes of this crate that take a lock refuse by themselves.
+    /// Whether the server cannot have granted the lock to another candidate yet. The master stops before its next effect when this
+    /// is false; the writes of this crate that take a lock check it themselves.
     pub fn lease_valid(&self) -> bool {
         self.session.lease_valid()
     }
 
-    /// Asks, after a sync, whether the lock's node is still there and ours.
+    /// Checks after a sync whether the lock's node still exists and is ours.
     pub async fn still_held(&self) -> Result<bool, Error> {
         if self.session.state() == SessionState::Expired {
             return Ok(false);
@@ -190,14 +185,14 @@ impl Lock {
         Ok(stat.is_some_and(|stat| stat.ephemeral_owner == self.session.id()))
     }
 
-    /// Waits until the connection is lost or the session ended: from then on the master does not act.
+    /// Waits until the connection is lost or the session has ended: from then on the master does not act.
     pub async fn lost(&self) {
         let mut states = self.session.states();
         // An error means that the session has ended.
         let _ = states.wait_for(|state| *state != SessionState::Connected).await;
     }
 
-    /// Gives the lock up and waits until the server knows, at most as long as one request may take.
+    /// Releases the lock and waits until the server confirms it, at most for the deadline of a request.
     pub async fn resign(self) {
         let session = self.session.clone();
         let limit = session.settings().request_timeout;
@@ -210,24 +205,24 @@ impl Lock {
 mod tests {
     use super::*;
 
-    fn names(of: &[&str]) -> Vec<String> {
-        of.iter().map(|name| (*name).to_owned()).collect()
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
     }
 
     #[test]
-    fn the_number_decides_and_not_the_name() {
+    fn the_queue_is_ordered_by_number() {
         let queue = names(&["ffff__lock__0000000002", "aaaa__lock__0000000010", "_c_1-lock-0000000003"]);
         assert_eq!(first(&queue).map(String::as_str), Some("ffff__lock__0000000002"));
     }
 
     #[test]
-    fn a_name_without_a_number_holds_no_lock() {
+    fn a_name_without_a_number_is_not_in_the_queue() {
         assert_eq!(first(&names(&["x", "y__lock__", "z-12"])), None);
         assert_eq!(sequence("aa__lock__0000000007"), Some(7));
     }
 
     #[test]
-    fn numbers_that_wrapped_around_come_first() {
+    fn wrapped_sequence_numbers_come_first() {
         assert_eq!(sequence("aa__lock__-2147483648"), Some(-2_147_483_648));
         assert_eq!(sequence("_c_1-lock-0000000003"), Some(3));
     }

@@ -1,131 +1,78 @@
-//! What can go wrong with a request to ZooKeeper, sorted by what the caller may conclude from it.
+//! Errors of requests to ZooKeeper, classified by what the caller may conclude.
 //!
-//! The line that matters runs between errors that prove that nothing was written and [`Error::OutcomeUnknown`], after
-//! which the write may have happened, or may still happen when the connection comes back.
+//! All of them prove that nothing was written, except [`Error::OutcomeUnknown`]: the write may have happened, or may still
+//! happen when the connection is restored.
 
 use model::{ErrorKind, UserError};
 use thiserror::Error as ThisError;
 use zookeeper_client as zk;
 
-/// An error of ZooKeeper, or of ours before something was sent.
+/// An error that ZooKeeper returned, or one that occurred before the request was sent.
 #[derive(Debug, Clone, PartialEq, Eq, ThisError)]
 pub enum Error {
-    /// The node is not there. Nothing was written.
+    /// The node does not exist. Nothing was written.
     #[error("node {path} does not exist")]
-    NoNode {
-        /// Which node.
-        path: String,
-    },
-    /// The node is there already. Nothing was written.
+    NoNode { path: String },
+    /// The node exists already. Nothing was written.
     #[error("node {path} exists")]
-    NodeExists {
-        /// Which node.
-        path: String,
-    },
+    NodeExists { path: String },
     /// The node has changed since it was read. Nothing was written.
     #[error("node {path} has changed")]
-    BadVersion {
-        /// Which node.
-        path: String,
-    },
-    /// The node has children that the caller has not seen. Nothing was written.
+    BadVersion { path: String },
+    /// The node has children that the caller did not read. Nothing was written.
     #[error("node {path} has children")]
-    NotEmpty {
-        /// Which node.
-        path: String,
-    },
-    /// The node's ACL, or its parent's, refuses us. Nothing was written.
-    #[error("not allowed at node {path}")]
-    NoAuth {
-        /// Which node.
-        path: String,
-    },
-    /// The ephemeral node is another session's, usually a dead one's that has not expired yet: ask again until it is
-    /// gone. Nothing was written.
+    NotEmpty { path: String },
+    /// The ACL of the node or of its parent denies the request. Nothing was written.
+    #[error("permission denied for node {path}")]
+    NoAuth { path: String },
+    /// The ephemeral node belongs to another session, usually one that has not expired yet: retry until it is gone. Nothing
+    /// was written.
     #[error("node {path} still belongs to session {session:#x}")]
-    StillHeld {
-        /// Which node.
-        path: String,
-        /// Its session.
-        session: i64,
-    },
-    /// What should be written is too big. Nothing was sent.
-    #[error("{bytes} bytes are more than the {limit} that a node may have")]
-    TooLarge {
-        /// How big it is.
-        bytes: usize,
-        /// How big it may be.
-        limit: usize,
-    },
-    /// A node has more children than we are ready to read.
+    StillHeld { path: String, session: i64 },
+    /// The content is too large. Nothing was sent.
+    #[error("content of {bytes} bytes exceeds the limit of {limit} bytes")]
+    TooLarge { bytes: usize, limit: usize },
+    /// A node has more children, or a multi more operations, than the limit.
     #[error("node {path} has {count} children, more than {limit}")]
-    TooMany {
-        /// Which node.
-        path: String,
-        /// How many it has.
-        count: usize,
-        /// How many it may have.
-        limit: usize,
-    },
-    /// A node holds what can't be what it should.
+    TooMany { path: String, count: usize, limit: usize },
+    /// The content of a node is malformed.
     #[error("node {path} is unreadable: {reason}")]
-    Unreadable {
-        /// Which node.
-        path: String,
-        /// Why.
-        reason: String,
-    },
-    /// We are not the master, or can't be sure of it: nothing was written.
-    #[error("the master's lock is lost: {reason}")]
-    LockLost {
-        /// How we know.
-        reason: String,
-    },
-    /// No connection, or no answer to a question: nothing was written.
-    #[error("zookeeper can't be reached: {reason}")]
-    Unavailable {
-        /// What is missing.
-        reason: String,
-    },
-    /// The server refuses our credential.
-    #[error("zookeeper refuses the credential")]
+    Unreadable { path: String, reason: String },
+    /// The lease is lost, or may be: nothing was written.
+    #[error("lost the master's lock: {reason}")]
+    LockLost { reason: String },
+    /// No connection, or no answer to a read: nothing was written.
+    #[error("zookeeper is not available: {reason}")]
+    Unavailable { reason: String },
+    /// The server rejects our credential.
+    #[error("zookeeper rejected the credential")]
     AuthFailed,
-    /// The server or its client library refuses the request as such: a defect of ours, or of the configuration.
-    #[error("request for node {path} refused: {reason}")]
-    Refused {
-        /// Which node.
-        path: String,
-        /// Why.
-        reason: String,
-    },
+    /// The server or its client library rejects the request itself: a defect, or a wrong configuration.
+    #[error("request for node {path} rejected: {reason}")]
+    Refused { path: String, reason: String },
     /// The write may have happened, or may still happen.
-    #[error("it is unknown whether {path} was written: {reason}")]
-    OutcomeUnknown {
-        /// Which node.
-        path: String,
-        /// What came instead of an answer.
-        reason: String,
-    },
+    #[error("outcome of the write to {path} is unknown: {reason}")]
+    OutcomeUnknown { path: String, reason: String },
 }
 
-/// What a caller does about an error.
+/// What the caller should do about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZkErrorKind {
-    /// What the request was derived from has moved: read again.
+    /// The request was derived from a stale reading: read again.
     Conflict,
-    /// Not allowed: a credential or an ACL is wrong, and only a human can help.
+    /// A credential or an ACL is wrong: an operator must act.
     Denied,
-    /// The lock is lost: step down.
+    /// The lease is lost: step down.
     Lost,
     /// Nothing was written; a later try may succeed.
     Unavailable,
     /// The write may have happened.
     Unknown,
-    /// The same request fails again.
+    /// The same request would fail again.
     Invalid,
 }
 
-/// Whether a request writes: an unanswered question has no outcome that could be unknown.
+/// Whether a request writes: an unanswered read has no unknown outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Read,
@@ -133,7 +80,6 @@ pub(crate) enum Effect {
 }
 
 impl Error {
-    /// What the caller does about it.
     pub const fn kind(&self) -> ZkErrorKind {
         match self {
             Self::NoNode { .. }
@@ -151,34 +97,34 @@ impl Error {
         }
     }
 
-    /// The error as a user reads it; `object` names what the statement was about, such as `tenant "t_1"`.
+    /// The error as reported to the user; `object` names the object of the statement, such as `tenant "t_1"`.
     pub fn user(&self, object: &str) -> UserError {
         let error = |kind, text: &str| UserError::new(kind, format!("{object}: {text}"));
         match (self, self.kind()) {
-            (Self::TooLarge { bytes, limit }, _) => error(ErrorKind::ProgramLimit, "the statement is too big")
-                .detail(format!("statement and old object have {bytes} bytes and may have {limit}")),
-            (_, ZkErrorKind::Unavailable) => error(ErrorKind::Unavailable, "zookeeper can't be reached now")
+            (Self::TooLarge { bytes, limit }, _) => error(ErrorKind::ProgramLimit, "statement too large")
+                .detail(format!("Statement and previous object have {bytes} bytes; the limit is {limit} bytes.")),
+            (_, ZkErrorKind::Unavailable) => error(ErrorKind::Unavailable, "zookeeper is not available")
                 .detail(self.to_string())
-                .hint("nothing was changed, try again"),
+                .hint("Nothing was changed. Retry the statement."),
             (_, ZkErrorKind::Conflict | ZkErrorKind::Lost) => {
-                error(ErrorKind::Conflict, "zookeeper's state has changed meanwhile")
+                error(ErrorKind::Conflict, "state in zookeeper has changed concurrently")
                     .detail(self.to_string())
-                    .hint("nothing was changed, try again")
+                    .hint("Nothing was changed. Retry the statement.")
             }
             (_, ZkErrorKind::Unknown) => {
                 error(ErrorKind::OutcomeUnknown, "zookeeper did not answer in time").detail(self.to_string())
             }
-            (_, ZkErrorKind::Denied) => error(ErrorKind::Internal, "zookeeper refuses this process")
+            (_, ZkErrorKind::Denied) => error(ErrorKind::Internal, "zookeeper denies access to this process")
                 .detail(self.to_string())
-                .hint("every process of an installation needs the same cluster secret and a root of its own"),
+                .hint("All processes of an installation need the same cluster secret, and each installation needs a root of its own."),
             (_, ZkErrorKind::Invalid) => {
-                error(ErrorKind::Internal, "zookeeper holds what it should not").detail(self.to_string())
+                error(ErrorKind::Internal, "invalid state in zookeeper").detail(self.to_string())
             }
         }
     }
 
-    /// Sorts an answer of the client library. What is not a plain answer of the server leaves the outcome open.
-    pub(crate) fn of(error: &zk::Error, effect: Effect, path: &str) -> Self {
+    /// Classifies an error of the client library. The outcome is unknown unless the error is a definite answer of the server.
+    pub(crate) fn from_client(error: &zk::Error, effect: Effect, path: &str) -> Self {
         let path = path.to_owned();
         match error {
             zk::Error::NoNode => Self::NoNode { path },
@@ -199,7 +145,7 @@ impl Error {
         }
     }
 
-    /// No answer came, or none that means anything.
+    /// No answer, or no definite one.
     pub(crate) fn unanswered(effect: Effect, path: &str, reason: String) -> Self {
         match effect {
             Effect::Read => Self::Unavailable { reason },
@@ -212,7 +158,7 @@ impl Error {
     }
 }
 
-/// Whether the server has spoken: such an error proves that the session lived when the request arrived.
+/// Whether the error is an answer of the server, which proves that the session was alive when the request arrived.
 pub(crate) fn is_answer(error: &Error) -> bool {
     matches!(error.kind(), ZkErrorKind::Conflict | ZkErrorKind::Denied)
 }
@@ -222,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_plain_answer_leaves_the_outcome_of_a_write_open() {
-        let open = [
+    fn a_write_without_a_definite_answer_has_an_unknown_outcome() {
+        let indefinite = [
             zk::Error::ConnectionLoss,
             zk::Error::SessionExpired,
             zk::Error::SessionMoved,
@@ -233,14 +179,14 @@ mod tests {
             zk::Error::UnexpectedErrorCode(-777),
             zk::Error::UnexpectedError("no answer".to_owned()),
         ];
-        for error in open {
-            assert_eq!(Error::of(&error, Effect::Write, "/x").kind(), ZkErrorKind::Unknown, "{error}");
-            assert_eq!(Error::of(&error, Effect::Read, "/x").kind(), ZkErrorKind::Unavailable, "{error}");
+        for error in indefinite {
+            assert_eq!(Error::from_client(&error, Effect::Write, "/x").kind(), ZkErrorKind::Unknown, "{error}");
+            assert_eq!(Error::from_client(&error, Effect::Read, "/x").kind(), ZkErrorKind::Unavailable, "{error}");
         }
     }
 
     #[test]
-    fn users_read_whose_object_it_was_and_what_to_do() {
+    fn user_errors_name_the_object() {
         let error = Error::TooLarge { bytes: 600_000, limit: 524_288 }.user("tenant \"t_1\"");
         assert_eq!(error.sqlstate(), "54000");
         assert!(error.message.starts_with("tenant \"t_1\""));

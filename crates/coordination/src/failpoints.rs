@@ -1,12 +1,12 @@
-//! The points at which a test can stop or kill the process: one after each step that ZooKeeper remembers.
+//! The failpoints of this crate: one after each step that ZooKeeper has recorded.
 
-/// The candidate's node stands in the queue of the lock.
+/// The candidate's node is in the queue for the lock.
 pub const CANDIDATE_QUEUED: &str = "coordination.election.queued";
-/// The lock is won, nobody knows yet.
+/// The lock is won; the caller does not know yet.
 pub const LOCK_WON: &str = "coordination.election.won";
 /// The alter node is about to be written.
 pub const ALTER_BEFORE_MAKE: &str = "coordination.alter.before_make";
-/// The alter node is written, its maker has not been told.
+/// The alter node is written; its creator has no answer yet.
 pub const ALTER_MADE: &str = "coordination.alter.made";
 /// The alter node is about to be deleted.
 pub const ALTER_BEFORE_DELETE: &str = "coordination.alter.before_delete";
@@ -14,7 +14,7 @@ pub const ALTER_BEFORE_DELETE: &str = "coordination.alter.before_delete";
 pub const ALTER_DELETED: &str = "coordination.alter.deleted";
 /// A permit is written.
 pub const PERMIT_CREATED: &str = "coordination.permit.created";
-/// The uid stands in the permit.
+/// The uid is written into the permit.
 pub const PERMIT_UID_SET: &str = "coordination.permit.uid_set";
 /// A permit is deleted without a drain.
 pub const PERMIT_DELETED: &str = "coordination.permit.deleted";
@@ -22,15 +22,15 @@ pub const PERMIT_DELETED: &str = "coordination.permit.deleted";
 pub const ENGINE_BEFORE_REGISTER: &str = "coordination.registry.before_register";
 /// An engine is registered.
 pub const ENGINE_REGISTERED: &str = "coordination.registry.registered";
-/// A drain fact is about to be written.
+/// A drain order is about to be written.
 pub const DRAIN_BEFORE: &str = "coordination.drain.before";
-/// A drain fact is written; permit and registration are gone.
+/// A drain order is written; permit and registration are deleted.
 pub const DRAIN_WRITTEN: &str = "coordination.drain.written";
-/// A drain fact is removed.
+/// A drain order is removed.
 pub const DRAIN_REMOVED: &str = "coordination.drain.removed";
 /// A metadata agent is registered.
 pub const AGENT_REGISTERED: &str = "coordination.agent.registered";
-/// A session expired and a new one is about to be built.
+/// A session expired and a new one is about to be created.
 pub const SESSION_EXPIRED: &str = "coordination.session.expired";
 
 /// Every failpoint of this crate.

@@ -1,21 +1,20 @@
-//! Where everything stands: the paths below one root, and the nodes that have to be there before all others.
+//! The layout: all paths below one root, and the base nodes that everything else is created below.
 //!
-//! The root has one or more levels (`/enginehouse`, `/my-app/my-project`). The discovery namespace is the only part
-//! that may stand elsewhere, because JDBC clients name it; nothing else may live in it.
+//! The root has one or more levels (`/enginehouse`, `/my-app/my-project`). Only the discovery namespace may be outside of it,
+//! because JDBC clients name it; it must hold nothing else.
 
 use model::alteration::RequestId;
 use model::{EngineName, ErrorKind, UserError};
 
 use crate::credentials::Access;
 
-/// The root where none is configured.
+/// The root, unless configured.
 pub const DEFAULT_ROOT: &str = "/enginehouse";
-/// The longest root or namespace, in bytes.
+/// The maximum length of root and namespace, in bytes.
 pub const MAX_ROOT_BYTES: usize = 255;
-/// The child of the root that is the discovery namespace where none is configured.
+/// The discovery namespace below the root, unless configured.
 const DEFAULT_NAMESPACE: &str = "proxies";
 
-/// Every path that we use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     root: String,
@@ -29,8 +28,8 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// From the configuration: the root with its leading `/`; the discovery namespace as JDBC's
-    /// `zooKeeperNamespace` has it, without one, and `None` for `proxies` below the root.
+    /// `root` has a leading `/`. `discovery_namespace` has none, like `zooKeeperNamespace` of a JDBC URL; `None` is `proxies`
+    /// below the root.
     pub fn new(root: &str, discovery_namespace: Option<&str>) -> Result<Self, UserError> {
         let root = checked("root", root)?;
         let namespace = match discovery_namespace {
@@ -40,14 +39,14 @@ impl Layout {
         let layout = Self { root, namespace };
         let taken = [layout.lock(), layout.agents(), layout.engines(), layout.drains(), layout.bell()];
         let inside = |path: &str, parent: &str| path == parent || path.starts_with(&format!("{parent}/"));
-        let clash = inside(&layout.root, &layout.namespace) || taken.iter().any(|it| inside(&layout.namespace, it));
+        let clash = inside(&layout.root, &layout.namespace) || taken.iter().any(|path| inside(&layout.namespace, path));
         if clash {
             return Err(UserError::new(
                 ErrorKind::InvalidValue,
-                format!("the discovery namespace \"{}\" is not free for it", layout.discovery_namespace()),
+                format!("discovery namespace \"{}\" overlaps with other nodes", layout.discovery_namespace()),
             )
-            .detail("JDBC clients take every child of the namespace for a server, so nothing else may live there")
-            .hint(format!("use {}", format!("{}/{DEFAULT_NAMESPACE}", layout.root).trim_start_matches('/'))));
+            .detail("JDBC clients take every child of the namespace for a server, so it must hold nothing else.")
+            .hint(format!("Use {}.", format!("{}/{DEFAULT_NAMESPACE}", layout.root).trim_start_matches('/'))));
         }
         Ok(layout)
     }
@@ -57,7 +56,7 @@ impl Layout {
         &self.root
     }
 
-    /// The discovery namespace as it stands in a JDBC URL, such as `enginehouse/proxies`.
+    /// The discovery namespace as in a JDBC URL, such as `enginehouse/proxies`.
     pub fn discovery_namespace(&self) -> &str {
         self.namespace.trim_start_matches('/')
     }
@@ -121,27 +120,27 @@ impl Layout {
 
 /// The name of a registration below its permit.
 pub(crate) const LIVE: &str = "live";
-/// The name of the mark below a permit: somebody registered there once, or nobody can know.
+/// The name of the mark below a permit: an engine has registered there, or that is unknown.
 pub(crate) const ANSWERED: &str = "answered";
 
 fn checked(what: &str, path: &str) -> Result<String, UserError> {
     let level = |name: &str| !name.is_empty() && name != "." && name != ".." && name != "zookeeper";
     let detail = if let Some(refused) = path.chars().find(|c| is_refused(*c)) {
-        format!("character U+{:04X} can't stand in it", u32::from(refused))
+        format!("Character U+{:04X} is not allowed.", u32::from(refused))
     } else if path.len() > MAX_ROOT_BYTES {
-        format!("it has {} bytes and may have {MAX_ROOT_BYTES}", path.len())
+        format!("It has {} bytes; the limit is {MAX_ROOT_BYTES} bytes.", path.len())
     } else if !path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(level)) {
-        "it is a path of one or more levels that begins with / and does not end with it".to_owned()
+        "It must be a path of one or more levels that begins with / and does not end with /.".to_owned()
     } else {
         return Ok(path.to_owned());
     };
     Err(UserError::new(ErrorKind::InvalidValue, format!("invalid zookeeper {what} {path:?}"))
         .detail(detail)
-        .hint(format!("use {DEFAULT_ROOT} or /my-app/my-project")))
+        .hint(format!("Use for example {DEFAULT_ROOT} or /my-app/my-project.")))
 }
 
-/// What ZooKeeper takes in no path (its `PathUtils.validatePath`, which sees halves of what is beyond U+FFFF), and the blank,
-/// which it takes and nobody could see at an end.
+/// The characters that ZooKeeper's `PathUtils.validatePath` rejects (beyond U+FFFF it sees surrogates), and the space, which
+/// would be invisible at the end of a path.
 fn is_refused(character: char) -> bool {
     matches!(character,
         '\0'..=' ' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..='\u{10ffff}')
@@ -152,7 +151,7 @@ pub(crate) fn ancestors(path: &str) -> Vec<String> {
     path.match_indices('/').skip(1).map(|(at, _)| path[..at].to_owned()).collect()
 }
 
-/// The root and everything that has to stand below it, each with its ACL.
+/// The root and the base nodes below it, each with its ACL.
 pub(crate) fn base_and_root(layout: &Layout, access: &Access) -> Vec<(String, Vec<zookeeper_client::Acl>)> {
     let mut nodes = vec![(layout.root().to_owned(), access.root())];
     nodes.extend(base(layout, access));
@@ -180,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_of_two_levels_carries_every_path() {
+    fn all_paths_are_below_a_root_of_two_levels() {
         let layout = Layout::new("/my-app/my-project", None).unwrap();
         let engine = EngineName::new("e-1").unwrap();
         assert_eq!(layout.alter(), "/my-app/my-project/lock/alter");
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_discovery_namespace_may_stand_elsewhere_but_not_where_other_nodes_live() {
+    fn the_discovery_namespace_must_not_overlap_with_other_nodes() {
         assert_eq!(Layout::new("/eh", Some("hiveserver2")).unwrap().namespace(), "/hiveserver2");
         assert_eq!(Layout::new("/eh", Some("/a/b")).unwrap().discovery_namespace(), "a/b");
         for taken in ["eh", "eh/lock", "eh/engines/x", "eh/bell"] {
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_root_is_refused() {
+    fn an_invalid_root_is_refused() {
         for root in ["", "/", "eh", "/eh/", "//eh", "/a//b", "/a b", "/zookeeper", "/a/../b"] {
             assert_eq!(Layout::new(root, None).unwrap_err().sqlstate(), "22023", "{root}");
         }
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_zookeeper_refuses_are_refused_and_named() {
+    fn characters_that_zookeeper_rejects_are_named() {
         for (character, name) in [
             ('\0', "U+0000"),
             ('\u{1f}', "U+001F"),

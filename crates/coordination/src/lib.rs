@@ -1,27 +1,27 @@
-//! ZooKeeper: the only place that knows a znode's path.
+//! The ZooKeeper recipes: leader election, registrations, permits, drain orders and wake-ups. No other crate knows a znode's
+//! path.
 //!
-//! ZooKeeper holds mutual exclusion, liveness and wake-ups here, and no truth: if it lost everything, the system
-//! would still converge from the database. One module per concept of the table in `alter-protocol.md`:
+//! ZooKeeper provides mutual exclusion, liveness and wake-ups. It is not a source of truth: if it lost everything, the system
+//! would still converge from the database. One module for each concept of the table in `alter-protocol.md`:
 //!
 //! | module | concept |
 //! | --- | --- |
-//! | [`layout`], [`credentials`] | paths below one root; who may do what |
-//! | [`session`], [`supervisor`] | one session; a session that is built anew when it expired |
-//! | [`election`] | the master's lock |
-//! | [`alter_node`], [`agents`], [`permits`], [`permit_batch`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
-//! | [`diagnose`], [`probe_handshake`] | a look by an operator's tool: access lists, the queue for the lock, each server by itself |
-//! | [`observation`], [`wakeups`], [`view`] | everything read at once; wake-ups without payload; a proxy's view of the registry |
+//! | [`layout`], [`bootstrap`], [`credentials`] | paths below one root; the base nodes; identities and ACLs |
+//! | [`session`], [`supervisor`] | one session; its replacement after it expired |
+//! | [`election`] | the master's lock, and with its session the lease |
+//! | [`alter_node`], [`agents`], [`permits`], [`permit_batch`], [`registration`], [`registry`], [`drains`], [`bell`], [`discovery`] | the nodes |
+//! | [`diagnose`], [`probe_handshake`] | reads for `doctor`: access lists, the queue for the lock, each server of the ensemble |
+//! | [`observation`], [`wakeups`], [`view`] | the input of a tick; wake-ups without payload; a proxy's view of the registry |
 //!
 //! Invariants:
-//! - What the master writes takes a [`Lock`] and is one multi that begins with a check of the lock's node. A deposed
-//!   master's late call is refused by ZooKeeper itself.
-//! - Every request has a deadline. An error that is not a plain answer of the server is
-//!   [`Error::OutcomeUnknown`]: the write may have happened, or may still happen.
-//! - Only one-shot watches are used, and never alone: whoever waits for an event also reads again after a while, so a
-//!   lost event costs time and nothing else.
+//! - Every write of the master takes a [`Lock`] and is one multi that begins with a check of the lock's node, the fencing
+//!   token. ZooKeeper itself rejects the late call of a deposed master.
+//! - Every request has a deadline. A write that fails with anything but a definite answer of the server is
+//!   [`Error::OutcomeUnknown`]: it may have happened, or may still happen.
+//! - Only one-shot watches are used, and always with a timer: a lost event costs time and nothing else.
 //!
 //! A caller with a stale reading is refused (`BadVersion`, `NoNode`, `NodeExists`, `NotEmpty`: [`ZkErrorKind::Conflict`]) and
-//! reads again; nothing in this crate retries a write.
+//! reads again. Nothing in this crate retries a write.
 
 pub mod agents;
 pub mod alter_node;

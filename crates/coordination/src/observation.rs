@@ -1,7 +1,7 @@
-//! Everything that a tick reads from ZooKeeper, at once.
+//! The observation: everything that a tick reads from ZooKeeper.
 //!
-//! The reading begins with a sync, so it is not older than the call. It is no snapshot: its parts are read one after
-//! the other. That does no harm, because every write that is derived from it is refused if what it saw has moved.
+//! It begins with a sync, so it is not older than the call. It is not a snapshot, because its parts are read one after the
+//! other. That is harmless: a write that is derived from it fails if one of its preconditions no longer holds.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,9 @@ use crate::error::Error;
 use crate::permits::{self, PermitNode};
 use crate::session::Session;
 
-/// What ZooKeeper holds.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Observation {
-    /// The alteration on its way.
+    /// The alter node of the alteration in flight.
     pub alter: Option<AlterNode>,
     /// The metadata agents, by id.
     pub agents: Vec<Agent>,
@@ -25,17 +24,17 @@ pub struct Observation {
     pub permits: Vec<PermitNode>,
     /// Drain orders, by engine.
     pub drains: Vec<DrainOrderNode>,
-    /// Engines whose permit or drain fact is there and was not read, because there are more than
+    /// Engines whose permit or drain order exists but was not read, because there are more than
     /// [`MAX_CHILDREN`](crate::MAX_CHILDREN).
     pub unread: Unread,
 }
 
-/// What is there and was not read: only its names are known.
+/// The names of existing nodes that were not read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unread {
     /// Engines with a permit.
     pub permits: BTreeSet<EngineName>,
-    /// Engines with a drain fact.
+    /// Engines with a drain order.
     pub drains: BTreeSet<EngineName>,
 }
 
@@ -46,11 +45,11 @@ impl Unread {
     }
 }
 
-/// Reads everything, after a sync. Nothing is written. A list that is too long is read in part and hides nothing else: the
-/// names of the rest are in [`Observation::unread`].
+/// Reads everything, after a sync. A list that is too long is read in part; the names of the rest are in
+/// [`Observation::unread`].
 pub async fn observe(session: &Session) -> Result<Observation, Error> {
     session.sync().await?;
-    // The agents after the alter node: an agent that registers and makes a node in between must not look gone.
+    // The agents after the alter node: an agent that registers and creates a node in between must not seem to be gone.
     let altering = async {
         let alter = alter_node::read_here(session).await?;
         Ok::<_, Error>((alter, agents::list(session).await?))

@@ -11,31 +11,31 @@ use crate::document;
 use crate::error::Error;
 use crate::session::Session;
 
-/// The most bytes of a registration, a few times as many as one has. An engine writes it itself, and everybody reads all of
-/// them at each look: so what is longer is not read at all.
+/// The maximum length of a registration in bytes, a few times the usual one. Engines write registrations themselves, and every
+/// proxy and the master read all of them each time, so a longer one is not read.
 pub const MAX_REGISTRATION_BYTES: usize = 4 * 1024;
 
-/// What a registration says.
+/// The content of a registration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registration {
-    /// Where the engine's agent listens: `host:port`.
+    /// The address of the engine's agent, as `host:port`.
     pub address: String,
-    /// How many sessions it takes.
+    /// The maximum number of sessions.
     pub capacity: u32,
-    /// The hash of the configuration that it was launched with.
+    /// The hash of the configuration that the engine was started with.
     pub config: String,
-    /// The version of the program; the document's own version has the short name in JSON.
+    /// The version of the program. In JSON, `version` is the version of the document.
     #[serde(rename = "program_version")]
     pub version: String,
-    /// The orchestrator's id of this pod or process.
+    /// The uid of the instance.
     pub uid: String,
-    /// Whether its tables are its own; `None` of an engine whose version does not state it.
+    /// Whether it has a catalog of its own; `None` for an engine of a version that does not state it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<TableCatalog>,
 }
 
 impl Registration {
-    /// Checks a registration that was read: the engine writes it, so it may hold anything. The error names what is wrong.
+    /// Validates a registration, which an engine may have written arbitrarily. The error is the reason.
     fn checked(self) -> Result<Self, String> {
         if !is_endpoint(&self.address) {
             return Err("its address is not HOST:PORT".to_owned());
@@ -48,10 +48,10 @@ impl Registration {
     }
 }
 
-/// The longest name of a machine, in bytes.
+/// The maximum length of a host name, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// Whether the text is `host:port`: a name or an IPv4 address, or an IPv6 address in brackets, and a port that is not 0.
+/// Whether the text is `host:port`: a name, an IPv4 address or an IPv6 address in brackets, and a port other than 0.
 fn is_endpoint(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let port_is_valid =
@@ -68,17 +68,15 @@ fn is_endpoint(text: &str) -> bool {
 /// A registration as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistrationNode {
-    /// What it says, or why that can't be read.
+    /// The content, or why it is unreadable.
     pub content: Result<Registration, String>,
-    /// The session that owns it.
     pub session: i64,
-    /// When it was made, by the server's clock, in milliseconds since 1970.
+    /// When it was created, by the server's clock, in milliseconds since 1970.
     pub ctime_ms: i64,
 }
 
-/// What is registered. An engine gives its registration content and access list itself: one that is too long to be one,
-/// or that keeps us from reading it, is as unreadable as any other nonsense in it. Its length is asked for first: only an
-/// engine that changes it in between makes anybody read more.
+/// Reads the registration of an engine. One that is too long, or that its ACL hides from us, is unreadable. The length is
+/// checked first, so only an engine that replaces its registration in between makes us read more.
 pub(crate) async fn read_registration(
     session: &Session,
     engine: &EngineName,
@@ -88,7 +86,7 @@ pub(crate) async fn read_registration(
     let (content, stat) = match too_long(stat.data_length) {
         Some(reason) => (Err(reason), stat),
         None => match session.get(&path).await {
-            Err(Error::NoAuth { .. }) => (Err("its access list keeps others from reading it".to_owned()), stat),
+            Err(Error::NoAuth { .. }) => (Err("its access list denies reading".to_owned()), stat),
             read => {
                 let Some((data, stat)) = read? else { return Ok(None) };
                 let content = match too_long(stat.data_length) {
@@ -103,8 +101,8 @@ pub(crate) async fn read_registration(
 }
 
 fn too_long(bytes: i32) -> Option<String> {
-    let is = usize::try_from(bytes).unwrap_or(0) > MAX_REGISTRATION_BYTES;
-    is.then(|| format!("it has {bytes} bytes, and a registration has {MAX_REGISTRATION_BYTES} at most"))
+    let exceeds = usize::try_from(bytes).unwrap_or(0) > MAX_REGISTRATION_BYTES;
+    exceeds.then(|| format!("it has {bytes} bytes, more than {MAX_REGISTRATION_BYTES}"))
 }
 
 #[cfg(test)]

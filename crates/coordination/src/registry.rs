@@ -1,11 +1,11 @@
-//! The registry from an engine's side: its permit, its drain fact, its registration.
+//! The registry as an engine's agent uses it: its permit, its drain order and its registration.
 //!
-//! The registration is the ephemeral node `live` below the permit, written once. An engine registers in a multi with
-//! a check that its permit is as it read it, so the permit of another uid admits nobody. The same multi leaves the
-//! mark `answered`, which stays when the session ends: a registration that came and went is not mistaken for one that
-//! never was. What an engine with a stale
-//! reading may conclude is in `engines.md`: the fact is the only order to drain; a permit that vanished is a reason
-//! to look again.
+//! An engine registers in a multi that checks the version of its permit, so it never registers below the permit of another
+//! uid. The same multi creates the mark `answered`. The mark outlives the session: a registration that has gone is not mistaken
+//! for one that never existed.
+//!
+//! With a stale reading an engine may conclude only this (`engines.md`): the drain order is the only order to drain, and a
+//! missing permit is a reason to read again.
 
 use model::EngineName;
 
@@ -19,17 +19,15 @@ use crate::session::Session;
 use crate::transaction::Transaction;
 use crate::watches::{Target, Watches};
 
-/// How an engine stands with the master.
+/// The nodes that the master wrote for an engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnNodes {
-    /// Its permit.
     pub permit: Option<PermitNode>,
-    /// Its order to drain.
     pub drain: Option<DrainOrderNode>,
 }
 
-/// The engine's permit and drain fact, after a sync. The fact is read last: after a drain's multi the permit is gone
-/// and the fact is there, so *neither* never stands for a drain that was seen halfway.
+/// Reads the engine's permit and drain order, after a sync. The drain order is read last: the multi of a drain creates it and
+/// deletes the permit, so a drain in between never looks like *neither*.
 pub async fn read_own(session: &Session, engine: &EngineName) -> Result<OwnNodes, Error> {
     session.sync().await?;
     let permit = permits::read(session, engine).await?;
@@ -39,9 +37,9 @@ pub async fn read_own(session: &Session, engine: &EngineName) -> Result<OwnNodes
 
 /// Registers the engine below its permit as it was read.
 ///
-/// A success too if the session is registered already. [`Error::StillHeld`]: a dead session's registration still
-/// stands, ask again until it is gone. [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed, look at
-/// [`read_own`] again. [`Error::Refused`]: the permit is another uid's. [`Error::TooLarge`]: nobody would read it.
+/// Idempotent within a session. [`Error::StillHeld`]: an earlier session still owns the registration; retry.
+/// [`Error::NoNode`] or [`Error::BadVersion`]: the permit has changed; call [`read_own`] again. [`Error::Refused`]: the permit
+/// has another uid. [`Error::TooLarge`]: no process would read it.
 pub async fn register(session: &Session, permit: &PermitNode, registration: &Registration) -> Result<(), Error> {
     let (layout, access) = (session.layout(), session.access());
     let (permit_path, path) = (layout.permit(&permit.engine), layout.registration(&permit.engine));
@@ -67,7 +65,7 @@ pub async fn register(session: &Session, permit: &PermitNode, registration: &Reg
         transaction.commit()
     };
     let created = match registers(permit.answered).await {
-        // It was left since the permit was read, by an earlier try of our own.
+        // An earlier attempt of our own created it after the permit was read.
         Err(Error::NodeExists { path }) if path == mark => registers(true).await,
         other => other,
     };
@@ -79,13 +77,12 @@ pub async fn register(session: &Session, permit: &PermitNode, registration: &Reg
     Ok(())
 }
 
-/// Wake-ups about one engine's permit, fact and registration; for the engine's own agent.
+/// Wake-ups for the permit, drain order and registration of one engine.
 pub struct OwnWatch {
     watches: Watches,
     targets: Vec<Target>,
 }
 
-/// Begins to watch an engine's own nodes.
 pub fn watch_own(session: &Session, engine: &EngineName) -> OwnWatch {
     let layout = session.layout();
     let targets = [layout.permit(engine), layout.drain(engine), layout.registration(engine)].map(Target::Node).to_vec();
@@ -93,16 +90,16 @@ pub fn watch_own(session: &Session, engine: &EngineName) -> OwnWatch {
 }
 
 impl OwnWatch {
-    /// Arms what is not armed. Called before [`read_own`], nothing is missed between reading and waiting.
+    /// Arms the watches that are not armed. Call it before [`read_own`], so that no change is missed between reading and waiting.
     pub async fn arm(&mut self) -> Result<(), Error> {
         self.watches.arm(self.targets.clone()).await.map(drop)
     }
 
-    /// Waits until something may have changed; arms what nobody has armed. Without events, or while nothing can be
-    /// armed, it waits for ever, so it is always used beside a timer. Safe to be cancelled.
+    /// Waits until something may have changed; arms the watches if necessary. It never returns if no watch can be armed or watch
+    /// events are disabled, so callers also need a timer. Cancel-safe.
     pub async fn next(&mut self) {
         if let Err(error) = self.arm().await {
-            tracing::debug!(%error, "an engine's nodes can't be watched now");
+            tracing::debug!(%error, "could not watch the engine's nodes");
         }
         self.watches.next().await;
     }

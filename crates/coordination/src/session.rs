@@ -1,9 +1,8 @@
-//! One ZooKeeper session: requests with deadlines, typed errors, and how sure we can be that it still lives.
+//! One ZooKeeper session: requests with deadlines, typed errors, and whether its lease is still valid.
 //!
-//! A session ends for good when it expires; nothing here builds another one (that is [`crate::supervisor`]). While
-//! the connection is away, a request waits for it within its own deadline and is not handed to the client library,
-//! which would send it whenever the connection comes back. What was sent and not answered is
-//! [`Error::OutcomeUnknown`].
+//! An expired session is not replaced here; [`crate::supervisor`] does that. While the connection is lost, a request waits for
+//! it within its deadline and is not passed to the client library, which would send it at any later time. A write that was
+//! sent and not answered is [`Error::OutcomeUnknown`].
 
 mod nodes;
 
@@ -27,41 +26,38 @@ use crate::layout::Layout;
 
 pub(crate) use nodes::read_children;
 
-/// How long a session lives without a sign of life, unless configured.
+/// The session timeout, unless configured.
 pub const SESSION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long one request may take, unless configured.
+/// The deadline of a request, unless configured.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long building a session may take, unless configured.
+/// The deadline for establishing a session, unless configured.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often what is watched is read again, unless configured.
+/// The interval at which watched nodes are read again, unless configured.
 pub const REREAD: Duration = Duration::from_secs(2);
-/// The most children of one node that we read.
+/// The maximum number of children of a node that are read.
 pub const MAX_CHILDREN: usize = 20_000;
-/// The most requests of one reading that are on their way at once.
+/// The maximum number of requests in flight for one read of many nodes.
 pub(crate) const MAX_IN_FLIGHT: usize = 64;
-/// A heartbeat is sent this many times within a session timeout.
+/// The number of heartbeats within a session timeout.
 const HEARTBEATS: u32 = 6;
 
-/// How to reach ZooKeeper, and as whom.
+/// The connection settings of a session.
 #[derive(Debug, Clone)]
 pub struct SessionSettings {
-    /// `host:port`, several separated by commas.
+    /// `host:port[,host:port…]`
     pub servers: String,
-    /// Where everything stands.
     pub layout: Layout,
-    /// As whom.
     pub identity: Identity,
-    /// How long the session lives without a sign of life; the server may change it.
+    /// The requested session timeout; the server may grant another one.
     pub session_timeout: Duration,
-    /// How long one request may take, waiting for a lost connection included.
+    /// The deadline of a request, including the wait for a lost connection.
     pub request_timeout: Duration,
-    /// How long building a session may take.
     pub connect_timeout: Duration,
-    /// How often what is watched is read again: the cost of a lost event.
+    /// The interval at which watched nodes are read again, which bounds the cost of a lost event.
     pub reread: Duration,
-    /// Whether events of watches are used at all; without them everything is found by reading again.
+    /// Whether watch events are used. Without them changes are noticed by reading again.
     pub watch_events: bool,
-    /// The most permits, and the most drain facts, that one reading reads.
+    /// The maximum number of permits, and of drain orders, that are read at once.
     pub max_children: usize,
 }
 
@@ -82,19 +78,18 @@ impl SessionSettings {
     }
 }
 
-/// What is known of a session.
+/// The state of a session as the client knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
-    /// It lives and answers.
     Connected,
-    /// The connection is lost; the session may live on or be dead already.
+    /// The connection is lost; the session may have expired already.
     Suspended,
-    /// It is gone for good: expired, refused or closed.
+    /// Expired, rejected or closed; this state is final.
     Expired,
 }
 
 impl SessionState {
-    fn of(state: zk::SessionState) -> Self {
+    fn from_client(state: zk::SessionState) -> Self {
         match state {
             zk::SessionState::SyncConnected => Self::Connected,
             zk::SessionState::Disconnected | zk::SessionState::ConnectedReadOnly => Self::Suspended,
@@ -103,7 +98,7 @@ impl SessionState {
     }
 }
 
-/// A session. Clones are the same session; it is closed by [`Session::close`], or when the last clone is dropped.
+/// A session. All clones share it; it is closed by [`Session::close`] or when the last clone is dropped.
 #[derive(Clone)]
 pub struct Session(Arc<Inner>);
 
@@ -115,7 +110,7 @@ struct Inner {
     id: i64,
     timeout: Duration,
     clock: SharedClock,
-    /// When the last write or sync that was answered was sent, in milliseconds of the boot clock.
+    /// When the last answered write or sync was sent, in milliseconds of the boot clock.
     answered_ms: AtomicU64,
     access: Access,
     settings: SessionSettings,
@@ -131,8 +126,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// Builds a new session within the settings' time. Nothing is created on the server but the session itself, which
-    /// the server forgets by itself if this future is dropped.
+    /// Establishes a session. If this future is dropped, the server expires the session.
     pub async fn connect(settings: &SessionSettings, clock: &SharedClock) -> Result<Self, Error> {
         let sent = clock.boottime();
         let connector = Client::connector()
@@ -148,7 +142,7 @@ impl Session {
                 });
             }
         };
-        let (sender, states) = watch::channel(SessionState::of(client.state()));
+        let (sender, states) = watch::channel(SessionState::from_client(client.state()));
         tokio::spawn(feed(client.state_watcher(), sender));
         tracing::debug!(session = %client.session_id(), timeout_ms = client.session_timeout().as_millis(), "zookeeper session built");
         Ok(Self(Arc::new(Inner {
@@ -165,47 +159,50 @@ impl Session {
         })))
     }
 
-    /// The session's number, as ephemeral nodes name their owner.
+    /// The session's id, as ephemeral nodes name their owner.
     pub fn id(&self) -> i64 {
         self.0.id
     }
 
-    /// How long it lives without a sign of life, as the server decided.
+    /// The session timeout that the server granted.
     pub fn timeout(&self) -> Duration {
         self.0.timeout
     }
 
-    /// What is known of it now.
     pub fn state(&self) -> SessionState {
-        if self.0.closing.is_cancelled() { SessionState::Expired } else { SessionState::of(self.0.peek.peek_state()) }
+        if self.0.closing.is_cancelled() {
+            SessionState::Expired
+        } else {
+            SessionState::from_client(self.0.peek.peek_state())
+        }
     }
 
-    /// What is known of it, as it changes. The last value is [`SessionState::Expired`].
+    /// The state as it changes. The last value is [`SessionState::Expired`].
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.0.states.clone()
     }
 
-    /// Waits until the session is gone for good.
+    /// Waits until the session has ended.
     pub async fn ended(&self) {
         let mut states = self.states();
-        // An error means that the feed is gone, which happens after the last state only.
+        // An error means that the sender is gone, which happens only after the last state.
         let _ = states.wait_for(|state| *state == SessionState::Expired).await;
     }
 
-    /// Whether the leader must still think that the session lives: it is connected, and the last write or sync that was
-    /// answered was sent less than two thirds of the session timeout ago, on a clock that counts suspension.
+    /// Whether the leader cannot have expired the session yet: it is connected, and the last answered write or sync was sent less
+    /// than two thirds of the session timeout ago, on a clock that includes suspend time.
     pub fn lease_valid(&self) -> bool {
         let now_ms = self.0.clock.boottime().as_millis() as u64;
         let age_ms = now_ms.saturating_sub(self.0.answered_ms.load(Ordering::SeqCst));
         self.state() == SessionState::Connected && u128::from(age_ms) * 3 < self.0.timeout.as_millis() * 2
     }
 
-    /// One cheap request that renews [`Session::lease_valid`].
+    /// One cheap request that renews the lease.
     pub async fn probe(&self) -> Result<(), Error> {
         self.sync().await
     }
 
-    /// Waits until the server that we are connected to has seen every write that was answered before this call.
+    /// Waits until the connected server has applied every write that was answered before this call.
     pub async fn sync(&self) -> Result<(), Error> {
         let path = self.layout().root();
         let client = self.client()?;
@@ -215,25 +212,25 @@ impl Session {
         Ok(())
     }
 
-    /// The leader answered a request that was sent then.
+    /// Records that the leader answered a request that was sent at that time.
     fn renew(&self, sent: Duration) {
         self.0.answered_ms.fetch_max(sent.as_millis() as u64, Ordering::SeqCst);
     }
 
-    /// Closes the session for all clones, so that its ephemeral nodes go at once; waits for the server at most as
-    /// long as one request may take (later the server expires it).
+    /// Closes the session for all clones, so that its ephemeral nodes are deleted at once. Waits for at most the deadline of a
+    /// request; after that, the server expires the session.
     pub async fn close(&self) {
         self.give_up();
         let _ = timeout(self.0.settings.request_timeout, self.ended()).await;
     }
 
-    /// Begins to close without waiting.
+    /// Starts closing without waiting.
     pub(crate) fn give_up(&self) {
         self.0.closing.cancel();
         drop(self.0.client.lock().take());
     }
 
-    /// Sends a sync some times in each session timeout, for as long as the session is there.
+    /// Starts heartbeats: several syncs within each session timeout, until the session ends.
     pub(crate) fn beat(&self) {
         let every = self.0.timeout / HEARTBEATS;
         let (weak, closing) = (Arc::downgrade(&self.0), self.0.closing.clone());
@@ -248,13 +245,13 @@ impl Session {
                 if session.state() == SessionState::Expired {
                     return;
                 }
-                // An answer is noted where it arrives; without one the caller's two thirds run out.
+                // `sync` renews the lease if it is answered.
                 let _ = session.probe().await;
             }
         });
     }
 
-    /// What a second connection needs to take this session over; tests end sessions with it.
+    /// What a second connection needs to take over this session; tests expire sessions with it.
     #[doc(hidden)]
     pub fn takeover(&self) -> Option<zk::SessionInfo> {
         self.client().ok().map(|client| client.session().clone())
@@ -277,7 +274,7 @@ impl Session {
         client.ok_or_else(|| Error::Unavailable { reason: "the session is closed".to_owned() })
     }
 
-    /// Runs one call of the client library within the request's deadline.
+    /// Runs a call of the client library within the deadline of a request.
     pub(crate) async fn bounded<T>(
         &self,
         effect: Effect,
@@ -286,11 +283,11 @@ impl Session {
     ) -> Result<T, Error> {
         self.answered(effect, path, call)
             .await
-            .and_then(|answer| answer.map_err(|error| Error::of(&error, effect, path)))
+            .and_then(|answer| answer.map_err(|error| Error::from_client(&error, effect, path)))
     }
 
-    /// Like [`Session::bounded`], for calls whose errors say more than a plain one.
-    pub(crate) async fn answered<T, E: Verdict>(
+    /// Like [`Session::bounded`], for calls with more detailed errors.
+    pub(crate) async fn answered<T, E: SessionProof>(
         &self,
         effect: Effect,
         path: &str,
@@ -309,9 +306,9 @@ impl Session {
             let reason = format!("no answer within {} ms", self.0.settings.request_timeout.as_millis());
             return Err(Error::unanswered(effect, path, reason));
         };
-        // A follower that is cut off from its leader goes on answering reads, while the leader may expire the session: only
-        // what the leader took part in proves that the session lives.
-        if effect == Effect::Write && answer.as_ref().err().is_none_or(Verdict::proves_life) {
+        // A follower that is partitioned from the leader still answers reads, while the leader may expire the session. Only a
+        // request that the leader took part in proves that the session is alive.
+        if effect == Effect::Write && answer.as_ref().err().is_none_or(SessionProof::proves_alive) {
             self.renew(sent);
         }
         Ok(answer)
@@ -342,31 +339,31 @@ impl Session {
     }
 }
 
-/// Whether an error of the client library is an answer of the server, so that the session lived when it was given.
-pub(crate) trait Verdict {
-    fn proves_life(&self) -> bool;
+/// Whether an error of the client library is an answer of the server, which proves that the session was alive.
+pub(crate) trait SessionProof {
+    fn proves_alive(&self) -> bool;
 }
 
-impl Verdict for zk::Error {
-    fn proves_life(&self) -> bool {
-        is_answer(&Error::of(self, Effect::Write, ""))
+impl SessionProof for zk::Error {
+    fn proves_alive(&self) -> bool {
+        is_answer(&Error::from_client(self, Effect::Write, ""))
     }
 }
 
-impl Verdict for zk::MultiWriteError {
-    fn proves_life(&self) -> bool {
+impl SessionProof for zk::MultiWriteError {
+    fn proves_alive(&self) -> bool {
         match self {
-            Self::RequestFailed { source } => source.proves_life(),
+            Self::RequestFailed { source } => source.proves_alive(),
             Self::OperationFailed { .. } => true,
         }
     }
 }
 
-/// Translates the library's states, which stop at the first final one.
+/// Forwards the client library's states until the first final one.
 async fn feed(mut watcher: StateWatcher, sender: watch::Sender<SessionState>) {
     loop {
-        let state = SessionState::of(watcher.peek_state());
-        sender.send_if_modified(|known| std::mem::replace(known, state) != state);
+        let state = SessionState::from_client(watcher.peek_state());
+        sender.send_if_modified(|last| std::mem::replace(last, state) != state);
         if state == SessionState::Expired {
             return;
         }

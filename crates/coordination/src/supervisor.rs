@@ -1,14 +1,13 @@
-//! A session that is built anew when it expired, with everything that hangs on it.
+//! The session supervisor: replaces an expired session, and maintains its ephemeral nodes.
 //!
-//! The client library reconnects by itself but never makes a new session. The owner says what a new session needs
-//! (registrations, discovery) in a [`Rebuild`]; a session is handed out only after that succeeded. Whoever holds an
-//! old session gets errors from it and asks for the new one.
+//! The client library reconnects but never opens a new session. The owner creates the ephemeral nodes of a session
+//! (registration, discovery) in a [`Rebuild`], and a session is published only after that succeeded. Holders of an old session
+//! receive errors from it and fetch the new one.
 //!
-//! What hangs on a session is kept for as long as the session lives: an ephemeral node that somebody deletes by hand would
-//! otherwise be missing until the process is started again, and its owner, who lives and serves, be found by nobody. So
-//! the nodes are watched and looked at again every `SessionSettings::reread`, together with those that stand above them, and
-//! what is gone is made again. The look is never older than what this session wrote, so it takes nothing for missing that
-//! was only just made.
+//! The ephemeral nodes are maintained while the session lives. If one was deleted by hand, a live process would otherwise
+//! remain undiscoverable until its restart. So the nodes and the base nodes are watched, checked every
+//! `SessionSettings::reread`, and recreated when they are missing. A check is never older than the writes of this session, so a
+//! node that was just created never seems to be missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,21 +26,20 @@ use crate::failpoints;
 use crate::session::{Session, SessionSettings, SessionState};
 use crate::watches::{Target, Watches};
 
-/// How long to wait before the next try to build a session or what hangs on it, also after it was made again.
+/// The pause before the next attempt to establish a session or to rebuild its nodes, also after a successful rebuild.
 pub const RETRY: Duration = Duration::from_secs(1);
-/// How long one try to build what hangs on a session may take.
+/// The deadline of one call of [`Rebuild::rebuild`].
 pub const REBUILD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the owner needs on each new session.
+/// Creates the ephemeral nodes of each new session.
 #[async_trait]
 pub trait Rebuild: Send + Sync {
-    /// Called for every session, the first included, and again for as long as that session lives: after an error, and
-    /// when one of its nodes has gone. Answers the paths of the ephemeral nodes that the session now has; what is there
-    /// from an earlier call is left as it is.
+    /// Called for each session, and again on the same session after an error and when one of its nodes is missing. Returns the
+    /// paths of all ephemeral nodes of the session. Must be idempotent.
     async fn rebuild(&self, session: &Session) -> Result<Vec<String>, Error>;
 }
 
-/// Nothing hangs on the session.
+/// For sessions without ephemeral nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoRebuild;
 
@@ -52,7 +50,7 @@ impl Rebuild for NoRebuild {
     }
 }
 
-/// Keeps a session. Dropping it closes the session.
+/// The handle of the supervisor. Dropping it closes the session.
 #[derive(Debug)]
 pub struct Supervisor {
     sessions: watch::Receiver<Option<Session>>,
@@ -68,7 +66,7 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    /// Begins to build the first session; returns at once and never gives up.
+    /// Starts the supervisor. It retries without limit.
     pub fn start(settings: SessionSettings, clock: SharedClock, rebuild: Arc<dyn Rebuild>) -> Self {
         let (session_sender, sessions) = watch::channel(None);
         let (state_sender, states) = watch::channel(SessionState::Expired);
@@ -87,7 +85,7 @@ impl Supervisor {
         Self { sessions, states, stop, closing_time }
     }
 
-    /// The session, as soon as there is one, at most after the deadline.
+    /// Waits for a session, at most for the given time.
     pub async fn ready(&self, deadline: Duration) -> Result<Session, Error> {
         let mut sessions = self.sessions.clone();
         match timeout(deadline, sessions.wait_for(Option::is_some)).await {
@@ -96,23 +94,23 @@ impl Supervisor {
         }
     }
 
-    /// The newest session; an error while there is none. It may have been lost a moment ago.
+    /// The current session; an error while there is none. It may just have been lost.
     pub fn session(&self) -> Result<Session, Error> {
         self.sessions.borrow().clone().ok_or_else(no_session)
     }
 
-    /// The newest session, as it changes; `None` while there is none.
+    /// The current session as it changes; `None` while there is none.
     pub fn sessions(&self) -> watch::Receiver<Option<Session>> {
         self.sessions.clone()
     }
 
-    /// What is known of the session, as it changes; [`SessionState::Expired`] while there is none.
+    /// The state of the session as it changes; [`SessionState::Expired`] while there is none.
     pub fn states(&self) -> watch::Receiver<SessionState> {
         self.states.clone()
     }
 
-    /// Ends it and closes the session, so that its ephemeral nodes go at once; waits at most twice as long as one
-    /// request may take. Closing again is harmless.
+    /// Stops the supervisor and closes the session, so that its ephemeral nodes are deleted at once. Waits for at most twice the
+    /// deadline of a request. Idempotent.
     pub async fn close(&self) {
         self.stop.cancel();
         let mut sessions = self.sessions.clone();
@@ -122,7 +120,7 @@ impl Supervisor {
 }
 
 fn no_session() -> Error {
-    Error::Unavailable { reason: "there is no session".to_owned() }
+    Error::Unavailable { reason: "no session".to_owned() }
 }
 
 struct Task {
@@ -156,7 +154,7 @@ impl Task {
             match connected {
                 Ok(session) => {
                     if let Some(times) = throttles.no_session.clear() {
-                        tracing::info!(times, "there is a zookeeper session");
+                        tracing::info!(times, "zookeeper session established");
                     }
                     tokio::select! {
                         () = self.keep(&session, &mut throttles) => {}
@@ -172,13 +170,13 @@ impl Task {
                     session.give_up();
                     tracing::info!(
                         session = format_args!("{:#x}", session.id()),
-                        "zookeeper session ended, building a new one"
+                        "zookeeper session ended; establishing a new one"
                     );
                     model::failpoint!(failpoints::SESSION_EXPIRED);
                 }
                 Err(error) => {
                     if let Some(times) = throttles.no_session.hit(self.clock.boottime()) {
-                        tracing::info!(%error, times, "no zookeeper session yet");
+                        tracing::info!(%error, times, "could not establish a zookeeper session");
                     }
                     self.pause().await;
                 }
@@ -193,7 +191,7 @@ impl Task {
         }
     }
 
-    /// Prepares the session, hands it out, and returns when it has ended.
+    /// Prepares the session, publishes it, and returns when it has ended.
     async fn keep(&self, session: &Session, throttles: &mut Throttles) {
         let nodes = loop {
             let error = match self.prepare(session).await {
@@ -206,26 +204,26 @@ impl Task {
             let now = self.clock.boottime();
             if error.kind() == ZkErrorKind::Denied {
                 if let Some(times) = throttles.denied.hit(now) {
-                    tracing::error!(%error, times, "zookeeper refuses what this process needs; look at secret and root");
+                    tracing::error!(%error, times, "zookeeper denies access to this process; check cluster secret and root");
                 }
             } else if let Some(times) = throttles.not_built.hit(now) {
-                tracing::info!(%error, times, "what hangs on the zookeeper session can't be built now");
+                tracing::info!(%error, times, "could not rebuild ephemeral nodes");
             }
             self.pause().await;
         };
         let times = throttles.denied.clear().unwrap_or(0) + throttles.not_built.clear().unwrap_or(0);
         if times > 0 {
-            tracing::info!(times, "what hangs on the zookeeper session is built");
+            tracing::info!(times, "ephemeral nodes rebuilt");
         }
         self.sessions.send_replace(Some(session.clone()));
         tokio::select! {
-            () = self.tell_states(session) => {}
+            () = self.forward_states(session) => {}
             () = self.hold(session, nodes, &mut throttles.gone) => {}
         }
     }
 
-    /// Hands on what is known of the session, until it has ended.
-    async fn tell_states(&self, session: &Session) {
+    /// Forwards the state of the session until it has ended.
+    async fn forward_states(&self, session: &Session) {
         let mut states = session.states();
         loop {
             let state = *states.borrow_and_update();
@@ -236,45 +234,45 @@ impl Task {
         }
     }
 
-    /// Makes again what somebody took away, for ever.
+    /// Recreates nodes that were deleted by others; never returns.
     async fn hold(&self, session: &Session, mut nodes: Vec<String>, gone: &mut LogThrottle) {
         let mut watches = Watches::new(session);
         loop {
-            // Armed before the look: what goes after it wakes us.
+            // Armed before the check, so that a later deletion wakes this loop.
             let targets = nodes.iter().cloned().map(Target::Node).collect();
-            let looked = match watches.arm(targets).await {
+            let checked = match watches.arm(targets).await {
                 Ok(_) => self.missing(session, &nodes).await,
                 Err(error) => Err(error),
             };
-            match looked {
+            match checked {
                 Ok(Some(path)) => {
                     let prepared = self.prepare(session).await;
-                    let wanted = prepared.as_ref().map_or(nodes.len(), Vec::len);
-                    // An owner who answers fewer has taken the others away himself.
-                    let told = if wanted < nodes.len() { None } else { gone.hit(self.clock.boottime()) };
+                    let expected = prepared.as_ref().map_or(nodes.len(), Vec::len);
+                    // An owner that returns fewer nodes has deleted the others itself.
+                    let logged = if expected < nodes.len() { None } else { gone.hit(self.clock.boottime()) };
                     match prepared {
-                        Ok(made) => {
-                            nodes = made;
-                            if let Some(times) = told {
-                                tracing::warn!(path, times, "a node of this session was gone and is made again");
+                        Ok(created) => {
+                            nodes = created;
+                            if let Some(times) = logged {
+                                tracing::warn!(path, times, "ephemeral node was deleted; recreated it");
                             }
                         }
                         Err(error) => {
-                            if let Some(times) = told {
-                                tracing::warn!(path, %error, times, "a node of this session is gone and can't be made now");
+                            if let Some(times) = logged {
+                                tracing::warn!(path, %error, times, "ephemeral node was deleted; could not recreate it");
                             }
                         }
                     }
-                    // However often somebody takes it away, it costs no more than this.
+                    // Bounds the cost if the node is deleted again and again.
                     sleep(RETRY).await;
                     continue;
                 }
                 Ok(None) => {
                     if let Some(times) = gone.clear() {
-                        tracing::info!(times, "the nodes of this session are there again");
+                        tracing::info!(times, "ephemeral nodes are complete again");
                     }
                 }
-                Err(error) => tracing::debug!(%error, "what hangs on the zookeeper session can't be looked at now"),
+                Err(error) => tracing::debug!(%error, "could not check ephemeral nodes"),
             }
             tokio::select! {
                 () = watches.next() => {}
@@ -283,8 +281,7 @@ impl Task {
         }
     }
 
-    /// The first of the nodes that is not there, or is another session's. On the way the nodes that stand above all
-    /// others are made again, if any is gone.
+    /// The first node that does not exist or belongs to another session. If there is none, creates missing base nodes.
     async fn missing(&self, session: &Session, nodes: &[String]) -> Result<Option<String>, Error> {
         for path in nodes {
             let stat = session.stat(path).await?;
@@ -305,7 +302,7 @@ impl Task {
         match timeout(REBUILD_TIMEOUT, self.rebuild.rebuild(session)).await {
             Ok(done) => done,
             Err(_) => Err(Error::Unavailable {
-                reason: format!("the session was not ready within {} s", REBUILD_TIMEOUT.as_secs()),
+                reason: format!("ephemeral nodes not created within {} s", REBUILD_TIMEOUT.as_secs()),
             }),
         }
     }

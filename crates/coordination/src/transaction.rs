@@ -1,4 +1,4 @@
-//! A multi: all of it happens or nothing does, and an error names the node that refused.
+//! A transaction: one atomic multi. Its error names the node whose operation failed.
 
 use zookeeper_client as zk;
 use zookeeper_client::{Acl, Acls, CreateMode};
@@ -7,7 +7,7 @@ use crate::election::Lock;
 use crate::error::{Effect, Error};
 use crate::session::Session;
 
-/// The most operations of one multi.
+/// The maximum number of operations of a multi.
 const MAX_OPERATIONS: usize = 200;
 
 enum Operation {
@@ -17,7 +17,6 @@ enum Operation {
     Delete,
 }
 
-/// Operations that happen together.
 pub(crate) struct Transaction<'a> {
     session: &'a Session,
     lock: Option<&'a Lock>,
@@ -25,12 +24,12 @@ pub(crate) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// A transaction of anybody.
+    /// A transaction without a check of the master's lock.
     pub(crate) fn new(session: &'a Session) -> Self {
         Self { session, lock: None, operations: Vec::new() }
     }
 
-    /// A transaction of the master: it begins with a check of the lock's node.
+    /// A transaction of the master: it begins with a check of the lock's node, the fencing token.
     pub(crate) fn under(lock: &'a Lock) -> Self {
         let check = (lock.path().to_owned(), Operation::Check { version: None });
         Self { session: lock.session(), lock: Some(lock), operations: vec![check] }
@@ -41,12 +40,12 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// The node must be there.
+    /// The node must exist.
     pub(crate) fn check(self, path: String) -> Self {
         self.and(path, Operation::Check { version: None })
     }
 
-    /// The node must be there and must not have changed.
+    /// The node must exist with that version.
     pub(crate) fn check_version(self, path: String, version: i32) -> Self {
         self.and(path, Operation::Check { version: Some(version) })
     }
@@ -71,9 +70,9 @@ impl<'a> Transaction<'a> {
         if let Some(lock) = self.lock
             && !lock.lease_valid()
         {
-            return Err(Error::lock_lost("zookeeper has not answered for two thirds of the session timeout"));
+            return Err(Error::lock_lost("no answer from zookeeper for two thirds of the session timeout"));
         }
-        // The last operation names what the transaction is about.
+        // The last operation names the subject of the transaction in errors.
         let about = self.operations.last().map(|(path, _)| path.clone()).unwrap_or_default();
         if self.operations.len() > MAX_OPERATIONS {
             return Err(Error::TooMany { path: about, count: self.operations.len(), limit: MAX_OPERATIONS });
@@ -87,15 +86,17 @@ impl<'a> Transaction<'a> {
                 Operation::Set { data, version } => writer.add_set_data(path, data, Some(*version)),
                 Operation::Delete => writer.add_delete(path, None),
             };
-            added.map_err(|error| Error::of(&error, Effect::Read, path))?;
+            added.map_err(|error| Error::from_client(&error, Effect::Read, path))?;
         }
         let answer = self.session.answered(Effect::Write, &about, async move { writer.commit().await }).await?;
         match answer {
             Ok(_) => Ok(()),
-            Err(zk::MultiWriteError::RequestFailed { source }) => Err(Error::of(&source, Effect::Write, &about)),
+            Err(zk::MultiWriteError::RequestFailed { source }) => {
+                Err(Error::from_client(&source, Effect::Write, &about))
+            }
             Err(zk::MultiWriteError::OperationFailed { index, source }) => {
                 let path = self.operations.get(index).map_or(about.as_str(), |(path, _)| path);
-                match Error::of(&source, Effect::Write, path) {
+                match Error::from_client(&source, Effect::Write, path) {
                     Error::NoNode { .. } if index == 0 && self.lock.is_some() => {
                         Err(Error::lock_lost("the lock's node is gone"))
                     }

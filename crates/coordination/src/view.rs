@@ -1,8 +1,8 @@
-//! A proxy's view of the registry: which engines can be reached, which drain, which metadata agents there are.
+//! A proxy's cached view of the registry: the registered engines, which of them drain, and the metadata agents.
 //!
-//! It keeps itself up to date by watches and by reading again, and it keeps its last state while ZooKeeper is away: a
-//! proxy goes on serving what it knows. A registry that shrank while our own session was built anew is not believed
-//! for a while (`doubt`): engines and metadata agents may have lost their sessions in the same outage and register again.
+//! It is refreshed by watches and at an interval, and keeps its last state during an outage of ZooKeeper, so that the proxy
+//! continues to serve. After our own session was replaced, entries that are missing are kept for a grace period
+//! (`missing_grace`): engines and metadata agents may have lost their sessions in the same outage and register again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,48 +22,45 @@ use crate::registration::Registration;
 use crate::session::{Session, SessionState};
 use crate::wakeups::{Scope, Wakeups};
 
-/// Between two readings, at least: an engine that comes and goes all the time costs everybody no more than that.
+/// The minimum interval between two reads, which bounds the cost of an engine whose registration flaps.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long somebody who has a new session may take to see that the node of the old one has gone, and to register: the
-/// supervisor's pause, the half second for which a metadata agent waits by itself, and the calls.
-const REGISTERS_AGAIN: Duration = Duration::from_secs(2);
+/// How long a process with a new session may take to notice that the node of the old one is gone, and to register: the
+/// supervisor's pause, the half second that a metadata agent waits, and the calls.
+const REREGISTRATION: Duration = Duration::from_secs(2);
 
-/// How long a registry that shrank is not believed after our own session was built anew. Nodes of dead sessions stand
-/// for one session timeout after the servers are back, rounded up to a tick, which is half the shortest session timeout
-/// at most; nobody can register in the place of such a node before it goes.
-fn doubt(session_timeout: Duration) -> Duration {
-    session_timeout * 3 / 2 + REGISTERS_AGAIN
+/// How long missing entries are kept after our own session was replaced. Nodes of expired sessions remain for one session timeout
+/// after the servers are back, rounded up to a tick, which is at most half the shortest session timeout. No process can
+/// register in place of such a node before it is gone.
+fn missing_grace(session_timeout: Duration) -> Duration {
+    session_timeout * 3 / 2 + REREGISTRATION
 }
 
-/// What a proxy knows of the registry.
+/// The registry as it was last read.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RegistrySnapshot {
-    /// The engines that are registered below a permit of their own uid.
+    /// The engines that are registered below a permit with their own uid.
     pub engines: BTreeMap<EngineName, RegisteredEngine>,
-    /// The metadata agents, by id; those too that are not in the registry any more, kept because our own session was
-    /// built anew just now: a caller who connects to one that is gone takes the next one.
+    /// The metadata agents by id, including missing ones within their grace period: a caller that fails to connect tries the
+    /// next one.
     pub agents: Vec<Agent>,
-    /// When all of it was last read, by the boot clock; `None` before the first time.
+    /// When it was last read, by the boot clock; `None` before the first read.
     pub read_at: Option<Duration>,
 }
 
-/// One registered engine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisteredEngine {
-    /// Whose engine it is.
     pub permit: Permit,
-    /// How to reach it.
     pub registration: Registration,
     /// The session that owns the registration.
     pub session: i64,
-    /// Whether it has been told to drain.
+    /// Whether it has a drain order.
     pub draining: bool,
-    /// False for one that is not in the registry any more, kept because our own session was built anew just now.
+    /// False for a missing engine within its grace period.
     pub confirmed: bool,
 }
 
-/// The view. Dropping it ends it.
+/// The handle of the view. Dropping it stops the refresh.
 #[derive(Debug)]
 pub struct View {
     changes: watch::Receiver<Arc<RegistrySnapshot>>,
@@ -77,19 +74,17 @@ impl Drop for View {
 }
 
 impl View {
-    /// Begins to read on the newest session there is, `Supervisor::sessions`; reads again at least every `reread`.
+    /// Starts reading on the current session (`Supervisor::sessions`), at least every `reread`.
     pub fn start(sessions: watch::Receiver<Option<Session>>, reread: Duration, clock: SharedClock) -> Self {
         let (sender, changes) = watch::channel(Arc::new(RegistrySnapshot::default()));
-        let task = tokio::spawn(Reader { sessions, reread, clock, sender, doubt_for: None, doubt_until: None }.run());
+        let task = tokio::spawn(Reader { sessions, reread, clock, sender, grace_for: None, grace_until: None }.run());
         Self { changes, task }
     }
 
-    /// The last state.
     pub fn snapshot(&self) -> Arc<RegistrySnapshot> {
         Arc::clone(&self.changes.borrow())
     }
 
-    /// The states, as they change.
     pub fn changes(&self) -> watch::Receiver<Arc<RegistrySnapshot>> {
         self.changes.clone()
     }
@@ -100,23 +95,23 @@ struct Reader {
     reread: Duration,
     clock: SharedClock,
     sender: watch::Sender<Arc<RegistrySnapshot>>,
-    /// How long a registry that shrank is not to be believed, from the next reading on.
-    doubt_for: Option<Duration>,
-    /// Until when it is not believed, by the boot clock.
-    doubt_until: Option<Duration>,
+    /// The grace period that starts with the next read.
+    grace_for: Option<Duration>,
+    /// When the grace period ends, by the boot clock.
+    grace_until: Option<Duration>,
 }
 
 impl Reader {
     async fn run(mut self) {
         loop {
-            // An error means that the supervisor is gone, and with it the reason to go on.
+            // An error means that the supervisor has stopped.
             let session = match self.sessions.wait_for(Option::is_some).await {
                 Ok(session) => session.clone(),
                 Err(_) => return,
             };
             let Some(session) = session else { continue };
             if self.sender.borrow().read_at.is_some() {
-                self.doubt_for = Some(doubt(session.timeout()));
+                self.grace_for = Some(missing_grace(session.timeout()));
             }
             self.follow(&session).await;
         }
@@ -124,19 +119,19 @@ impl Reader {
 
     /// Reads on one session until it has ended.
     async fn follow(&mut self, session: &Session) {
-        let wakeups = Wakeups::of(session, Scope::Registry);
+        let wakeups = Wakeups::with_scope(session, Scope::Registry);
         while session.state() != SessionState::Expired {
             let next = Instant::now() + MIN_PAUSE;
             match read(session, self.clock.boottime()).await {
                 Ok(read) => self.publish(read),
-                Err(error) => tracing::debug!(%error, "the registry can't be read now"),
+                Err(error) => tracing::debug!(%error, "could not read the registry"),
             }
             tokio::select! {
                 () = wakeups.next() => {}
                 () = sleep(self.reread) => {}
                 () = session.ended() => return,
                 changed = self.sessions.changed() => {
-                    if changed.is_err() || self.sessions.borrow().as_ref().is_none_or(|it| it.id() != session.id()) {
+                    if changed.is_err() || self.sessions.borrow().as_ref().is_none_or(|current| current.id() != session.id()) {
                         return;
                     }
                 }
@@ -147,19 +142,19 @@ impl Reader {
 
     fn publish(&mut self, Reading { registered: mut read, ordered, unread }: Reading) {
         let now = self.clock.boottime();
-        // Not from when the session was built: the engines may be heard of as late as we hear of anything.
-        if let Some(doubt) = self.doubt_for.take() {
-            self.doubt_until = Some(now + doubt);
+        // It starts with the first read, not with the session: engines may reconnect as late as this process does.
+        if let Some(grace) = self.grace_for.take() {
+            self.grace_until = Some(now + grace);
         }
-        if self.doubt_until.is_some_and(|until| now >= until) {
-            self.doubt_until = None;
+        if self.grace_until.is_some_and(|until| now >= until) {
+            self.grace_until = None;
         }
-        if self.doubt_until.is_some() {
+        if self.grace_until.is_some() {
             let last = Arc::clone(&self.sender.borrow());
             keep_missing(&mut read, &last, &ordered);
         }
         if !unread.is_empty() {
-            // What was not read may still be there: it is kept as it was known.
+            // Entries that were not read may still exist: keep their last state.
             let mut last = RegistrySnapshot::clone(&self.sender.borrow());
             last.engines.retain(|name, _| unread.contains(name));
             last.agents.clear();
@@ -173,24 +168,22 @@ impl Reader {
     }
 }
 
-/// Adds the engines and metadata agents that were there before and are missing now, except the engines that have been
-/// told to drain.
+/// Adds the engines and metadata agents of the last state that are missing now, except engines with a drain order.
 fn keep_missing(read: &mut RegistrySnapshot, last: &RegistrySnapshot, ordered: &[EngineName]) {
     for (name, engine) in &last.engines {
         if !read.engines.contains_key(name) && !ordered.contains(name) {
             read.engines.insert(name.clone(), RegisteredEngine { confirmed: false, ..engine.clone() });
         }
     }
-    let gone = |agent: &&Agent| read.agents.iter().all(|it| it.id != agent.id);
+    let gone = |agent: &&Agent| read.agents.iter().all(|other| other.id != agent.id);
     let kept: Vec<Agent> = last.agents.iter().filter(gone).cloned().collect();
     read.agents.extend(kept);
     read.agents.sort_by(|one, other| one.id.cmp(&other.id));
 }
 
-/// The registry as it is.
 struct Reading {
     registered: RegistrySnapshot,
-    /// The engines with an order to drain.
+    /// The engines with a drain order.
     ordered: Vec<EngineName>,
     /// The engines whose permits were not read, because there are too many.
     unread: BTreeSet<EngineName>,
@@ -229,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_doubt_counts_from_the_first_reading_of_a_new_session() {
+    fn the_grace_period_starts_with_the_first_read_of_a_new_session() {
         let clock = ManualClock::at(0);
         let engine = RegisteredEngine {
             permit: Permit {
@@ -259,8 +252,8 @@ mod tests {
             reread: Duration::from_secs(1),
             clock: clock.clone(),
             sender,
-            doubt_for: None,
-            doubt_until: None,
+            grace_for: None,
+            grace_until: None,
         };
         let timeout = Duration::from_secs(10);
         let with = RegistrySnapshot {
@@ -272,14 +265,14 @@ mod tests {
             let agents = vec![agent("a-1"), agent("a-3")];
             reading(RegistrySnapshot { agents, read_at: Some(Duration::ZERO), ..RegistrySnapshot::default() })
         };
-        let ids = || states.borrow().agents.iter().map(|it| it.id.clone()).collect::<Vec<_>>();
+        let ids = || states.borrow().agents.iter().map(|agent| agent.id.clone()).collect::<Vec<_>>();
         reader.publish(reading(with));
-        // A new session, on which nothing can be read for longer than its timeout.
-        reader.doubt_for = Some(timeout);
+        // A new session on which no read succeeds for longer than its timeout.
+        reader.grace_for = Some(timeout);
         clock.advance(timeout * 2);
         reader.publish(without());
-        assert!(!states.borrow().engines[&name].confirmed, "it may be about to register again");
-        assert_eq!(ids(), ["a-1", "a-2", "a-3"], "so may an agent");
+        assert!(!states.borrow().engines[&name].confirmed, "it may register again");
+        assert_eq!(ids(), ["a-1", "a-2", "a-3"], "an agent may register again, too");
         clock.advance(timeout);
         reader.publish(without());
         assert!(states.borrow().engines.is_empty());

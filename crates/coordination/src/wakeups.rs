@@ -1,9 +1,9 @@
-//! Wake-ups without payload: *something may have changed, read everything again*.
+//! Level-triggered wake-ups without payload: something may have changed, so read everything again.
 //!
-//! A task in the background keeps one-shot watches armed and arms a fired one again before it wakes a waiter, so a
-//! reading that follows a wake-up misses nothing. An event that comes at least `APART` after the last arming is delivered
-//! at once; all events that come sooner are one wake-up. Every [`REFRESH`] all watches are armed again, because the server
-//! forgets one whose event it has sent, even if the event never arrived.
+//! A background task keeps one-shot watches armed. It arms a fired watch again before it wakes the waiter, so a read after a
+//! wake-up misses no change. Events are coalesced: one that arrives at least `MIN_INTERVAL` after the last arming is delivered
+//! at once, all earlier ones are one wake-up. All watches are armed again every [`REFRESH`], because the server drops a watch
+//! whose event it has sent even if that event was lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,24 +18,24 @@ use crate::layout::Layout;
 use crate::session::{Session, SessionState};
 use crate::watches::{Target, Watches};
 
-/// How often all watches are armed anew.
+/// The interval at which all watches are armed again.
 pub const REFRESH: Duration = Duration::from_secs(30);
-/// From one arming to the next, at least. Where a thousand permits are made one after the other, each of them fires the
-/// watch of all, and arming that one again reads the names of all.
-const APART: Duration = Duration::from_millis(50);
-/// How long to wait after watches could not be armed.
+/// The minimum interval between two armings. When a thousand permits are created one after the other, each fires the watch of
+/// their parent, and arming that watch again lists all of them.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+/// The pause after watches could not be armed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Whose wake-ups they are.
+/// The nodes that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Alter node, bell, agents, permits, registrations, drains.
+    /// Alter node, bell, agents, permits, registrations and drain orders.
     Master,
-    /// Agents, permits, registrations, drains.
+    /// Agents, permits, registrations and drain orders.
     Registry,
 }
 
-/// A stream of wake-ups. Dropping it ends it.
+/// A stream of wake-ups. Dropping it stops the background task.
 #[derive(Debug)]
 pub struct Wakeups {
     ring: Arc<Notify>,
@@ -49,26 +49,25 @@ impl Drop for Wakeups {
 }
 
 impl Wakeups {
-    /// Everything that a master watches: alter node, bell, agents, permits, registrations, drains.
+    /// Wake-ups for the master.
     pub fn start(session: &Session) -> Self {
-        Self::of(session, Scope::Master)
+        Self::with_scope(session, Scope::Master)
     }
 
-    pub(crate) fn of(session: &Session, scope: Scope) -> Self {
+    pub(crate) fn with_scope(session: &Session, scope: Scope) -> Self {
         let ring = Arc::new(Notify::new());
         let task = tokio::spawn(keep_armed(session.clone(), scope, Arc::clone(&ring)));
         Self { ring, task }
     }
 
-    /// Waits until something may have changed since the last call. Wake-ups that come together are one; none is lost
-    /// when the future is dropped. With watch events suppressed it waits for ever, so it is always used beside a
-    /// timer.
+    /// Waits until something may have changed since the last call. Cancel-safe. It never returns if watch events are disabled, so
+    /// callers also need a timer.
     pub async fn next(&self) {
         self.ring.notified().await;
     }
 }
 
-/// The set of watches, and the engines whose registrations belong to it.
+/// The armed watches, and the engines whose registrations they include.
 struct Armed {
     watches: Watches,
     engines: BTreeSet<String>,
@@ -81,11 +80,11 @@ async fn keep_armed(session: Session, scope: Scope, ring: Arc<Notify>) {
         let armed_at = Instant::now();
         if let Err(error) = arm(&mut armed, session.layout(), scope).await {
             if session.state() == SessionState::Expired {
-                // The owner finds out by itself; a wake-up makes it look.
+                // Wakes the owner, which then notices the expired session.
                 ring.notify_one();
                 return;
             }
-            tracing::debug!(%error, "watches can't be armed now");
+            tracing::debug!(%error, "could not arm watches");
             sleep(RETRY).await;
             continue;
         }
@@ -94,12 +93,12 @@ async fn keep_armed(session: Session, scope: Scope, ring: Arc<Notify>) {
         }
         tokio::select! {
             () = armed.watches.next() => {
-                sleep_until(armed_at + APART).await;
-                // Whatever arrived meanwhile belongs to the same wake-up.
+                sleep_until(armed_at + MIN_INTERVAL).await;
+                // Coalesces all events that arrived meanwhile.
                 armed.watches.take_ready();
             }
             () = sleep_until(refresh_at) => {
-                // The new ones are armed before the old ones are dropped.
+                // Arm the new watches before dropping the old ones.
                 let mut fresh = Armed { watches: Watches::new(&session), engines: BTreeSet::new() };
                 if arm(&mut fresh, session.layout(), scope).await.is_ok() {
                     armed = fresh;
@@ -121,8 +120,8 @@ async fn arm(armed: &mut Armed, layout: &Layout, scope: Scope) -> Result<(), cra
             armed.engines = names.into_iter().collect();
         }
     }
-    // By its name, there or not: whoever watches children is told the names of all of them, and below a permit an engine
-    // may make as many as it likes.
+    // Watched by path, whether it exists or not: a watch of children would return all their names, and an engine may create any
+    // number of children below its permit.
     let engines = armed.engines.iter().filter_map(|name| EngineName::new(name.clone()).ok());
     let targets = engines.map(|engine| Target::Node(layout.registration(&engine))).collect();
     armed.watches.arm(targets).await.map(drop)

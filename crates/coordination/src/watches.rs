@@ -1,8 +1,8 @@
-//! One-shot watches, armed again after each event; never persistent ones, which the client library loses when it
-//! connects again.
+//! One-shot watches that are armed again after each event. Persistent watches are not used, because the client library loses
+//! them when it reconnects.
 //!
-//! An event carries nothing here: it only says *read again*. An event that is lost on the way (or suppressed by
-//! `SessionSettings::watch_events`) costs the time until the next reading, so whoever waits here also waits for a timer.
+//! Events carry no payload; they only mean *read again*. An event that is lost, or suppressed by
+//! `SessionSettings::watch_events`, costs the time until the next read, so callers also need a timer.
 
 use std::collections::HashSet;
 
@@ -14,12 +14,11 @@ use tokio::task::unconstrained;
 use crate::error::{Effect, Error};
 use crate::session::{MAX_IN_FLIGHT, Session};
 
-/// What is watched.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Target {
-    /// A node: created, changed, deleted.
+    /// Creation, change and deletion of a node.
     Node(String),
-    /// The set of a node's children.
+    /// Changes of the set of a node's children.
     Children(String),
 }
 
@@ -35,8 +34,8 @@ impl Watches {
         Self { session: session.clone(), armed: HashSet::new(), events: FuturesUnordered::new() }
     }
 
-    /// Arms those of the targets that are not armed. Answers the children of each `Children` target that was armed by
-    /// this call. A node that is not there can be watched, its children can't.
+    /// Arms the targets that are not armed. Returns the children of each `Children` target that this call armed. A missing node
+    /// can be watched, its children cannot.
     pub(crate) async fn arm(&mut self, targets: Vec<Target>) -> Result<Vec<(String, Vec<String>)>, Error> {
         if !self.enabled() {
             return Ok(Vec::new());
@@ -62,13 +61,12 @@ impl Watches {
         Ok(children)
     }
 
-    /// Whether events are used at all.
+    /// Whether watch events are used.
     pub(crate) fn enabled(&self) -> bool {
         self.session.settings().watch_events
     }
 
-    /// Waits for an event of any armed target and takes every event that has arrived by then; waits for ever if none is
-    /// armed.
+    /// Waits for an event of any armed target and consumes all events that have arrived by then; never returns if none is armed.
     pub(crate) async fn next(&mut self) {
         match self.events.next().await {
             Some(target) => {
@@ -79,10 +77,9 @@ impl Watches {
         self.take_ready();
     }
 
-    /// Takes every event that has arrived, without waiting. Their targets are armed by the next [`Watches::arm`], all in
-    /// one round.
+    /// Consumes all events that have arrived, without waiting. The next [`Watches::arm`] arms their targets in one round.
     pub(crate) fn take_ready(&mut self) {
-        // Outside the task's budget: with it used up, events that are there would look as if they were not.
+        // Without the task's cooperative budget: once it is used up, ready events would look pending.
         while let Some(Some(target)) = unconstrained(self.events.next()).now_or_never() {
             self.armed.remove(&target);
         }

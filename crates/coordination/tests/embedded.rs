@@ -1,4 +1,4 @@
-//! The suite on the embedded server, and the faults that only it can be told to have.
+//! The suite on the embedded server, and the faults that only the embedded server can inject.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -13,12 +13,12 @@ use coordination::{
 };
 use embedded_zookeeper::{Config, EventFilter, Server};
 use suite::alter::{alteration, create_when_free};
-use suite::{World, engine, eventually, registration, within};
+use suite::{Installation, engine, eventually, registration, within};
 
-async fn world() -> (Server, World) {
+async fn installation() -> (Server, Installation) {
     let server = Server::start(Config::default()).await.unwrap();
-    let world = World::new(&server.addr().to_string(), "/faults");
-    (server, world)
+    let installation = Installation::new(&server.addr().to_string(), "/faults");
+    (server, installation)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,12 +29,12 @@ async fn the_suite_passes_on_the_embedded_server() {
 }
 
 #[tokio::test]
-async fn a_cut_connection_stops_the_master_and_leaves_it_the_lock() {
-    let (server, world) = world().await;
-    let lock = world.lock().await;
+async fn a_lost_connection_suspends_the_master_and_keeps_the_lock() {
+    let (server, installation) = installation().await;
+    let lock = installation.lock().await;
     assert!(server.faults().cut_connection(lock.session_id()));
     within(lock.lost()).await;
-    // The session lives on: the same lock is held again when the connection is back.
+    // The session survives: the same lock is held when the connection is restored.
     let mut states = lock.session().states();
     within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
     assert!(lock.still_held().await.unwrap());
@@ -43,24 +43,24 @@ async fn a_cut_connection_stops_the_master_and_leaves_it_the_lock() {
 }
 
 #[tokio::test]
-async fn a_follower_without_its_leader_keeps_no_master_acting() {
-    let (server, world) = world().await;
-    let lock = world.lock().await;
+async fn a_partitioned_follower_does_not_extend_the_lease() {
+    let (server, installation) = installation().await;
+    let lock = installation.lock().await;
     lock.session().sync().await.unwrap();
     assert!(lock.lease_valid());
     server.faults().cut_off_from_leader(true);
-    // The connection stands, and the leader may expire the session meanwhile.
-    eventually("it does not act", || async { !lock.lease_valid() }).await;
+    // The connection is up, and the leader may expire the session meanwhile.
+    eventually("the lease is no longer valid", || async { !lock.lease_valid() }).await;
     assert_eq!(lock.session().state(), SessionState::Connected);
     server.faults().cut_off_from_leader(false);
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_comes_back() {
-    let (server, world) = world().await;
-    let lock = world.lock().await;
-    let session = world.registered(&lock, "e-1", "uid-1").await;
+async fn an_outage_expires_no_registration_early() {
+    let (server, installation) = installation().await;
+    let lock = installation.lock().await;
+    let session = installation.registered(&lock, "e-1", "uid-1").await;
     server.faults().outage(true);
     within(lock.lost()).await;
     let refused = permits::create(&lock, &engine("e-2"), &suite::permit(None)).await.unwrap_err();
@@ -76,16 +76,16 @@ async fn an_outage_expires_nobodys_registration_before_its_time_and_everybody_co
 }
 
 #[tokio::test]
-async fn a_candidate_whose_session_expires_while_it_waits_is_told_that_its_place_is_lost() {
-    let (server, world) = world().await;
-    let first = world.lock().await;
-    let election = world.election();
+async fn a_waiting_candidate_with_an_expired_session_fails_with_lost() {
+    let (server, installation) = installation().await;
+    let first = installation.lock().await;
+    let election = installation.election();
     let candidate = tokio::spawn(async move { election.win().await });
-    let tool = world.as_master().await;
+    let tool = installation.as_master().await;
     let waiting = within(async {
         loop {
-            for name in tool.list_children(&world.path("lock/master")).await.unwrap() {
-                let stat = tool.check_stat(&world.path(&format!("lock/master/{name}"))).await.unwrap();
+            for name in tool.list_children(&installation.path("lock/master")).await.unwrap() {
+                let stat = tool.check_stat(&installation.path(&format!("lock/master/{name}"))).await.unwrap();
                 match stat.map(|it| it.ephemeral_owner) {
                     Some(owner) if owner != first.session_id() => return owner,
                     _ => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -101,9 +101,10 @@ async fn a_candidate_whose_session_expires_while_it_waits_is_told_that_its_place
 }
 
 #[tokio::test]
-async fn a_session_that_the_server_expires_is_lost_and_built_anew() {
-    let (server, world) = world().await;
-    let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));
+async fn an_expired_session_of_the_server_is_replaced() {
+    let (server, installation) = installation().await;
+    let supervisor =
+        Supervisor::start(installation.settings(installation.proxy()), installation.clock.clone(), Arc::new(NoRebuild));
     let first = supervisor.ready(suite::WAIT).await.unwrap();
     assert!(server.faults().expire_session(first.id()));
     within(first.ended()).await;
@@ -114,21 +115,22 @@ async fn a_session_that_the_server_expires_is_lost_and_built_anew() {
 
 #[tokio::test]
 async fn lost_events_cost_time_and_nothing_else() {
-    let (server, world) = world().await;
+    let (server, installation) = installation().await;
     server.faults().drop_events(EventFilter::All);
-    let lock = world.lock().await;
-    let election = world.election();
+    let lock = installation.lock().await;
+    let election = installation.election();
     let follower = tokio::spawn(async move { election.win().await });
-    let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));
-    let view = View::start(supervisor.sessions(), Duration::from_millis(100), world.clock.clone());
+    let supervisor =
+        Supervisor::start(installation.settings(installation.proxy()), installation.clock.clone(), Arc::new(NoRebuild));
+    let view = View::start(supervisor.sessions(), Duration::from_millis(100), installation.clock.clone());
 
-    let agent = world.session(world.agent()).await;
+    let agent = installation.session(installation.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
         tokio::spawn(async move { create_when_free(&agent, &alteration("a-2"), suite::WAIT).await })
     };
-    let _engine = world.registered(&lock, "e-1", "uid-1").await;
+    let _engine = installation.registered(&lock, "e-1", "uid-1").await;
     let mut changes = view.changes();
     within(changes.wait_for(|it| it.engines.contains_key(&engine("e-1")))).await.unwrap();
     let seen = observe(lock.session()).await.unwrap().alter.unwrap();
@@ -140,11 +142,11 @@ async fn lost_events_cost_time_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn late_events_mislead_nobody() {
-    let (server, world) = world().await;
+async fn late_events_are_harmless() {
+    let (server, installation) = installation().await;
     server.faults().delay_events(Duration::from_millis(700));
-    let lock = world.lock().await;
-    let agent = world.session(world.agent()).await;
+    let lock = installation.lock().await;
+    let agent = installation.session(installation.agent()).await;
     for round in 0..3 {
         let id = format!("a-{round}");
         assert_eq!(create_when_free(&agent, &alteration(&id), suite::WAIT).await.unwrap(), CreateOutcome::Created);
@@ -157,21 +159,22 @@ async fn late_events_mislead_nobody() {
 }
 
 #[tokio::test]
-async fn after_a_restart_of_the_server_everybody_registers_anew() {
+async fn all_processes_register_again_after_a_server_restart() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config { data_dir: Some(folder.path().to_owned()), ..Config::default() };
     let server = Server::start(config()).await.unwrap();
-    let world = World::new(&server.addr().to_string(), "/restarted");
-    let lock = world.lock().await;
-    let session = world.registered(&lock, "e-1", "uid-1").await;
-    let supervisor = Supervisor::start(world.settings(world.agent()), world.clock.clone(), Arc::new(NoRebuild));
+    let installation = Installation::new(&server.addr().to_string(), "/restarted");
+    let lock = installation.lock().await;
+    let session = installation.registered(&lock, "e-1", "uid-1").await;
+    let supervisor =
+        Supervisor::start(installation.settings(installation.agent()), installation.clock.clone(), Arc::new(NoRebuild));
     let first = supervisor.ready(suite::WAIT).await.unwrap();
     server.shutdown().await;
 
     let server = Server::start(config()).await.unwrap();
     within(session.ended()).await;
     within(lock.session().ended()).await;
-    let lock = world.lock().await;
+    let lock = installation.lock().await;
     let agent = within(async {
         let mut sessions = supervisor.sessions();
         let session = sessions.wait_for(|it| it.as_ref().is_some_and(|it| it.id() != first.id()));
@@ -183,9 +186,9 @@ async fn after_a_restart_of_the_server_everybody_registers_anew() {
     assert!(seen.permits.is_empty(), "the server lost everything");
     assert_eq!(seen.agents.len(), 1);
 
-    // The engine lives on: with its permit made again it registers on a new session.
-    world.permitted(&lock, "e-1", "uid-1").await;
-    let session = world.session(world.engine("e-1")).await;
+    // The engine still runs: once its permit is recreated, it registers on a new session.
+    installation.permitted(&lock, "e-1", "uid-1").await;
+    let session = installation.session(installation.engine("e-1")).await;
     let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
     eventually("it is ready", || async { observe(lock.session()).await.unwrap().permits[0].ready().is_some() }).await;

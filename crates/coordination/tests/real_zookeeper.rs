@@ -1,4 +1,4 @@
-//! The suite on a real ZooKeeper, which is the oracle, and on the embedded server, with equal counts.
+//! The suite on a real ZooKeeper, the oracle, and on the embedded server, with equal numbers of cases.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -8,7 +8,7 @@ use embedded_zookeeper::{Config, Server};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_ZOOKEEPER"]
-async fn the_suite_passes_on_a_real_zookeeper_with_as_many_cases_as_on_the_embedded_server() {
+async fn the_suite_passes_on_a_real_zookeeper() {
     let servers = std::env::var("EH_TEST_ZOOKEEPER").expect("EH_TEST_ZOOKEEPER=host:port must name a real zookeeper");
     let real = suite::run("real zookeeper", &servers).await;
     let server = Server::start(Config::default()).await.unwrap();

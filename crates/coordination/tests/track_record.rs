@@ -1,8 +1,8 @@
-//! Known bugs of systems like this one, each brought about on purpose: what goes wrong with it, and that nothing goes
-//! wrong without it. The others are switches of the model, see `docs/model.md`.
+//! Known bugs of similar systems, each provoked: what it breaks, and that our code is not affected. The others are switches of
+//! the model; see `docs/model.md`.
 //!
-//! The bugs of the client library are shown as they are in the version that is used: if one of these tests fails after
-//! an update, the library has lost a bug, and what is built around it may go.
+//! The bugs of the client library are those of the version in use. If one of these tests fails after an update, the library has
+//! fixed the bug, and the workaround can be removed.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -13,25 +13,25 @@ use std::time::Duration;
 
 use coordination::{NoRebuild, SessionState, Supervisor, View, Wakeups};
 use embedded_zookeeper::{Config, EventFilter, Server};
-use suite::{World, engine, eventually, within};
+use suite::{Installation, engine, eventually, within};
 use tokio::time::timeout;
 use zookeeper_client::{Acls, AddWatchMode, EventType, LockPrefix};
 
-/// How long is waited for what must not happen.
+/// How long to wait for an event that must not occur.
 const NEVER: Duration = Duration::from_millis(700);
 
-async fn world() -> (Server, World) {
+async fn installation() -> (Server, Installation) {
     let server = Server::start(Config::default()).await.unwrap();
-    let world = World::new(&server.addr().to_string(), "/record");
-    (server, world)
+    let installation = Installation::new(&server.addr().to_string(), "/record");
+    (server, installation)
 }
 
-/// How many candidates stand in the queue.
-async fn queued(world: &World) -> usize {
-    world.as_master().await.list_children(&world.path("lock/master")).await.unwrap().len()
+/// The number of candidates in the queue.
+async fn queued(installation: &Installation) -> usize {
+    installation.as_master().await.list_children(&installation.path("lock/master")).await.unwrap().len()
 }
 
-/// Cancels the client library's own lock after so many turns of the scheduler.
+/// Cancels the lock of the client library after that many turns of the scheduler.
 async fn lock_and_cancel(client: &zookeeper_client::Client, folder: &str, turns: usize) {
     let prefix = LockPrefix::new_curator(folder, "lock-").unwrap();
     let patience = async {
@@ -47,31 +47,31 @@ async fn lock_and_cancel(client: &zookeeper_client::Client, folder: &str, turns:
 }
 
 #[tokio::test]
-async fn a_lock_of_the_client_library_that_is_cancelled_leaves_its_node_and_nobody_follows() {
-    let (server, world) = world().await;
-    world.session(world.master()).await.close().await;
-    let client = world.as_master().await;
-    let folder = world.path("lock/master");
-    // Between the request and its answer there is a moment at which it must not be cancelled.
+async fn a_cancelled_lock_of_the_client_library_blocks_the_queue() {
+    let (server, installation) = installation().await;
+    installation.session(installation.master()).await.close().await;
+    let client = installation.as_master().await;
+    let folder = installation.path("lock/master");
+    // Cancelling it between the request and its answer leaks the node.
     let mut turns = 0;
-    while queued(&world).await == 0 {
-        assert!(turns < 200, "no moment was found: the library cleans up by now");
+    while queued(&installation).await == 0 {
+        assert!(turns < 200, "the node never leaked: the library cleans up by now");
         lock_and_cancel(&client, &folder, turns).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
         turns += 1;
     }
-    println!("left behind when it was cancelled after {} turns", turns - 1);
+    println!("leaked when cancelled after {} turns", turns - 1);
     tokio::time::sleep(NEVER).await;
-    assert_eq!(queued(&world).await, 1, "the node is there as long as the client lives");
-    assert!(timeout(NEVER, world.election().win()).await.is_err(), "and nobody holds the lock");
+    assert_eq!(queued(&installation).await, 1, "the node exists as long as the client");
+    assert!(timeout(NEVER, installation.election().win()).await.is_err(), "and no candidate gets the lock");
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_election_that_is_cancelled_at_any_moment_leaves_nothing_and_the_next_one_wins() {
-    let (server, world) = world().await;
+async fn an_election_cancelled_at_any_point_leaves_nothing_behind() {
+    let (server, installation) = installation().await;
     for turns in 0..60 {
-        let election = world.election();
+        let election = installation.election();
         let patience = async {
             for _ in 0..turns {
                 tokio::task::yield_now().await;
@@ -83,19 +83,19 @@ async fn an_election_that_is_cancelled_at_any_moment_leaves_nothing_and_the_next
             () = patience => {}
         }
     }
-    let lock = world.lock().await;
+    let lock = installation.lock().await;
     assert!(lock.still_held().await.unwrap());
-    eventually("nobody else is in the queue", || async { queued(&world).await == 1 }).await;
+    eventually("the queue has no other candidate", || async { queued(&installation).await == 1 }).await;
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_persistent_watch_of_the_client_library_is_lost_with_its_connection_and_ours_are_not() {
-    let (server, world) = world().await;
-    let lock = world.lock().await;
-    let client = world.as_master().await;
-    let mut watcher = client.watch(&world.path("bell"), AddWatchMode::Persistent).await.unwrap();
-    client.set_data(&world.path("bell"), b"", None).await.unwrap();
+async fn persistent_watches_of_the_client_library_are_lost_on_reconnect() {
+    let (server, installation) = installation().await;
+    let lock = installation.lock().await;
+    let client = installation.as_master().await;
+    let mut watcher = client.watch(&installation.path("bell"), AddWatchMode::Persistent).await.unwrap();
+    client.set_data(&installation.path("bell"), b"", None).await.unwrap();
     within(watcher.changed()).await;
     let wakeups = Wakeups::start(lock.session());
     within(wakeups.next()).await;
@@ -105,22 +105,26 @@ async fn a_persistent_watch_of_the_client_library_is_lost_with_its_connection_an
     }
     let mut states = lock.session().states();
     within(states.wait_for(|state| *state == SessionState::Connected)).await.unwrap();
-    within(async { while client.set_data(&world.path("bell"), b"", None).await.is_err() {} }).await;
+    within(async { while client.set_data(&installation.path("bell"), b"", None).await.is_err() {} }).await;
     while timeout(NEVER, wakeups.next()).await.is_ok() {}
-    client.set_data(&world.path("bell"), b"", None).await.unwrap();
+    client.set_data(&installation.path("bell"), b"", None).await.unwrap();
     within(wakeups.next()).await;
     let heard = async { while watcher.changed().await.event_type != EventType::NodeDataChanged {} };
-    assert!(timeout(NEVER, heard).await.is_err(), "the library's own watch heard of it: it was set again");
+    assert!(timeout(NEVER, heard).await.is_err(), "the library's watch fired: it was set again");
     server.shutdown().await;
 }
 
 #[tokio::test]
-async fn who_trusts_events_alone_never_learns_what_was_missed() {
-    let (server, world) = world().await;
-    let lock = world.lock().await;
+async fn relying_on_events_alone_misses_changes() {
+    let (server, installation) = installation().await;
+    let lock = installation.lock().await;
     let view = |reread| {
-        let supervisor = Supervisor::start(world.settings(world.proxy()), world.clock.clone(), Arc::new(NoRebuild));
-        let view = View::start(supervisor.sessions(), reread, world.clock.clone());
+        let supervisor = Supervisor::start(
+            installation.settings(installation.proxy()),
+            installation.clock.clone(),
+            Arc::new(NoRebuild),
+        );
+        let view = View::start(supervisor.sessions(), reread, installation.clock.clone());
         (supervisor, view)
     };
     let (_one, trusting) = view(Duration::from_mins(10));
@@ -129,10 +133,10 @@ async fn who_trusts_events_alone_never_learns_what_was_missed() {
         within(view.changes().wait_for(|it| it.read_at.is_some())).await.unwrap();
     }
     server.faults().drop_events(EventFilter::All);
-    // A view may have one reading ahead of it that its watches asked for when they were set.
+    // Arming the watches may have caused one read that is still pending.
     let mut engines = Vec::new();
     for name in ["e-1", "e-2", "e-3", "e-4"] {
-        engines.push(world.registered(&lock, name, "uid-1").await);
+        engines.push(installation.registered(&lock, name, "uid-1").await);
         let there = |view: &View| view.snapshot().engines.contains_key(&engine(name));
         within(looking.changes().wait_for(|it| it.engines.contains_key(&engine(name)))).await.unwrap();
         tokio::time::sleep(NEVER).await;
@@ -140,5 +144,5 @@ async fn who_trusts_events_alone_never_learns_what_was_missed() {
             return server.shutdown().await;
         }
     }
-    panic!("it had no reason to look, and has seen all of them");
+    panic!("it saw all changes without a reason to read");
 }

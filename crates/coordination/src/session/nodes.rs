@@ -1,4 +1,4 @@
-//! Single nodes: ask, read, create, set.
+//! Operations on single nodes: stat, read, list, create, set.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -16,20 +16,20 @@ impl Session {
         self.bounded(Effect::Read, path, async move { client.check_stat(path).await }).await
     }
 
-    /// Data and stat; `None` if the node is not there.
+    /// Data and stat; `None` if the node does not exist.
     pub(crate) async fn get(&self, path: &str) -> Result<Option<(Vec<u8>, Stat)>, Error> {
         let client = self.client()?;
         found(self.bounded(Effect::Read, path, async move { client.get_data(path).await }).await)
     }
 
-    /// The node's access list; `None` if the node is not there.
+    /// The node's ACL; `None` if the node does not exist.
     pub(crate) async fn acl(&self, path: &str) -> Result<Option<Vec<Acl>>, Error> {
         let client = self.client()?;
         let read = found(self.bounded(Effect::Read, path, async move { client.get_acl(path).await }).await)?;
         Ok(read.map(|(acl, _)| acl))
     }
 
-    /// Names of the children and the node's stat; `None` if the node is not there.
+    /// The names of the children and the stat of the node; `None` if the node does not exist.
     pub(crate) async fn children(&self, path: &str) -> Result<Option<(Vec<String>, Stat)>, Error> {
         let client = self.client()?;
         let read = found(self.bounded(Effect::Read, path, async move { client.get_children(path).await }).await)?;
@@ -41,8 +41,8 @@ impl Session {
         }
     }
 
-    /// The children whose names are engines', in the order of names: at most
-    /// [`SessionSettings::max_children`](super::SessionSettings) to be read, and the rest. A list that is too long must not keep a master from deleting what makes it long.
+    /// The children whose names are engine names, in order: at most [`SessionSettings::max_children`](super::SessionSettings)
+    /// to be read, and the rest. A list that is too long is no error, so that the master can still delete nodes from it.
     pub(crate) async fn engines(&self, path: &str) -> Result<(Vec<EngineName>, BTreeSet<EngineName>), Error> {
         let client = self.client()?;
         let read = found(self.bounded(Effect::Read, path, async move { client.get_children(path).await }).await)?;
@@ -53,7 +53,7 @@ impl Session {
         Ok((engines, unread.into_iter().collect()))
     }
 
-    /// Creates a node; answers its path, with the number that a sequential one got.
+    /// Creates a node; returns its path, which for a sequential node ends with its number.
     pub(crate) async fn create(&self, path: &str, data: &[u8], mode: CreateMode, acl: &[Acl]) -> Result<String, Error> {
         let client = self.client()?;
         let sequential = matches!(mode, CreateMode::EphemeralSequential | CreateMode::PersistentSequential);
@@ -67,8 +67,7 @@ impl Session {
         self.bounded(Effect::Write, path, async move { client.set_data(path, data, None).await }).await
     }
 
-    /// Creates an ephemeral node of this session. Its own node of an earlier try is a success; another session's is
-    /// [`Error::StillHeld`].
+    /// Creates an ephemeral node; succeeds if this session owns it already. [`Error::StillHeld`]: another session owns it.
     pub(crate) async fn create_own(&self, path: &str, data: &[u8], acl: &[Acl]) -> Result<(), Error> {
         match self.create(path, data, CreateMode::Ephemeral, acl).await {
             Err(Error::NodeExists { path }) => self.owned(path).await,
@@ -76,7 +75,7 @@ impl Session {
         }
     }
 
-    /// Looks at the owner of an ephemeral node that exists before calling it a conflict.
+    /// Checks that this session owns an ephemeral node that exists.
     pub(crate) async fn owned(&self, path: String) -> Result<(), Error> {
         match self.stat(&path).await? {
             Some(stat) if stat.ephemeral_owner == self.id() => Ok(()),

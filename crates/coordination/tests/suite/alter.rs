@@ -14,7 +14,7 @@ use model::{TenantName, UnitName};
 use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::{World, within};
+use super::{Installation, within};
 
 /// Creates the alter node as soon as it is free, within `wait`.
 pub async fn create_when_free(
@@ -50,7 +50,7 @@ pub fn alteration(id: &str) -> Alteration {
     )
 }
 
-pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
+pub async fn the_node_holds_the_old_object_with_secrets_masked(installation: Installation) {
     let mut spec = UnitPatch::default().create(&Defaults::default()).unwrap();
     spec.properties.insert("db.password".to_owned(), "open sesame".to_owned());
     spec.properties.insert("k".to_owned(), "v".to_owned());
@@ -67,12 +67,12 @@ pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
         made.agent,
         made.requested_at_ms,
     );
-    let agent = world.session(world.agent()).await;
+    let agent = installation.session(installation.agent()).await;
     assert_eq!(alter_node::create(&agent, &made).await.unwrap(), CreateOutcome::Created);
 
-    let raw = world.as_master().await;
-    let (data, stat) = raw.get_data(&world.path("lock/alter")).await.unwrap();
-    assert_eq!(stat.ephemeral_owner, 0, "it outlives its maker");
+    let raw = installation.as_master().await;
+    let (data, stat) = raw.get_data(&installation.path("lock/alter")).await.unwrap();
+    assert_eq!(stat.ephemeral_owner, 0, "it outlives its creator");
     let json: serde_json::Value = serde_json::from_slice(&data).unwrap();
     assert_eq!(json["version"], 1);
     assert_eq!(json["id"], "a-1");
@@ -89,8 +89,8 @@ pub async fn the_node_holds_the_old_object_with_secrets_masked(world: World) {
     assert!(!read.is_debris());
 }
 
-pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World) {
-    let agent = world.session(world.agent()).await;
+pub async fn a_second_alteration_is_refused_with_the_holder(installation: Installation) {
+    let agent = installation.session(installation.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     for wait in [Duration::ZERO, Duration::from_millis(300)] {
         let made = within(create_when_free(&agent, &alteration("a-2"), wait)).await.unwrap();
@@ -101,9 +101,9 @@ pub async fn a_second_alteration_learns_who_and_what_and_is_refused(world: World
     assert!(!alter_node::wait_absent(&agent, Duration::from_millis(100)).await.unwrap());
 }
 
-pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
-    let lock = world.lock().await;
-    let agent = world.session(world.agent()).await;
+pub async fn a_second_alteration_follows_when_the_node_is_deleted(installation: Installation) {
+    let lock = installation.lock().await;
+    let agent = installation.session(installation.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let waiting = {
         let agent = agent.clone();
@@ -118,41 +118,42 @@ pub async fn a_second_alteration_follows_when_the_node_goes(world: World) {
     assert_eq!(within(waiting).await.unwrap().unwrap(), CreateOutcome::Created);
     let now = alter_node::read(&agent).await.unwrap().unwrap();
     assert_eq!(now.children[0].id.as_str(), "a-2");
-    // The other waiter may have missed the moment, and then waits for this node.
+    // The other waiter may have missed that, and then waits for this node.
     alter_node::delete(&lock, &now).await.unwrap();
     assert!(within(absent).await.unwrap().unwrap());
 }
 
-pub async fn the_same_id_is_no_conflict(world: World) {
-    let (one, other) = (world.session(world.agent()).await, world.session(world.agent()).await);
+pub async fn the_same_id_is_no_conflict(installation: Installation) {
+    let (one, other) =
+        (installation.session(installation.agent()).await, installation.session(installation.agent()).await);
     assert_eq!(alter_node::create(&one, &alteration("a-1")).await.unwrap(), CreateOutcome::Created);
     assert_eq!(alter_node::create(&other, &alteration("a-1")).await.unwrap(), CreateOutcome::AlreadyOwn);
     let node = alter_node::read(&other).await.unwrap().unwrap();
-    assert_eq!(node.children[0].session, Some(one.id()), "the first one's session stands there");
+    assert_eq!(node.children[0].session, Some(one.id()), "the first session is recorded");
 }
 
-pub async fn a_delete_never_hits_another_alterations_node(world: World) {
-    let lock = world.lock().await;
-    let agent = world.session(world.agent()).await;
+pub async fn a_delete_never_removes_another_alterations_node(installation: Installation) {
+    let lock = installation.lock().await;
+    let agent = installation.session(installation.agent()).await;
     alter_node::create(&agent, &alteration("a-1")).await.unwrap();
     let old = alter_node::read(lock.session()).await.unwrap().unwrap();
     alter_node::delete(&lock, &old).await.unwrap();
     alter_node::create(&agent, &alteration("a-2")).await.unwrap();
 
     let error = alter_node::delete(&lock, &old).await.unwrap_err();
-    assert_eq!(error, Error::NoNode { path: world.path("lock/alter/a-1") });
+    assert_eq!(error, Error::NoNode { path: installation.path("lock/alter/a-1") });
     let mut debris = old.clone();
     debris.children.clear();
     let error = alter_node::delete(&lock, &debris).await.unwrap_err();
-    assert_eq!(error, Error::NotEmpty { path: world.path("lock/alter") });
+    assert_eq!(error, Error::NotEmpty { path: installation.path("lock/alter") });
     assert_eq!(alter_node::read(&agent).await.unwrap().unwrap().children[0].id.as_str(), "a-2");
 }
 
-pub async fn debris_without_a_child_is_deleted(world: World) {
-    let lock = world.lock().await;
-    let hand = world.as_master().await;
+pub async fn debris_without_a_child_is_deleted(installation: Installation) {
+    let lock = installation.lock().await;
+    let hand = installation.as_master().await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    hand.create(&world.path("lock/alter"), b"", &options).await.unwrap();
+    hand.create(&installation.path("lock/alter"), b"", &options).await.unwrap();
     let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
     assert!(seen.is_debris());
     assert!(seen.content.is_err());
@@ -160,9 +161,9 @@ pub async fn debris_without_a_child_is_deleted(world: World) {
     assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
 }
 
-pub async fn unreadable_nodes_are_read_and_deleted(world: World) {
-    let lock = world.lock().await;
-    let hand = world.as_master().await;
+pub async fn unreadable_nodes_are_read_and_deleted(installation: Installation) {
+    let lock = installation.lock().await;
+    let hand = installation.as_master().await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     for (path, data) in [
         ("lock/alter", &br#"{"version":2,"id":"a-1"}"#[..]),
@@ -170,28 +171,28 @@ pub async fn unreadable_nodes_are_read_and_deleted(world: World) {
         ("lock/alter/a-2", b"{}"),
         ("lock/alter/not an id", b""),
     ] {
-        hand.create(&world.path(path), data, &options).await.unwrap();
+        hand.create(&installation.path(path), data, &options).await.unwrap();
     }
     let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
-    assert_eq!(seen.content.clone().unwrap_err(), "version 2 is not known");
+    assert_eq!(seen.content.clone().unwrap_err(), "unknown version 2");
     let ids: Vec<&str> = seen.children.iter().map(|child| child.id.as_str()).collect();
     assert_eq!(ids, ["a-1", "a-2"]);
     assert!(seen.children.iter().all(|child| child.session.is_none()));
     assert_eq!(seen.strays, ["not an id"]);
     alter_node::delete(&lock, &seen).await.unwrap();
     assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
-    // More of them than one transaction may delete.
-    hand.create(&world.path("lock/alter"), b"", &options).await.unwrap();
+    // More than one multi may delete.
+    hand.create(&installation.path("lock/alter"), b"", &options).await.unwrap();
     for number in 0..250 {
-        hand.create(&world.path(&format!("lock/alter/not an id {number}")), b"", &options).await.unwrap();
+        hand.create(&installation.path(&format!("lock/alter/not an id {number}")), b"", &options).await.unwrap();
     }
     let seen = alter_node::read(lock.session()).await.unwrap().unwrap();
     alter_node::delete(&lock, &seen).await.unwrap();
     assert_eq!(alter_node::read(lock.session()).await.unwrap(), None);
 }
 
-pub async fn what_is_too_big_is_refused_before_anything_is_written(world: World) {
-    let agent = world.session(world.agent()).await;
+pub async fn an_alter_node_that_is_too_large_is_refused_before_any_write(installation: Installation) {
+    let agent = installation.session(installation.agent()).await;
     let mut big = alteration("a-1");
     big.statement = "x".repeat(MAX_ALTER_BYTES);
     let error = alter_node::create(&agent, &big).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What may be concluded when answers don't come: a relay between client and server that swallows them.
+//! Lost answers: what a caller may conclude. A relay between client and server swallows them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,35 +7,35 @@ use coordination::{CreateOutcome, Session, SessionState, ZkErrorKind, alter_node
 
 use super::alter::alteration;
 use super::relay::Relay;
-use super::{World, eventually, within};
+use super::{Installation, eventually, within};
 
-async fn behind(world: &World, relay: &Relay) -> Session {
-    // Not by the session with the short deadline: a machine with much to do would keep it waiting for longer.
-    world.session(world.agent()).await.close().await;
-    let mut settings = world.settings(world.agent());
+async fn behind(installation: &Installation, relay: &Relay) -> Session {
+    // Not by the session with the short deadline: on a loaded machine it would exceed it.
+    installation.session(installation.agent()).await.close().await;
+    let mut settings = installation.settings(installation.agent());
     settings.servers.clone_from(&relay.address);
     settings.session_timeout = Duration::from_secs(20);
     settings.request_timeout = Duration::from_secs(2);
-    Session::connect(&settings, &world.clock).await.unwrap()
+    Session::connect(&settings, &installation.clock).await.unwrap()
 }
 
-pub async fn an_answer_that_never_comes_leaves_the_outcome_open(world: World) {
-    let relay = Relay::start(&world.servers).await;
-    let session = behind(&world, &relay).await;
+pub async fn a_lost_answer_leaves_the_outcome_unknown(installation: Installation) {
+    let relay = Relay::start(&installation.servers).await;
+    let session = behind(&installation, &relay).await;
     relay.swallow.store(true, Ordering::SeqCst);
     let error = alter_node::create(&session, &alteration("a-1")).await.unwrap_err();
     assert_eq!(error.kind(), ZkErrorKind::Unknown, "{error}");
     let question = alter_node::read(&session).await.unwrap_err();
-    assert_eq!(question.kind(), ZkErrorKind::Unavailable, "a question has no outcome: {question}");
+    assert_eq!(question.kind(), ZkErrorKind::Unavailable, "a read has no outcome: {question}");
 
-    let other = world.session(world.agent()).await;
-    eventually("it was written all the same", || async { alter_node::read(&other).await.unwrap().is_some() }).await;
+    let other = installation.session(installation.agent()).await;
+    eventually("it was written nevertheless", || async { alter_node::read(&other).await.unwrap().is_some() }).await;
     assert_eq!(alter_node::create(&other, &alteration("a-1")).await.unwrap(), CreateOutcome::AlreadyOwn);
 }
 
-pub async fn a_write_that_was_not_sent_never_happens_later(world: World) {
-    let relay = Relay::start(&world.servers).await;
-    let session = behind(&world, &relay).await;
+pub async fn a_write_that_was_not_sent_never_happens_later(installation: Installation) {
+    let relay = Relay::start(&installation.servers).await;
+    let session = behind(&installation, &relay).await;
     relay.cut.send_replace(true);
     let mut states = session.states();
     within(states.wait_for(|state| *state == SessionState::Suspended)).await.unwrap();

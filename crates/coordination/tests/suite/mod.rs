@@ -8,10 +8,10 @@
 mod access;
 pub mod alter;
 mod answers;
+mod diagnose;
 mod drains;
 mod elections;
 mod hostile;
-mod looks;
 mod registrations;
 mod relay;
 mod sessions;
@@ -32,97 +32,97 @@ use model::{EngineName, PoolName, TenantName, UnitName};
 use tokio::time::{sleep, timeout};
 use zookeeper_client as zk;
 
-/// The longest that one case may take.
+/// The deadline of a case.
 const CASE_LIMIT: Duration = Duration::from_mins(1);
-/// The longest that anything is waited for within a case.
+/// The deadline of a wait within a case.
 pub const WAIT: Duration = Duration::from_secs(20);
-/// Cases that run at once.
+/// The number of cases that run concurrently.
 const AT_ONCE: usize = 8;
 
-pub type Case = (&'static str, fn(World) -> BoxFuture<'static, ()>);
+pub type Case = (&'static str, fn(Installation) -> BoxFuture<'static, ()>);
 
 #[macro_export]
 macro_rules! cases {
     ($($module:ident::$name:ident),* $(,)?) => {
         pub const CASES: &[$crate::suite::Case] = &[$((
             stringify!($name),
-            |world| Box::pin($module::$name(world)),
+            |installation| Box::pin($module::$name(installation)),
         )),*];
     };
 }
 
 cases![
-    access::base_nodes_are_made_by_whoever_comes_first,
-    access::an_engine_registers_itself_and_may_do_nothing_else,
-    access::the_agent_makes_the_alter_node_and_only_the_master_deletes_it,
-    access::nobody_without_a_credential_reads_or_writes_our_nodes,
+    access::every_role_creates_the_base_nodes,
+    access::an_engine_may_only_register_itself,
+    access::agents_create_the_alter_node_and_only_the_master_deletes_it,
+    access::anonymous_clients_neither_read_nor_write_our_nodes,
     access::another_secret_is_denied,
     elections::the_next_candidate_follows_when_the_master_resigns,
     elections::a_cancelled_candidate_leaves_nothing_behind,
-    elections::an_expired_master_writes_nothing_and_is_followed,
-    elections::a_lock_of_another_tool_keeps_everybody_from_acting,
-    elections::a_candidate_whose_node_was_deleted_starts_anew,
+    elections::an_expired_master_writes_nothing_and_is_replaced,
+    elections::a_lock_of_another_tool_stops_all_masters,
+    elections::a_candidate_whose_node_was_deleted_starts_again,
     elections::a_lock_whose_node_was_deleted_writes_nothing,
-    elections::two_thirds_of_the_session_timeout_without_an_answer_stop_the_master,
+    elections::the_lease_ends_after_two_thirds_of_the_session_timeout,
     alter::the_node_holds_the_old_object_with_secrets_masked,
-    alter::a_second_alteration_learns_who_and_what_and_is_refused,
-    alter::a_second_alteration_follows_when_the_node_goes,
+    alter::a_second_alteration_is_refused_with_the_holder,
+    alter::a_second_alteration_follows_when_the_node_is_deleted,
     alter::the_same_id_is_no_conflict,
-    alter::a_delete_never_hits_another_alterations_node,
+    alter::a_delete_never_removes_another_alterations_node,
     alter::debris_without_a_child_is_deleted,
     alter::unreadable_nodes_are_read_and_deleted,
-    alter::what_is_too_big_is_refused_before_anything_is_written,
+    alter::an_alter_node_that_is_too_large_is_refused_before_any_write,
     registrations::agents_come_and_go_with_their_sessions,
     registrations::an_engine_registers_only_below_a_permit_of_its_uid,
-    registrations::permits_that_are_made_together_have_an_answer_each,
-    registrations::uids_that_are_written_together_go_into_permits_as_they_were_seen_or_as_they_are,
-    registrations::a_deposed_master_writes_none_of_the_permits_that_wait,
-    registrations::a_permit_that_changed_since_admits_nobody,
-    registrations::a_dead_sessions_registration_is_no_conflict_once_it_is_gone,
-    registrations::a_permit_is_deleted_with_what_was_seen_and_nothing_else,
-    registrations::a_uid_is_written_once_and_over_nothing_newer,
+    registrations::batched_permit_creates_have_a_result_each,
+    registrations::batched_uid_writes_reread_stale_permits,
+    registrations::a_deposed_master_writes_no_permit_of_a_batch,
+    registrations::a_stale_permit_admits_no_engine,
+    registrations::registering_succeeds_once_the_expired_registration_is_gone,
+    registrations::a_permit_is_deleted_exactly_as_it_was_read,
+    registrations::a_uid_is_written_once_and_never_over_a_newer_one,
     registrations::a_first_registration_leaves_a_mark_that_outlives_it,
-    registrations::a_permit_for_an_engine_that_runs_already_has_the_mark_at_once,
-    registrations::an_engine_is_woken_by_its_permit_and_its_fact,
+    registrations::a_permit_for_a_running_engine_has_the_mark_at_once,
+    registrations::an_engine_is_woken_by_its_permit_and_its_drain_order,
     registrations::jdbc_clients_find_a_proxy_without_a_password,
-    registrations::a_proxy_that_leaves_is_found_no_more_and_takes_nobody_along,
-    drains::a_drain_takes_registration_and_permit_away_in_one_step,
-    drains::a_drain_fails_as_a_whole_when_the_registration_came_or_went,
+    registrations::withdrawing_a_proxy_leaves_the_others_registered,
+    drains::a_drain_deletes_registration_and_permit_in_one_step,
+    drains::a_drain_fails_as_a_whole_if_the_registration_changed,
     drains::a_superseded_engine_drains_only_while_the_newer_is_registered,
-    drains::a_registration_that_came_and_went_since_is_not_drained,
-    drains::a_fact_stands_until_the_master_removes_it,
-    hostile::a_crowd_below_one_permit_holds_up_the_reading_of_no_other,
-    hostile::names_as_long_as_a_request_keep_the_master_from_nothing,
-    hostile::what_an_engine_makes_below_its_permit_wakes_nobody,
-    hostile::a_registration_that_nobody_may_read_holds_up_the_reading_of_no_other,
+    drains::a_drain_fails_if_a_registration_came_and_went,
+    drains::a_drain_order_stays_until_the_master_removes_it,
+    hostile::many_strays_below_one_permit_delay_no_other_read,
+    hostile::strays_with_very_long_names_do_not_block_the_master,
+    hostile::strays_cause_no_wake_up,
+    hostile::an_unreadable_registration_delays_no_other_read,
     hostile::a_registration_that_is_too_long_is_not_read,
-    hostile::a_registration_whose_address_is_none_is_unreadable,
-    hostile::children_that_only_the_engine_may_delete_keep_nobody_from_draining_it,
-    hostile::a_registration_with_children_keeps_nobody_from_draining_its_engine,
-    hostile::what_was_left_behind_is_a_permit_again_when_its_engine_is_to_have_one,
-    hostile::a_registration_that_came_or_went_since_keeps_a_crowded_drain_from_happening,
-    looks::each_base_node_is_compared_with_what_it_should_be,
-    looks::another_secret_may_not_even_compare,
-    looks::the_queue_for_the_lock_is_told_in_its_order,
-    looks::an_observation_by_a_session_without_the_lock_writes_nothing,
-    looks::a_server_tells_by_itself_what_session_it_grants,
-    looks::what_is_no_proxy_in_the_discovery_namespace_is_told_apart,
-    views::an_observation_holds_everything,
+    hostile::a_registration_with_an_invalid_address_is_unreadable,
+    hostile::undeletable_strays_do_not_prevent_a_drain,
+    hostile::a_registration_with_children_does_not_prevent_a_drain,
+    hostile::a_permit_left_behind_is_reused_for_its_engine,
+    hostile::a_drain_with_strays_fails_if_the_registration_changed,
+    diagnose::base_nodes_are_compared_with_the_layout,
+    diagnose::another_secret_may_not_read_access_lists,
+    diagnose::the_queue_for_the_lock_is_listed_in_order,
+    diagnose::an_observation_without_the_lock_writes_nothing,
+    diagnose::a_handshake_probe_shows_the_granted_session,
+    diagnose::foreign_nodes_in_the_discovery_namespace_are_listed,
+    views::an_observation_contains_every_node,
     views::every_change_wakes_the_master,
     views::hundreds_of_engines_are_observed_and_watched,
-    views::a_burst_of_events_wakes_a_few_times_and_not_once_for_each,
-    views::suppressed_events_wake_nobody,
+    views::a_burst_of_events_is_coalesced,
+    views::suppressed_events_cause_no_wake_up,
     views::a_view_follows_the_registry,
-    views::a_view_without_events_follows_by_reading_again,
-    views::a_view_keeps_who_vanished_while_its_session_was_built_anew,
-    sessions::an_expired_session_is_built_anew_with_what_hangs_on_it,
-    sessions::a_failing_rebuild_is_tried_again_before_the_session_is_handed_out,
-    sessions::a_node_that_somebody_deletes_is_made_again_while_its_session_lives,
-    sessions::without_events_a_node_that_somebody_deletes_is_made_again_too,
-    sessions::the_nodes_above_all_others_are_made_again_too,
-    sessions::a_closed_supervisor_takes_its_nodes_along,
-    sessions::a_server_that_is_not_there_is_unavailable_in_time,
-    answers::an_answer_that_never_comes_leaves_the_outcome_open,
+    views::a_view_without_events_follows_the_registry,
+    views::a_view_keeps_missing_engines_after_its_session_was_replaced,
+    sessions::an_expired_session_is_replaced_with_its_nodes,
+    sessions::a_failing_rebuild_is_retried_before_the_session_is_published,
+    sessions::a_deleted_ephemeral_node_is_recreated,
+    sessions::a_deleted_ephemeral_node_is_recreated_without_events,
+    sessions::deleted_base_nodes_are_recreated,
+    sessions::closing_a_supervisor_deletes_its_nodes,
+    sessions::a_missing_server_is_unavailable_within_the_deadline,
+    answers::a_lost_answer_leaves_the_outcome_unknown,
     answers::a_write_that_was_not_sent_never_happens_later,
 ];
 
@@ -135,13 +135,13 @@ fn record_passed(case: &str) {
     std::io::Write::write_all(&mut file, format!("{case}\n").as_bytes()).unwrap();
 }
 
-/// Runs every case against one server; answers how many there were.
+/// Runs every case against one server and returns their number.
 pub async fn run(server: &str, servers: &str) -> usize {
     let seed = std::process::id();
     println!("coordination suite on {server}: {} cases, roots /eh-{seed}-<n>/suite", CASES.len());
     let runs = CASES.iter().enumerate().map(|(number, (name, case))| async move {
-        let world = World::new(servers, &format!("/eh-{seed}-{number}/suite"));
-        let outcome = tokio::spawn(timeout(CASE_LIMIT, case(world))).await;
+        let installation = Installation::new(servers, &format!("/eh-{seed}-{number}/suite"));
+        let outcome = tokio::spawn(timeout(CASE_LIMIT, case(installation))).await;
         let failure = match outcome {
             Ok(Ok(())) => {
                 record_passed(name.rsplit("::").next().unwrap_or(name));
@@ -153,22 +153,22 @@ pub async fn run(server: &str, servers: &str) -> usize {
         failure.map(|failure| format!("{name}: {failure}"))
     });
     let failures: Vec<String> =
-        stream::iter(runs).buffer_unordered(AT_ONCE).filter_map(|it| async move { it }).collect().await;
+        stream::iter(runs).buffer_unordered(AT_ONCE).filter_map(|failure| async move { failure }).collect().await;
     println!("coordination suite on {server}: {} passed, {} failed", CASES.len() - failures.len(), failures.len());
     assert!(failures.is_empty(), "on {server}:\n{}", failures.join("\n"));
     CASES.len()
 }
 
-/// A root on a server, and everybody who may speak there.
+/// A root on a server and the identities that use it.
 #[derive(Clone)]
-pub struct World {
+pub struct Installation {
     pub servers: String,
     pub layout: Layout,
     pub secret: ClusterSecret,
     pub clock: SharedClock,
 }
 
-impl World {
+impl Installation {
     pub fn new(servers: &str, root: &str) -> Self {
         Self {
             servers: servers.to_owned(),
@@ -226,7 +226,7 @@ impl World {
         within(self.election().win()).await.unwrap()
     }
 
-    /// A client without our layers, as another tool would connect; `login` is `user:password`.
+    /// A plain client, as another tool would connect; `login` is `user:password`.
     pub async fn stranger(&self, login: Option<&str>) -> zk::Client {
         let mut connector = zk::Client::connector().with_session_timeout(Duration::from_secs(20));
         if let Some(login) = login {
@@ -240,8 +240,8 @@ impl World {
         self.stranger(Some(&format!("master:{key}"))).await
     }
 
-    /// Ends a session as if its timeout had passed: a second connection takes it over and closes it. The first one
-    /// takes it back as soon as it notices, so it may need more than one try.
+    /// Expires a session: a second connection takes it over and closes it. The first one takes it back as soon as it notices, so
+    /// this may need several attempts.
     pub async fn expire(&self, session: &Session) {
         let ended = async {
             while session.state() != SessionState::Expired {
@@ -254,7 +254,7 @@ impl World {
         assert_eq!(session.state(), SessionState::Expired);
     }
 
-    /// Ends a session whose client can't reach the server now and so learns of it later.
+    /// Expires a session whose client cannot reach the server now and so notices later.
     pub async fn expire_elsewhere(&self, session: &Session) {
         let client = within(self.take_over(session.takeover().unwrap())).await.unwrap();
         let mut states = client.state_watcher();
@@ -266,14 +266,14 @@ impl World {
         zk::Client::connector().with_session(session).connect(&self.servers).await
     }
 
-    /// A permit as a new engine gets it: made first, its uid written later.
+    /// A permit for a new engine: created first, its uid written later.
     pub async fn made(&self, lock: &Lock, name: &str, uid: &str) -> PermitNode {
         permits::create(lock, &engine(name), &permit(None)).await.unwrap();
         permits::record_uid(lock, &engine(name), uid).await.unwrap();
         permits::read(lock.session(), &engine(name)).await.unwrap().unwrap()
     }
 
-    /// A permit with a uid, as an engine gets it that runs already; as it is read back.
+    /// A permit for a running engine, with its uid, as it is read back.
     pub async fn permitted(&self, lock: &Lock, name: &str, uid: &str) -> PermitNode {
         permits::create(lock, &engine(name), &permit(Some(uid))).await.unwrap();
         permits::read(lock.session(), &engine(name)).await.unwrap().unwrap()
@@ -283,8 +283,8 @@ impl World {
     pub async fn registered(&self, lock: &Lock, name: &str, uid: &str) -> Session {
         self.permitted(lock, name, uid).await;
         let session = self.session(self.engine(name)).await;
-        let standing = registry::read_own(&session, &engine(name)).await.unwrap();
-        registry::register(&session, &standing.permit.unwrap(), &registration(uid)).await.unwrap();
+        let own = registry::read_own(&session, &engine(name)).await.unwrap();
+        registry::register(&session, &own.permit.unwrap(), &registration(uid)).await.unwrap();
         session
     }
 }
@@ -313,12 +313,12 @@ pub fn registration(uid: &str) -> Registration {
     }
 }
 
-/// Waits for something that must come.
+/// Waits for a result, at most [`WAIT`].
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
-    timeout(WAIT, future).await.expect("it came in time")
+    timeout(WAIT, future).await.expect("it took too long")
 }
 
-/// Asks again until the answer is yes: for states of a server that nobody announces.
+/// Polls until the condition holds: for states of a server without an event.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut ask: impl FnMut() -> F) {
     let asked = timeout(WAIT, async {
         while !ask().await {

@@ -7,16 +7,17 @@ use coordination::{Error, ZkErrorKind, agents, discovery, drains, permits, regis
 use tokio::time::timeout;
 use zookeeper_client::{Acls, CreateMode};
 
-use super::{World, engine, eventually, permit, registration, within};
+use super::{Installation, engine, eventually, permit, registration, within};
 
-pub async fn agents_come_and_go_with_their_sessions(world: World) {
-    let reader = world.session(world.proxy()).await;
-    let (one, other) = (world.session(world.agent()).await, world.session(world.agent()).await);
+pub async fn agents_come_and_go_with_their_sessions(installation: Installation) {
+    let reader = installation.session(installation.proxy()).await;
+    let (one, other) =
+        (installation.session(installation.agent()).await, installation.session(installation.agent()).await);
     agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
     agents::register(&one, "agent-1", "127.0.0.1:1").await.unwrap();
     agents::register(&other, "agent-2", "127.0.0.1:2").await.unwrap();
     let held = agents::register(&other, "agent-1", "127.0.0.1:2").await.unwrap_err();
-    assert_eq!(held, Error::StillHeld { path: world.path("agents/agent-1"), session: one.id() });
+    assert_eq!(held, Error::StillHeld { path: installation.path("agents/agent-1"), session: one.id() });
     assert_eq!(agents::register(&one, "a/b", "").await.unwrap_err().kind(), ZkErrorKind::Invalid);
 
     reader.sync().await.unwrap();
@@ -31,13 +32,13 @@ pub async fn agents_come_and_go_with_their_sessions(world: World) {
     );
     one.close().await;
     eventually("the closed agent is gone", || async { agents::list(&reader).await.unwrap().len() == 1 }).await;
-    world.expire(&other).await;
+    installation.expire(&other).await;
     eventually("the expired agent is gone", || async { agents::list(&reader).await.unwrap().is_empty() }).await;
 }
 
-pub async fn an_engine_registers_only_below_a_permit_of_its_uid(world: World) {
-    let lock = world.lock().await;
-    let session = world.session(world.engine("e-1")).await;
+pub async fn an_engine_registers_only_below_a_permit_of_its_uid(installation: Installation) {
+    let lock = installation.lock().await;
+    let session = installation.session(installation.engine("e-1")).await;
     let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!((standing.permit, standing.drain), (None, None));
 
@@ -61,47 +62,47 @@ pub async fn an_engine_registers_only_below_a_permit_of_its_uid(world: World) {
     assert_eq!(seen.ready().unwrap().session, session.id());
 }
 
-pub async fn a_permit_that_changed_since_admits_nobody(world: World) {
-    let lock = world.lock().await;
-    world.permitted(&lock, "e-1", "uid-1").await;
-    let session = world.session(world.engine("e-1")).await;
+pub async fn a_stale_permit_admits_no_engine(installation: Installation) {
+    let lock = installation.lock().await;
+    installation.permitted(&lock, "e-1", "uid-1").await;
+    let session = installation.session(installation.engine("e-1")).await;
     let old = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     permits::set_uid(&lock, &old, "uid-2").await.unwrap();
     let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
-    assert_eq!(error, Error::BadVersion { path: world.path("engines/e-1") });
+    assert_eq!(error, Error::BadVersion { path: installation.path("engines/e-1") });
     let now = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     permits::delete(&lock, &now).await.unwrap();
     let error = registry::register(&session, &old, &registration("uid-1")).await.unwrap_err();
-    assert_eq!(error, Error::NoNode { path: world.path("engines/e-1") });
+    assert_eq!(error, Error::NoNode { path: installation.path("engines/e-1") });
 }
 
-pub async fn a_dead_sessions_registration_is_no_conflict_once_it_is_gone(world: World) {
-    let lock = world.lock().await;
-    let dead = world.registered(&lock, "e-1", "uid-1").await;
-    let session = world.session(world.engine("e-1")).await;
+pub async fn registering_succeeds_once_the_expired_registration_is_gone(installation: Installation) {
+    let lock = installation.lock().await;
+    let dead = installation.registered(&lock, "e-1", "uid-1").await;
+    let session = installation.session(installation.engine("e-1")).await;
     let permit = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     let error = registry::register(&session, &permit, &registration("uid-1")).await.unwrap_err();
-    assert_eq!(error, Error::StillHeld { path: world.path("engines/e-1/live"), session: dead.id() });
-    world.expire(&dead).await;
+    assert_eq!(error, Error::StillHeld { path: installation.path("engines/e-1/live"), session: dead.id() });
+    installation.expire(&dead).await;
     eventually("it registers", || async {
         registry::register(&session, &permit, &registration("uid-1")).await.is_ok()
     })
     .await;
 }
 
-pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: World) {
-    let lock = world.lock().await;
-    let before = world.permitted(&lock, "e-1", "uid-1").await;
-    let session = world.session(world.engine("e-1")).await;
+pub async fn a_permit_is_deleted_exactly_as_it_was_read(installation: Installation) {
+    let lock = installation.lock().await;
+    let before = installation.permitted(&lock, "e-1", "uid-1").await;
+    let session = installation.session(installation.engine("e-1")).await;
     registry::register(&session, &before, &registration("uid-1")).await.unwrap();
     let error = permits::delete(&lock, &before).await.unwrap_err();
-    assert_eq!(error, Error::NotEmpty { path: world.path("engines/e-1") });
+    assert_eq!(error, Error::NotEmpty { path: installation.path("engines/e-1") });
 
-    // A hostile engine puts something of its own below its permit.
-    let key = coordination::EngineCredential::derive(&world.secret, &engine("e-1")).password;
-    let hostile = world.stranger(Some(&format!("engine-e-1:{key}"))).await;
+    // A hostile engine creates a node below its permit.
+    let key = coordination::EngineCredential::derive(&installation.secret, &engine("e-1")).password;
+    let hostile = installation.stranger(Some(&format!("engine-e-1:{key}"))).await;
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
-    hostile.create(&world.path("engines/e-1/mine"), b"", &options).await.unwrap();
+    hostile.create(&installation.path("engines/e-1/mine"), b"", &options).await.unwrap();
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     assert_eq!(seen.strays, 1);
     permits::delete(&lock, &seen).await.unwrap();
@@ -110,23 +111,23 @@ pub async fn a_permit_is_deleted_with_what_was_seen_and_nothing_else(world: Worl
     assert_eq!(again.kind(), ZkErrorKind::Conflict, "{again}");
 }
 
-pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
-    let lock = world.lock().await;
-    let made = world.made(&lock, "e-1", "uid-1").await;
+pub async fn a_first_registration_leaves_a_mark_that_outlives_it(installation: Installation) {
+    let lock = installation.lock().await;
+    let made = installation.made(&lock, "e-1", "uid-1").await;
     assert!(!made.answered);
-    let first = world.session(world.engine("e-1")).await;
+    let first = installation.session(installation.engine("e-1")).await;
     registry::register(&first, &made, &registration("uid-1")).await.unwrap();
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     assert!(seen.answered && seen.registration.is_some() && seen.strays == 0, "{seen:?}");
 
-    world.expire(&first).await;
+    installation.expire(&first).await;
     let read = || async { permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap() };
     eventually("the registration is gone", || async { read().await.registration.is_none() }).await;
     assert!(read().await.answered, "the mark stays");
 
-    // Whoever registers again may know of the mark, or have read the permit before it was left.
+    // An engine that registers again may have read its permit before or after the mark was created.
     for permit in [read().await, made] {
-        let session = world.session(world.engine("e-1")).await;
+        let session = installation.session(installation.engine("e-1")).await;
         registry::register(&session, &permit, &registration("uid-1")).await.unwrap();
         assert_eq!(read().await.registration.unwrap().session, session.id());
         session.close().await;
@@ -137,11 +138,11 @@ pub async fn a_first_registration_leaves_a_mark_that_outlives_it(world: World) {
     assert_eq!(permits::list(lock.session()).await.unwrap(), []);
 }
 
-pub async fn a_permit_for_an_engine_that_runs_already_has_the_mark_at_once(world: World) {
-    let lock = world.lock().await;
-    let permitted = world.permitted(&lock, "e-1", "uid-1").await;
-    assert!(permitted.answered && permitted.registration.is_none(), "nobody knows what stood below an earlier permit");
-    let session = world.session(world.engine("e-1")).await;
+pub async fn a_permit_for_a_running_engine_has_the_mark_at_once(installation: Installation) {
+    let lock = installation.lock().await;
+    let permitted = installation.permitted(&lock, "e-1", "uid-1").await;
+    assert!(permitted.answered && permitted.registration.is_none(), "an earlier permit may have had a registration");
+    let session = installation.session(installation.engine("e-1")).await;
     let own = registry::read_own(&session, &engine("e-1")).await.unwrap().permit.unwrap();
     registry::register(&session, &own, &registration("uid-1")).await.unwrap();
     permits::delete(&lock, &permitted).await.unwrap_err();
@@ -150,30 +151,30 @@ pub async fn a_permit_for_an_engine_that_runs_already_has_the_mark_at_once(world
     assert_eq!(permits::list(lock.session()).await.unwrap(), []);
 }
 
-pub async fn a_uid_is_written_once_and_over_nothing_newer(world: World) {
-    let lock = world.lock().await;
+pub async fn a_uid_is_written_once_and_never_over_a_newer_one(installation: Installation) {
+    let lock = installation.lock().await;
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
     let exists = permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap_err();
-    assert_eq!(exists, Error::NodeExists { path: world.path("engines/e-1") });
+    assert_eq!(exists, Error::NodeExists { path: installation.path("engines/e-1") });
     let seen = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     assert_eq!(seen.uid(), None);
     permits::set_uid(&lock, &seen, "uid-1").await.unwrap();
     let late = permits::set_uid(&lock, &seen, "uid-2").await.unwrap_err();
-    assert_eq!(late, Error::BadVersion { path: world.path("engines/e-1") });
+    assert_eq!(late, Error::BadVersion { path: installation.path("engines/e-1") });
     permits::record_uid(&lock, &engine("e-1"), "uid-1").await.unwrap();
     let now = permits::read(lock.session(), &engine("e-1")).await.unwrap().unwrap();
     assert_eq!(now.content, Ok(permit(Some("uid-1"))));
     assert_eq!(now.version, 1, "the same uid is not written twice");
     let missing = permits::record_uid(&lock, &engine("e-2"), "uid-1").await.unwrap_err();
-    assert_eq!(missing, Error::NoNode { path: world.path("engines/e-2") });
+    assert_eq!(missing, Error::NoNode { path: installation.path("engines/e-2") });
 }
 
-pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
-    let lock = world.lock().await;
-    let session = world.session(world.engine("e-1")).await;
+pub async fn an_engine_is_woken_by_its_permit_and_its_drain_order(installation: Installation) {
+    let lock = installation.lock().await;
+    let session = installation.session(installation.engine("e-1")).await;
     let mut watch = registry::watch_own(&session, &engine("e-1"));
     watch.arm().await.unwrap();
-    world.permitted(&lock, "e-1", "uid-1").await;
+    installation.permitted(&lock, "e-1", "uid-1").await;
     within(watch.next()).await;
     watch.arm().await.unwrap();
     let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
@@ -189,11 +190,11 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
     let standing = registry::read_own(&session, &engine("e-1")).await.unwrap();
     assert_eq!(standing.permit, None);
     assert_eq!(standing.drain.unwrap().content, Ok(fact.clone()));
-    // Whoever did not arm it waits all the same.
+    // A caller that has not armed it waits as well.
     let mut late = registry::watch_own(&session, &engine("e-1"));
     let mut woken = tokio::spawn(async move { late.next().await });
     assert!(timeout(Duration::from_millis(200), &mut woken).await.is_err());
-    // The first change may come before the watch stands.
+    // The first change may come before the watch is armed.
     eventually("it is woken", || async {
         drains::remove(&lock, &engine("e-1")).await.unwrap();
         drains::drain(&lock, &engine("e-1"), None, None, &fact).await.unwrap();
@@ -202,12 +203,12 @@ pub async fn an_engine_is_woken_by_its_permit_and_its_fact(world: World) {
     .await;
 }
 
-pub async fn jdbc_clients_find_a_proxy_without_a_password(world: World) {
-    let proxy = world.session(world.proxy()).await;
+pub async fn jdbc_clients_find_a_proxy_without_a_password(installation: Installation) {
+    let proxy = installation.session(installation.proxy()).await;
     let path = discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
     assert_eq!(discovery::register(&proxy, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), path, "once per session");
-    let client = world.stranger(None).await;
-    let namespace = format!("/{}", world.layout.discovery_namespace());
+    let client = installation.stranger(None).await;
+    let namespace = format!("/{}", installation.layout.discovery_namespace());
     let names = client.list_children(&namespace).await.unwrap();
     assert_eq!(names.len(), 1);
     assert!(names[0].starts_with("serverUri=127.0.0.1:10009;version=0.1.0;sequence=0"), "{}", names[0]);
@@ -220,26 +221,27 @@ pub async fn jdbc_clients_find_a_proxy_without_a_password(world: World) {
     eventually("the node goes", || async { client.list_children(&namespace).await.unwrap().is_empty() }).await;
 }
 
-pub async fn a_proxy_that_leaves_is_found_no_more_and_takes_nobody_along(world: World) {
-    let (leaves, stays) = (world.session(world.proxy()).await, world.session(world.proxy()).await);
+pub async fn withdrawing_a_proxy_leaves_the_others_registered(installation: Installation) {
+    let (leaves, stays) =
+        (installation.session(installation.proxy()).await, installation.session(installation.proxy()).await);
     let of = async |session| discovery::register(session, "127.0.0.1", 10_009, "0.1.0").await.unwrap();
     let (gone, there) = (of(&leaves).await, of(&stays).await);
-    let client = world.stranger(None).await;
+    let client = installation.stranger(None).await;
     assert!(discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap());
     assert!(client.check_stat(&gone).await.unwrap().is_none());
     assert!(client.check_stat(&there).await.unwrap().is_some(), "another session's, of the same address");
-    assert!(!discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), "there is nothing left");
-    assert_ne!(of(&leaves).await, gone, "it may come back");
+    assert!(!discovery::withdraw(&leaves, "127.0.0.1", 10_009, "0.1.0").await.unwrap(), "nothing is left");
+    assert_ne!(of(&leaves).await, gone, "it may register again");
 }
 
-pub async fn permits_that_are_made_together_have_an_answer_each(world: World) {
-    let lock = world.lock().await;
-    world.permitted(&lock, "e-2", "uid-2").await;
+pub async fn batched_permit_creates_have_a_result_each(installation: Installation) {
+    let lock = installation.lock().await;
+    installation.permitted(&lock, "e-2", "uid-2").await;
     let wanted = ["e-1", "e-2", "e-3"].map(|name| (engine(name), permit(None)));
-    let exists = Error::NodeExists { path: world.path("engines/e-2") };
+    let exists = Error::NodeExists { path: installation.path("engines/e-2") };
     assert_eq!(permit_batch::create(&lock, &wanted).await, [Ok(()), Err(exists), Ok(())]);
-    // More than one multi has, with and without uid.
-    let many: Vec<_> = (10..10 + permit_batch::MOST + 6)
+    // More than fit into one multi, with and without uid.
+    let many: Vec<_> = (10..10 + permit_batch::MAX_BATCH + 6)
         .map(|number| (engine(&format!("e-{number}")), permit((number % 2 == 0).then_some("uid"))))
         .collect();
     assert!(permit_batch::create(&lock, &many).await.iter().all(Result::is_ok));
@@ -251,16 +253,16 @@ pub async fn permits_that_are_made_together_have_an_answer_each(world: World) {
     }
 }
 
-pub async fn uids_that_are_written_together_go_into_permits_as_they_were_seen_or_as_they_are(world: World) {
-    let lock = world.lock().await;
+pub async fn batched_uid_writes_reread_stale_permits(installation: Installation) {
+    let lock = installation.lock().await;
     let known = |name: &str, version| UidUpdate { engine: engine(name), permit: permit(Some("uid-1")), version };
     permits::create(&lock, &engine("e-1"), &permit(None)).await.unwrap();
     permits::create(&lock, &engine("e-2"), &permit(None)).await.unwrap();
     let all = [known("e-1", 0), known("e-2", 0)];
     assert_eq!(permit_batch::record_uids(&lock, &all).await, [Ok(()), Ok(())]);
     permits::create(&lock, &engine("e-3"), &permit(None)).await.unwrap();
-    let gone = Error::NoNode { path: world.path("engines/e-4") };
-    // The second has changed since: it is read, and says already what it is to say.
+    let gone = Error::NoNode { path: installation.path("engines/e-4") };
+    // The second has changed since: it is read again and has the uid already.
     let all = [known("e-3", 0), known("e-2", 0), known("e-4", 0)];
     assert_eq!(permit_batch::record_uids(&lock, &all).await, [Ok(()), Ok(()), Err(gone)]);
     for node in permits::list(lock.session()).await.unwrap() {
@@ -268,12 +270,12 @@ pub async fn uids_that_are_written_together_go_into_permits_as_they_were_seen_or
     }
 }
 
-pub async fn a_deposed_master_writes_none_of_the_permits_that_wait(world: World) {
-    let first = world.lock().await;
+pub async fn a_deposed_master_writes_no_permit_of_a_batch(installation: Installation) {
+    let first = installation.lock().await;
     permits::create(&first, &engine("e-1"), &permit(None)).await.unwrap();
-    world.as_master().await.delete(first.path(), None).await.unwrap();
-    let second = world.lock().await;
-    assert!(first.lease_valid(), "it does not know yet: the server refuses");
+    installation.as_master().await.delete(first.path(), None).await.unwrap();
+    let second = installation.lock().await;
+    assert!(first.lease_valid(), "it does not know yet; the server rejects the write");
     let wanted = ["e-2", "e-3"].map(|name| (engine(name), permit(None)));
     for late in permit_batch::create(&first, &wanted).await {
         assert_eq!(late.unwrap_err().kind(), ZkErrorKind::Lost);

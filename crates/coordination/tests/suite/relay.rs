@@ -1,4 +1,4 @@
-//! A line between client and server that can be cut, or swallow the answers.
+//! A TCP relay between client and server that can drop the answers or close the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Copies bytes between a client and the server, until it is told to swallow the answers or to cut the line.
+/// Copies bytes between a client and the server until a test drops the answers or closes the connection.
 pub struct Relay {
     pub address: String,
     pub swallow: Arc<AtomicBool>,

@@ -38,7 +38,7 @@ fn lock(target: &Target, facts: &Facts, coordinated: &Coordinated, report: &mut 
         2 => "1 other candidate waits".to_owned(),
         count => format!("{} other candidates wait", count - 1),
     };
-    let who = if first.who.is_empty() { "somebody who does not say who it is" } else { &first.who };
+    let who = if first.name.is_empty() { "a candidate without a name" } else { &first.name };
     let summary = format!("held by {who} since {}, {candidates}", utc(first.since_ms));
     let Ok(desired) = &facts.desired else {
         return report.checked(LOCK, summary, Vec::new());
