@@ -14,6 +14,7 @@ mod engine_status;
 mod error;
 pub mod failpoints;
 mod method;
+pub mod overlay;
 mod server;
 
 /// The structs on the wire, generated from `idl/EnginehouseService.thrift`.

@@ -43,8 +43,6 @@ use crate::session::Session;
 const DEFAULT_FETCH_ROWS: &str = "10000";
 /// The longest name of anything, as `GetInfo` says.
 const NAME_LENGTH: i64 = 80;
-/// The fetch type that asks for the log.
-const FETCH_LOG: i16 = 1;
 
 /// Says which text came, without saying the text: whoever sent one can tell that it arrived byte for byte.
 fn log_received(statement: &str) {
@@ -210,17 +208,11 @@ impl Service for EngineService {
             Phase::Failed(_) => TOperationState::ERROR_STATE,
         };
         let mut answer = TGetOperationStatusResp {
-            status: status::success(),
-            operation_state: Some(state),
-            sql_state: None,
-            error_code: None,
-            error_message: None,
-            task_status: None,
             operation_started: Some(operation.started_ms),
             operation_completed: operation.ended_ms(),
             has_result_set: Some(operation.has_result_set),
-            progress_update_response: None,
             num_modified_rows: operation.written_rows(),
+            ..status::operation(state)
         };
         if let Phase::Failed(error) = &phase {
             status::operation_error(error, &mut answer);
@@ -282,7 +274,7 @@ impl Service for EngineService {
             }
         };
         let max_rows = usize::try_from(request.max_rows).unwrap_or_default();
-        if request.fetch_type == Some(FETCH_LOG) {
+        if request.fetch_type == Some(protocol::FETCH_LOG) {
             let lines = operation.log_lines(again, max_rows.clamp(1, LOG_LINES_MAX));
             let more = !lines.is_empty();
             return Ok(TFetchResultsResp::new(status::success(), more, rowset::lines(0, lines)));

@@ -13,6 +13,9 @@ pub const OLDEST: TProtocolVersion = TProtocolVersion::HIVE_CLI_SERVICE_PROTOCOL
 /// The key of `OpenSession`'s answer that says how many rows a client should fetch at once.
 pub const FETCH_SIZE_KEY: &str = "hive.server2.thrift.resultset.default.fetch.size";
 
+/// `fetchType` of a `FetchResults` that reads the operation's log.
+pub const FETCH_LOG: i16 = 1;
+
 /// The lower of the client's version and ours; below V6 there is none.
 pub fn negotiate(client: TProtocolVersion) -> Result<TProtocolVersion, UserError> {
     if client < OLDEST {

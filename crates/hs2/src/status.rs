@@ -7,6 +7,7 @@ use model::error::{ErrorKind, UserError};
 
 pub use model::error::{ENGINE_DRAINING, ENGINE_SESSION_LOST};
 
+use crate::answer::Answer as _;
 use crate::limits::MAX_ERROR_TEXT_BYTES;
 use crate::tcli::{TGetOperationStatusResp, TOperationState, TStatus, TStatusCode};
 
@@ -30,6 +31,11 @@ pub fn refusal(error: &UserError) -> TStatus {
         error_code: Some(error.kind.error_code()),
         error_message: Some(text_of(error)),
     }
+}
+
+/// The answer of `GetOperationStatus` for an operation in this state, without an error.
+pub fn operation(state: TOperationState) -> TGetOperationStatusResp {
+    TGetOperationStatusResp { operation_state: Some(state), ..TGetOperationStatusResp::with_status(success()) }
 }
 
 /// Writes an operation's own error into the answer of GetOperationStatus, whose status stays a success.

@@ -159,10 +159,7 @@ fn answer_of(record: AlterationRecord, request: &CommitRequest, first: bool) -> 
     if record.object != Some(request.change.object()) || record.statement != request.statement {
         return Err(other_statement(&request.id));
     }
-    // A committed row has a reason without having stalled only if it changed nothing: the reason is the note.
-    let nothing =
-        record.progress == Some(AlterationProgress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
-    let note = if nothing { record.reason.clone() } else { None };
+    let note = record.note().map(str::to_owned);
     Ok(Committed { record, note, first })
 }
 

@@ -209,6 +209,16 @@ pub struct AlterationRecord {
     pub finished_at_ms: Option<i64>,
 }
 
+impl AlterationRecord {
+    /// Why the statement changed nothing, if it was committed as a no-op: only such a row is converged from the moment of
+    /// its decision.
+    pub fn note(&self) -> Option<&str> {
+        let is_noop =
+            self.progress == Some(AlterationProgress::Converged) && self.finished_at_ms == Some(self.decided_at_ms);
+        self.reason.as_deref().filter(|_| is_noop)
+    }
+}
+
 /// What is known of an alteration that is to be aborted: becomes its row, unless a commit came first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Abort {

@@ -12,7 +12,7 @@ use coordination::{AlterNode, Session};
 use ddl::Statement;
 use hs2::SqlType;
 use metadata::{CommitRequest, Committed, Error};
-use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectRef, Outcome};
+use model::alteration::{Abort, AlterationRecord, ObjectRef, Outcome};
 use model::change::{Applied, Change};
 use model::clock::utc;
 use model::error::{ErrorKind, UserError};
@@ -250,7 +250,7 @@ async fn settle(context: &Context, draft: &Draft, error: UserError) -> Result<Co
         match answer {
             // An earlier try, or this one whose answer was lost, was committed first: it stands.
             Ok(record) if record.outcome == Outcome::Committed && draft.is_what(&record) => {
-                let note = note_of(&record);
+                let note = record.note().map(str::to_owned);
                 return Ok(Committed { record, note, first: false });
             }
             Ok(record) => {
@@ -279,13 +279,6 @@ fn why(error: &UserError) -> String {
         Some(lost) if error.kind == ErrorKind::OutcomeUnknown => format!("an answer was lost: {lost}"),
         _ => error.message.clone(),
     }
-}
-
-/// Why nothing changed, if the statement was one that changes nothing: such a row is finished when it is decided.
-fn note_of(record: &AlterationRecord) -> Option<String> {
-    let nothing =
-        record.progress == Some(AlterationProgress::Converged) && record.finished_at_ms == Some(record.decided_at_ms);
-    record.reason.clone().filter(|_| nothing)
 }
 
 fn aborted(record: &AlterationRecord) -> UserError {

@@ -78,19 +78,7 @@ impl Operation {
             Some(Err(error)) if error.kind == ErrorKind::Canceled => TOperationState::CANCELED_STATE,
             Some(Err(_)) => TOperationState::ERROR_STATE,
         };
-        let mut response = TGetOperationStatusResp {
-            status: status::success(),
-            operation_state: Some(state),
-            sql_state: None,
-            error_code: None,
-            error_message: None,
-            task_status: None,
-            operation_started: None,
-            operation_completed: None,
-            has_result_set: Some(true),
-            progress_update_response: None,
-            num_modified_rows: None,
-        };
+        let mut response = TGetOperationStatusResp { has_result_set: Some(true), ..status::operation(state) };
         if let Some(Err(error)) = outcome.as_deref()
             && error.kind != ErrorKind::Canceled
         {

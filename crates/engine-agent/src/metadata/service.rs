@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent_api::overlay::{REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY_LACKS};
 use async_trait::async_trait;
 use hs2::tcli::{
     TCancelOperationReq, TCancelOperationResp, TCloseOperationReq, TCloseOperationResp, TCloseSessionReq,
@@ -25,13 +26,7 @@ use super::sessions::Sessions;
 use super::settings::{DEFAULT_DEADLINE, MAX_RUNNING};
 use super::statement;
 
-/// The overlay entry that carries the request's id.
-const REQUEST_ID: &str = "enginehouse.request.id";
-/// The overlay entry that carries the remaining time, in milliseconds.
-const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
-/// The overlay entry that carries what the proxy can't reach, in words.
-const REQUEST_PROXY_LACKS: &str = "enginehouse.request.proxy_lacks";
-/// Characters of that text that are shown.
+/// The most characters of the text about what a proxy cannot reach that are shown.
 const MAX_PROXY_LACKS: usize = 500;
 /// The longest remaining time that is believed.
 const MAX_DEADLINE: Duration = Duration::from_hours(24);
@@ -39,7 +34,6 @@ const MAX_DEADLINE: Duration = Duration::from_hours(24);
 const SYNCHRONOUS_DEADLINE: Duration = Duration::from_hours(24);
 /// How long `ExecuteStatement` waits for a statement that answers at once, to save the client a poll.
 const AT_ONCE: Duration = Duration::from_millis(50);
-const FETCH_LOG: i16 = 1;
 /// Rows that one fetch answers at most.
 const MAX_FETCH_ROWS: i64 = 100_000;
 
@@ -230,7 +224,7 @@ impl Service for ControlService {
         let operation = self.operation(cx, &request.operation_handle)?;
         let from_start = request.orientation == TFetchOrientation::FETCH_FIRST;
         let max_rows = request.max_rows.clamp(1, MAX_FETCH_ROWS) as usize;
-        let results = if request.fetch_type == Some(FETCH_LOG) {
+        let results = if request.fetch_type == Some(protocol::FETCH_LOG) {
             operation.log_lines(max_rows, from_start)
         } else {
             operation.rows(max_rows, from_start).await?

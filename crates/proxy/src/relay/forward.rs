@@ -10,14 +10,14 @@ use std::time::Duration;
 use hs2::relay::{Decision, Outcome};
 use hs2::scan::{Reply, Request};
 use hs2::tcli::{TGetOperationStatusResp, TOperationState};
-use hs2::{Client, Connection, Handle, Message, Method};
+use hs2::{Client, Connection, Handle, Message, Method, protocol};
 use model::error::{ErrorKind, UserError};
 use tracing::{debug, warn};
 
 use super::{Failure, exchange, liveness};
 use crate::gateway::Gateway;
 use crate::session::control;
-use crate::session::operation::{ControlOperation, FETCH_LOG, Operation, OperationState};
+use crate::session::operation::{ControlOperation, Operation, OperationState};
 use crate::session::reply::{self, Disconnect, refuse};
 use crate::session::state::{BoundEngine, Session};
 use crate::settings::{CALL_DEADLINE, CONTROL_CALL_DEADLINE, SYNCHRONOUS_DEADLINE};
@@ -196,7 +196,8 @@ async fn forward_once(
     match &mut session.control {
         Some(backend) if backend.number == operation.backend => {
             forward(connection, message, &mut backend.client, CONTROL_CALL_DEADLINE, pending()).await?;
-            operation.fetched |= message.method() == Some(Method::FetchResults) && request.fetch_type != FETCH_LOG;
+            operation.fetched |=
+                message.method() == Some(Method::FetchResults) && request.fetch_type != protocol::FETCH_LOG;
             Ok(())
         }
         _ => Err(Failure::Broken("the connection to the metadata agent was closed".to_owned())),

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use agent_api::overlay::{REQUEST_DEADLINE_MS, REQUEST_ID, REQUEST_PROXY_LACKS};
 use hs2::tcli::{
     TExecuteStatementReq, TExecuteStatementResp, TGetOperationStatusReq, TOpenSessionReq, TOperationState,
     TOperationType,
@@ -25,13 +26,6 @@ use crate::budget::Held;
 use crate::failpoints;
 use crate::gateway::Gateway;
 use crate::settings::{CONTROL_DEADLINE, MAX_HANDOVERS, SYNCHRONOUS_DEADLINE};
-
-/// The overlay entry that carries the request's id.
-pub const REQUEST_ID: &str = "enginehouse.request.id";
-/// The overlay entry that carries the remaining time, in milliseconds, before the transaction has to begin.
-pub const REQUEST_DEADLINE_MS: &str = "enginehouse.request.deadline_ms";
-/// The overlay entry with what this proxy cannot reach: the agent reports it with the engines that it shows.
-pub const REQUEST_PROXY_LACKS: &str = "enginehouse.request.proxy_lacks";
 
 /// A control statement as it arrived.
 pub(crate) struct ControlStatement<'a> {

@@ -12,9 +12,6 @@ use super::timeout::Timeout;
 use crate::budget::Held;
 use crate::settings::{CALL_DEADLINE, MAX_LOG_LINES, SYNCHRONOUS_DEADLINE};
 
-/// `fetchType` of a fetch that asks for the operation's log.
-pub(crate) const FETCH_LOG: i16 = 1;
-
 pub(crate) struct Operation {
     pub(crate) state: OperationState,
     /// Log lines that the proxy wrote, and how many of them were fetched.

@@ -6,10 +6,10 @@ use hs2::scan::Request;
 use hs2::tcli::{
     TFetchOrientation, TFetchResultsResp, TGetOperationStatusResp, TGetResultSetMetadataResp, TOperationState,
 };
-use hs2::{Connection, Handle, Message, Method, rowset, schema, status};
+use hs2::{Connection, Handle, Message, Method, protocol, rowset, schema, status};
 use model::error::{ErrorKind, UserError};
 
-use super::operation::{FETCH_LOG, LocalResult, OperationState};
+use super::operation::{LocalResult, OperationState};
 use super::reply::{self, Disconnect, answer, not_supported, refuse};
 use super::table::Entry;
 use super::waiting;
@@ -31,7 +31,7 @@ pub(crate) async fn serve(
         let error = UserError::new(ErrorKind::WrongState, "operation does not exist");
         return refuse(connection, method, seqid, &error).await;
     };
-    if method == Method::FetchResults && request.fetch_type == FETCH_LOG {
+    if method == Method::FetchResults && request.fetch_type == protocol::FETCH_LOG {
         let (start, lines) = operation.read_log(max_rows(request), from_start(request));
         let has_backend = matches!(operation.state, OperationState::AtEngine { .. } | OperationState::Control(_));
         if !lines.is_empty() || !has_backend {
@@ -91,7 +91,7 @@ async fn answer_local(
         Method::GetOperationStatus => {
             let response = TGetOperationStatusResp {
                 has_result_set: Some(local.has_result()),
-                ..reply::operation_status(TOperationState::FINISHED_STATE)
+                ..status::operation(TOperationState::FINISHED_STATE)
             };
             answer(connection, method, seqid, &response).await
         }

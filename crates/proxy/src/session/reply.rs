@@ -77,7 +77,7 @@ pub(crate) async fn operation_closed(connection: &mut Connection, seqid: i32) ->
 /// Replies to a `GetOperationStatus` that the statement runs.
 pub(crate) async fn still_running(connection: &mut Connection, seqid: i32) -> Result<(), Disconnect> {
     let response =
-        TGetOperationStatusResp { has_result_set: Some(true), ..operation_status(TOperationState::RUNNING_STATE) };
+        TGetOperationStatusResp { has_result_set: Some(true), ..status::operation(TOperationState::RUNNING_STATE) };
     answer(connection, Method::GetOperationStatus, seqid, &response).await
 }
 
@@ -90,27 +90,11 @@ pub(crate) async fn operation_failed(
 ) -> Result<(), Disconnect> {
     match method {
         Method::GetOperationStatus => {
-            let mut response = operation_status(TOperationState::ERROR_STATE);
+            let mut response = status::operation(TOperationState::ERROR_STATE);
             status::operation_error(error, &mut response);
             answer(connection, method, seqid, &response).await
         }
         Method::CloseOperation => operation_closed(connection, seqid).await,
         _ => refuse(connection, method, seqid, error).await,
-    }
-}
-
-pub(crate) fn operation_status(operation_state: TOperationState) -> TGetOperationStatusResp {
-    TGetOperationStatusResp {
-        status: status::success(),
-        operation_state: Some(operation_state),
-        sql_state: None,
-        error_code: None,
-        error_message: None,
-        task_status: None,
-        operation_started: None,
-        operation_completed: None,
-        has_result_set: None,
-        progress_update_response: None,
-        num_modified_rows: None,
     }
 }
