@@ -15,6 +15,7 @@ mod error;
 pub mod failpoints;
 mod method;
 pub mod overlay;
+mod pool;
 mod server;
 
 /// The structs on the wire, generated from `idl/EnginehouseService.thrift`.
@@ -28,4 +29,5 @@ pub use client::{AgentClient, Role};
 pub use credential::{SERVICE_MASTER, SERVICE_PROXY, authenticate};
 pub use engine_status::{ENGINE_STATUS, EngineStatus, answer_engine_status, engine_status};
 pub use error::{ApiError, ApiErrorKind};
+pub use pool::{AgentPool, PoolOptions};
 pub use server::serve;

@@ -1,13 +1,9 @@
-//! Which metadata agents there are, and connections to them.
-//!
-//! The list comes from the registry and is kept while ZooKeeper is away. Agents are equal: the next call goes to the
-//! one that answered last, then to the others in turn.
+//! The metadata agents as a proxy reaches them: connections for control statements, and the catalog.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent_api::{AgentApi, AgentClient, ApiError, Role};
+use agent_api::{AgentApi as _, AgentPool, ApiError, PoolOptions, Role};
 use coordination::RegistrySnapshot;
 use hs2::{Auth, Client, ClientOptions};
 use model::credential::Purpose;
@@ -19,68 +15,69 @@ use crate::settings::{AGENT_DEADLINE, CONNECT_DEADLINE, CONTROL_CALL_DEADLINE, S
 
 /// How long the catalog may take to arrive.
 const SNAPSHOT_DEADLINE: Duration = Duration::from_secs(10);
-/// How long to wait for the registry to show an agent before looking again.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// The pause before all agents are tried again.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// The metadata agents as a proxy sees them.
 #[derive(Clone)]
 pub(crate) struct Agents {
     registered: watch::Receiver<Arc<RegistrySnapshot>>,
-    key: String,
-    preferred: Arc<AtomicUsize>,
+    pool: Arc<AgentPool>,
 }
 
 impl Agents {
     pub(crate) fn new(settings: &Settings, registered: watch::Receiver<Arc<RegistrySnapshot>>) -> Self {
-        let key = settings.secret.derive(&Purpose::MetadataAgent);
-        Self { registered, key, preferred: Arc::default() }
+        let pool = AgentPool::new(PoolOptions {
+            role: Role::Proxy,
+            key: settings.secret.derive(&Purpose::MetadataAgent),
+            call_deadline: SNAPSHOT_DEADLINE,
+            max_tried: usize::MAX,
+            keep_connections: false,
+        });
+        Self { registered, pool: Arc::new(pool) }
     }
 
-    /// Addresses in the order in which they should be tried.
-    fn addresses(&self) -> Vec<String> {
+    /// The pool with the agents that are registered now.
+    fn pool(&self) -> &AgentPool {
         let registered = self.registered.borrow().clone();
-        let mut addresses: Vec<String> = registered.agents.iter().map(|agent| agent.address.clone()).collect();
-        if !addresses.is_empty() {
-            let first = self.preferred.load(Ordering::Relaxed) % addresses.len();
-            addresses.rotate_left(first);
-        }
-        addresses
+        self.pool.set_addresses(registered.agents.iter().map(|agent| agent.address.as_str()));
+        &self.pool
     }
 
     /// The next call begins with another agent.
     pub(crate) fn give_up_preferred(&self) {
-        self.preferred.fetch_add(1, Ordering::Relaxed);
+        self.pool.first_failed();
     }
 
-    /// A connection to any metadata agent, speaking for the user. Tries all that are known, again and again until
+    /// A connection to any metadata agent on behalf of the user. Tries all registered agents repeatedly until
     /// [`AGENT_DEADLINE`]; nothing was sent when it fails.
     pub(crate) async fn connect(&self, user: &str) -> Result<Client, UserError> {
-        let trying = async {
+        let connecting = async {
             let mut last = None;
             loop {
-                for address in self.addresses() {
-                    let mut options =
-                        ClientOptions::new(address, Auth::service(agent_api::SERVICE_PROXY, &*self.key, user));
+                let pool = self.pool();
+                for address in pool.addresses() {
+                    let auth = Auth::service(agent_api::SERVICE_PROXY, pool.key(), user);
+                    let mut options = ClientOptions::new(address.clone(), auth);
                     options.connect_deadline = CONNECT_DEADLINE.min(AGENT_DEADLINE / 2);
                     options.call_deadline = CONTROL_CALL_DEADLINE;
                     match Client::connect(&options).await {
                         Ok(client) => return Ok::<_, UserError>(client),
                         Err(error) => {
-                            self.give_up_preferred();
+                            pool.failed(&address);
                             last = Some(error.to_string());
                         }
                     }
                 }
                 tracing::debug!(last, "no metadata agent yet");
-                tokio::time::sleep(LOOK_AGAIN).await;
+                tokio::time::sleep(RETRY_PAUSE).await;
             }
         };
-        tokio::time::timeout(AGENT_DEADLINE, trying).await.unwrap_or_else(|_| Err(self.none_reachable()))
+        tokio::time::timeout(AGENT_DEADLINE, connecting).await.unwrap_or_else(|_| Err(self.none_reachable()))
     }
 
-    /// What a user reads when no metadata agent answers.
+    /// The error of a statement that reached no metadata agent.
     pub(crate) fn none_reachable(&self) -> UserError {
-        let known = self.addresses();
+        let known = self.pool().addresses();
         let detail = if known.is_empty() {
             "none is registered in ZooKeeper".to_owned()
         } else {
@@ -93,17 +90,10 @@ impl Agents {
 
     /// The catalog, from the first agent that answers.
     pub(crate) async fn snapshot(&self) -> Result<ProxySnapshot, ApiError> {
-        let mut last = ApiError::Unavailable("no metadata agent is registered".to_owned());
-        for address in self.addresses() {
-            let client = AgentClient::new(address, Role::Proxy, self.key.clone(), SNAPSHOT_DEADLINE);
-            match client.proxy_snapshot().await {
-                Ok(snapshot) => return Ok(snapshot),
-                Err(error) => {
-                    self.give_up_preferred();
-                    last = error;
-                }
-            }
+        let pool = self.pool();
+        if pool.addresses().is_empty() {
+            return Err(ApiError::Unavailable("no metadata agent is registered".to_owned()));
         }
-        Err(last)
+        pool.call(|agent| async move { agent.proxy_snapshot().await }, |_| true).await
     }
 }

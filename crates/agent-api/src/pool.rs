@@ -1,0 +1,208 @@
+//! A pool of metadata agents with failover: the order in which they are tried, and a client for each.
+//!
+//! Agents are equal: the one that answered last is tried first, those that failed are tried last. Every call is
+//! idempotent, so a call that failed at one agent may be sent to the next: that is the same call, not a retry of a
+//! decision. The addresses come from the registry and are kept while ZooKeeper is away.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::client::{AgentClient, Role};
+use crate::error::{ApiError, ApiErrorKind};
+
+/// The most clients that are kept.
+const MAX_CLIENTS: usize = 64;
+
+/// How a pool calls its agents.
+pub struct PoolOptions {
+    /// The role of the caller.
+    pub role: Role,
+    /// The derived key of [`Purpose::MetadataAgent`](model::credential::Purpose).
+    pub key: String,
+    /// The deadline of a call to one agent.
+    pub call_deadline: Duration,
+    /// The most agents that one call is sent to.
+    pub max_tried: usize,
+    /// Whether the connection to an agent is kept for the next call.
+    pub keep_connections: bool,
+}
+
+/// The registered metadata agents.
+pub struct AgentPool {
+    options: PoolOptions,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    /// In the order in which they are tried.
+    addresses: Vec<String>,
+    clients: BTreeMap<String, Arc<AgentClient>>,
+}
+
+impl AgentPool {
+    pub fn new(options: PoolOptions) -> Self {
+        Self { options, state: Mutex::default() }
+    }
+
+    /// Replaces the registered agents. Those that stay keep their order, new ones come last.
+    pub fn set_addresses<'a>(&self, addresses: impl Iterator<Item = &'a str> + Clone) {
+        let mut state = self.state.lock();
+        let is_registered = |address: &String| addresses.clone().any(|registered| registered == address);
+        state.addresses.retain(is_registered);
+        state.clients.retain(|address, _| is_registered(address));
+        for address in addresses {
+            if state.position(address).is_none() {
+                state.addresses.push(address.to_owned());
+            }
+        }
+    }
+
+    /// The registered agents in the order in which they are tried.
+    pub fn addresses(&self) -> Vec<String> {
+        self.state.lock().addresses.clone()
+    }
+
+    /// The key of the caller.
+    pub fn key(&self) -> &str {
+        &self.options.key
+    }
+
+    /// Sends a call to one agent after the other until one answers, or fails in a way that is not to be tried at another
+    /// agent. An agent that failed is tried last from then on, so that the next call reaches those that this one did not.
+    pub async fn call<T, F>(
+        &self,
+        call: impl Fn(Arc<AgentClient>) -> F,
+        tries_next: impl Fn(ApiErrorKind) -> bool,
+    ) -> Result<T, ApiError>
+    where
+        F: Future<Output = Result<T, ApiError>>,
+    {
+        let mut last = ApiError::Unavailable("none is registered".to_owned());
+        for client in self.clients() {
+            let address = client.address().to_owned();
+            match call(client).await {
+                Ok(answer) => {
+                    self.prefer(&address);
+                    return Ok(answer);
+                }
+                Err(error) if !tries_next(error.kind()) => return Err(error),
+                Err(error) => {
+                    self.failed(&address);
+                    last = error;
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn clients(&self) -> Vec<Arc<AgentClient>> {
+        let mut state = self.state.lock();
+        let PoolState { addresses, clients } = &mut *state;
+        if clients.len() > MAX_CLIENTS {
+            clients.clear();
+        }
+        let PoolOptions { role, key, call_deadline, max_tried, keep_connections } = &self.options;
+        let new = |address: &String| Arc::new(AgentClient::new(address.clone(), *role, key.clone(), *call_deadline));
+        let tried = addresses.iter().take(*max_tried);
+        if !keep_connections {
+            return tried.map(new).collect();
+        }
+        tried.map(|address| Arc::clone(clients.entry(address.clone()).or_insert_with(|| new(address)))).collect()
+    }
+
+    /// The next call begins with this agent.
+    fn prefer(&self, address: &str) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.position(address) {
+            state.addresses[..=at].rotate_right(1);
+        }
+    }
+
+    /// The agent is tried last from now on.
+    pub fn failed(&self, address: &str) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.position(address) {
+            state.addresses[at..].rotate_left(1);
+        }
+    }
+
+    /// The agent that is tried first is tried last from now on.
+    pub fn first_failed(&self) {
+        let mut state = self.state.lock();
+        if !state.addresses.is_empty() {
+            state.addresses.rotate_left(1);
+        }
+    }
+}
+
+impl PoolState {
+    fn position(&self, address: &str) -> Option<usize> {
+        self.addresses.iter().position(|known| known == address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use model::error::{ErrorKind, UserError};
+
+    use super::*;
+
+    fn pool(count: usize) -> AgentPool {
+        let pool = AgentPool::new(PoolOptions {
+            role: Role::Master,
+            key: "key".to_owned(),
+            call_deadline: Duration::from_secs(1),
+            max_tried: 3,
+            keep_connections: true,
+        });
+        let addresses: Vec<String> = (0..count).map(|at| format!("host-{at}:1")).collect();
+        pool.set_addresses(addresses.iter().map(String::as_str));
+        pool
+    }
+
+    /// The agents that a call is sent to if only one of them works.
+    async fn tried(pool: &AgentPool, working: &str) -> (Vec<String>, Result<(), ApiError>) {
+        let tried = Mutex::new(Vec::new());
+        let call = |agent: Arc<AgentClient>| {
+            let works = agent.address() == working;
+            tried.lock().push(agent.address().to_owned());
+            async move { if works { Ok(()) } else { Err(ApiError::Unavailable("no database".to_owned())) } }
+        };
+        let answer = pool.call(call, |kind| kind == ApiErrorKind::Unavailable).await;
+        (tried.into_inner(), answer)
+    }
+
+    #[tokio::test]
+    async fn the_fourth_agent_is_reached_by_the_second_call() {
+        let pool = pool(5);
+        let (first, answer) = tried(&pool, "host-3:1").await;
+        assert_eq!(first, ["host-0:1", "host-1:1", "host-2:1"]);
+        assert!(answer.is_err());
+        let (second, answer) = tried(&pool, "host-3:1").await;
+        assert_eq!((second, answer), (vec!["host-3:1".to_owned()], Ok(())));
+        let (third, _) = tried(&pool, "host-3:1").await;
+        assert_eq!(third, ["host-3:1"], "the agent that answered stays first");
+    }
+
+    #[tokio::test]
+    async fn an_error_that_is_no_reason_to_try_the_next_agent_is_returned() {
+        let pool = pool(2);
+        let refusing = |_| async { Err::<(), _>(ApiError::Refused(UserError::new(ErrorKind::Internal, "a row"))) };
+        let answer = pool.call(refusing, |kind| kind == ApiErrorKind::Unavailable).await;
+        assert!(matches!(answer, Err(ApiError::Refused(_))));
+        assert_eq!(pool.addresses(), ["host-0:1", "host-1:1"], "the agent did not fail");
+    }
+
+    #[test]
+    fn agents_that_stay_registered_keep_their_order() {
+        let pool = pool(3);
+        pool.first_failed();
+        pool.set_addresses(["host-9:1", "host-0:1", "host-2:1"].into_iter());
+        assert_eq!(pool.addresses(), ["host-2:1", "host-0:1", "host-9:1"]);
+    }
+}
