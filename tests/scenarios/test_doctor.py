@@ -76,7 +76,7 @@ def test_without_database_settings_an_agent_is_queried_and_gaps_reported(patient
     assert (status, report["problems"], report["not_looked_at"]) == (0, 0, 6), report["summary"]
     assert "no section [database]" in check(report, "reachable")["said"]
     assert "metadata agent 127.0.0.1:" in check(report, "last tick")["said"]
-    assert check(report, "wanted engines")["said"] == "1 of 1 wanted are there"
+    assert check(report, "wanted engines")["said"] == "1 of 1 desired engines exist"
     status, report = patient.look(patient.variant("no-place", orchestrator=None))
     assert status == 0 and check(report, "orphans")["verdict"] == "not_looked_at", report["summary"]
     assert "no section [orchestrator]" in check(report, "state directory")["said"]
@@ -125,7 +125,7 @@ def test_timeouts_that_a_proxy_reverts_are_named(patient):
         status, report = patient.look(patient.through(relay))
     assert status == 1 and ill(report) == {"time-outs"}, report["summary"]
     found = finding(report, "time-outs", "lock_timeout")
-    assert "has without end where 5s was asked for" in found["what"] and "let SET through" in found["mend"], found
+    assert "has no limit although 5s was set" in found["what"] and "let SET through" in found["mend"], found
 
 
 def test_a_slow_way_to_the_database_is_a_warning(patient):
@@ -189,7 +189,7 @@ def test_a_hanging_metadata_agent_and_missing_ones_are_named(patient):
     try:
         status, report = patient.look()
         found = finding(report, "answers", address)
-        assert status == 1 and "is registered and does not answer" in found["what"], found
+        assert status == 1 and "is registered and does not respond" in found["what"], found
     finally:
         cluster.programs["agent-2"].resume()
     wait_until(
@@ -265,7 +265,7 @@ def test_a_master_that_does_not_tick_is_named(sick):
 def test_a_stranger_who_holds_the_masters_lock_is_named(sick):
     found = finding(sick[1], "lock", "lock/master")
     assert "a stranger (session 0x" in found["what"] and "is not the master" in found["what"]
-    assert "the database knows epoch" in found["what"] and "delete " in found["mend"]
+    assert "the database has epoch" in found["what"] and "delete " in found["mend"]
 
 
 def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
@@ -278,22 +278,22 @@ def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
 def test_an_entry_that_was_never_issued_is_an_orphan(sick):
     _, report, orphan = sick
     found = finding(report, "orphans", orphan)
-    assert "nobody ever issued it" in found["what"] and f"/{orphan}" in found["mend"]
+    assert "its name was never issued" in found["what"] and f"/{orphan}" in found["mend"]
 
 
 def test_a_permit_without_an_engine_is_named(sick):
     found = finding(sick[1], "permits", "/engines/patient-nobody")
-    assert "no engine of that name is there, and no slot wants one" in found["what"]
+    assert "no engine of that name exists, and no slot desires one" in found["what"]
 
 
 def test_a_drain_fact_without_an_engine_is_named(sick):
     found = finding(sick[1], "drain facts", "/drains/patient-drained")
-    assert "no engine of that name is there" in found["what"] and "a scenario" in found["what"]
+    assert "no engine of that name exists" in found["what"] and "a scenario" in found["what"]
 
 
 def test_a_stale_alter_node_is_named_with_its_age_and_object(sick):
     found = finding(sick[1], "alter node", "/lock/alter")
-    for part in ("it stands for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is undecided", "0x1"):
+    for part in ("it has existed for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is in doubt", "0x1"):
         assert part in found["what"], (part, found)
     # Nothing else is wrong with it: no row converges.
     assert check(sick[1], "converging")["verdict"] == "ok"
@@ -323,7 +323,7 @@ def test_an_alteration_without_its_node_is_well_and_converges(patient):
     assert check(report, "alter node")["verdict"] == "ok"
     # It is still registered, and the kernel accepts connections for it.
     stopped = finding(report, "proxies", cluster.addresses["proxy-a"])
-    assert "has not replied within 5 s: its process is stopped, or hangs" in stopped["what"], stopped
+    assert "has not replied within 5 s: its process is stopped or hangs" in stopped["what"], stopped
     patient.wait_well()
     assert patient.progress(answer["alteration"]) == "converged"
 
@@ -345,8 +345,8 @@ def test_a_database_restored_to_an_older_state_has_a_working_remedy(patient):
     status, report = patient.look()
     found = finding(report, "epochs", str(patient.cluster.state_dir))
     assert status == 1 and ill(report) == {"epochs"}, report["summary"]
-    assert f"it has seen epoch {seen}, and the database is at {int(older) + 1}" in found["what"], found
-    assert "end all proxies" in found["mend"] and f"remove {lock}," in found["mend"], found
+    assert f"its highest epoch is {seen}, and the database is at {int(older) + 1}" in found["what"], found
+    assert "stop all proxies" in found["mend"] and f"remove {lock}," in found["mend"], found
     patient.stop_proxies()
     lock.unlink()
     patient.start_proxies()

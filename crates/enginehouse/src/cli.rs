@@ -7,8 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::sql::print::Format;
 
-/// What `--help` begins with.
-const ABOUT: &str = "Enginehouse: a multi-tenant SQL-engine gateway and control plane.\n\nTo see it work: enginehouse \
+const ABOUT: &str = "Enginehouse: a multi-tenant SQL-engine gateway and control plane.\n\nFor a demonstration, run: enginehouse \
                      standalone --tour";
 
 /// The command line of the program.
@@ -18,49 +17,44 @@ pub struct Arguments {
     /// Print the names of all failpoints of this build, one a line, and exit.
     #[arg(long)]
     pub list_failpoints: bool,
-    /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run every role on this machine with embedded parts: nothing to install, nothing to configure.
+    /// Run every role in one process with embedded servers; needs no installation or configuration.
     Standalone(StandaloneArguments),
-    /// Run statements against a proxy (or any HiveServer2), or talk to it.
+    /// Run SQL statements against a proxy or any other HiveServer2, or start an interactive session.
     Sql(SqlArguments),
     /// Run a proxy, which is also a candidate for master.
     Proxy(ConfigurationArgument),
-    /// Run a metadata agent: the only role with database credentials.
+    /// Run a metadata agent, the only role with database credentials.
     MetadataAgent(ConfigurationArgument),
-    /// Run the agent beside one engine; the master starts it.
+    /// Run the agent of one engine; started by the master.
     EngineAgent(ConfigurationArgument),
-    /// Become a child process of an engine agent that ends with it.
+    /// Run a program as a child of an engine agent that ends with the agent.
     #[command(hide = true)]
     RunChild(RunChildArguments),
     /// Create or upgrade the tables of the metadata database.
     Migrate(ConfigurationArgument),
-    /// Look at a whole installation, change nothing, and say what is wrong and what mends it.
+    /// Diagnose an installation: report problems and how to fix them, without changing anything.
     ///
-    /// Exit status: 0 nothing is broken, 1 something is, 2 it could not look.
+    /// Exit status: 0 if there are no problems, 1 if there are, 2 if the installation cannot be read.
     Doctor(DoctorArguments),
-    /// Look at the configuration.
+    /// Inspect configuration files.
     Config {
-        /// What to do with it.
         #[command(subcommand)]
         command: ConfigCommand,
     },
 }
 
-/// What to do with the configuration.
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Check a configuration file; print what it says with all defaults filled in.
+    /// Check a configuration file and print it with all defaults.
     Check(ConfigurationArgument),
 }
 
-/// The file that a role is configured from.
 #[derive(Debug, Args)]
 pub struct ConfigurationArgument {
     /// The configuration file.
@@ -68,7 +62,6 @@ pub struct ConfigurationArgument {
     pub config: PathBuf,
 }
 
-/// What a child process of an engine agent becomes.
 #[derive(Debug, Args)]
 pub struct RunChildArguments {
     /// The process id of the agent.
@@ -79,30 +72,28 @@ pub struct RunChildArguments {
     pub command: Vec<PathBuf>,
 }
 
-/// What the doctor looks at.
 #[derive(Debug, Args)]
 pub struct DoctorArguments {
-    /// Which installation.
     #[command(flatten)]
     pub target: TargetArguments,
-    /// How the findings are printed.
+    /// The format of the report.
     #[arg(long, value_enum, default_value_t = DoctorFormat::Text)]
     pub format: DoctorFormat,
 }
 
-/// One of two ways to name an installation.
+/// The installation to diagnose, in one of two forms.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct TargetArguments {
-    /// The configuration file of the installation; what it has no section for is not looked at.
+    /// The configuration file of the installation; parts without a section are skipped.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The data directory of a standalone that runs.
+    /// The data directory of a running standalone.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
 
-/// How the doctor's findings are printed.
+/// The format of the doctor's report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum DoctorFormat {
     /// Plain text, aligned.
@@ -111,28 +102,27 @@ pub enum DoctorFormat {
     Json,
 }
 
-/// The all-in-one.
 #[derive(Debug, Args)]
 pub struct StandaloneArguments {
-    /// Where metadata, engine state and logs are kept.
+    /// The directory for metadata, engine state and logs.
     #[arg(long, value_name = "DIR", default_value = "./enginehouse-data")]
     pub data_dir: PathBuf,
-    /// Where clients connect; by default proxy.listen, or 127.0.0.1:10009.
+    /// The address for clients; defaults to proxy.listen, or 127.0.0.1:10009.
     #[arg(long, value_name = "HOST:PORT", value_parser = loopback_or_address)]
     pub listen: Option<SocketAddr>,
     /// A configuration file; environment variables override its keys.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// A folder that external tables may read and write; may be given several times.
+    /// A folder that external tables may read and write; repeatable.
     #[arg(long, value_name = "FOLDER")]
     pub allow: Vec<PathBuf>,
-    /// Play a tour of the whole loop, as a client, once everything runs.
+    /// Play a tour of all features as a client, once everything runs.
     #[arg(long)]
     pub tour: bool,
-    /// Stop when the tour has ended.
+    /// Exit at the end of the tour.
     #[arg(long, requires = "tour")]
     pub exit: bool,
-    /// The seed of the tour's sample data.
+    /// The seed for the tour's sample data.
     #[arg(long, value_name = "N", requires = "tour")]
     pub seed: Option<u64>,
 }
@@ -141,31 +131,30 @@ pub struct StandaloneArguments {
 fn loopback_or_address(text: &str) -> Result<SocketAddr, String> {
     let numeric = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
     numeric.as_deref().unwrap_or(text).parse().map_err(|_| {
-        "it is HOST:PORT with HOST a number such as 127.0.0.1 or [::1], or localhost; port 0 takes a free one"
+        "expected HOST:PORT, with HOST an address such as 127.0.0.1 or [::1], or localhost; port 0 selects a free port"
             .to_owned()
     })
 }
 
-/// The SQL client.
 #[derive(Debug, Args)]
 pub struct SqlArguments {
-    /// Where to connect: HOST:PORT or jdbc:hive2://HOST:PORT/…
+    /// The server: HOST:PORT or jdbc:hive2://HOST:PORT/…
     #[arg(long, value_name = "URL", default_value = "127.0.0.1:10009")]
     pub url: String,
-    /// The user; otherwise the one that the URL names, or admin.
+    /// The user; defaults to the user in the URL, or admin.
     #[arg(short = 'u', long, value_name = "USER")]
     pub user: Option<String>,
-    /// The password; on the command line everybody on this machine can read it, in the variable nobody can.
+    /// The password. Other users of this machine can read it on the command line, but not in the variable.
     #[arg(short = 'p', long, value_name = "PASSWORD", env = "ENGINEHOUSE_PASSWORD", hide_env_values = true)]
     pub password: Option<String>,
-    /// A statement to run; may be given several times.
-    // A statement may begin with a remark, `--`.
+    /// A statement to run; repeatable.
+    // A statement may begin with a comment, `--`.
     #[arg(short = 'e', long = "execute", value_name = "STATEMENT", allow_hyphen_values = true)]
     pub execute: Vec<String>,
-    /// A file of statements to run; - is standard input.
+    /// A file with statements to run; - is standard input.
     #[arg(short = 'f', long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How results are printed.
+    /// The format of results.
     #[arg(long, value_enum, default_value_t = Format::Table, overrides_with = "format")]
     pub format: Format,
 }

@@ -1,4 +1,4 @@
-//! One file per subcommand.
+//! The subcommands, one file each.
 
 mod config;
 mod doctor;
@@ -19,19 +19,19 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::{Arguments, Command, ConfigCommand};
 use crate::{open_files, termination};
 
-/// How long the runtime waits for blocking work when the program ends.
+/// The time that the runtime waits for blocking work at exit.
 const SHUTDOWN_DEADLINE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Runs what the command line says.
+/// Runs the subcommand of the command line.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.list_failpoints {
         failpoints::list();
         return Ok(ExitCode::SUCCESS);
     }
     let Some(command) = arguments.command else {
-        anyhow::bail!("say what to do: enginehouse --help lists the commands");
+        anyhow::bail!("a command is required: see enginehouse --help");
     };
-    // What it becomes is no role of ours, and has inherited what the agent has.
+    // The program that it becomes is no role, and inherits the agent's environment.
     if let Command::RunChild(arguments) = &command {
         return run_child::run(arguments);
     }
@@ -50,7 +50,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Runs what ends when the process is told to end.
+/// Runs a role until the process is asked to terminate.
 fn until_stopped<W>(work: impl FnOnce(CancellationToken) -> W) -> anyhow::Result<ExitCode>
 where
     W: Future<Output = anyhow::Result<ExitCode>>,

@@ -107,6 +107,6 @@ def ill(report):
 def as_if_it_waited_for_the_disk(shown):
     """The report of a server that forgets nothing: those of tests may be told not to wait for the disk."""
     shown = re.sub(r"(?m)^(  \w+ +durability +).*$(\n    .*)*", r"\1<as the server is set>", shown)
-    shown = re.sub(rf"(?m)^    warning: {NO_SPARE}: .*\n      to mend it: .*\n", "", shown)
+    shown = re.sub(rf"(?m)^    warning: {NO_SPARE}: .*\n      fix: .*\n", "", shown)
     shown = re.sub(r"(?m)^  (ok|warning) +(?=\w)", "  ok  ", shown)
-    return re.sub(r"(?m)^no problem, \d warnings? in (\d+ checks)", r"all is well: \1", shown)
+    return re.sub(r"(?m)^no problems, \d warnings? in (\d+ checks)", r"no problems in \1", shown)

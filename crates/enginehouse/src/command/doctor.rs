@@ -1,11 +1,10 @@
-//! `enginehouse doctor`: looks at everything, changes nothing, and says what is wrong and what mends it.
+//! `enginehouse doctor`: a read-only diagnosis of an installation, with a fix for each finding.
 //!
-//! Exit status: 0 if nothing is broken (warnings are no breakage), 1 if something is, 2 if it could not look at all.
+//! Exit status: 0 if there is no problem (warnings do not count), 1 if there is one, 2 if the target cannot be read.
 //!
-//! What is in motion is not broken. So when a first look at engines, nodes and rows finds something, it looks again until
-//! it is gone, and tells what is still there when [`LOOK_AGAIN_MOST`] or less is over: one session timeout and some
-//! ticks, within which an acting master has dealt with everything that is its business. Servers, access lists and
-//! whatever else doesn't move by itself is looked at once.
+//! Transient states are not findings. If the first run over engines, nodes and rows has findings, the doctor repeats it until
+//! they are gone, for at most [`LOOK_AGAIN_MOST`]: one session timeout and some ticks, within which an acting master has
+//! handled everything that it can. Servers, access lists and other static state are checked once.
 
 mod agents;
 mod alterations;
@@ -37,15 +36,15 @@ use crate::roles;
 use report::Report;
 use target::{CONNECT_DEADLINE, Target, bounded};
 
-/// Something is broken.
+/// The exit status if there is a problem.
 const BROKEN: u8 = 1;
-/// It could not look.
+/// The exit status if the target cannot be read.
 const BLIND: u8 = 2;
-/// The longest time for which what may be in motion is looked at again.
+/// The longest time for which transient state is checked again.
 const LOOK_AGAIN_MOST: Duration = Duration::from_secs(30);
-/// The pause between two of these looks.
+/// The pause between two runs.
 const LOOK_AGAIN_PAUSE: Duration = Duration::from_secs(1);
-/// Ticks that an acting master needs at most to deal with what it sees.
+/// The ticks within which an acting master handles what it observes.
 const TICKS: u32 = 3;
 
 pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
@@ -53,7 +52,7 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     let target = match (&arguments.target.config, &arguments.target.data_dir) {
         (Some(file), None) => Target::of_file(file, &clock).await,
         (None, Some(folder)) => Target::of_standalone(folder, &clock),
-        _ => Err(anyhow::anyhow!("say one of --config FILE and --data-dir DIR")),
+        _ => Err(anyhow::anyhow!("specify one of --config FILE and --data-dir DIR")),
     };
     let target = match target {
         Ok(target) => target,
@@ -62,7 +61,7 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(BLIND));
         }
     };
-    let report = examine(&target).await;
+    let report = diagnose(&target).await;
     let looked_at = format!("{} at {}", target.named, utc(clock.wall_ms()));
     print_line(&match arguments.format {
         DoctorFormat::Text => print::text(&report, &looked_at),
@@ -71,7 +70,7 @@ pub async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> {
     Ok(if report.tally().problems == 0 { ExitCode::SUCCESS } else { ExitCode::from(BROKEN) })
 }
 
-async fn examine(target: &Target) -> Report {
+async fn diagnose(target: &Target) -> Report {
     let mut report = Report::default();
     let ((), session, readable) = {
         let (mut of_servers, mut of_database) = (Report::default(), Report::default());
@@ -92,28 +91,28 @@ async fn examine(target: &Target) -> Report {
     };
     let registered: Vec<String> = registered.unwrap_or_default().0.into_iter().map(|it| it.address).collect();
     proxies::listen(target, &registered, &mut report).await;
-    report.add(what_stays(target, session.as_ref(), &agents, readable).await);
+    report.add(repeated(target, session.as_ref(), &agents, readable).await);
     if let Ok(session) = session {
-        // Nothing hangs on it; if it can't be closed in time, the server expires it.
+        // A session that is not closed in time is expired by the server.
         let _ = tokio::time::timeout(CONNECT_DEADLINE, session.close()).await;
     }
     report.by_cause()
 }
 
-/// What may be in motion: looked at until no finding is left that a tick may settle, or until nothing moves any more.
-async fn what_stays(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+/// Checks transient state until no finding is left that a tick may resolve, or until the deadline.
+async fn repeated(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
     let ticks = target.configuration.master.tick_interval.0 * TICKS;
     let patience = (target.configuration.zookeeper.session_timeout.0 + ticks).min(LOOK_AGAIN_MOST);
     let until = Instant::now() + patience;
-    let mut stays = moving(target, session, agents, readable).await;
-    while stays.may_settle() && Instant::now() < until {
+    let mut report = transient(target, session, agents, readable).await;
+    while report.may_settle() && Instant::now() < until {
         sleep(LOOK_AGAIN_PAUSE).await;
-        stays = stays.only_what_stays(moving(target, session, agents, readable).await);
+        stays = stays.only_repeated(transient(target, session, agents, readable).await);
     }
-    stays
+    report
 }
 
-async fn moving(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
+async fn transient(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Report {
     let facts = facts::look(target, session, agents, readable).await;
     let mut report = Report::default();
     proxies::master(target, &facts, &mut report);

@@ -33,18 +33,18 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
     let output = run(&["doctor", "--data-dir", folder.to_str().unwrap()]);
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{shown}");
-    assert!(shown.ends_with("\nall that was looked at is well: 30 checks, 3 not looked at\n"), "{shown}");
+    assert!(shown.ends_with("\nno problems in 30 checks, 3 skipped\n"), "{shown}");
     for part in [
-        "\nzookeeper\n  ok             servers          127.0.0.1:",
-        "/metadata.sqlite (sqlite) can be read and is whole\n",
-        "  ok             migrations       up to date: schema version ",
-        "  not looked at  clock            does not apply: SQLite has this machine's clock\n",
-        "  not looked at  time-outs        does not apply: ",
-        "  not looked at  durability       does not apply: every connection to a file waits for the disk",
-        "  ok             proxies          1 of 1 answer\n",
-        "  ok             wanted engines   1 of 1 wanted are there\n",
-        "  ok             registrations    1 of 1 are below a permit and of a running engine\n",
-        "  ok             alter node       none stands\n",
+        "\nzookeeper\n  ok       servers          127.0.0.1:",
+        "/metadata.sqlite (sqlite) is readable and intact\n",
+        "  ok       migrations       up to date: schema version ",
+        "  skipped  clock            does not apply: SQLite uses this machine's clock\n",
+        "  skipped  time-outs        does not apply: ",
+        "  skipped  durability       does not apply: every connection to a file waits for the disk",
+        "  ok       proxies          1 of 1 respond\n",
+        "  ok       wanted engines   1 of 1 desired engines exist\n",
+        "  ok       registrations    1 of 1 belong to a permit and a running engine\n",
+        "  ok       alter node       none\n",
     ] {
         assert!(shown.contains(part), "without {part}: {shown}");
     }
@@ -106,7 +106,7 @@ async fn a_file_that_is_gone_or_of_another_version_is_named() {
         assert_eq!(code, Some(1));
         assert!(other["what"].as_str().unwrap().contains(expected), "{other}");
     }
-    assert!(finding(&look(&data).1, "migrations")["mend"].as_str().unwrap().contains("start it again"));
+    assert!(finding(&look(&data).1, "migrations")["mend"].as_str().unwrap().contains("restart this standalone"));
     execute(&data, format!("UPDATE schema_version SET version = {}", metadata::SCHEMA_VERSION)).await;
     assert_eq!(look(&data).0, Some(0));
     assert!(installation.stop().success());
@@ -226,11 +226,11 @@ fn what_the_file_has_no_section_for_is_not_looked_at_and_said() {
     assert_eq!(output.status.code(), Some(1), "{shown}");
     for part in [
         "problem: 127.0.0.1:1: it grants no session: Connection refused",
-        "to mend it: start that server, or take it out of zookeeper.connect",
-        "not looked at  reachable        ",
-        "has no section [database]; metadata agents are asked instead",
+        "fix: start that server, or remove it from zookeeper.connect",
+        "skipped  reachable        ",
+        "has no section [database]; using metadata agents instead",
         "has no section [orchestrator]",
-        "\n1 problem in 1 check, 32 not looked at\n",
+        "\n1 problem in 1 check, 32 skipped\n",
     ] {
         assert!(shown.contains(part), "without {part}: {shown}");
     }
@@ -248,7 +248,7 @@ fn a_database_that_is_away_is_named_without_its_password() {
     let shown = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("problem: postgres://eh:") && !shown.contains("hidden"), "{shown}");
-    assert!(shown.contains("the database does not answer"), "{shown}");
+    assert!(shown.contains("the database does not respond"), "{shown}");
     // The state directory of nobody is not made by looking.
-    assert!(shown.contains("a proxy that may become master makes it") && !state.exists(), "{shown}");
+    assert!(shown.contains("a proxy that is a candidate for master creates it") && !state.exists(), "{shown}");
 }

@@ -1,4 +1,4 @@
-//! The metadata agents: registered, and each answers over its API.
+//! Checks of the metadata agents: registration, response of each, versions.
 
 use std::time::{Duration, Instant};
 
@@ -14,18 +14,18 @@ use super::checks::{ANSWERS, REGISTERED, VERSIONS};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target, bounded};
 
-/// One agent, asked.
+/// The responses of one agent.
 struct Asked {
     agent: Agent,
     answer: Result<Duration, String>,
     version: Result<String, String>,
 }
 
-/// Looks at the agents; the ones that answer, the quickest first.
+/// Checks the agents; returns those that respond, the fastest first.
 pub async fn look(target: &Target, session: Result<&Session, &String>, report: &mut Report) -> Vec<Agent> {
     let agents = match session {
         Ok(session) => bounded("reading the agents", coordination::agents::list(session)).await,
-        Err(_) => Err("agents are found in zookeeper only, and there is no session with it".to_owned()),
+        Err(_) => Err("agents are registered in ZooKeeper only, and there is no session with it".to_owned()),
     };
     let agents = match agents {
         Ok(agents) => agents,
@@ -38,7 +38,7 @@ pub async fn look(target: &Target, session: Result<&Session, &String>, report: &
         let mend = format!("start one: enginehouse metadata-agent {}", target.argument);
         let none = Finding::problem(
             "metadata agents",
-            "no metadata agent is registered: no control statement is answered, and nothing is decided",
+            "no metadata agent is registered: control statements fail, and no alteration is decided",
             mend,
         );
         report.checked(REGISTERED, "none", vec![none]);
@@ -49,7 +49,7 @@ pub async fn look(target: &Target, session: Result<&Session, &String>, report: &
     let no_spare = (agents.len() == 1 && !target.is_standalone()).then(|| {
         Finding::warning(
             "metadata agents",
-            "there is one metadata agent: if it ends, no control statement is answered until another is started",
+            "there is one metadata agent: if it ends, control statements fail until another one is started",
             format!("start a second one: enginehouse metadata-agent {}", target.argument),
         )
     });
@@ -96,16 +96,15 @@ fn answers(target: &Target, asked: &[Asked], report: &mut Report) {
             Ok(took) => summary.push(format!("{} in {}", it.agent.address, span::age(*took))),
             Err(reason) => findings.push(Finding::problem(
                 &it.agent.address,
-                format!("agent {} is registered and does not answer: {reason}", it.agent.id),
+                format!("agent {} is registered and does not respond: {reason}", it.agent.id),
                 format!(
-                    "look at its log: its process hangs, or its database does; end it and start it again: enginehouse \
-                     metadata-agent {}",
+                    "see its log: the process or its database hangs; restart it: enginehouse metadata-agent {}",
                     target.argument
                 ),
             )),
         }
     }
-    let summary = if summary.is_empty() { "none does".to_owned() } else { summary.join(", ") };
+    let summary = if summary.is_empty() { "none responds".to_owned() } else { summary.join(", ") };
     report.checked(ANSWERS, summary, findings);
 }
 
@@ -113,18 +112,22 @@ fn versions(asked: &[Asked], report: &mut Report) {
     let own = env!("CARGO_PKG_VERSION");
     let known: Vec<(&Asked, &String)> = asked.iter().filter_map(|it| Some((it, it.version.as_ref().ok()?))).collect();
     if known.is_empty() {
-        return report.skip(&[VERSIONS], "no agent told its version");
+        return report.skip(&[VERSIONS], "no agent reported its version");
     }
     let findings = known.iter().filter(|(_, version)| *version != own).map(|(it, version)| {
         Finding::warning(
             &it.agent.address,
-            format!("it runs version {version}, this program is {own}"),
-            "run one version everywhere once an upgrade is done",
+            format!("it runs version {version}, and this program is version {own}"),
+            "run one version everywhere after an upgrade",
         )
     });
     report.checked(
         VERSIONS,
-        format!("{own} here, {} of {} agents alike", known.iter().filter(|(_, it)| *it == own).count(), asked.len()),
+        format!(
+            "{own} here, {} of {} agents run the same",
+            known.iter().filter(|(_, it)| *it == own).count(),
+            asked.len()
+        ),
         findings.collect(),
     );
 }

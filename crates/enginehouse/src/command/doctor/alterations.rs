@@ -1,4 +1,4 @@
-//! The alter node and the rows of alterations: a node stands until its alteration was acted on, and none converges for long.
+//! Checks of alterations: the alter node exists only until its alteration had its tick, and none converges for long.
 
 use std::time::Duration;
 
@@ -12,10 +12,9 @@ use super::facts::{Desired, Facts};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-/// What a master may take beyond a deadline until it has acted.
+/// The time after a deadline within which the master must have acted.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// Looks at the alteration on its way, and at those that stopped on it.
 pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let Ok(desired) = &facts.desired else {
         return report.skip(&[ALTER_NODE, CONVERGING, STALLED], &facts.missing_nodes());
@@ -39,21 +38,21 @@ fn waits(desired: &Desired) -> String {
 fn what_of(node: &AlterNode) -> String {
     match &node.content {
         Ok(it) => format!("{} by \"{}\"", it.statement, it.by),
-        Err(reason) => format!("an alteration whose node can't be read ({reason})"),
+        Err(reason) => format!("an alteration with an unreadable node ({reason})"),
     }
 }
 
 fn node(target: &Target, desired: &Desired, nodes: &Observation, wall_ms: i64, report: &mut Report) {
     let path = format!("{}/lock/alter", target.configuration.zookeeper.root);
     let Some(node) = &nodes.alter else {
-        return report.checked(ALTER_NODE, "none stands", Vec::new());
+        return report.checked(ALTER_NODE, "none", Vec::new());
     };
     let stood = age(node.ctime_ms, wall_ms);
-    let since = format!("it stands for {} (since {})", span::age(stood), utc(node.ctime_ms));
-    let acting = "the acting master takes it away: look at the check \"last tick\"";
-    let by_hand = format!("by hand, only while no master acts: deleteall {path}");
+    let since = format!("it has existed for {} (since {})", span::age(stood), utc(node.ctime_ms));
+    let acting = "the acting master deletes it: see the check \"last tick\"";
+    let by_hand = format!("manually, only while no master acts: deleteall {path}");
     let what = if node.is_debris() {
-        Some((format!("{since} and stands for no alteration: it has no child"), format!("{acting}; {by_hand}")))
+        Some((format!("{since} without an alteration: it has no child"), format!("{acting}; {by_hand}")))
     } else {
         against_its_row(target, desired, nodes, node, stood).map(|(what, mend)| {
             (
@@ -67,7 +66,7 @@ fn node(target: &Target, desired: &Desired, nodes: &Observation, wall_ms: i64, r
     report.checked(ALTER_NODE, summary, finding.into_iter().collect());
 }
 
-/// What is wrong between a node with a child and the row of its alteration, and what mends it if that is special.
+/// The conflict between a node with a child and the row of its alteration, with a fix if that is a special one.
 fn against_its_row(
     target: &Target,
     desired: &Desired,
@@ -79,7 +78,7 @@ fn against_its_row(
     if let Some(record) = &desired.alteration_of_node {
         return match record.progress {
             Some(AlterationProgress::Converging) => None,
-            Some(progress) => Some((format!("the row of alteration {} says {}", child.id, progress.as_str()), None)),
+            Some(progress) => Some((format!("alteration {} is {} by its row", child.id, progress.as_str()), None)),
             None => Some((format!("alteration {} was {}", child.id, record.outcome.as_str()), None)),
         };
     }
@@ -88,20 +87,19 @@ fn against_its_row(
     match executor {
         None => Some((
             format!(
-                "alteration {} is undecided, and no metadata agent has the session that its child names ({}): nobody will \
-                 commit it",
+                "alteration {} is in doubt, and no metadata agent has the session that its child names ({}): it will not be committed",
                 child.id,
                 child.session.map_or_else(|| "unreadable".to_owned(), |it| format!("{it:#x}"))
             ),
-            Some("the acting master aborts it and takes the node away: look at the check \"last tick\"".to_owned()),
+            Some("the acting master aborts it and deletes the node: see the check \"last tick\"".to_owned()),
         )),
         Some(agent) if stood > grace + NOTICE => Some((
             format!(
-                "alteration {} is undecided for longer than master.alter_grace of {}",
+                "alteration {} has been in doubt for longer than master.alter_grace ({})",
                 child.id,
                 span::print(grace)
             ),
-            Some(format!("look at the log of metadata agent {} ({}), which executes it", agent.id, agent.address)),
+            Some(format!("see the log of metadata agent {} ({}), which executes it", agent.id, agent.address)),
         )),
         Some(_) => None,
     }
@@ -116,15 +114,15 @@ fn converging(target: &Target, desired: &Desired, report: &mut Report) {
     let (mut summary, mut findings) = (Vec::new(), Vec::new());
     for record in desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Converging)) {
         let stood = age(record.decided_at_ms, desired.snapshot.now_ms);
-        let since = format!("{} converges for {}{}", record.statement, span::age(stood), waits(desired));
+        let since = format!("{} has been converging for {}{}", record.statement, span::age(stood), waits(desired));
         summary.push(since.clone());
-        let acting = "the acting master finishes it: look at the check \"last tick\", and at SHOW ALTERATIONS";
+        let acting = "the acting master finishes it: see the check \"last tick\", and SHOW ALTERATIONS";
         if stood > deadline + NOTICE {
-            let what = format!("{since}, longer than metadata_agent.alter_deadline of {}", span::print(deadline));
+            let what = format!("{since}, longer than metadata_agent.alter_deadline ({})", span::print(deadline));
             findings.push(Finding::problem(name(record), what, acting));
         }
     }
-    let summary = if summary.is_empty() { "no alteration converges".to_owned() } else { summary.join("; ") };
+    let summary = if summary.is_empty() { "no alteration is converging".to_owned() } else { summary.join("; ") };
     report.checked(CONVERGING, summary, findings);
 }
 
@@ -133,9 +131,13 @@ fn stalled(desired: &Desired, report: &mut Report) {
         desired.snapshot.alterations.iter().filter(|it| it.progress == Some(AlterationProgress::Stalled)).collect();
     let findings = rows.iter().map(|record| {
         let object = record.object.as_ref().map(|it| format!(" of {it}")).unwrap_or_default();
-        let reason = record.reason.as_deref().unwrap_or("no reason is kept");
-        let what = format!("{}{object} stalled at {}: {reason}", record.statement, utc(record.finished_at_ms.unwrap_or(record.decided_at_ms)));
-        let mend = "mend the reason: it converges by itself then; or say another ALTER of the same object, which supersedes it";
+        let reason = record.reason.as_deref().unwrap_or("no reason recorded");
+        let what = format!(
+            "{}{object} stalled at {}: {reason}",
+            record.statement,
+            utc(record.finished_at_ms.unwrap_or(record.decided_at_ms))
+        );
+        let mend = "fix the cause, and it converges; or ALTER the same object again, which supersedes it";
         Finding::problem(name(record), what, mend)
     });
     let findings: Vec<Finding> = findings.collect();

@@ -1,11 +1,10 @@
-//! The checks by name. The names are on the page of operations, in JSON, and in tests: they don't change lightly.
+//! The names of all checks. They are an interface: JSON, the page of operations and tests contain them.
 
-/// One check: what it is about, and its name there.
+/// One check of the doctor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Check {
-    /// What it is about: a heading of the report.
+    /// The heading of the report below which it is printed.
     pub group: &'static str,
-    /// Its name.
     pub name: &'static str,
 }
 
@@ -17,8 +16,8 @@ const ZOOKEEPER: &str = "zookeeper";
 const DATABASE: &str = "database";
 const AGENTS: &str = "metadata agents";
 const MASTER: &str = "master and proxies";
-const ORCHESTRATOR: &str = "place of engines";
-const INVARIANTS: &str = "what is wanted, and what runs";
+const ORCHESTRATOR: &str = "orchestrator";
+const INVARIANTS: &str = "desired and observed engines";
 
 pub const SERVERS: Check = check(ZOOKEEPER, "servers");
 pub const SESSION_TIMEOUT: Check = check(ZOOKEEPER, "session timeout");
@@ -107,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_stands_twice() {
+    fn names_are_unique() {
         let names: std::collections::BTreeSet<Check> = ALL.into_iter().collect();
         assert_eq!(names.len(), ALL.len());
     }

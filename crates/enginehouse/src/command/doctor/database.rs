@@ -1,4 +1,4 @@
-//! The database itself: reachable, its version, how quick it answers, its clock, its time-outs, what a crash takes back.
+//! Checks of the database: reachable, schema version, round trips, clock, timeouts, durability.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -12,13 +12,12 @@ use super::durability;
 use super::report::{Finding, Report};
 use super::target::{CALL_DEADLINE, Target};
 
-/// A median above this is worth knowing: each statement is a handful of round trips.
+/// A median above this is a warning: each statement takes several round trips.
 const SLOW: Duration = Duration::from_millis(100);
-/// A clock further away than this makes the times that people compare misleading. Nothing is decided by comparing
-/// clocks of two machines.
+/// A larger difference of clocks is a warning, because people compare times. No decision compares clocks of two machines.
 const APART_MS: i64 = 2_000;
 
-/// Looks at the database. True if it can be read by this program.
+/// Checks the database. Returns whether this program can read it.
 pub async fn look(target: &Target, report: &mut Report) -> bool {
     const REST: [super::checks::Check; 5] = [MIGRATIONS, ROUND_TRIPS, CLOCK, TIME_OUTS, DURABILITY];
     if let Some(why) = &target.no_database {
@@ -27,32 +26,32 @@ pub async fn look(target: &Target, report: &mut Report) -> bool {
         return false;
     }
     if let Some(file) = &target.file_of_database {
-        beside(target, file, report).await;
+        sqlite_file(target, file, report).await;
         return false;
     }
     let shown = crate::configuration::without_password(&target.configuration.database.url);
     let settings = target.database();
-    // A connection and why there is none, each within its own deadline; this one is for what nobody thought of.
+    // Every step has its own deadline; this one is a backstop.
     let looked = tokio::time::timeout(CALL_DEADLINE * 3, Store::diagnose(&settings, &target.clock)).await;
-    let looked =
-        looked.unwrap_or_else(|_| Err(Error::Unavailable(format!("no answer in {} s", CALL_DEADLINE.as_secs() * 3))));
+    let looked = looked
+        .unwrap_or_else(|_| Err(Error::Unavailable(format!("no response within {} s", CALL_DEADLINE.as_secs() * 3))));
     match looked {
         Ok(seen) => {
             report.checked(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
-            tell(target, &seen, report);
+            settings(target, &seen, report);
             seen.schema == SCHEMA_VERSION
         }
         Err(error) => {
-            let mend = "start the database, or correct database.url; what runs goes on without it";
-            report.checked(REACHABLE, "it does not answer", vec![Finding::problem(shown, error.to_string(), mend)]);
-            report.skip(&REST, "the database does not answer");
+            let mend = "start the database, or correct database.url; engines and sessions continue without it";
+            report.checked(REACHABLE, "it does not respond", vec![Finding::problem(shown, error.to_string(), mend)]);
+            report.skip(&REST, "the database does not respond");
             false
         }
     }
 }
 
-/// Looks at a file that another process has.
-async fn beside(target: &Target, file: &Path, report: &mut Report) {
+/// Checks an SQLite file that another process owns.
+async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
     let shown = file.display().to_string();
     match Store::examine_beside(&target.database()).await {
         Ok(seen) => {
@@ -60,26 +59,26 @@ async fn beside(target: &Target, file: &Path, report: &mut Report) {
                 Finding::problem(
                     &shown,
                     format!("the file is damaged: {}", seen.damage.join("; ")),
-                    "end its process, keep a copy of the file, and restore it from a backup; engines that run go on meanwhile",
+                    "stop its process, keep a copy of the file, and restore it from a backup; running engines continue meanwhile",
                 )
             });
-            let summary = if damaged.is_some() { "can be read" } else { "can be read and is whole" };
+            let summary = if damaged.is_some() { "is readable" } else { "is readable and intact" };
             report.checked(REACHABLE, format!("{shown} (sqlite) {summary}"), damaged.into_iter().collect());
             migrations(target, seen.schema, report);
             round_trips(&seen.round_trips, report);
         }
         Err(error) => {
             let mend = "put the file back while its process runs, which still has it open, or restore it from a backup";
-            report.checked(REACHABLE, "it can't be read", vec![Finding::problem(shown, error.to_string(), mend)]);
-            report.skip(&[MIGRATIONS, ROUND_TRIPS], "the file can't be read");
+            report.checked(REACHABLE, "it cannot be read", vec![Finding::problem(shown, error.to_string(), mend)]);
+            report.skip(&[MIGRATIONS, ROUND_TRIPS], "the file cannot be read");
         }
     }
-    report.skip(&[CLOCK], "does not apply: SQLite has this machine's clock");
-    report.skip(&[TIME_OUTS], "does not apply: nothing between a process and its file could take time-outs back");
+    report.skip(&[CLOCK], "does not apply: SQLite uses this machine's clock");
+    report.skip(&[TIME_OUTS], "does not apply: nothing between a process and its file could reset timeouts");
     report.skip(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
 }
 
-fn tell(target: &Target, seen: &Diagnosis, report: &mut Report) {
+fn settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
     migrations(target, seen.schema, report);
     round_trips(&seen.round_trips, report);
     clock(seen.ahead_ms, report);
@@ -88,18 +87,18 @@ fn tell(target: &Target, seen: &Diagnosis, report: &mut Report) {
         .iter()
         .filter(|it| it.found != it.wanted)
         .map(|it| {
-            let found = if it.found.is_zero() { "without end".to_owned() } else { span::print(it.found) };
+            let found = if it.found.is_zero() { "no limit".to_owned() } else { span::print(it.found) };
             Finding::problem(
                 it.name,
-                format!("a connection has {found} where {} was asked for", span::print(it.wanted)),
-                "something between here and the database (a pooler, a role's settings) takes it back: let SET through",
+                format!("a connection has {found} although {} was set", span::print(it.wanted)),
+                "a pooler or the settings of the role reset it: let SET through",
             )
         })
         .collect();
     let summary: Vec<String> =
         seen.timeouts.iter().map(|it| format!("{} {}", it.name, span::print(it.found))).collect();
     report.checked(TIME_OUTS, summary.join(", "), findings);
-    durability::tell(&seen.durability, report);
+    durability::check(&seen.durability, report);
 }
 
 fn migrations(target: &Target, found: i64, report: &mut Report) {
@@ -107,7 +106,7 @@ fn migrations(target: &Target, found: i64, report: &mut Report) {
     let findings = match found.cmp(&SCHEMA_VERSION) {
         Ordering::Greater => vec![Finding::problem(
             subject,
-            format!("the database is newer than this program, which knows version {SCHEMA_VERSION}"),
+            format!("the database is newer than this program, which has version {SCHEMA_VERSION}"),
             "run the program that migrated it",
         )],
         Ordering::Less => vec![Finding::problem(
@@ -118,16 +117,16 @@ fn migrations(target: &Target, found: i64, report: &mut Report) {
         Ordering::Equal => Vec::new(),
     };
     let summary = match found {
-        0 => "the database has none of our tables".to_owned(),
+        0 => "the database has no tables of Enginehouse".to_owned(),
         _ if findings.is_empty() => format!("up to date: schema version {found}"),
-        _ => format!("schema version {found}, this program has {SCHEMA_VERSION}"),
+        _ => format!("schema version {found}, and this program has {SCHEMA_VERSION}"),
     };
     report.checked(MIGRATIONS, summary, findings);
 }
 
 fn round_trips(trips: &[Duration], report: &mut Report) {
     let (Some(least), Some(most)) = (trips.first(), trips.last()) else {
-        return report.skip(&[ROUND_TRIPS], "none was measured");
+        return report.skip(&[ROUND_TRIPS], "no round trip was measured");
     };
     let median = trips[trips.len() / 2];
     let summary =
@@ -140,7 +139,7 @@ fn round_trips(trips: &[Duration], report: &mut Report) {
                 span::age(median),
                 span::age(SLOW)
             ),
-            "look at the load of the database, and at the way to it",
+            "check the load of the database and the network",
         )
     });
     report.checked(ROUND_TRIPS, summary, slow.into_iter().collect());
@@ -156,7 +155,7 @@ fn clock(ahead_ms: i64, report: &mut Report) {
             format!(
                 "the database's clock is {summary}: times in SHOW are the database's, times in logs this machine's"
             ),
-            "set both clocks by one time service; nothing is decided by comparing them",
+            "synchronize both clocks with one time service; no decision compares them",
         )
     });
     report.checked(CLOCK, summary, far.into_iter().collect());

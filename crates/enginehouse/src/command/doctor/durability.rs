@@ -1,15 +1,15 @@
-//! Whether the database keeps what it acknowledged when its machine crashes.
+//! Check of durability: whether the database keeps acknowledged commits when its machine crashes.
 //!
-//! Names of engines are drawn from the catalog's counter, which never goes back as long as the database forgets nothing.
-//! One that may forget is told of, and refused by nobody: an installation for trying things out may live with it.
+//! Names of engines are drawn from the catalog's counter, which never decreases as long as the database loses nothing. A
+//! database that may lose acknowledged writes is reported but not rejected: an installation for experiments may accept that.
 
 use metadata::Durability;
 
 use super::checks::DURABILITY;
 use super::report::{Finding, Report};
 
-/// Tells what the database says of its settings.
-pub fn tell(settings: &[Durability], report: &mut Report) {
+/// Reports the database's settings.
+pub fn check(settings: &[Durability], report: &mut Report) {
     let summary: Vec<String> = settings.iter().map(|it| format!("{} {}", it.name, it.found)).collect();
     let findings = settings.iter().filter_map(|it| Some(finding(it, it.risk?))).collect();
     report.checked(DURABILITY, summary.join(", "), findings);
@@ -18,7 +18,7 @@ pub fn tell(settings: &[Durability], report: &mut Report) {
 fn finding(setting: &Durability, risk: &str) -> Finding {
     Finding::warning(
         setting.name,
-        format!("it is {}: {risk}, and names of engines could be given out twice", setting.found),
+        format!("it is {}: {risk}, and names of engines could be issued twice", setting.found),
         format!("set {} to {} in the database server's configuration", setting.name, setting.wanted),
     )
 }
@@ -28,9 +28,9 @@ mod tests {
     use super::super::report::Verdict;
     use super::*;
 
-    fn told(settings: &[Durability]) -> (Verdict, String, Vec<String>) {
+    fn outcome_of(settings: &[Durability]) -> (Verdict, String, Vec<String>) {
         let mut report = Report::default();
-        tell(settings, &mut report);
+        check(settings, &mut report);
         let found = report.outcomes().find(|(check, _)| *check == DURABILITY);
         found.map_or((Verdict::Skipped, String::new(), Vec::new()), |(_, outcome)| {
             let findings = outcome.findings.iter().map(|it| format!("{}: {}; {}", it.subject, it.what, it.mend));
@@ -41,12 +41,12 @@ mod tests {
     #[test]
     fn a_database_that_may_forget_is_a_warning_and_never_a_problem() {
         let setting = |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), wanted: "on", risk };
-        assert_eq!(told(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
+        assert_eq!(outcome_of(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
         let (verdict, summary, findings) =
             told(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
         assert_eq!((verdict, summary.as_str(), findings.len()), (Verdict::Warning, "fsync off, fsync on", 1));
-        let told = "fsync: it is off: a crash may take it back, and names of engines could be given out twice; \
+        let expected = "fsync: it is off: a crash may take it back, and names of engines could be issued twice; \
                     set fsync to on in the database server's configuration";
-        assert_eq!(findings.first().map(String::as_str), Some(told));
+        assert_eq!(findings.first().map(String::as_str), Some(expected));
     }
 }

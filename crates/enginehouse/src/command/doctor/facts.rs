@@ -1,7 +1,7 @@
-//! Everything that the invariants compare: what is wanted, what ZooKeeper holds, what runs.
+//! The facts that the invariants compare: desired state, ZooKeeper's nodes and running engines.
 //!
-//! Read in the order in which a master reads it: first what is observed, then what is wanted. So an engine that a newer
-//! snapshot does not want is not taken for one that was just asked for.
+//! They are read in a master's order, observed state first: an engine that a newer snapshot does not contain is not mistaken
+//! for one that was just requested.
 
 use std::collections::BTreeMap;
 
@@ -24,67 +24,63 @@ use super::agents::client;
 use super::target::{CALL_DEADLINE, Target, bounded};
 use crate::orchestrators;
 
-/// Names that run and have no open row are looked up one by one: at most so many.
+/// The limit of running engines without an open row that are looked up one by one.
 const MAX_ASKED: usize = 50;
 
-/// Who tells what is wanted, when nobody stands in between.
+/// The source of the desired state if it was read directly.
 pub const DATABASE: &str = "the database";
 
-/// What is wanted, as the database has it.
+/// The desired state in the database.
 pub struct Desired {
     /// Slots, engines, open alterations, the master's row, the clock.
     pub snapshot: Snapshot,
-    /// What the master last wrote, with its epoch where that is known.
+    /// The rows that the master last wrote, with their epoch where it is known.
     pub observed: Vec<(ObservedEngine, Option<Epoch>)>,
-    /// The row of the alteration whose node stands, if it has one.
+    /// The row of the alteration that has the alter node, if there is one.
     pub alteration_of_node: Option<AlterationRecord>,
-    /// Rows of engines that run and have no open row: `None` for a name that nobody issued.
+    /// Rows of running engines without an open row; `None` for a name that was never issued.
     pub others: BTreeMap<EngineName, Option<EngineDetail>>,
-    /// Who told all that.
+    /// The database, or the metadata agent that was asked.
     pub read_from: String,
 }
 
-/// What ZooKeeper holds.
+/// The nodes in ZooKeeper.
 pub struct Coordinated {
-    /// Alter node, agents, permits, registrations, drain facts.
+    /// Alter node, agents, permits, registrations, drain orders.
     pub nodes: Observation,
     /// The queue for the master's lock.
     pub queue: Vec<Candidate>,
 }
 
-/// What runs, and where.
+/// The running engines.
 pub struct Running {
-    /// The engines that are there.
     pub listing: Listing,
-    /// What else there is to know of the place.
     pub source: Source,
 }
 
-/// A place of engines.
+/// The orchestrator that they were read from.
 pub enum Source {
-    /// The state directory of local processes; its listing is the place's.
+    /// The state directory of local processes, without its listing.
     Directory(Inspection),
-    /// A cluster, with the rights that we lack there.
+    /// A cluster, with our missing permissions.
     Cluster(Vec<String>),
 }
 
-/// One look at everything; what could not be read says why.
+/// One reading of everything; an unreadable part has its reason.
 pub struct Facts {
-    /// What is wanted.
     pub desired: Result<Desired, String>,
-    /// What ZooKeeper holds.
+    /// The nodes in ZooKeeper.
     pub coordinated: Result<Coordinated, String>,
-    /// What runs, of this installation.
     pub running: Result<Running, String>,
     /// This machine's clock, in milliseconds since 1970.
     pub wall_ms: i64,
 }
 
-/// Looks at everything once. `readable` says whether the database itself can be read; otherwise the agents are asked.
+/// Reads everything once: the desired state from the database if it is `readable`, otherwise from a metadata agent.
 pub async fn look(target: &Target, session: Result<&Session, &String>, agents: &[Agent], readable: bool) -> Facts {
     let coordinated = match session {
         Ok(session) => bounded("reading zookeeper", coordinated(session)).await,
-        Err(_) => Err("there is no session with zookeeper".to_owned()),
+        Err(_) => Err("there is no session with ZooKeeper".to_owned()),
     };
     let running = running(target).await;
     let node = coordinated.as_ref().ok().and_then(|it| Some(it.nodes.alter.as_ref()?.children.first()?.id.clone()));
@@ -100,7 +96,6 @@ async fn coordinated(session: &Session) -> Result<Coordinated, coordination::Err
     Ok(Coordinated { nodes: coordination::observe(session).await?, queue: diagnose::queue(session).await? })
 }
 
-/// Where engines run, and the engines there.
 async fn running(target: &Target) -> Result<Running, String> {
     if let Some(why) = &target.no_orchestrator {
         return Err(why.clone());
@@ -155,7 +150,7 @@ async fn from_agents(
     agents: &[Agent],
     node: Option<&model::alteration::RequestId>,
 ) -> Result<Desired, String> {
-    let mut reason = "what is wanted can't be read from the database, and no metadata agent answers".to_owned();
+    let mut reason = "the desired state cannot be read: neither the database nor a metadata agent responds".to_owned();
     for agent in agents {
         let client = client(target, &agent.address, CALL_DEADLINE);
         let asked = async {
@@ -180,24 +175,22 @@ async fn from_agents(
 }
 
 impl Desired {
-    /// The open row of an engine's name.
     pub fn engine(&self, name: &EngineName) -> Option<&EngineRecord> {
         self.snapshot.engines.iter().find(|it| it.name == *name)
     }
 
-    /// What the master last said of an engine.
+    /// The row that the master last wrote for the engine.
     pub fn seen(&self, name: &EngineName) -> Option<&ObservedEngine> {
         self.observed.iter().map(|(engine, _)| engine).find(|it| it.name == *name)
     }
 
-    /// Whether it is some slot's present engine.
+    /// Whether it is the current engine of a slot.
     pub fn is_present(&self, name: &EngineName) -> bool {
         self.snapshot.slots.iter().any(|slot| slot.engine() == *name)
     }
 }
 
 impl Coordinated {
-    /// The permit of an engine.
     pub fn permit(&self, name: &EngineName) -> Option<&PermitNode> {
         self.nodes.permits.iter().find(|it| it.engine == *name)
     }
@@ -208,7 +201,7 @@ impl Coordinated {
     }
 }
 
-/// Whether it can serve or may yet.
+/// Whether it serves or may still become ready.
 pub fn is_alive(engine: &orchestrator::Observed) -> bool {
     engine.phase < Phase::Terminating
 }

@@ -1,4 +1,5 @@
-//! What SHOW reads is what is there: the rows that the master writes, and the epochs that guard everybody's writes.
+//! Checks of epochs and observations: the rows that SHOW reads agree with the running engines, and the epochs that fence
+//! writes are consistent.
 
 use model::engine_state::Phase;
 
@@ -7,7 +8,6 @@ use super::facts::{Facts, Source};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-/// Compares epochs and rows.
 pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     epochs(target, facts, report);
     rows(facts, report);
@@ -17,7 +17,7 @@ fn epochs(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
         return report.skip(&[EPOCHS], &facts.missing());
     };
-    // A cluster has its own in a config map, which is for those who act.
+    // In a cluster the epoch is in a config map that only masters read.
     let Source::Directory(running) = &running.source else { return };
     let now = desired.snapshot.master.epoch;
     let directory = running.state_dir.display();
@@ -28,11 +28,10 @@ fn epochs(target: &Target, facts: &Facts, report: &mut Report) {
         Finding::problem(
             directory.to_string(),
             format!(
-                "it has seen epoch {seen}, and the database is at {now}: every create and delete of the master is refused. Was \
-                 the database restored from an older state?"
+                "its highest epoch is {seen}, and the database is at {now}: every create and delete of the master is refused. Was the database restored from an older state?"
             ),
             format!(
-                "end all proxies, remove {}/lock, and start them again (cluster {})",
+                "stop all proxies, remove {}/lock, and start them again (cluster {})",
                 directory, target.configuration.cluster.name
             ),
         )
@@ -48,29 +47,29 @@ fn rows(facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
         return report.skip(&[OBSERVATIONS], &facts.missing());
     };
-    let mend = "the acting master writes what it sees with every tick: look at the check \"last tick\"";
+    let mend = "the acting master writes its observations with every tick: see the check \"last tick\"";
     let mut findings = Vec::new();
     for (seen, epoch) in &desired.observed {
         let mut wrong = |what: String| findings.push(Finding::problem(seen.name.to_string(), what, mend));
         if let Some(epoch) = epoch.filter(|it| *it < desired.snapshot.master.epoch) {
-            wrong(format!("its row was written in epoch {epoch}, and a later master wrote none"));
+            wrong(format!("its row was written in epoch {epoch}, and no later master has written one"));
             continue;
         }
         let Some(uid) = &seen.uid else { continue };
         match running.listing.find(&seen.name) {
             Some(engine) if engine.uid != *uid => {
-                wrong(format!("SHOW tells of uid {uid}, and uid {} is there", engine.uid));
+                wrong(format!("SHOW reports uid {uid}, but uid {} runs", engine.uid));
             }
             Some(engine) if (engine.phase == Phase::Ended) != (seen.phase == Phase::Ended) => {
-                wrong(format!("SHOW tells that it is {}, and it is {}", seen.phase, engine.phase));
+                wrong(format!("SHOW reports that it is {}, but it is {}", seen.phase, engine.phase));
             }
             Some(_) => {}
             None if running.listing.unreadable.iter().any(|it| it.name == seen.name.as_str()) => {}
-            None => wrong(format!("SHOW tells that it is {}, and it is not there", seen.phase)),
+            None => wrong(format!("SHOW reports that it is {}, but it does not exist", seen.phase)),
         }
     }
     let summary = format!(
-        "{} of {} rows agree with what is there",
+        "{} of {} rows agree with the running engines",
         desired.observed.len() - findings.len(),
         desired.observed.len()
     );

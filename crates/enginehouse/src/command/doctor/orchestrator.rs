@@ -1,4 +1,4 @@
-//! Where engines run: the state directory of local processes, its disk, how much fits; or the cluster.
+//! Checks of the orchestrator: the state directory of local processes, its disk and capacity; or the cluster.
 
 mod cluster;
 
@@ -17,14 +17,13 @@ use crate::machine;
 
 /// Less free space than this is a problem: logs, spilled data and records no longer fit.
 const LEAST_BYTES: u64 = 256 << 20;
-/// Less free space than this should be known.
+/// Less free space than this is a warning.
 const LITTLE_BYTES: u64 = 2 << 30;
-/// Fewer files than this is a problem: an engine needs some dozens.
+/// Fewer free files than this is a problem: an engine needs some dozens.
 const LEAST_FILES: u64 = 1_000;
-/// From this part of the limit on, in percent, it should be known that the room is getting small.
+/// The part of the limit, in percent, from which on it is a warning.
 const NEARLY_FULL_PERCENT: usize = 90;
 
-/// Looks at the place.
 pub fn look(target: &Target, running: &Result<Running, String>, desired: Option<&Desired>, report: &mut Report) {
     let directory = target.configuration.orchestrator.state_dir.display().to_string();
     let (listing, seen) = match running {
@@ -39,10 +38,9 @@ pub fn look(target: &Target, running: &Result<Running, String>, desired: Option<
         Err(reason) if target.cluster.is_some() => return cluster::unreachable(reason, report),
         Err(reason) => {
             not_a_cluster(report);
-            let mend =
-                "a proxy that may become master makes it when it starts, if it may; or correct orchestrator.state_dir";
-            report.checked(STATE_DIRECTORY, "it can't be read", vec![Finding::problem(directory, reason, mend)]);
-            return report.skip(&[DISK, ROOM, ENTRIES], "the state directory can't be read");
+            let mend = "a proxy that is a candidate for master creates it when it starts, if permitted; or correct orchestrator.state_dir";
+            report.checked(STATE_DIRECTORY, "it cannot be read", vec![Finding::problem(directory, reason, mend)]);
+            return report.skip(&[DISK, ROOM, ENTRIES], "the state directory cannot be read");
         }
     };
     not_a_cluster(report);
@@ -66,10 +64,10 @@ fn state_directory(seen: &Inspection, report: &mut Report) {
         _ => None,
     };
     let finding = what.map(|what| {
-        let mend = "mount it for writing, and let the user of the proxies own it; run the doctor as that user";
+        let mend = "mount it read-write and make the user of the proxies its owner; run the doctor as that user";
         Finding::problem(&directory, what, mend)
     });
-    report.checked(STATE_DIRECTORY, format!("{directory} can be read and written"), finding.into_iter().collect());
+    report.checked(STATE_DIRECTORY, format!("{directory} is readable and writable"), finding.into_iter().collect());
 }
 
 fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
@@ -78,14 +76,14 @@ fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
     for (folder, disk) in disks(target, seen) {
         let subject = folder.display().to_string();
         let free = format!("{} of {} are free", size(disk.free_bytes), size(disk.total_bytes));
-        let mend = "make room: logs of engines, spilled data below engines.data_dir, whatever else is there";
+        let mend = "free space: logs of engines, spilled data below engines.data_dir, and other files there";
         if disk.free_bytes < LEAST_BYTES {
             findings.push(Finding::problem(&subject, format!("{free}: less than {}", size(LEAST_BYTES)), mend));
         } else if disk.free_bytes < LITTLE_BYTES {
             findings.push(Finding::warning(&subject, format!("{free}: less than {}", size(LITTLE_BYTES)), mend));
         }
         if let Some(files) = disk.free_files.filter(|it| *it < LEAST_FILES) {
-            let what = format!("only {files} more files can be made: fewer than {LEAST_FILES}");
+            let what = format!("only {files} more files can be created: fewer than {LEAST_FILES}");
             findings.push(Finding::problem(format!("{subject}: files"), what, mend));
         }
         summary.push(if summary.is_empty() { free } else { format!("{free} in {subject}") });
@@ -93,8 +91,7 @@ fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
     report.checked(DISK, summary.join("; "), findings);
 }
 
-/// The file systems on which something grows, each once: that of the state directory, and others of the engines' data and
-/// of a database in a file.
+/// The file systems with growing data, each once: those of the state directory, of the engines' data and of an SQLite file.
 fn disks(target: &Target, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
     let device = |folder: &Path| std::fs::metadata(folder).ok().map(|it| it.dev());
     let mut known = vec![device(&seen.state_dir)];
@@ -102,7 +99,7 @@ fn disks(target: &Target, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
     let others = [Some(target.configuration.engines.data_dir.clone()), target.file_of_database.clone()];
     for path in others.into_iter().flatten() {
         let of = device(&path);
-        // What is not there is made by the first engine, or told by another check.
+        // A missing folder is created by the first engine, or reported by another check.
         if of.is_some()
             && !known.contains(&of)
             && let Ok(disk) = Disk::of(&path)
@@ -114,7 +111,7 @@ fn disks(target: &Target, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
     disks
 }
 
-/// Bytes as people read them.
+/// Bytes in the largest unit.
 fn size(bytes: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
@@ -123,7 +120,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Units of which one engine may take more memory than this machine has.
+/// Units whose engines may take more memory than this machine has.
 fn memory(desired: Option<&Desired>) -> Vec<Finding> {
     let total = machine::memory_bytes();
     let units = desired.into_iter().flat_map(|desired| &desired.snapshot.catalog.units);
@@ -137,16 +134,16 @@ fn memory(desired: Option<&Desired>) -> Vec<Finding> {
                     size(unit.spec.driver_memory.bytes()),
                     size(total)
                 ),
-                format!("ALTER RESOURCE UNIT {name} DRIVER_MEMORY '…', well below the memory of the machine"),
+                format!("ALTER RESOURCE UNIT {name} DRIVER_MEMORY '…', well below the memory of this machine"),
             )
-            .lasting()
+            .about_set_up()
         })
         .collect()
 }
 
 fn room(count: usize, most: usize, key: &str, also: Vec<Finding>, report: &mut Report) {
     let what = format!("{} of at most {most}", plural(count, "engine"));
-    let mend = format!("STOP ENGINE what is not needed, or raise {key} and restart the proxies");
+    let mend = format!("STOP ENGINE for engines that are not needed, or raise {key} and restart the proxies");
     let finding = if count >= most {
         Some(Finding::problem(key, format!("{what}: no engine can be started, not even a replacement"), mend))
     } else if count * 100 >= most * NEARLY_FULL_PERCENT {
@@ -165,20 +162,19 @@ fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {
         .map(|it| {
             let path = engines.join(&it.name).display().to_string();
             let mend = format!(
-                "nobody ends what nobody can name: repair its engine.json, or look whether a process works there (fuser {path}), \
-                 end it, and rm -r {path}"
+                "masters cannot terminate an unreadable engine: repair its engine.json, or find its process (fuser {path}), kill it, and rm -r {path}"
             );
-            Finding::problem(&path, format!("it can't be read: {}", it.reason), mend)
+            Finding::problem(&path, format!("it cannot be read: {}", it.reason), mend)
         })
         .collect();
     findings.extend(seen.leftovers.iter().map(|name| {
-        let mend = "any proxy that may become master removes it as soon as it runs";
-        Finding::warning(name.clone(), "it was told to end and has ended, and its files are still there", mend)
+        let mend = "any proxy that is a candidate for master removes it when it starts";
+        Finding::warning(name.clone(), "it was terminated, but its files still exist", mend)
     }));
     report.checked(ENTRIES, counted(listing), findings);
 }
 
-/// How many run, and how many have ended.
+/// The numbers of running and of ended engines.
 fn counted(listing: &Listing) -> String {
     let ended = listing.engines.iter().filter(|it| it.phase == Phase::Ended).count();
     let live = plural(listing.engines.len() - ended, "running engine");
@@ -190,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_told_in_the_largest_unit() {
+    fn bytes_are_printed_in_the_largest_unit() {
         for (bytes, text) in [(0, "0 B"), (1_023, "1023 B"), (1_536, "1.5 KiB"), (5 << 30, "5.0 GiB")] {
             assert_eq!(size(bytes), text);
         }

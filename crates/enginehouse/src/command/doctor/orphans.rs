@@ -1,4 +1,4 @@
-//! Every engine that runs has a row, and who is to end does.
+//! Checks of orphans and terminations: every running engine has a row, and undesired engines terminate in time.
 
 use std::time::Duration;
 
@@ -18,10 +18,9 @@ use super::facts::{Coordinated, Desired, Facts, is_alive};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-/// How long after everything is over somebody must have acted.
+/// The time after a deadline within which the master must have acted.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// Looks at everything that runs.
 pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(running)) = (&facts.desired, &facts.running) else {
         return report.skip(&[ORPHANS, ENDS], &facts.missing());
@@ -30,7 +29,7 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let ours: Vec<&Observed> = running.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
     let foreign = match running.listing.engines.len() - ours.len() {
         0 => String::new(),
-        many => format!(", {many} of other installations beside them"),
+        many => format!(", and {many} of other installations"),
     };
     let orphans: Vec<Finding> =
         ours.iter().filter(|it| desired.engine(&it.name).is_none()).map(|it| orphan(desired, it)).collect();
@@ -49,9 +48,9 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
         .filter_map(|(engine, record)| overdue(facts.wall_ms, desired, coordinated, engine, record))
         .collect();
     let summary = match leaving.len() {
-        0 => "no engine is on its way out".to_owned(),
+        0 => "no engine is terminating".to_owned(),
         many => {
-            format!("{} of {many} that are not wanted any more serve or end within their time", many - findings.len())
+            format!("{} of {many} undesired engines are within their deadlines", many - findings.len())
         }
     };
     report.checked(ENDS, summary, findings);
@@ -61,12 +60,12 @@ fn orphan(desired: &Desired, engine: &Observed) -> Finding {
     let name = &engine.name;
     let what = match desired.others.get(name) {
         Some(Some(detail)) => format!(
-            "it is {} though its row says that it ended at {} ({})",
+            "it is {}, but its row records its end at {} ({})",
             engine.phase,
             utc(detail.record.ended_at_ms.unwrap_or_default()),
-            detail.record.ended_reason.as_deref().unwrap_or("no reason is kept")
+            detail.record.ended_reason.as_deref().unwrap_or("no reason recorded")
         ),
-        Some(None) => format!("it is {} and no row of table engine has its name: nobody ever issued it", engine.phase),
+        Some(None) => format!("it is {} and its name was never issued: table engine has no row for it", engine.phase),
         None => format!("it is {} and has no open row of table engine", engine.phase),
     };
     let by_hand = match (engine.phase, engine.details.get(DETAIL_PID), engine.details.get(DETAIL_DIRECTORY)) {
@@ -74,10 +73,14 @@ fn orphan(desired: &Desired, engine: &Observed) -> Finding {
         (_, Some(pid), _) => format!("kill {pid}"),
         _ => match engine.details.get(DETAIL_POD).and_then(|pod| pod.split_once('/')) {
             Some((namespace, pod)) => format!("kubectl delete pod --namespace {namespace} {pod}"),
-            None => "end it where it runs".to_owned(),
+            None => "terminate it where it runs".to_owned(),
         },
     };
-    Finding::problem(name.to_string(), what, format!("the acting master ends and removes it; by hand: {by_hand}"))
+    Finding::problem(
+        name.to_string(),
+        what,
+        format!("the acting master terminates and removes it; manually: {by_hand}"),
+    )
 }
 
 fn overdue(
@@ -95,16 +98,16 @@ fn overdue(
     let slot = desired.snapshot.slots.iter().find(|slot| slot.key == record.slot);
     let replaced = slot.is_some_and(|slot| coordinated.is_ready(&slot.engine()));
     let why = match (&record.end_reason, slot) {
-        (Some(reason), _) => format!("it is to end ({reason})"),
+        (Some(reason), _) => format!("it is to be terminated ({reason})"),
         (None, None) => "its slot is gone".to_owned(),
         (None, Some(slot)) if replaced => format!("its replacement {} is ready", slot.engine()),
-        // A stand-in serves until its replacement is ready, however long that takes.
+        // A stand-in serves until its replacement is ready, without a limit.
         (None, Some(_)) => return None,
     };
-    // One that was told to end by the orchestrator alone is being deleted.
+    // An engine that is terminating without a drain order is being deleted.
     is_alive(engine).then(|| {
-        let mend = "the acting master drains it: look at the check \"last tick\", and at its log";
-        Finding::problem(name.to_string(), format!("{why}, and it has no drain fact"), mend)
+        let mend = "the acting master drains it: see the check \"last tick\" and the log of the master";
+        Finding::problem(name.to_string(), format!("{why}, and it has no drain order"), mend)
     })
 }
 
@@ -115,11 +118,11 @@ fn late(wall_ms: i64, engine: &Observed, fact: &DrainOrderNode) -> Option<Findin
     let age_ms = (wall_ms - fact.ctime_ms).max(0);
     (age_ms > limit_ms).then(|| {
         let age = |ms: i64| span::age(Duration::from_millis(ms.max(0).unsigned_abs()));
-        let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; by hand: kill -9 {pid}")).unwrap_or_default();
+        let pid = engine.details.get(DETAIL_PID).map(|pid| format!("; manually: kill -9 {pid}")).unwrap_or_default();
         Finding::problem(
             name.to_string(),
-            format!("it was told to drain {} ago with a grace of {} and still runs", age(age_ms), age(grace_ms)),
-            format!("the acting master deletes it: look at the check \"last tick\", and at its log{pid}"),
+            format!("its drain was ordered {} ago with a grace of {}, and it still runs", age(age_ms), age(grace_ms)),
+            format!("the acting master deletes it: see the check \"last tick\" and the log of the master{pid}"),
         )
     })
 }

@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::report::{Report, Severity, Verdict};
 
-/// Plain text: grouped, one line a check, what is wrong below it with what mends it, and a line that counts.
+/// Plain text: one line for each check below the heading of its group, its findings with their fixes below it, and a line
+/// with counts.
 pub fn text(report: &Report, looked_at: &str) -> String {
     let wide = |texts: Vec<usize>| texts.into_iter().max().unwrap_or_default();
     let names = wide(report.outcomes().map(|(check, _)| check.name.chars().count()).collect());
@@ -25,7 +26,7 @@ pub fn text(report: &Report, looked_at: &str) -> String {
                 Severity::Warning => "warning",
             };
             lines.push(format!("    {mark}: {}: {}", finding.subject, finding.what));
-            lines.push(format!("      to mend it: {}", finding.mend));
+            lines.push(format!("      fix: {}", finding.mend));
         }
     }
     lines.extend([String::new(), report.tally().line()]);
@@ -58,7 +59,7 @@ pub fn json(report: &Report, looked_at: &str) -> String {
         .collect();
     let whole = json!({
         "looked_at": looked_at, "well": tally.problems == 0, "problems": tally.problems, "warnings": tally.warnings,
-        "checks_done": tally.checks, "not_looked_at": tally.unseen, "summary": tally.line(), "checks": checks,
+        "checks_done": tally.checks, "not_looked_at": tally.skipped, "summary": tally.line(), "checks": checks,
     });
     serde_json::to_string_pretty(&whole).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
 }
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_stand_below_their_check_with_what_mends_them() {
+    fn findings_are_printed_below_their_check_with_their_fix() {
         let mut report = Report::default();
         for check in ALL {
             report.checked(check, "fine", Vec::new());
@@ -82,9 +83,8 @@ mod tests {
         );
         let text = text(&report, "looked at a.toml");
         assert!(text.starts_with("looked at a.toml\n\nzookeeper\n  ok       servers          fine\n"), "{text}");
-        let told = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      to mend it: \
-                    delete something\n";
-        assert!(text.contains(told), "{text}");
+        let expected = "  problem  disk             1 MiB is free\n    problem: /engines: the disk is full\n      fix: delete something\n";
+        assert!(text.contains(expected), "{text}");
         assert!(text.ends_with("\n\n1 problem in 36 checks"), "{text}");
         let value: serde_json::Value = serde_json::from_str(&json(&report, "x")).unwrap_or_default();
         assert_eq!((value["problems"].as_u64(), value["well"].as_bool()), (Some(1), Some(false)));

@@ -1,4 +1,4 @@
-//! Who is master, when it last ticked, and whether proxies listen.
+//! Checks of the master's lock and last tick, and of the proxies.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::facts::{Coordinated, DATABASE, Facts};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target};
 
-/// Looks at the master's lock and its last tick.
+/// Checks the master's lock and its last tick.
 pub fn master(target: &Target, facts: &Facts, report: &mut Report) {
     match &facts.coordinated {
         Ok(coordinated) => lock(target, facts, coordinated, report),
@@ -28,7 +28,7 @@ fn lock(target: &Target, facts: &Facts, coordinated: &Coordinated, report: &mut 
     let Some(first) = coordinated.queue.first() else {
         let none = Finding::problem(
             path,
-            "nobody holds the lock, and nobody waits for it: there is no master",
+            "no candidate holds the lock or waits for it: there is no master",
             target.start_a_master(),
         );
         return report.checked(LOCK, "there is no master", vec![none]);
@@ -47,22 +47,21 @@ fn lock(target: &Target, facts: &Facts, coordinated: &Coordinated, report: &mut 
     let no_spare = (coordinated.queue.len() == 1 && !target.is_standalone()).then(|| {
         Finding::warning(
             "candidates",
-            "no other candidate waits: if this master ends, nothing converges until another is started",
+            "no other candidate waits: if this master ends, nothing converges until another one is started",
             target.start_a_master(),
         )
-        .lasting()
+        .about_set_up()
     });
     let foreign = (first.holder() != master.holder).then(|| {
         let known = match master.epoch.get() {
-            0 => "no master has ever written into the database".to_owned(),
-            epoch => format!("the database knows epoch {epoch} of {}", master.holder),
+            0 => "no master has ever written to the database".to_owned(),
+            epoch => format!("the database has epoch {epoch} of {}", master.holder),
         };
         Finding::problem(
             &first.path,
             format!("{who} (session {:#x}) holds the lock and is not the master: {known}", first.session),
             format!(
-                "if it is a proxy, look at its log: it can't raise its epoch; if it is another tool, end it, or delete its node \
-                 in ZooKeeper's command line: delete {}",
+                "if it is a proxy, see its log: it cannot raise its epoch; if it is another tool, terminate it, or delete its node with ZooKeeper's command line: delete {}",
                 first.path
             ),
         )
@@ -79,18 +78,21 @@ fn tick(target: &Target, facts: &Facts, report: &mut Report) {
     let (master, now_ms) = (&desired.snapshot.master, desired.snapshot.now_ms);
     let mend = || {
         format!(
-            "look at the log of the proxy that is master, which hangs, is stopped, or can't work; or {}",
+            "see the log of the proxy that is master, which hangs, is stopped, or is cut off; or {}",
             target.start_a_master()
         )
     };
     if master.epoch.get() == 0 {
-        let never =
-            Finding::problem("master", "there never was a master: no statement takes effect", target.start_a_master());
-        return report.checked(TICK, "there never was one", vec![never]);
+        let never = Finding::problem(
+            "master",
+            "there has never been a master: no statement takes effect",
+            target.start_a_master(),
+        );
+        return report.checked(TICK, "there has never been one", vec![never]);
     }
     if master.last_tick_ms == 0 {
         let none = Finding::problem("master", format!("epoch {} has not finished a tick", master.epoch), mend());
-        return report.checked(TICK, "there never was one", vec![none]);
+        return report.checked(TICK, "there has never been one", vec![none]);
     }
     let age = Duration::from_millis((now_ms - master.last_tick_ms).max(0).unsigned_abs());
     let limit = target.stale_after();
@@ -106,15 +108,16 @@ fn tick(target: &Target, facts: &Facts, report: &mut Report) {
         )
     });
     let waits = master.waits_for.as_ref().map(|it| {
-        let mend = "that is what holds it up: mend it, or look at the master's log";
+        let mend = "fix that, or see the log of the master";
         Finding::warning("waits for", format!("the master waits for {it}"), mend)
     });
-    let by = if desired.read_from == DATABASE { String::new() } else { format!(", as {} tells", desired.read_from) };
+    let by =
+        if desired.read_from == DATABASE { String::new() } else { format!(", as reported by {}", desired.read_from) };
     let summary = format!("{} ago{by}, in epoch {} since {}", span::age(age), master.epoch, utc(master.since_ms));
     report.checked(TICK, summary, stale.into_iter().chain(waits).collect());
 }
 
-/// Looks whether the proxies answer: those that are registered for JDBC clients, and the file's own.
+/// Checks whether the proxies respond: those that are registered for JDBC clients, and the one of the file.
 pub async fn listen(target: &Target, registered: &[String], report: &mut Report) {
     let mut addresses = registered.to_vec();
     match &target.no_proxy {
@@ -137,28 +140,28 @@ pub async fn listen(target: &Target, registered: &[String], report: &mut Report)
         .into_iter()
         .filter_map(|(address, answer)| {
             let (what, mend) = match answer.err()? {
-                Silence::Refused(error) => (format!("it accepts no connection: {error}"), start.clone()),
+                Silence::Refused(error) => (format!("it accepts no connections: {error}"), start.clone()),
                 Silence::NoReply(how) => (
-                    format!("it accepts connections and {how}: its process is stopped, or hangs"),
-                    format!("end its process with SIGKILL, and {start}"),
+                    format!("it accepts connections and {how}: its process is stopped or hangs"),
+                    format!("kill its process with SIGKILL, and {start}"),
                 ),
             };
             Some(Finding::problem(address, what, mend))
         })
         .collect();
-    report.checked(PROXIES, format!("{} of {} answer", addresses.len() - findings.len(), addresses.len()), findings);
+    report.checked(PROXIES, format!("{} of {} respond", addresses.len() - findings.len(), addresses.len()), findings);
 }
 
-/// Why a proxy does not answer.
+/// Why a proxy does not respond.
 #[derive(Debug)]
 enum Silence {
-    /// It takes no connection.
+    /// It accepts no connection.
     Refused(String),
-    /// It takes connections, as the kernel does for a process that is stopped, and does not reply.
+    /// It accepts connections, as the kernel does for a stopped process, and does not reply.
     NoReply(String),
 }
 
-/// Asks a proxy whether it is alive, as the kubelet does.
+/// Sends a liveness probe, as the kubelet does.
 async fn probe(address: &str, deadline: Duration) -> Result<(), Silence> {
     let seconds = deadline.as_secs_f32();
     let late = |_| Silence::Refused(format!("no connection within {seconds} s"));
@@ -185,9 +188,9 @@ mod tests {
 
     use super::*;
 
-    /// The kernel accepts for a process that is stopped.
+    /// The kernel accepts connections for a stopped process.
     #[tokio::test]
-    async fn a_proxy_that_accepts_and_never_replies_does_not_answer() {
+    async fn an_accepting_proxy_that_never_replies_does_not_respond() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let silence = probe(&address, Duration::from_millis(200)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! What stands in ZooKeeper for engines: registrations, permits, drain facts.
+//! Checks of the engines' nodes in ZooKeeper: registrations, permits, drain orders.
 
 use coordination::PermitNode;
 use model::clock::utc;
@@ -8,7 +8,6 @@ use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-/// Looks at the nodes of engines.
 pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
         return report.skip(&[REGISTRATIONS, PERMITS, DRAIN_FACTS], &facts.missing());
@@ -27,25 +26,24 @@ fn registrations(root: &str, coordinated: &Coordinated, running: &Running, repor
         count += 1;
         let path = format!("{root}/engines/{}/live", permit.engine);
         let mut wrong = |what: String| {
-            let mend = "it goes with its session; an engine agent registers anew by itself, and the acting master takes away \
-                        what is left over";
+            let mend = "it ends with its session; the engine agent registers again, and the acting master deletes what remains";
             findings.push(Finding::problem(&path, what, mend));
         };
         match &live.content {
-            Err(reason) => wrong(format!("it can't be read: {reason}")),
+            Err(reason) => wrong(format!("it cannot be read: {reason}")),
             Ok(it) if Some(it.uid.as_str()) != permit.uid() => {
-                let admits = permit.uid().unwrap_or("nobody yet");
-                wrong(format!("uid {} registered, and the permit admits {admits}", it.uid));
+                let admits = permit.uid().unwrap_or("no uid yet");
+                wrong(format!("uid {} registered, but the permit admits {admits}", it.uid));
             }
             Ok(it) => match running.listing.find(&permit.engine) {
                 Some(engine) if engine.uid == it.uid && is_alive(engine) => {}
                 Some(engine) if engine.uid == it.uid => wrong(format!("the engine of its uid is {}", engine.phase)),
-                Some(engine) => wrong(format!("uid {} registered, and uid {} runs under the name", it.uid, engine.uid)),
+                Some(engine) => wrong(format!("uid {} registered, but uid {} runs under the name", it.uid, engine.uid)),
                 None => wrong(format!("no engine of its uid {} runs", it.uid)),
             },
         }
     }
-    let summary = format!("{} of {count} are below a permit and of a running engine", count - findings.len());
+    let summary = format!("{} of {count} belong to a permit and a running engine", count - findings.len());
     report.checked(REGISTRATIONS, summary, findings);
 }
 
@@ -59,36 +57,35 @@ fn permits(root: &str, desired: &Desired, coordinated: &Coordinated, running: &R
         }
         if let Some(what) = wrong_permit(permit, desired, running) {
             let mend =
-                format!("the acting master takes it away; by hand, once no engine of that name runs: deleteall {path}");
+                format!("the acting master deletes it; manually, once no engine of that name runs: deleteall {path}");
             findings.push(Finding::problem(&path, what, mend));
         }
         if permit.strays > 0 {
-            let what = format!("below it stand {} nodes that are neither registration nor mark", permit.strays);
-            let mend = "only that engine can have made them: look at who uses it; they go with the permit, if they can";
+            let what = format!("it has {} children that are neither registration nor mark", permit.strays);
+            let mend = "only that engine can have created them: check who uses it; they are deleted with the permit, if possible";
             findings.push(Finding::warning(format!("{path}: children"), what, mend));
         }
     }
     for engine in running.listing.engines.iter().filter(|it| is_alive(it) && desired.is_present(&it.name)) {
         if coordinated.permit(&engine.name).is_none() {
             let path = format!("{root}/engines/{}", engine.name);
-            let mend =
-                "the acting master makes it again, as after a loss of ZooKeeper: look at the check \"last tick\"";
+            let mend = "the acting master creates it again, as after a loss of ZooKeeper: see the check \"last tick\"";
             findings.push(Finding::problem(
                 path,
-                "the engine runs, is wanted, and has no permit: it can't register",
+                "the engine runs and is desired, but has no permit: it cannot register",
                 mend,
             ));
         }
     }
-    report.checked(PERMITS, format!("{} stand", coordinated.nodes.permits.len()), findings);
+    report.checked(PERMITS, coordinated.nodes.permits.len().to_string(), findings);
 }
 
-/// A permit that no master can delete, because of what its engine made below it.
+/// A permit that masters cannot delete, because of nodes that its engine created below it.
 fn left_behind(path: String, permit: &PermitNode) -> Finding {
-    let why = permit.content.as_ref().err().map_or("it is left behind", String::as_str);
-    let what = format!("{why}; it admits nobody. It was made at {}", utc(permit.ctime_ms));
+    let why = permit.content.as_ref().err().map_or("it was left behind", String::as_str);
+    let what = format!("{why}; it admits no engine. It was created at {}", utc(permit.ctime_ms));
     let mend = format!(
-        "look at who used that engine; only ZooKeeper's super user can delete it \
+        "check who used that engine; only ZooKeeper's super user can delete the node \
          (zookeeper.DigestAuthenticationProvider.superDigest): deleteall {path}"
     );
     Finding::warning(path, what, mend)
@@ -96,17 +93,17 @@ fn left_behind(path: String, permit: &PermitNode) -> Finding {
 
 fn wrong_permit(permit: &PermitNode, desired: &Desired, running: &Running) -> Option<String> {
     if let Err(reason) = &permit.content {
-        return Some(format!("it can't be read: {reason}"));
+        return Some(format!("it cannot be read: {reason}"));
     }
     let since = utc(permit.ctime_ms);
     match running.listing.find(&permit.engine) {
         Some(engine) => match permit.uid() {
-            Some(uid) if uid != engine.uid => Some(format!("it is for uid {uid}, and uid {} runs", engine.uid)),
+            Some(uid) if uid != engine.uid => Some(format!("it is for uid {uid}, but uid {} runs", engine.uid)),
             _ => None,
         },
-        // Made before the engine: its slot wants it.
+        // Created before the engine, which is desired.
         None if desired.is_present(&permit.engine) => None,
-        None => Some(format!("no engine of that name is there, and no slot wants one; it was made at {since}")),
+        None => Some(format!("no engine of that name exists, and no slot desires one; it was created at {since}")),
     }
 }
 
@@ -117,25 +114,25 @@ fn drain_facts(root: &str, coordinated: &Coordinated, running: &Running, report:
         let since = utc(fact.ctime_ms);
         let there = running.listing.find(&fact.engine);
         let what = match &fact.content {
-            Err(reason) => Some(format!("it can't be read: {reason}")),
+            Err(reason) => Some(format!("it cannot be read: {reason}")),
             Ok(it) => match (there, &it.uid) {
-                (None, _) => Some(format!("no engine of that name is there; written at {since}: {}", it.reason)),
+                (None, _) => Some(format!("no engine of that name exists; written at {since}: {}", it.reason)),
                 (Some(engine), Some(uid)) if engine.uid != *uid => {
-                    Some(format!("it is for uid {uid}, and uid {} runs", engine.uid))
+                    Some(format!("it is for uid {uid}, but uid {} runs", engine.uid))
                 }
                 _ => None,
             },
         };
         if let Some(what) = what {
             let mend = format!(
-                "the acting master removes it one session timeout after the engine is gone; by hand, once it is: delete {path}"
+                "the acting master deletes it one session timeout after the end of the engine; manually, after that: delete {path}"
             );
             findings.push(Finding::problem(&path, what, mend));
         }
     }
     let summary = match coordinated.nodes.drains.len() {
         0 => "no engine drains".to_owned(),
-        count => format!("{count} stand"),
+        count => count.to_string(),
     };
     report.checked(DRAIN_FACTS, summary, findings);
 }

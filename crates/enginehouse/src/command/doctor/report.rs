@@ -1,66 +1,60 @@
-//! What was found: each check with its verdict, and the tally that decides the exit status.
+//! The report: the outcome of each check, and the counts that decide the exit status.
 //!
-//! A check that was not looked at says why; it is never taken for well.
+//! A check that was skipped has its reason, and never counts as passed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::checks::{ALL, Check, TICK};
 
-/// How bad something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is broken; it will be, or somebody should know.
+    /// Nothing is broken yet, or an administrator should know.
     Warning,
-    /// Something does not work, or is not as it must be.
+    /// Something is broken, or violates an invariant.
     Problem,
 }
 
-/// Subjects that a finding about several of them names.
+/// The number of subjects that a grouped finding names.
 const MAX_NAMED: usize = 3;
 
-/// One thing that is wrong.
+/// One defect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad.
     pub severity: Severity,
-    /// What it is about: a node, an engine, an alteration. Together with the check it names the finding.
+    /// The node, engine or alteration that it is about. The check and the subject identify a finding.
     pub subject: String,
-    /// What is wrong.
     pub what: String,
-    /// The statement or command that mends it.
+    /// The statement or command that fixes it.
     pub mend: String,
-    /// Whether it is about how the installation is set up: no tick settles it, so it is not looked at again.
-    pub lasting: bool,
-    /// What several findings of a check may have in common, as it is reported of all of them.
+    /// Whether it is about the set-up of the installation. No tick changes that, so the check is not repeated.
+    pub is_about_set_up: bool,
+    /// A cause that several findings of a check may share; the text that is reported for all of them.
     pub cause: Option<String>,
 }
 
 impl Finding {
-    /// Something is broken.
     pub fn problem(subject: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
         let (subject, what, mend) = (subject.into(), what.into(), mend.into());
-        Self { severity: Severity::Problem, subject, what, mend, lasting: false, cause: None }
+        Self { severity: Severity::Problem, subject, what, mend, is_about_set_up: false, cause: None }
     }
 
-    /// Something should be known.
     pub fn warning(subject: impl Into<String>, what: impl Into<String>, mend: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, ..Self::problem(subject, what, mend) }
     }
 
-    /// The same finding, about how the installation is set up.
-    pub fn lasting(self) -> Self {
-        Self { lasting: true, ..self }
+    /// Marks the finding as one about the set-up of the installation.
+    pub fn about_set_up(self) -> Self {
+        Self { is_about_set_up: true, ..self }
     }
 
-    /// Names what it has in common with other findings of its check: those that name the same are reported as one.
+    /// Sets the cause: findings of a check with one cause are reported as one.
     pub fn because(mut self, cause: Option<String>) -> Self {
         self.cause = cause;
         self
     }
 }
 
-/// Findings with one cause as one finding, with their number and the first of their subjects; without a stated cause,
-/// those that say the same of different subjects, what mends them included.
+/// Groups findings with one cause, or with the same text and fix, into one with their number and the first subjects.
 fn grouped(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<Vec<Finding>> = Vec::new();
     for finding in findings {
@@ -93,44 +87,39 @@ fn as_one(group: Vec<Finding>) -> Option<Finding> {
     Some(first)
 }
 
-/// What became of one check.
+/// The outcome of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// What was seen, in one line; why it was not looked at.
+    /// The observed state in one line, or why the check was skipped.
     pub summary: String,
-    /// What is wrong; nothing if all is well.
     pub findings: Vec<Finding>,
-    /// Whether it was looked at.
     pub looked: bool,
 }
 
-/// How one check stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be.
+    /// No findings.
     Well,
     /// Its worst finding is a warning.
     Warning,
-    /// It has a problem.
+    /// At least one finding is a problem.
     Problem,
-    /// It was not looked at.
+    /// The state could not be read.
     Skipped,
 }
 
 impl Verdict {
-    /// The word that is printed.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Well => "ok",
             Self::Warning => "warning",
             Self::Problem => "problem",
-            Self::Skipped => "not looked at",
+            Self::Skipped => "skipped",
         }
     }
 }
 
 impl Outcome {
-    /// How it stands.
     pub fn verdict(&self) -> Verdict {
         match self.findings.iter().map(|it| it.severity).max() {
             _ if !self.looked => Verdict::Skipped,
@@ -141,7 +130,7 @@ impl Outcome {
     }
 }
 
-/// The whole.
+/// The outcomes of all checks.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     outcomes: BTreeMap<Check, Outcome>,
@@ -149,12 +138,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// The check was looked at; all is well if there are no findings.
+    /// Records the outcome of a check; it passed if there are no findings.
     pub fn checked(&mut self, check: Check, summary: impl Into<String>, findings: Vec<Finding>) {
         self.outcomes.insert(check, Outcome { summary: summary.into(), findings, looked: true });
     }
 
-    /// The checks were not looked at.
+    /// Records that the checks were skipped.
     pub fn skip(&mut self, checks: &[Check], why: &str) {
         for check in checks {
             let outcome = Outcome { summary: why.to_owned(), findings: Vec::new(), looked: false };
@@ -162,25 +151,25 @@ impl Report {
         }
     }
 
-    /// The checks are about something that an installation of this kind does not have: they are no part of the report.
+    /// Removes checks from the report that do not apply to this kind of installation.
     pub fn leave_out(&mut self, checks: &[Check]) {
         self.left_out.extend(checks);
     }
 
-    /// Takes over everything that another one tells.
+    /// Adds the outcomes of another report.
     pub fn add(&mut self, other: Self) {
         self.outcomes.extend(other.outcomes);
         self.left_out.extend(other.left_out);
     }
 
-    /// Whether there is a finding that a later look may not have any more.
+    /// Whether there is a finding that a later run may no longer have.
     pub fn may_settle(&self) -> bool {
-        self.outcomes.values().flat_map(|it| &it.findings).any(|it| !it.lasting)
+        self.outcomes.values().flat_map(|it| &it.findings).any(|it| !it.is_about_set_up)
     }
 
-    /// Drops findings that a later look does not have any more; the rest stays as the later look tells it. What is in
-    /// motion is seen once, what is wrong is seen again. The last tick is of the moment: what counts is how old it is now.
-    pub fn only_what_stays(self, mut later: Self) -> Self {
+    /// Keeps the findings that a later run still has, with the later texts: transient states are found once, defects again.
+    /// The last tick is judged by the later run alone.
+    pub fn only_repeated(self, mut later: Self) -> Self {
         for (check, outcome) in &mut later.outcomes {
             let Some(first) = self.outcomes.get(check).filter(|it| it.looked && *check != TICK) else { continue };
             outcome.findings.retain(|it| first.findings.iter().any(|seen| seen.subject == it.subject));
@@ -188,7 +177,7 @@ impl Report {
         later
     }
 
-    /// As it is printed: one finding for each cause. Looks are compared before that, because it changes subjects.
+    /// Groups the findings by cause, for printing. Runs are compared before that, because grouping changes subjects.
     pub fn by_cause(mut self) -> Self {
         for outcome in self.outcomes.values_mut() {
             outcome.findings = grouped(std::mem::take(&mut outcome.findings));
@@ -196,21 +185,20 @@ impl Report {
         self
     }
 
-    /// Every check in the order of the report.
     pub fn outcomes(&self) -> impl Iterator<Item = (Check, Outcome)> + '_ {
-        let lost = Outcome { summary: "the look did not get that far".to_owned(), findings: Vec::new(), looked: false };
+        let lost =
+            Outcome { summary: "the doctor stopped before this check".to_owned(), findings: Vec::new(), looked: false };
         let is_part = |check: &Check| !self.left_out.contains(check);
         ALL.into_iter().filter(is_part).map(move |check| (check, self.outcomes.get(&check).unwrap_or(&lost).clone()))
     }
 
-    /// The counts.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         for (_, outcome) in self.outcomes() {
             if outcome.looked {
                 tally.checks += 1;
             } else {
-                tally.unseen += 1;
+                tally.skipped += 1;
             }
             for finding in &outcome.findings {
                 match finding.severity {
@@ -223,20 +211,16 @@ impl Report {
     }
 }
 
-/// How many.
+/// The number of checks by outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// Checks that were looked at.
     pub checks: usize,
-    /// Checks that were not.
-    pub unseen: usize,
-    /// Things that are broken.
+    pub skipped: usize,
     pub problems: usize,
-    /// Things to know.
     pub warnings: usize,
 }
 
-/// A number of things: `1 engine`, `2 engines`.
+/// A count with its noun: `1 engine`, `2 engines`.
 pub fn count(number: usize, word: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };
     format!("{number} {word}{ending}")
@@ -245,17 +229,18 @@ pub fn count(number: usize, word: &str) -> String {
 impl Tally {
     /// The closing line.
     pub fn line(&self) -> String {
-        let checks = count(self.checks, "check");
-        let unseen = if self.unseen == 0 { String::new() } else { format!(", {} not looked at", self.unseen) };
-        match (self.problems, self.warnings) {
-            (0, 0) if self.unseen == 0 => format!("all is well: {checks}"),
-            (0, 0) => format!("all that was looked at is well: {checks}{unseen}"),
-            (0, warnings) => format!("no problem, {} in {checks}{unseen}", count(warnings, "warning")),
-            (problems, 0) => format!("{} in {checks}{unseen}", count(problems, "problem")),
-            (problems, warnings) => {
-                format!("{}, {} in {checks}{unseen}", count(problems, "problem"), count(warnings, "warning"))
-            }
+        let mut line = match self.problems {
+            0 => "no problems".to_owned(),
+            problems => count(problems, "problem"),
+        };
+        if self.warnings > 0 {
+            line = format!("{line}, {}", count(self.warnings, "warning"));
         }
+        line = format!("{line} in {}", count(self.checks, "check"));
+        if self.skipped > 0 {
+            line = format!("{line}, {} skipped", self.skipped);
+        }
+        line
     }
 }
 
@@ -265,19 +250,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_looked_at_is_counted_apart_and_never_well() {
+    fn skipped_checks_are_counted_separately() {
         let mut report = Report::default();
         let line = |report: &Report| report.tally().line();
-        assert_eq!(line(&report), "all that was looked at is well: 0 checks, 36 not looked at");
+        assert_eq!(line(&report), "no problems in 0 checks, 36 skipped");
         for check in ALL {
             report.checked(check, "fine", Vec::new());
         }
-        assert_eq!(line(&report), "all is well: 36 checks");
+        assert_eq!(line(&report), "no problems in 36 checks");
         report.checked(DISK, "it fills", vec![Finding::warning("disk", "it fills", "make room")]);
-        assert_eq!(line(&report), "no problem, 1 warning in 36 checks");
+        assert_eq!(line(&report), "no problems, 1 warning in 36 checks");
         report.checked(ROOM, "", vec![Finding::problem("a", "", ""), Finding::problem("b", "", "")]);
         report.skip(&[SERVERS], "because");
-        assert_eq!(line(&report), "2 problems, 1 warning in 35 checks, 1 not looked at");
+        assert_eq!(line(&report), "2 problems, 1 warning in 35 checks, 1 skipped");
         report.leave_out(&[SERVERS]);
         assert_eq!(line(&report), "2 problems, 1 warning in 35 checks");
     }
@@ -308,21 +293,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_motion_is_dropped_and_what_stays_is_kept() {
+    fn only_findings_of_both_runs_are_kept() {
         let look = |subjects: &[&str]| {
             let mut report = Report::default();
             report.checked(ROOM, "", subjects.iter().map(|it| Finding::problem(*it, "", "")).collect());
             report
         };
-        let stays = look(&["a", "b"]).only_what_stays(look(&["b", "c"]));
+        let stays = look(&["a", "b"]).only_repeated(look(&["b", "c"]));
         let subjects: Vec<String> = stays.outcomes[&ROOM].findings.iter().map(|it| it.subject.clone()).collect();
         assert_eq!(subjects, ["b"]);
     }
 
     #[test]
-    fn a_finding_that_no_tick_settles_is_not_looked_at_again() {
+    fn a_finding_about_the_set_up_is_not_checked_again() {
         let mut report = Report::default();
-        report.checked(LOCK, "", vec![Finding::warning("candidates", "", "").lasting()]);
+        report.checked(LOCK, "", vec![Finding::warning("candidates", "", "").about_set_up()]);
         assert!(!report.may_settle());
         report.checked(ROOM, "", vec![Finding::problem("a", "", "")]);
         assert!(report.may_settle());

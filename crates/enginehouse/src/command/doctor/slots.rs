@@ -1,7 +1,6 @@
-//! Every slot has its engine, and it gets ready.
+//! Checks of slots: every slot has its engine, and the engine becomes ready.
 //!
-//! What is being made, or waits for its turn behind a stand-in, is as it should be as long as that takes no longer than
-//! an engine may take to start.
+//! An engine that is being created, or that waits for its turn behind a stand-in, passes until the start deadline.
 
 use std::time::Duration;
 
@@ -17,25 +16,24 @@ use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
 use super::report::{Finding, Report};
 use super::target::Target;
 
-/// What a start may take beyond its deadline until somebody has noticed.
+/// The time after the start deadline within which the master must have acted.
 const NOTICE: Duration = Duration::from_secs(10);
 
-/// How the master's reason of an engine that could not be created begins; the number of its failures follows.
+/// The beginning of the master's reason for an engine that could not be created; the number of failures follows.
 const NOT_CREATED: &str = "could not be created, failure ";
 
-/// How one slot stands.
 enum SlotState {
-    /// Registered, and running as far as can be seen.
+    /// Registered and, as far as can be observed, running.
     Ready,
-    /// On its way within its time.
+    /// Starting, within its deadline.
     OnItsWay,
-    /// It is not there.
+    /// The engine does not exist.
     Missing(Finding),
-    /// It is there, or was, and never got ready.
+    /// The engine exists or existed, and never became ready.
     NotReady(Finding),
 }
 
-/// What a slot is judged by.
+/// The state that decides about a slot.
 struct SlotView<'a> {
     target: &'a Target,
     desired: &'a Desired,
@@ -43,7 +41,6 @@ struct SlotView<'a> {
     running: &'a Running,
 }
 
-/// Looks at every slot.
 pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let (Ok(desired), Ok(coordinated), Ok(running)) = (&facts.desired, &facts.coordinated, &facts.running) else {
         return report.skip(&[WANTED, READINESS], &facts.missing());
@@ -60,17 +57,17 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
         }
     }
     let slots = desired.snapshot.slots.len();
-    let on_the_way = if coming == 0 { String::new() } else { format!(", {coming} on their way") };
+    let on_the_way = if coming == 0 { String::new() } else { format!(", {coming} starting") };
     report.checked(
         WANTED,
-        format!("{} of {slots} wanted are there{on_the_way}", slots - missing.len() - coming),
+        format!("{} of {slots} desired engines exist{on_the_way}", slots - missing.len() - coming),
         missing,
     );
-    report.checked(READINESS, format!("{ready} of {slots} wanted are ready{on_the_way}"), not_ready);
+    report.checked(READINESS, format!("{ready} of {slots} desired engines are ready{on_the_way}"), not_ready);
 }
 
 impl Facts {
-    /// Why what needs all of it is not looked at.
+    /// Why checks that need all facts are skipped.
     pub fn missing(&self) -> String {
         let running = self.running.as_ref().err().cloned();
         [self.missing_nodes(), running.unwrap_or_default()]
@@ -80,7 +77,7 @@ impl Facts {
             .join("; ")
     }
 
-    /// Why what needs database and ZooKeeper is not looked at.
+    /// Why checks that need database and ZooKeeper are skipped.
     pub fn missing_nodes(&self) -> String {
         let reasons = [self.desired.as_ref().err(), self.coordinated.as_ref().err()];
         reasons.into_iter().flatten().cloned().collect::<Vec<_>>().join("; ")
@@ -104,8 +101,8 @@ fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
     }
 }
 
-/// Engines of the slot have failed one after another. That is a finding at every moment of it: in the attempt, which may
-/// take minutes, and in the back-off after it.
+/// Consecutive engines of the slot failed. That is a finding at every moment: during an attempt, which may take minutes, and
+/// during the back-off after it.
 fn failing(view: &SlotView<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> SlotState {
     let name = slot.engine();
     let record = view.desired.engine(&name);
@@ -118,23 +115,23 @@ fn failing(view: &SlotView<'_>, slot: &Slot, engine: Option<&Observed>, ended: O
             let how = ended.reason.clone().or(end).unwrap_or_else(|| ended.phase.to_string());
             (format!("engine {name} ended"), Some(how))
         }
-        (None, None) => (format!("engine {name} is not there"), end.or(before).or(seen)),
+        (None, None) => (format!("engine {name} does not exist"), end.or(before).or(seen)),
     };
     let failures = super::report::count(slot.failures as usize, "engine");
     let last = why.as_ref().map(|why| format!("; the last failure: {why}")).unwrap_or_default();
-    let cause = why.map(|why| format!("engines of the slot fail one after another: {}", without_names(&why, &name)));
+    let cause = why.map(|why| format!("consecutive engines of the slot failed: {}", without_names(&why, &name)));
     let finding = Finding::problem(
         slot.key.to_string(),
-        format!("{failures} of this slot in a row failed; {now}{last}"),
+        format!("{failures} of this slot failed in a row; {now}{last}"),
         format!(
-            "DESCRIBE ENGINE {} '{name}' shows the end of its log; ALTER what it is made from if that is wrong",
+            "DESCRIBE ENGINE {} '{name}' shows the end of its log; if its configuration is wrong, ALTER its unit, pool or tenant",
             slot.key.pool
         ),
     );
     SlotState::NotReady(finding.because(cause))
 }
 
-/// A reason as other engines may have it too: without the engine's name, and without the number of its failures.
+/// A reason without the engine's name and its number of failures, so that engines with one cause have one reason.
 fn without_names(reason: &str, name: &EngineName) -> String {
     let refused = reason.strip_prefix(NOT_CREATED).and_then(|rest| rest.split_once(": "));
     let reason = refused.map_or_else(|| reason.to_owned(), |(_, why)| format!("could not be created: {why}"));
@@ -153,7 +150,7 @@ fn starting(view: &SlotView<'_>, slot: &Slot, engine: &Observed) -> SlotState {
     let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
     SlotState::NotReady(Finding::problem(
         slot.key.to_string(),
-        format!("engine {name} runs since {} and is not registered{reason}", span::age(age)),
+        format!("engine {name} has been running for {} and is not registered{reason}", span::age(age)),
         format!("RESTART ENGINE {} '{name}' FORCE; {}", slot.key.pool, log_of(engine)),
     ))
 }
@@ -161,7 +158,7 @@ fn starting(view: &SlotView<'_>, slot: &Slot, engine: &Observed) -> SlotState {
 fn log_of(engine: &Observed) -> String {
     match engine.details.get(orchestrator::observed::DETAIL_LOG) {
         Some(path) => format!("its log is {path}"),
-        None => "its log says why".to_owned(),
+        None => "see its log".to_owned(),
     }
 }
 
@@ -169,12 +166,12 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotSta
     let name = slot.engine();
     let record = view.desired.engine(&name);
     let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
-    let describe = format!("DESCRIBE ENGINE {} '{name}' tells more", slot.key.pool);
+    let describe = format!("see DESCRIBE ENGINE {} '{name}'", slot.key.pool);
     let summary = record.and_then(|it| it.ended_reason.clone());
     if let Some(how) = ended.map(|it| it.reason.clone().unwrap_or_else(|| it.phase.to_string())).or(summary) {
         let what = format!("engine {name} ended: {how}");
         let acting = format!(
-            "its slot gets another one from the acting master; {describe}; ALTER what it is made from if that is wrong"
+            "the acting master creates another one for the slot; {describe}; if its configuration is wrong, ALTER its unit, pool or tenant"
         );
         return if ended.is_some_and(|it| it.phase == Phase::Terminating) {
             SlotState::OnItsWay
@@ -190,8 +187,8 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotSta
     if let Some(uid) = record.and_then(|it| it.uid.as_ref()) {
         return SlotState::Missing(Finding::problem(
             slot.key.to_string(),
-            format!("engine {name} (uid {uid}) was made and is not there{why}"),
-            format!("the acting master gives its slot another one after a back-off; {describe}"),
+            format!("engine {name} (uid {uid}) was created and no longer exists{why}"),
+            format!("the acting master creates another one for the slot after a back-off; {describe}"),
         ));
     }
     if stand_in(view, slot).is_some() {
@@ -201,15 +198,22 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotSta
         }
         return SlotState::Missing(Finding::warning(
             slot.key.to_string(),
-            format!("engine {name} is wanted since {} and not made{why}; an older one serves", utc(issued_at_ms)),
+            format!(
+                "engine {name} has been desired since {} and was not created{why}; an older one serves",
+                utc(issued_at_ms)
+            ),
             describe,
         ));
     }
-    let cause = cause.map(|cause| format!("engines are wanted and were not made: {cause}"));
+    let cause = cause.map(|cause| format!("desired engines were not created: {cause}"));
     let finding = Finding::problem(
         slot.key.to_string(),
-        format!("engine {name} is wanted since {} ({} ago) and was not made{why}", utc(issued_at_ms), span::age(age)),
-        format!("the acting master makes it: look at the check \"last tick\", and at its log; {describe}"),
+        format!(
+            "engine {name} has been desired since {} ({} ago) and was not created{why}",
+            utc(issued_at_ms),
+            span::age(age)
+        ),
+        format!("the acting master creates it: see the check \"last tick\" and the log of the master; {describe}"),
     );
     SlotState::Missing(finding.because(cause))
 }
@@ -228,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn engines_that_fail_for_one_cause_have_one_reason() {
+    fn engines_with_one_cause_have_one_reason() {
         let reason = |name: &str, text: &str| without_names(text, &EngineName::new(name).unwrap());
         let one =
             reason("e-1", "could not be created, failure 3: there are 50 engines: orchestrator.max_engines is 50");

@@ -1,7 +1,7 @@
-//! Whom to look at: an installation as its configuration file names it, or a running `standalone` by its data directory.
+//! The doctor's target: an installation by its configuration file, or a running `standalone` by its data directory.
 //!
-//! A section that the file does not have is not looked at: its defaults would name servers of somebody else. Only
-//! `[zookeeper]` and `[cluster]` have defaults that are believed, because every role needs both.
+//! A section that the file does not have is skipped, since its defaults may name servers of another installation. Only
+//! `[zookeeper]` and `[cluster]` are used with their defaults, because every role needs both.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,38 +16,33 @@ use crate::command::standalone;
 use crate::configuration::{Configuration, OrchestratorKind};
 use crate::{orchestrators, roles};
 
-/// The longest time for a connection to be made.
+/// The deadline of a connection attempt.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// The longest time for one call of anybody.
+/// The deadline of a call.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// The installation.
 pub struct Target {
-    /// Its configuration.
     pub configuration: Configuration,
-    /// Its secret.
     pub secret: ClusterSecret,
-    /// The clocks of this machine.
     pub clock: SharedClock,
-    /// How it was named, for the first line.
+    /// Its name in the first line of the report.
     pub named: String,
-    /// What commands against it say: `--config FILE`.
+    /// The argument of commands for it: `--config FILE`.
     pub argument: String,
-    /// Why the database itself is not looked at, if it isn't.
+    /// Why the database itself is skipped, if it is.
     pub no_database: Option<String>,
-    /// The database is this `SQLite` file, which another process has: it is looked at beside that one, and metadata agents
-    /// say what is wanted.
+    /// The `SQLite` file that is the database, if another process owns it: the file is read as it is, and metadata agents
+    /// report the desired state.
     pub file_of_database: Option<PathBuf>,
-    /// Why the place of engines is not looked at, if it isn't.
+    /// Why the orchestrator is skipped, if it is.
     pub no_orchestrator: Option<String>,
-    /// The cluster, where engines are pods; why it can't be asked.
+    /// The cluster if engines are pods, or why it cannot be used.
     pub cluster: Option<Result<Kubernetes, String>>,
-    /// Why the file's own proxy is not looked at, if it isn't.
+    /// Why the proxy of the file is skipped, if it is.
     pub no_proxy: Option<String>,
 }
 
 impl Target {
-    /// From a configuration file.
     pub async fn of_file(file: &Path, clock: &SharedClock) -> anyhow::Result<Self> {
         let configuration = Configuration::load(file)?;
         let sections = Configuration::named_sections(file)?;
@@ -55,14 +50,14 @@ impl Target {
         let absent = |section: &str, what: &str| {
             (!sections.contains(section)).then(|| format!("{} has no section [{section}]{what}", file.display()))
         };
-        let no_database = absent("database", "; metadata agents are asked instead");
+        let no_database = absent("database", "; using metadata agents instead");
         let file_of_database = if no_database.is_none() && configuration.database.url.starts_with("sqlite:") {
             Some(metadata::StoreSettings::new(&configuration.database.url).sqlite_path()?)
         } else {
             None
         };
         let any_port = (configuration.proxy.listen.port() == 0)
-            .then(|| "proxy.listen has port 0, so where it listens is not in the file".to_owned());
+            .then(|| "proxy.listen has port 0, so the file does not have the port of the proxy".to_owned());
         let no_orchestrator = absent("orchestrator", "");
         let pods = no_orchestrator.is_none() && configuration.orchestrator.kind == OrchestratorKind::Kubernetes;
         let cluster = if pods {
@@ -97,14 +92,14 @@ impl Target {
             no_orchestrator: None,
             cluster: None,
             no_proxy: (!running.listens)
-                .then(|| "the standalone has not started yet: its proxy does not listen".to_owned()),
+                .then(|| "the standalone is starting: its proxy does not listen yet".to_owned()),
             configuration: running.configuration,
             secret: running.secret,
             clock: clock.clone(),
         })
     }
 
-    /// How ZooKeeper is reached, as a master that stands in no queue: only a master may read everything.
+    /// ZooKeeper, with a master's identity but without a candidacy: only masters may read everything.
     pub fn zookeeper(&self) -> anyhow::Result<coordination::SessionSettings> {
         let mut settings = roles::zookeeper(&self.configuration, Identity::Master(self.secret.clone()))?;
         settings.connect_timeout = CONNECT_DEADLINE;
@@ -113,7 +108,7 @@ impl Target {
         Ok(settings)
     }
 
-    /// How the database is reached: one connection or two, and not for long.
+    /// The database, with at most two connections and short deadlines.
     pub fn database(&self) -> metadata::StoreSettings {
         let mut settings = metadata::StoreSettings::new(&self.configuration.database.url);
         settings.connections = 2;
@@ -122,35 +117,37 @@ impl Target {
         settings
     }
 
-    /// How long the master may be silent: three of its ticks.
+    /// The age of the last tick from which on it is stale.
     pub fn stale_after(&self) -> Duration {
         self.configuration.master.tick_interval.0 * engine_agent::metadata::STALE_AFTER_TICKS
     }
 
-    /// Whether one process is everything by design.
+    /// Whether one process is the whole installation.
     pub fn is_standalone(&self) -> bool {
         self.named.starts_with("standalone")
     }
 
-    /// What brings the tables up to date.
+    /// The command that migrates the database.
     pub fn migrate(&self) -> String {
         if self.is_standalone() {
-            return "end this standalone and start it again: it migrates when it starts".to_owned();
+            return "restart this standalone, which migrates at its start".to_owned();
         }
         format!("enginehouse migrate {}", self.argument)
     }
 
-    /// How a master is started.
+    /// The command that starts a master.
     pub fn start_a_master(&self) -> String {
         if self.is_standalone() {
-            return "end this standalone and start it again; enginehouse.log in its folder says why it has no master"
-                .to_owned();
+            return "restart this standalone; enginehouse.log in its folder has the reason".to_owned();
         }
-        format!("start a proxy that may become master: enginehouse proxy {} (master.candidate = true)", self.argument)
+        format!(
+            "start a proxy that is a candidate for master: enginehouse proxy {} (master.candidate = true)",
+            self.argument
+        )
     }
 }
 
-/// Ends a wait that takes too long.
+/// Runs a call with a deadline.
 pub async fn bounded<T, E: std::fmt::Display>(
     what: &str,
     call: impl Future<Output = Result<T, E>>,
@@ -162,8 +159,8 @@ pub async fn bounded<T, E: std::fmt::Display>(
     }
 }
 
-/// Builds a session within its time.
+/// Opens a session within its deadline.
 pub async fn session(target: &Target) -> Result<Session, String> {
     let settings = target.zookeeper().map_err(|error| format!("{error:#}"))?;
-    bounded("a session with zookeeper", Session::connect(&settings, &target.clock)).await
+    bounded("opening a session with ZooKeeper", Session::connect(&settings, &target.clock)).await
 }

@@ -1,4 +1,4 @@
-//! ZooKeeper: each server by itself, how long sessions live, our root and who may do what below it.
+//! Checks of ZooKeeper: each server, the session timeout, our root and its access lists, the discovery namespace.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use super::checks::{ACCESS_LISTS, DISCOVERY, ROOT, SERVERS, SESSION_TIMEOUT};
 use super::report::{Finding, Report};
 use super::target::{CONNECT_DEADLINE, Target, bounded};
 
-/// A wish that every server raises to the shortest session that it grants.
+/// A requested timeout that every server raises to its minimum.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// A wish that every server lowers to the longest session that it grants.
+/// A requested timeout that every server lowers to its maximum.
 const LONGEST: Duration = Duration::from_hours(24);
 
-/// What one server says to three wishes.
+/// The sessions that one server grants for three requested timeouts.
 struct Server {
     address: String,
-    wished: Result<GrantedSession, Error>,
+    configured: Result<GrantedSession, Error>,
     shortest: Result<GrantedSession, Error>,
     longest: Result<GrantedSession, Error>,
 }
 
-/// Looks at each server of the connect string.
+/// Checks each server of the connect string.
 pub async fn servers(target: &Target, report: &mut Report) {
     let section = &target.configuration.zookeeper;
     let asked = section.connect.split(',').map(|address| ask(address.to_owned(), section.session_timeout.0));
@@ -34,24 +34,24 @@ pub async fn servers(target: &Target, report: &mut Report) {
 }
 
 async fn ask(address: String, wanted: Duration) -> Server {
-    let (wished, shortest, longest) = tokio::join!(
+    let (configured, shortest, longest) = tokio::join!(
         probe_handshake(&address, wanted, CONNECT_DEADLINE),
         probe_handshake(&address, SHORTEST, CONNECT_DEADLINE),
         probe_handshake(&address, LONGEST, CONNECT_DEADLINE),
     );
-    Server { address, wished, shortest, longest }
+    Server { address, configured, shortest, longest }
 }
 
 fn reached(servers: &[Server], report: &mut Report) {
     let mut findings = Vec::new();
     let mut times = Vec::new();
     for server in servers {
-        match &server.wished {
+        match &server.configured {
             Ok(granted) => times.push(format!("{} grants a session in {}", server.address, span::age(granted.took))),
             Err(error) => findings.push(Finding::problem(
                 &server.address,
                 format!("it grants no session: {}", reason(error)),
-                "start that server, or take it out of zookeeper.connect",
+                "start that server, or remove it from zookeeper.connect",
             )),
         }
     }
@@ -61,7 +61,7 @@ fn reached(servers: &[Server], report: &mut Report) {
     report.checked(SERVERS, times.join("; "), findings);
 }
 
-/// Why, without saying once more that it is ZooKeeper.
+/// The reason, without a prefix that names ZooKeeper.
 fn reason(error: &Error) -> String {
     match error {
         Error::Unavailable { reason } => reason.clone(),
@@ -72,7 +72,7 @@ fn reason(error: &Error) -> String {
 fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
     let (mut findings, mut summary) = (Vec::new(), Vec::new());
     for server in servers {
-        let Ok(granted) = &server.wished else { continue };
+        let Ok(granted) = &server.configured else { continue };
         let limit = |of: &Result<GrantedSession, Error>| {
             of.as_ref().map_or_else(|_| "?".to_owned(), |it| span::print(it.timeout))
         };
@@ -87,15 +87,14 @@ fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
         findings.push(Finding::problem(
             &server.address,
             format!(
-                "it grants {} where {} is configured, which is {word}: its limits are {limits}, by default 2 and 20 of its \
-                 tickTime",
+                "it grants {} although {} is configured, which is {word}: its limits are {limits}, by default 2 and 20 times its tickTime",
                 span::print(granted.timeout),
                 span::print(wanted)
             ),
-            format!("set zookeeper.session_timeout within {limits}, or {key} of the server"),
+            format!("set zookeeper.session_timeout within {limits}, or change {key} of the server"),
         ));
     }
-    if servers.iter().all(|server| server.wished.is_err()) {
+    if servers.iter().all(|server| server.configured.is_err()) {
         report.skip(&[SESSION_TIMEOUT], "no server grants a session");
     } else {
         let summary = if summary.is_empty() { "not as configured".to_owned() } else { summary.join("; ") };
@@ -103,12 +102,12 @@ fn granted(servers: &[Server], wanted: Duration, report: &mut Report) {
     }
 }
 
-/// Looks at our nodes; `session` says why there is none.
+/// Checks our nodes; `session` is the reason if there is none.
 pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: &mut Report) {
     let session = match session {
         Ok(session) => session,
         Err(reason) => {
-            let why = format!("there is no session with zookeeper: {reason}");
+            let why = format!("there is no session with ZooKeeper: {reason}");
             return report.skip(&[ROOT, ACCESS_LISTS, DISCOVERY], &why);
         }
     };
@@ -122,7 +121,7 @@ pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: 
             let findings = others.iter().map(|name| {
                 let path = format!("/{namespace}/{name}");
                 let mend = format!("delete it with ZooKeeper's command line: deleteall {path}");
-                Finding::problem(&path, "JDBC drivers take it for a proxy, and it is none", mend)
+                Finding::problem(&path, "JDBC drivers mistake it for a proxy", mend)
             });
             let summary = match proxies.len() {
                 0 => "no proxy is registered for JDBC clients".to_owned(),
@@ -137,27 +136,27 @@ pub async fn nodes(target: &Target, session: Result<&Session, &String>, report: 
 fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
     let Some(root) = nodes.first() else { return report.skip(&[ROOT, ACCESS_LISTS], "there are no base nodes") };
     let missing = |path: &str| {
-        let mend = "any role makes it when it starts or builds a session anew: restart a proxy or a metadata agent";
-        Finding::problem(path, "it is not there", mend)
+        let mend = "every role creates it when it starts or opens a new session: restart a proxy or a metadata agent";
+        Finding::problem(path, "it does not exist", mend)
     };
     match root.status {
-        BaseNodeStatus::Missing => report.checked(ROOT, "not there", vec![missing(&root.path)]),
+        BaseNodeStatus::Missing => report.checked(ROOT, "missing", vec![missing(&root.path)]),
         BaseNodeStatus::Unreadable => report.checked(
             ROOT,
-            "closed to us",
+            "not readable",
             vec![Finding::problem(
                 &root.path,
-                "the master of this cluster secret may not read it",
+                "a master with this cluster secret may not read it",
                 format!(
                     "every process of an installation needs the same secret ({}) and a root of its own (zookeeper.root)",
                     target.configuration.cluster.secret_file.display()
                 ),
             )],
         ),
-        _ => report.checked(ROOT, format!("{} is there, and open to the master", root.path), Vec::new()),
+        _ => report.checked(ROOT, format!("{} exists and is open to the master", root.path), Vec::new()),
     }
     if matches!(root.status, BaseNodeStatus::Missing | BaseNodeStatus::Unreadable) {
-        return report.skip(&[ACCESS_LISTS], "the root can't be read");
+        return report.skip(&[ACCESS_LISTS], "the root cannot be read");
     }
     let findings: Vec<Finding> = nodes
         .iter()
@@ -165,9 +164,9 @@ fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
             let what = match &node.status {
                 BaseNodeStatus::AsExpected => return None,
                 BaseNodeStatus::Missing => return Some(missing(&node.path)),
-                BaseNodeStatus::Unreadable => "its access list can't be read by the master".to_owned(),
+                BaseNodeStatus::Unreadable => "the master cannot read its access list".to_owned(),
                 BaseNodeStatus::Differs { missing_rights, extra_rights } => {
-                    let told = |word: &str, rights: &[String]| {
+                    let part = |word: &str, rights: &[String]| {
                         (!rights.is_empty()).then(|| format!("{word}: {}", rights.join("; ")))
                     };
                     let parts = [told("it gives too much", extra_rights), told("it lacks", missing_rights)];
@@ -184,7 +183,7 @@ fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
     let good = nodes.len() - findings.len();
     report.checked(
         ACCESS_LISTS,
-        format!("{good} of {} base nodes are as the layout wants them", nodes.len()),
+        format!("{good} of {} base nodes have the required access lists", nodes.len()),
         findings,
     );
 }
