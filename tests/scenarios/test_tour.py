@@ -34,9 +34,9 @@ def assert_tour(done, seed, toured):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("ready: jdbc:hive2://127.0.0.1:"), done.stdout
     assert f"from seed {seed}" in done.stdout
-    assert "The tour has ended." in done.stdout
+    assert "The tour is complete." in done.stdout
     assert answers(done.stdout) == rides.tour_query(seed)
-    assert "ended, nothing is left running" in done.stdout
+    assert "shut down; no engine is left running" in done.stdout
     assert working_below(toured.installation.data) == []
 
 

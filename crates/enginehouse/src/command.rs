@@ -64,9 +64,9 @@ fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
         .enable_all()
         .thread_name("enginehouse")
         .build()
-        .context("the runtime did not start")?;
+        .context("could not start the runtime")?;
     let outcome = runtime.block_on(async {
-        termination::outlive_the_limit_of_files()?;
+        termination::survive_file_size_limit()?;
         work.await
     });
     runtime.shutdown_timeout(SHUTDOWN_DEADLINE);

@@ -137,7 +137,7 @@ fn read(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
-        .with_context(|| format!("can't read the configuration {}", path.display()))?;
+        .with_context(|| format!("cannot read the configuration {}", path.display()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
         bail!("the configuration {} has more than {MAX_FILE_BYTES} bytes", path.display());
     }

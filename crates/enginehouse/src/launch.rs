@@ -1,7 +1,7 @@
-//! How an engine is launched: the master's side makes the file, the engine agent's side reads it.
+//! The launch of an engine: the file that the master writes and the engine agent reads.
 //!
-//! Everything secret in the file opens this one engine and nothing else: what is in an engine is public to its tenant,
-//! because engines run users' code. The cluster secret is not in it.
+//! Secrets in the file give access to this engine only. The contents of an engine are public to its tenant, because engines
+//! run users' code. The cluster secret is not in the file.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,15 +27,12 @@ pub use spark::{SparkChild, SparkLocation};
 /// The name of the file in the engine's working directory.
 const FILE: &str = "engine.toml";
 
-/// What an engine agent is told when it starts.
+/// The start-up parameters of an engine agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineFile {
-    /// The engine's name.
     pub name: EngineName,
-    /// Whose engine it is.
     pub tenant: TenantName,
-    /// What runs.
     pub engine_type: EngineType,
     /// The hash of its configuration.
     pub config: String,
@@ -43,40 +40,39 @@ pub struct EngineFile {
     pub cpu_threads: usize,
     /// Memory of the driver, in bytes.
     pub memory_bytes: u64,
-    /// The key that proxies and masters show.
+    /// The key that proxies and masters present.
     pub key: String,
-    /// The key that the agent shows to the engine.
+    /// The key that the agent presents to the engine.
     pub backend_key: String,
-    /// How long it may take to answer its warm-up query.
+    /// The deadline of the warm-up query.
     pub start_deadline: Span,
     /// The tenant's catalog, shared by its engines.
     pub catalog_dir: PathBuf,
-    /// The catalogs of all tenants in an object store, in the place of the folder.
+    /// The catalogs of all tenants in an object store, instead of the folder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catalog: Option<CatalogBucket>,
     /// Whether an engine that is not our own has its tables in a metastore that outlives it. An agent of version 0.1.0
     /// refuses a file that has this, or `catalog`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_metastore: bool,
-    /// Where it may spill.
+    /// The folder for spilled data.
     pub scratch_dir: PathBuf,
     /// Folders that an external table's LOCATION may be in.
     pub allowed_locations: Vec<PathBuf>,
-    /// What belongs to Enginehouse itself: no statement reads or writes there, whatever is allowed.
+    /// Paths of Enginehouse itself: no statement reads or writes there, whatever is allowed.
     #[serde(default)]
     pub own_paths: Vec<PathBuf>,
-    /// The coordination service.
     pub zookeeper: ZookeeperSection,
-    /// What it may do there.
+    /// The credential of the engine in ZooKeeper.
     pub credential: EngineCredential,
     /// Free properties of the unit.
     pub properties: BTreeMap<String, String>,
-    /// Where Spark is, if that is what runs.
+    /// The location of Spark, for engines of type `spark`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spark: Option<SparkLocation>,
 }
 
-/// Where catalogs are kept in an object store: `engines.catalog_url` and `engines.catalog_options`.
+/// The object store of catalogs: `engines.catalog_url` and `engines.catalog_options`.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CatalogBucket {
@@ -92,48 +88,46 @@ impl fmt::Debug for CatalogBucket {
     }
 }
 
-/// Makes what the orchestrator starts: an engine agent.
+/// The launcher: computes the spec of an engine agent for the orchestrator.
 #[derive(Debug)]
 pub struct AgentLauncher {
-    /// The program, where the engine runs.
+    /// The program; this path and the following ones are those of the machine or image on which the engine runs.
     pub program: PathBuf,
-    /// Below it each engine's scratch space, where the engine runs.
+    /// The parent of the engines' scratch folders.
     pub data_dir: PathBuf,
-    /// Below it each tenant's catalog, where the engine runs.
+    /// The parent of the tenants' catalogs.
     pub catalog_dir: PathBuf,
-    /// The object store with the catalogs, in the place of that folder.
+    /// The object store with the catalogs, instead of that folder.
     pub catalog: Option<CatalogBucket>,
-    /// Folders that an external table's LOCATION may be in, where the engine runs.
+    /// Folders in which the LOCATION of an external table may be.
     pub allowed_locations: Vec<PathBuf>,
-    /// What belongs to Enginehouse itself, where the engine runs.
+    /// Paths of Enginehouse itself.
     pub own_paths: Vec<PathBuf>,
-    /// How long an engine may take to answer its warm-up query.
+    /// The deadline of the warm-up query.
     pub start_deadline: Span,
-    /// From the configuration.
     pub zookeeper: ZookeeperSection,
-    /// To derive the engine's keys from.
+    /// The secret from which the engine's keys are derived.
     pub secret: ClusterSecret,
-    /// Passed on to the engine: how it logs.
+    /// The log filter of the engine.
     pub log: Option<String>,
-    /// Passed on to the engine: the folder whose files arm its failpoints.
+    /// The folder whose files arm the engine's failpoints.
     pub failpoints: Option<String>,
-    /// How long an engine may take that is told to end from outside (not by a drain).
+    /// The grace of an engine that is terminated from outside, not by a drain.
     pub grace: Duration,
     /// Whether engines are pods.
     pub in_pods: bool,
-    /// What Spark is made from.
     pub spark: SparkSection,
 }
 
 impl master::Launcher for AgentLauncher {
     fn spec(&self, launch: &master::Launch<'_>) -> Result<Spec, UserError> {
         let configuration = launch.configuration;
-        let (spark, wish) = match (configuration.engine_type, self.in_pods) {
+        let (spark, spark_options) = match (configuration.engine_type, self.in_pods) {
             (EngineType::Datafusion, _) => (None, None),
             (EngineType::Spark, false) => (Some(spark::child(&self.spark, configuration)?), None),
             (EngineType::Spark, true) => {
-                let (location, wish) = spark::sidecar(&self.spark, configuration)?;
-                (Some(location), Some(Box::new(wish)))
+                let (location, options) = spark::sidecar(&self.spark, configuration)?;
+                (Some(location), Some(Box::new(options)))
             }
         };
         let file = EngineFile {
@@ -162,7 +156,7 @@ impl master::Launcher for AgentLauncher {
             spark,
         };
         let content = toml::to_string(&file).map_err(|error| {
-            UserError::internal(format!("the file of engine \"{}\" can't be made: {error}", launch.engine))
+            UserError::internal(format!("could not write the file of engine \"{}\": {error}", launch.engine))
         })?;
         let argv = [&*self.program.to_string_lossy(), "engine-agent", "--config", FILE].map(str::to_owned).to_vec();
         let mut environment = BTreeMap::new();
@@ -186,7 +180,7 @@ impl master::Launcher for AgentLauncher {
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: self.grace,
             log: LogPolicy::default(),
-            pod: PodWish { spark: wish, ..PodWish::default() },
+            pod: PodWish { spark: spark_options, ..PodWish::default() },
         })
     }
 }

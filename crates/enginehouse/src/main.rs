@@ -1,7 +1,7 @@
-//! The program: one binary, one subcommand per role, and the composition of the roles.
+//! The program: one binary with a subcommand for each role, and the composition of the roles.
 //!
-//! Only this crate sees everything. It reads the configuration, starts logging, puts the parts together and stops them
-//! in the right order; what a part does is the part's crate.
+//! This is the only crate that depends on all others. It reads the configuration, starts logging, assembles the parts and
+//! stops them in the right order.
 
 mod cli;
 mod command;

@@ -1,26 +1,26 @@
-//! How many files and connections this process may have open.
+//! The limit of open files, and the number of clients that fits into it.
 //!
-//! A login shell often allows 1,024, and the system many more to whoever asks. A server that runs out of them can't
-//! accept, can't reach its database and can't start an engine, so it asks, and takes no more clients than fit.
+//! A login shell often allows 1,024 files, and the system many more on request. A server without free file descriptors cannot
+//! accept connections, reach its database or start an engine. So it raises its limit, and accepts no more clients than fit.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Files that are kept for everything but clients: logs, the database, ZooKeeper, state of engines.
+/// File descriptors that are reserved for logs, the database, ZooKeeper and state of engines.
 const RESERVED: u64 = 256;
-/// What one client takes at most: its own connection, one to an engine, one to a metadata agent.
+/// The file descriptors of one client: its own connection, one to an engine, one to a metadata agent.
 const PER_CLIENT: u64 = 3;
-/// Clients that are served whatever the limit is.
+/// The number of clients that are served with any limit.
 const FEWEST: u64 = 16;
 
 /// Raises the limit as far as the system allows; engines inherit it.
 pub fn allow_all() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Refused, it stays as it was, and `connections` reckons with that.
+    // If this fails the limit stays, and `connections` accounts for it.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// How many clients fit.
+/// The number of clients that fit.
 pub fn connections() -> usize {
     clients_within(getrlimit(Resource::Nofile).current)
 }
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_leave_room_for_everything_else() {
+    fn clients_leave_file_descriptors_for_other_uses() {
         assert_eq!(clients_within(None), usize::MAX);
         assert_eq!(clients_within(Some(20_000)), 6_581);
         assert_eq!(clients_within(Some(1_024)), 256);

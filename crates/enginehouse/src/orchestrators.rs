@@ -1,4 +1,4 @@
-//! Where engines run, as the configuration says: the orchestrator, and what it starts.
+//! The choice of the orchestrator by the configuration, and the launcher of its engines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,10 +18,10 @@ use crate::command::failpoints;
 use crate::configuration::{Catalogs, Configuration, OrchestratorKind, resolved};
 use crate::launch::AgentLauncher;
 
-/// How long an engine that is a local process may take when it is told to end from outside (not by a drain).
+/// The grace of a local process that is terminated from outside, not by a drain.
 const TERMINATION_GRACE: Duration = Duration::from_secs(10);
 
-/// Where local processes are kept, and how many.
+/// The configuration of the orchestrator of local processes.
 pub fn process_config(configuration: &Configuration) -> anyhow::Result<process::Config> {
     let section = &configuration.orchestrator;
     Ok(process::Config {
@@ -31,7 +31,7 @@ pub fn process_config(configuration: &Configuration) -> anyhow::Result<process::
     })
 }
 
-/// Opens the orchestrator. That a cluster does not answer is told by what is asked of it, not here.
+/// Opens the orchestrator. An unreachable cluster is no error here, but of each later call.
 pub async fn open(
     configuration: &Configuration,
     secret: &ClusterSecret,
@@ -40,7 +40,7 @@ pub async fn open(
     match configuration.orchestrator.kind {
         OrchestratorKind::Process => {
             let process = Process::open(process_config(configuration)?, clock.clone())
-                .map_err(|error| anyhow::anyhow!("the state directory of engines can't be used: {error}"))?;
+                .map_err(|error| anyhow::anyhow!("cannot use the state directory of engines: {error}"))?;
             Ok(Arc::new(process))
         }
         OrchestratorKind::Kubernetes => {
@@ -49,7 +49,6 @@ pub async fn open(
     }
 }
 
-/// Opens the orchestrator of pods.
 pub async fn open_kubernetes(
     configuration: &Configuration,
     secret: &ClusterSecret,
@@ -58,8 +57,7 @@ pub async fn open_kubernetes(
     let section = &configuration.kubernetes;
     let way = connect(section.kubeconfig(), section.context()).await.map_err(|error| {
         anyhow::anyhow!(
-            "{error}\nHint: kubernetes.kubeconfig names a file; without it this process must run in the cluster, with the \
-             token of a service account"
+            "{error}\nHint: Set kubernetes.kubeconfig, or run this process in the cluster with the token of a service account."
         )
     })?;
     let config = configuration.pods(&way.namespace);
@@ -67,13 +65,13 @@ pub async fn open_kubernetes(
         .map_err(|error| anyhow::anyhow!("section [kubernetes]: {error}"))
 }
 
-/// How engines are launched there.
+/// The launcher of engines for the configured orchestrator.
 pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow::Result<AgentLauncher> {
     let engines = &configuration.engines;
     let here = configuration.orchestrator.kind == OrchestratorKind::Process;
-    // A pod sees nothing of this machine's files: it has its own program, and a volume of its own to write to.
+    // A pod cannot access files of this machine: it has its own program, and its own volume for data.
     let (program, data_dir) = if here {
-        let program = std::env::current_exe().context("the program's own path can't be found")?;
+        let program = std::env::current_exe().context("cannot determine the path of the program")?;
         (program, std::path::absolute(&engines.data_dir)?)
     } else {
         (configuration.kubernetes.program.clone(), PathBuf::from(SCRATCH_DIR))
@@ -101,14 +99,14 @@ pub fn launcher(configuration: &Configuration, secret: &ClusterSecret) -> anyhow
         secret: secret.clone(),
         log: std::env::var("ENGINEHOUSE_LOG").ok(),
         failpoints: failpoints::folder().filter(|_| here),
-        // A node that is shut down ends its pods with the grace that they have: as long as a drain takes.
+        // A node that is shut down terminates its pods with their own grace, which is that of a drain.
         grace: if here { TERMINATION_GRACE } else { configuration.metadata_agent.drain_grace.0 },
         in_pods: !here,
         spark: configuration.spark.clone(),
     })
 }
 
-/// Variables that object stores read their credentials from.
+/// Prefixes of the variables with credentials of object stores.
 const STORE_VARIABLES: [&str; 3] = ["AWS_", "AZURE_", "GOOGLE_"];
 
 /// An object store's credentials from the environment, as options: in a pod, those of its service account. A
@@ -133,7 +131,7 @@ mod tests {
 
     use crate::launch::{EngineFile, SparkLocation};
 
-    /// What the configuration makes of an engine of that type.
+    /// The spec of an engine of that type.
     fn spec(text: &str, engine_type: &str) -> Result<Spec, model::error::UserError> {
         let configuration = Configuration::parse(text, &[]).unwrap();
         configuration.check().unwrap();
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_whose_spark_is_not_known_is_refused_with_the_key_that_tells() {
+    fn an_image_with_an_unknown_spark_is_refused_with_its_key() {
         let error = spec(&PODS.replace("datafusion = \"eh:1\"", "spark = \"spark:3\""), "spark").unwrap_err();
         assert_eq!(error.sqlstate(), "55000");
         assert!(error.text().contains("\"spark:3\"") && error.text().contains("spark.versions"), "{error:?}");

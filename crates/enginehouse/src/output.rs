@@ -1,22 +1,21 @@
-//! Lines for a person, on standard output and standard error.
+//! Output for users, on standard output and standard error.
 //!
-//! Whoever read them may be gone (`enginehouse … | head`): that ends the talking, never the program, which may have
-//! engines to look after. (`println!` and `eprintln!` panic then.)
+//! A reader that has closed its end (`enginehouse … | head`) is ignored: the program may have engines to manage and must not
+//! end, as it would with `println!` and `eprintln!`, which panic.
 
 use std::io::Write as _;
 
-/// Writes one line to standard output; a reader that is gone is no error.
+/// Writes one line to standard output; ignores a closed pipe.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// Writes one line to standard error; a reader that is gone is no error.
+/// Writes one line to standard error; ignores a closed pipe.
 pub fn print_error(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Text of others as it may be shown on a terminal: control characters, which a terminal would obey, are blanks. Line
-/// breaks stay.
+/// Makes external text safe for a terminal: control characters become blanks, except line breaks.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
 }

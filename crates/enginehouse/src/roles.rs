@@ -1,4 +1,4 @@
-//! Puts the roles together from the configuration: the same parts whether they run in one process or in many.
+//! The composition of the roles from the configuration, in one process or in several.
 
 use std::io::Read as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -22,29 +22,29 @@ use proxy::Proxy;
 use crate::configuration::{Configuration, ProxySection};
 use crate::{open_files, orchestrators};
 
-/// The longest secret file that is read, in bytes.
+/// The largest secret file that is read, in bytes.
 const MAX_SECRET_BYTES: u64 = 4_096;
 
-/// Reads the cluster secret; refuses a file that others can read. A file of root's may be read by its group, which is how
-/// Kubernetes gives a secret to a process that isn't root.
+/// Reads the cluster secret; refuses a file that others can read. A file of root's may be readable by its group, as
+/// Kubernetes mounts secrets for a process that is not root.
 pub fn read_secret(path: &Path) -> anyhow::Result<ClusterSecret> {
     let file = std::fs::File::open(path).map_err(|error| {
-        anyhow::anyhow!("can't read the cluster secret {}: {error}{}", path.display(), whence(path))
+        anyhow::anyhow!("cannot read the cluster secret {}: {error}{}", path.display(), relative_hint(path))
     })?;
     let metadata = file.metadata()?;
     if is_open_to_others(metadata.permissions().mode(), metadata.uid(), rustix::process::geteuid().as_raw()) {
-        bail!("the cluster secret {} can be read by others\nHint: chmod 600 {}", path.display(), path.display());
+        bail!("the cluster secret {} can be read by others\nHint: Run chmod 600 {}.", path.display(), path.display());
     }
     let mut text = String::new();
     file.take(MAX_SECRET_BYTES).read_to_string(&mut text)?;
     ClusterSecret::new(text.trim()).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
 }
 
-/// Where a relative path was looked for.
-fn whence(path: &Path) -> String {
+/// A hint with the working directory, for a relative path.
+fn relative_hint(path: &Path) -> String {
     match std::env::current_dir() {
         Ok(folder) if path.is_relative() => {
-            format!("\nHint: relative paths are relative to the working directory, which is {}", folder.display())
+            format!("\nHint: Relative paths start at the working directory, {}.", folder.display())
         }
         _ => String::new(),
     }
@@ -55,7 +55,7 @@ fn is_open_to_others(mode: u32, owner: u32, ourselves: u32) -> bool {
     mode & 0o777 & !ours != 0
 }
 
-/// How ZooKeeper is reached under an identity.
+/// The settings of ZooKeeper for an identity.
 pub fn zookeeper(configuration: &Configuration, identity: Identity) -> anyhow::Result<coordination::SessionSettings> {
     let section = &configuration.zookeeper;
     let namespace = &configuration.proxy.discovery_namespace;
@@ -88,12 +88,12 @@ fn plan_limits(configuration: &Configuration) -> planner::Limits {
     }
 }
 
-/// Brings the tables of the metadata database up to date; answers the version of the schema.
+/// Migrates the metadata database; returns the version of its schema.
 pub async fn migrate(configuration: &Configuration) -> anyhow::Result<i64> {
     Store::migrate(&metadata::StoreSettings::new(&configuration.database.url))
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
-        .with_context(|| cant_open(configuration))
+        .with_context(|| cannot_open(configuration))
 }
 
 /// Opens the metadata database.
@@ -105,12 +105,12 @@ pub async fn open_store(
     Store::open(&metadata::StoreSettings::new(&configuration.database.url), rules(configuration, secret), clock.clone())
         .await
         .map_err(|error| anyhow::anyhow!("{}", error.user_error()))
-        .with_context(|| cant_open(configuration))
+        .with_context(|| cannot_open(configuration))
 }
 
-fn cant_open(configuration: &Configuration) -> String {
+fn cannot_open(configuration: &Configuration) -> String {
     let shown = crate::configuration::without_password(&configuration.database.url);
-    format!("can't use the metadata database {shown}")
+    format!("cannot use the metadata database {shown}")
 }
 
 fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
@@ -122,14 +122,14 @@ fn rules(configuration: &Configuration, secret: &ClusterSecret) -> Rules {
     }
 }
 
-/// Takes the port of a metadata agent.
+/// Binds the port of a metadata agent.
 pub async fn metadata_agent_port(configuration: &Configuration) -> anyhow::Result<Listener> {
     Listener::bind(configuration.metadata_agent.listen, hs2::Limits::default())
         .await
         .map_err(|error| anyhow::anyhow!("the metadata agent did not start: {error}"))
 }
 
-/// Starts a metadata agent on its port.
+/// Starts a metadata agent.
 pub fn metadata_agent(
     listener: Listener,
     configuration: &Configuration,
@@ -170,7 +170,7 @@ pub async fn proxy(
         tracing::warn!(
             connections,
             configured = section.max_connections,
-            "this process may open too few files for proxy.max_connections, and serves fewer; raise ulimit -n"
+            "limit of open files is too low for proxy.max_connections; accepting fewer connections; raise ulimit -n"
         );
     }
     let wire = hs2::Limits {
@@ -205,12 +205,12 @@ pub async fn proxy(
         },
     };
     if configuration.access.insecure && !section.listens_on_loopback() {
-        tracing::warn!(listen = %section.listen, "authentication \"none\" on an address that is not loopback: anybody there can say that he is an admin");
+        tracing::warn!(listen = %section.listen, "authentication \"none\" on a non-loopback address: every client there can claim to be an admin");
     }
     Proxy::start(settings, clock.clone()).await.map_err(|error| {
         let in_use = matches!(error, proxy::StartError::Listen { .. });
         let hint =
-            "\nHint: proxy.listen names another address (standalone: --listen HOST:PORT); port 0 takes a free one";
+            "\nHint: Choose another address with proxy.listen (standalone: --listen HOST:PORT); port 0 selects a free port.";
         anyhow::anyhow!("{error}{}", if in_use { hint } else { "" })
     })
 }
@@ -222,7 +222,7 @@ fn product(section: &ProxySection) -> proxy::Product {
     proxy::Product { name: section.product_name.clone(), version }
 }
 
-/// Starts the candidate for master that belongs to a proxy.
+/// Starts a proxy's candidate for master.
 pub fn master(
     configuration: &Configuration,
     secret: &ClusterSecret,
@@ -241,7 +241,7 @@ pub fn master(
         alter_grace_ms: section.alter_grace.0.as_millis() as u64,
         status_poll_ms: section.status_poll.0.as_millis() as u64,
         candidate: section.candidate,
-        // An effect is one call to the orchestrator at least.
+        // An effect takes at least one call to the orchestrator.
         effect_deadline_ms: otherwise.effect_deadline_ms.max(call_deadline_ms),
         ..otherwise
     };
@@ -256,12 +256,11 @@ pub fn master(
     Ok(Master::start(settings, parts))
 }
 
-/// The machine's clocks.
 pub fn clock() -> SharedClock {
     SystemClock::shared()
 }
 
-/// Who this process is, for people who read the master row.
+/// The name of this process in the master's row, for users.
 pub fn holder(role: &str) -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{role}@{host}:{}", std::process::id())
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_read_from_a_file_of_ones_own_or_one_that_root_gives_to_a_group() {
+    fn a_secret_file_is_private_or_roots_and_readable_by_the_group() {
         for (mode, owner, ourselves, open) in [
             (0o100_600, 1_000, 1_000, false),
             (0o100_400, 0, 0, false),

@@ -1,8 +1,8 @@
-//! What holds for Spark wherever it runs: the class that serves, how it is started, the properties that its agent needs.
+//! Spark's server in general: its class, its command line and the properties that its agent needs.
 //!
-//! Spark's server believes every name and knows no password. So it listens on loopback alone, where in a pod nobody but the
-//! agent is, and which on one machine everybody can reach: a reason more why that has to be allowed (`spark.unconfined`).
-//! Its agent passes on the names of users, and lets nobody in but proxies.
+//! Spark's server trusts every user name and checks no password, so it listens on loopback only. In a pod only the agent can
+//! connect there; on one machine every user can, which is one reason for `spark.unconfined`. The agent forwards the names of
+//! users, and accepts connections of proxies only.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,17 +10,17 @@ use std::path::Path;
 
 use engine_agent::engine::{Backend, Key};
 
-/// The class of Spark that serves `HiveServer2`.
+/// Spark's class that serves `HiveServer2`.
 const SERVER: &str = "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2";
-/// What Spark's server is told as a password: it wants one and doesn't look at it.
+/// The password for Spark's server, which requires one and ignores it.
 const PASSWORD: &str = "none";
-/// Which catalog Spark has.
+/// The property with the type of the catalog.
 const CATALOG: &str = "spark.sql.catalogImplementation";
-/// The catalog that knows of nothing but this engine's own tables.
+/// A catalog with this engine's own tables only.
 const OWN_CATALOG: &str = "in-memory";
-/// What holds unless the configuration or the unit says otherwise. Tables live as long as the engine, which starts in
-/// seconds so, until somebody names a metastore; nobody reads a web page that anybody could reach; a statement that is
-/// cancelled is interrupted; every session of the agent may have its two connections.
+/// Defaults that the configuration and the unit override: a catalog that lives as long as the engine and starts in seconds,
+/// until a metastore is configured; no web interface, which would be public; cancelled statements are interrupted; two
+/// connections for each session of the agent.
 const DEFAULTS: [(&str, &str); 4] = [
     (CATALOG, OWN_CATALOG),
     ("spark.ui.enabled", "false"),
@@ -28,14 +28,14 @@ const DEFAULTS: [(&str, &str); 4] = [
     ("spark.hadoop.hive.server2.thrift.max.worker.threads", "4500"),
 ];
 
-/// The command line of Spark's server with that file of properties, which stand in no command line, where they could be
-/// read by others. With such a file Spark doesn't read the one of its installation.
+/// The command line of Spark's server. The properties are in a file, since other users can read command lines. With such a
+/// file Spark ignores the one of its installation.
 pub fn command_line(program: &Path, properties: &Path) -> Vec<String> {
     let (program, properties) = (program.to_string_lossy(), properties.to_string_lossy());
     [&*program, "--properties-file", &*properties, "--class", SERVER].map(str::to_owned).to_vec()
 }
 
-/// The properties that are said: by default, above it by the configuration, above it by the unit.
+/// The properties by precedence: the unit's, the configuration's, the defaults.
 pub fn effective_properties(
     configured: &BTreeMap<String, String>,
     unit: &BTreeMap<String, String>,
@@ -45,23 +45,23 @@ pub fn effective_properties(
     let configured = configured.iter().chain(unit).map(|(key, value)| (key.clone(), value.clone()));
     let mut properties: BTreeMap<String, String> = defaults.chain(configured).collect();
     if properties[CATALOG] == OWN_CATALOG {
-        // It takes no tables of Hive, which a CREATE TABLE that says nothing else would mean.
+        // It has no Hive tables, which a plain CREATE TABLE would create.
         properties.entry("spark.sql.legacy.createHiveTableByDefault".to_owned()).or_insert_with(|| "false".to_owned());
     }
     properties
 }
 
-/// The properties that name a metastore: its service, or its database.
+/// Properties that configure a metastore: its service, or its database.
 const METASTORES: [&str; 3] =
     ["spark.hadoop.hive.metastore.uris", "spark.hive.metastore.uris", "spark.hadoop.javax.jdo.option.ConnectionURL"];
 
-/// Whether the tables are in a metastore: each engine that names it has them, and they outlive this one.
+/// Whether the tables are in a metastore, which shares them among engines and keeps them when this one ends.
 pub fn has_metastore(properties: &BTreeMap<String, String>) -> bool {
     properties.get(CATALOG).is_some_and(|kind| kind == "hive")
         && METASTORES.iter().any(|key| properties.get(*key).is_some_and(|value| !value.is_empty()))
 }
 
-/// Properties with those above them that make Spark's server listen there, as its agent expects it.
+/// Overrides the properties that make Spark's server listen at the address in the way that its agent expects.
 pub fn listening(mut properties: BTreeMap<String, String>, address: SocketAddr) -> BTreeMap<String, String> {
     let needed = [
         ("thrift.bind.host", address.ip().to_string()),
@@ -69,18 +69,18 @@ pub fn listening(mut properties: BTreeMap<String, String>, address: SocketAddr) 
         ("transport.mode", "binary".to_owned()),
         ("authentication", "NONE".to_owned()),
         ("use.SSL", "false".to_owned()),
-        // It would be the operating system's users, which those of the installation are not.
+        // It would use users of the operating system, which users of the installation are not.
         ("enable.doAs", "false".to_owned()),
     ];
     for (key, value) in needed {
-        // Of the two ways to say a property of Hive neither may be left to chance.
+        // A property of Hive has two spellings; only one remains.
         properties.remove(&format!("spark.hive.server2.{key}"));
         properties.insert(format!("spark.hadoop.hive.server2.{key}"), value);
     }
     properties
 }
 
-/// Spark's server, as the agent connects to it.
+/// The agent's view of Spark's server.
 pub fn backend(address: SocketAddr) -> Backend {
     Backend { address: address.to_string(), key: Key(PASSWORD.to_owned()) }
 }
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_outlive_an_engine_whose_properties_name_a_metastore() {
+    fn tables_in_a_metastore_outlive_their_engine() {
         let hive = (CATALOG, "hive");
         assert!(!has_metastore(&effective_properties(&map(&[]), &map(&[]))));
-        // Without a metastore's address, Hive keeps a database of the engine's own.
+        // Without the address of a metastore, Hive uses a database of the engine's own.
         assert!(!has_metastore(&effective_properties(&map(&[hive]), &map(&[]))));
         assert!(has_metastore(&effective_properties(
             &map(&[hive]),
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_stands_above_the_configuration_and_that_above_the_defaults() {
+    fn the_unit_overrides_the_configuration_which_overrides_defaults() {
         let configured = map(&[("spark.ui.enabled", "true"), ("spark.a", "configured"), ("spark.b", "configured")]);
         let properties = effective_properties(&configured, &map(&[("spark.a", "unit")]));
         let of = |key: &str| properties[key].as_str();
@@ -116,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn with_a_metastore_a_table_is_what_spark_takes_it_for() {
+    fn with_a_metastore_create_table_has_sparks_own_default() {
         let properties = effective_properties(&BTreeMap::new(), &map(&[(CATALOG, "hive")]));
         assert!(!properties.contains_key("spark.sql.legacy.createHiveTableByDefault"), "{properties:?}");
     }
 
     #[test]
-    fn where_the_server_listens_and_whom_it_believes_is_not_the_units_to_say() {
+    fn a_unit_cannot_set_address_and_authentication_of_the_server() {
         let unit = map(&[
             ("spark.hive.server2.thrift.bind.host", "0.0.0.0"),
             ("spark.hadoop.hive.server2.thrift.port", "1"),

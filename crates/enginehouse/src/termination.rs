@@ -1,11 +1,11 @@
-//! SIGTERM and SIGINT: the two ways in which a process is asked to end. And SIGXFSZ, which is none.
+//! Termination signals: SIGTERM and SIGINT request a shutdown. SIGXFSZ is ignored.
 //!
-//! The two are blocked before the process has a second thread, so that every thread has them blocked, and one thread
-//! waits for them. A blocked signal stays pending until somebody waits for it, so none is lost, however early it comes:
-//! a handler that is installed while other threads run misses a signal that arrives between its installation and the
-//! first listener's subscription, and the process would stay up for good. Programs that are started from here inherit the
-//! blocked signals: the standard library resets nothing. An engine agent unblocks them for its child (`run_child`), and a
-//! master starts only engine agents, which block both again before anything else.
+//! Both are blocked before the process has a second thread, so every thread has them blocked, and one thread waits for them.
+//! A blocked signal stays pending until it is waited for, so none is lost, however early it arrives. A handler that is
+//! installed while other threads run would lose a signal that arrives between its installation and the first subscription,
+//! and the process would never end. Child processes inherit the blocked signals, because the standard library does not reset
+//! the mask. An engine agent unblocks them for its child (`run_child`), and a master starts only engine agents, which block
+//! both again first.
 
 use std::io;
 use std::thread;
@@ -18,30 +18,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::output::print_error;
 
-/// The same signal within this time is the same request: `timeout(1)` and supervisors signal a process and its group.
+/// The same signal within this time is one request: `timeout(1)` and supervisors signal a process and its group.
 const SAME_REQUEST: Duration = Duration::from_millis(200);
-/// The exit status of a process that was told twice to end.
+/// The exit status after a second signal.
 const SECOND_SIGNAL_STATUS: i32 = 130;
 
-/// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once, unless it is the
-/// same within [`SAME_REQUEST`].
+/// A token that is cancelled by the first SIGTERM or SIGINT. A second one exits at once, unless it is the same within
+/// [`SAME_REQUEST`].
 ///
-/// To be called before the runtime is made: a thread that exists already would take the signal and die of it, and the
-/// process with it.
+/// To be called before the runtime is created: an existing thread would receive the signal, and the process would die.
 pub fn requested() -> anyhow::Result<CancellationToken> {
     let signals = SigSet::from_iter([Signal::SIGTERM, Signal::SIGINT]);
-    signals.thread_block().context("SIGTERM and SIGINT can't be blocked")?;
+    signals.thread_block().context("cannot block SIGTERM and SIGINT")?;
     let token = CancellationToken::new();
     let stop = token.clone();
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
             if let Err(error) = listen(signals, &stop) {
-                print_error(&format!("signals can't be waited for any more: {error}; ending"));
+                print_error(&format!("cannot wait for signals: {error}; shutting down"));
                 stop.cancel();
             }
         })
-        .context("the thread that waits for signals did not start")?;
+        .context("could not start the thread that waits for signals")?;
     Ok(token)
 }
 
@@ -53,7 +52,7 @@ fn listen(signals: SigSet, stop: &CancellationToken) -> io::Result<()> {
             Request::First => stop.cancel(),
             Request::Same => {}
             Request::Second => {
-                print_error("told to end twice: ending without tidying up");
+                print_error("second signal received: exiting without cleaning up");
                 #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
                 std::process::exit(SECOND_SIGNAL_STATUS);
             }
@@ -61,18 +60,17 @@ fn listen(signals: SigSet, stop: &CancellationToken) -> io::Result<()> {
     }
 }
 
-/// What a signal asks for.
 #[derive(Debug, PartialEq, Eq)]
 enum Request {
-    /// An orderly end.
+    /// A graceful shutdown.
     First,
-    /// What the first signal asked for.
+    /// A repetition of the first request.
     Same,
-    /// An end at once.
+    /// An immediate exit.
     Second,
 }
 
-/// The first signal, and when it came.
+/// The first signal and the time of its arrival.
 #[derive(Debug, Default)]
 struct Requests(Option<(Signal, Instant)>);
 
@@ -89,11 +87,11 @@ impl Requests {
     }
 }
 
-/// From now on a file that reaches the limit of this process (`ulimit -f`) fails the write, as a full disk does, and does
-/// not end the process.
-pub fn outlive_the_limit_of_files() -> anyhow::Result<()> {
-    // It stays caught when nobody listens to it any more.
-    drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("SIGXFSZ can't be caught")?);
+/// Makes writes beyond the file size limit of this process (`ulimit -f`) fail, as on a full disk, instead of killing the
+/// process.
+pub fn survive_file_size_limit() -> anyhow::Result<()> {
+    // The handler stays installed without a listener.
+    drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).context("cannot catch SIGXFSZ")?);
     Ok(())
 }
 

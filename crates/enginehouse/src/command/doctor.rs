@@ -107,7 +107,7 @@ async fn repeated(target: &Target, session: Result<&Session, &String>, agents: &
     let mut report = transient(target, session, agents, readable).await;
     while report.may_settle() && Instant::now() < until {
         sleep(LOOK_AGAIN_PAUSE).await;
-        stays = stays.only_repeated(transient(target, session, agents, readable).await);
+        report = report.only_repeated(transient(target, session, agents, readable).await);
     }
     report
 }

@@ -35,7 +35,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let log = telemetry::start_keeping_last_lines(telemetry::DEFAULT_FILTER)?;
     let path = &arguments.config;
-    let shown = || format!("can't read the engine's file {}", path.display());
+    let shown = || format!("cannot read the engine's file {}", path.display());
     if std::fs::metadata(path).with_context(shown)?.len() > MAX_FILE_BYTES {
         anyhow::bail!("the engine's file {} is too large", path.display());
     }
@@ -73,7 +73,7 @@ fn failed(host: &EngineHost, log: &LastLines, reason: &str) -> ExitCode {
 /// The last words: what SHOW prints as the reason.
 fn leave(host: &EngineHost, log: &LastLines, reason: &str) {
     if let Err(error) = host.leave_reason(reason, log) {
-        error!(%error, "the reason can't be left for the master");
+        error!(%error, "the reason cannot be left for the master");
     }
 }
 

@@ -15,13 +15,12 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
     let configuration = Configuration::load(&arguments.config)?;
     if configuration.database.url.starts_with("sqlite:") {
         anyhow::bail!(
-            "database.url is SQLite, which one process must have to itself\nHint: use PostgreSQL or MariaDB for \
-             separate processes, or run enginehouse standalone"
+            "database.url is SQLite, which only one process can use\nHint: Use PostgreSQL or MariaDB for separate processes, or run enginehouse standalone."
         );
     }
     let secret = roles::read_secret(&configuration.cluster.secret_file)?;
     let clock = roles::clock();
-    // A port in use is told at once, whatever the database does.
+    // Bound first, so that a port in use is reported even if the database is down.
     let listener = roles::metadata_agent_port(&configuration).await?;
     let store = tokio::select! {
         store = roles::open_store(&configuration, &secret, &clock) => store?,
@@ -35,7 +34,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
         }
         () = stop.cancelled() => {}
     }
-    info!("told to end");
+    info!("shutting down");
     agent.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `enginehouse proxy`: a proxy, and unless the configuration says otherwise a candidate for master.
+//! `enginehouse proxy`: a proxy, and by default a candidate for master.
 
 use std::process::ExitCode;
 
@@ -29,8 +29,8 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
         }
         () = stop.cancelled() => {}
     }
-    info!("told to end");
-    // The lock first: another master takes over while this one closes its sessions.
+    info!("shutting down");
+    // The lease first: another master takes over while this proxy closes its sessions.
     if let Some(master) = master {
         master.shutdown().await;
     }

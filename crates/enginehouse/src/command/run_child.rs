@@ -18,14 +18,14 @@ use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::cli::RunChildArguments;
 
-/// Replaces this process by the program; returns only if that fails.
+/// Replaces this process by the program; returns only on failure.
 pub fn run(arguments: &RunChildArguments) -> anyhow::Result<ExitCode> {
-    SigSet::empty().thread_set_mask().context("the signal mask can't be reset")?;
-    set_parent_process_death_signal(Some(Signal::KILL)).context("the parent-death signal can't be set")?;
+    SigSet::empty().thread_set_mask().context("cannot reset the signal mask")?;
+    set_parent_process_death_signal(Some(Signal::KILL)).context("cannot set the parent-death signal")?;
     if getppid().map(Pid::as_raw_pid) != Some(arguments.parent) {
-        bail!("process {} has ended, and its child is not wanted any more", arguments.parent);
+        bail!("parent process {} has ended", arguments.parent);
     }
-    let Some((program, words)) = arguments.command.split_first() else { bail!("no program is named") };
+    let Some((program, words)) = arguments.command.split_first() else { bail!("no program specified") };
     let error = Command::new(program).args(words).exec();
-    Err(error).with_context(|| format!("{} can't be run", program.display()))
+    Err(error).with_context(|| format!("cannot run {}", program.display()))
 }

@@ -1,4 +1,4 @@
-//! `enginehouse sql`: runs statements, or talks.
+//! `enginehouse sql`: runs statements, or an interactive session.
 
 use std::io::{ErrorKind, IsTerminal as _, Read as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::sql::{repl, runner, script};
 
 /// The largest script that is read, in bytes.
 const MAX_SCRIPT_BYTES: u64 = 64 << 20;
-/// Who connects when nobody is named.
+/// The default user.
 const DEFAULT_USER: &str = "admin";
 
 pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
@@ -22,7 +22,7 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     let user = arguments.user.as_deref().or(target.user.as_deref()).unwrap_or(DEFAULT_USER);
     let password = arguments.password.as_deref().or(target.password.as_deref()).unwrap_or_default();
     let scripted = !arguments.execute.is_empty() || arguments.file.is_some() || !std::io::stdin().is_terminal();
-    // Read before connecting: a script that can't be read opens no session.
+    // Read before connecting, so that an unreadable script opens no session.
     let statements = if scripted { statements(&arguments)? } else { Vec::new() };
     let mut connection = Connection::open(&target, user, password).await?;
     connection.interrupts = Interrupts::listen()?;
@@ -34,7 +34,7 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     };
     connection.close().await;
     match outcome {
-        // Whoever read the result has seen enough (`… | head`): that needs no words.
+        // The reader of the result has closed the pipe (`… | head`).
         Err(error) if is_broken_pipe(&error) => Ok(ExitCode::FAILURE),
         outcome => outcome,
     }
@@ -60,17 +60,17 @@ fn read_script(file: Option<&Path>) -> anyhow::Result<String> {
     let (text, shown) = match file {
         Some(path) if path.as_os_str() != "-" => {
             let shown = path.display().to_string();
-            let file = std::fs::File::open(path).with_context(|| format!("can't read {shown}"))?;
+            let file = std::fs::File::open(path).with_context(|| format!("cannot read {shown}"))?;
             (read_limited(file), shown)
         }
         _ => (read_limited(std::io::stdin()), "standard input".to_owned()),
     };
-    let text = text.with_context(|| format!("can't read {shown}"))?;
+    let text = text.with_context(|| format!("cannot read {shown}"))?;
     if text.len() as u64 > MAX_SCRIPT_BYTES {
-        // Running a part of it would be worse than running nothing.
-        bail!("{shown} has more than {MAX_SCRIPT_BYTES} bytes: run it in parts");
+        // A part of a script is worse than nothing.
+        bail!("{shown} has more than {MAX_SCRIPT_BYTES} bytes\nHint: Split the script.");
     }
-    // Some editors begin a file with a byte order mark.
+    // Some editors write a byte order mark.
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 

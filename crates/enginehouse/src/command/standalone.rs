@@ -1,8 +1,8 @@
-//! `enginehouse standalone`: every role on this machine, with embedded parts and nothing to configure.
+//! `enginehouse standalone`: every role in one process, with embedded servers and without configuration.
 //!
-//! The parts are the same as in separate processes and speak the same protocols; only ZooKeeper and the database are
-//! embedded, and engines are child processes. Engines outlive a killed `standalone`: the next one finds those that are
-//! wanted, with their pids, and ends the others. Told to end, it drains its engines for at most [`DRAIN`].
+//! The parts and their protocols are those of separate processes. Only ZooKeeper and the database are embedded, and engines
+//! are child processes. Engines survive a kill of `standalone`: the next one adopts those that are still desired, with their
+//! pids, and terminates the others. On SIGTERM it drains its engines for at most [`DRAIN`].
 
 mod data_dir;
 mod running;
@@ -33,10 +33,10 @@ use data_dir::DataDir;
 pub use running::Running;
 use shutdown::DRAIN;
 
-/// How long the parts may take until the master acts.
+/// The deadline for the master's first tick.
 const START_DEADLINE: Duration = Duration::from_mins(1);
 
-/// The parts that run.
+/// The running parts.
 struct Parts {
     zookeeper: embedded_zookeeper::Server,
     agent: MetadataAgent,
@@ -44,30 +44,29 @@ struct Parts {
     proxy: Proxy,
     master: Master,
     orchestrator: Arc<dyn Orchestrator>,
-    /// Where the orchestrator keeps engines.
     processes: orchestrator::process::Config,
     cluster: String,
 }
 
 pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> anyhow::Result<ExitCode> {
-    let asked = settings::asked_for(&arguments)?;
-    if !asked.proxy.listen.ip().is_loopback() {
+    let requested = settings::read(&arguments)?;
+    if !requested.proxy.listen.ip().is_loopback() {
         bail!(
-            "standalone believes every name that a client gives, so it listens on a loopback address only, not on {}\n\
-             Hint: run the roles as separate processes with access.insecure = true if this network is trusted",
-            asked.proxy.listen
+            "standalone trusts every user name and therefore listens on loopback addresses only, not on {}\n\
+             Hint: If the network is trusted, run the roles as separate processes with access.insecure = true.",
+            requested.proxy.listen
         );
     }
     let data = DataDir::open(&arguments.data_dir)?;
     telemetry::start_in_file(&data.log_file())?;
     let clock = roles::clock();
-    let parts = start(&data, asked, &clock).await?;
+    let parts = start(&data, requested, &clock).await?;
     let acting = tokio::select! {
         acting = wait_until_acting(&parts.master) => acting,
         () = stop.cancelled() => Ok(()),
     };
     if let Err(error) = acting {
-        // Nobody says ready, so nobody would end what it may have started.
+        // Not ready, so engines that it may have started are terminated here.
         return Err(match shutdown::shut_down(parts).await {
             Ok(()) => error,
             Err(left) => error.context(left),
@@ -75,10 +74,10 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
     }
     let address = parts.proxy.addr();
     if !stop.is_cancelled() {
-        info!("every role runs");
+        info!("all roles are running");
         data.keep_address(address);
         print_line(&format!("ready: jdbc:hive2://{address}/"));
-        print_line(&format!("data, engine logs and our own log: {}", data.root().display()));
+        print_line(&format!("data and logs: {}", data.root().display()));
     }
     let mut code = ExitCode::SUCCESS;
     if arguments.tour && !stop.is_cancelled() {
@@ -90,7 +89,7 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
             Ok(true) => {}
             Ok(false) => code = ExitCode::FAILURE,
             Err(error) => {
-                print_error(&format!("the tour ended early: {error:#}"));
+                print_error(&format!("the tour failed: {error:#}"));
                 code = ExitCode::FAILURE;
             }
         }
@@ -99,21 +98,21 @@ pub async fn run(arguments: StandaloneArguments, stop: CancellationToken) -> any
         print_line(&how_to_connect(address));
         stop.cancelled().await;
     }
-    print_line(&format!("ending: engines may finish what runs for at most {} s", DRAIN.as_secs()));
+    print_line(&format!("shutting down: running statements have up to {} s to finish", DRAIN.as_secs()));
     shutdown::shut_down(parts).await?;
-    print_line("ended, nothing is left running");
+    print_line("shut down; no engine is left running");
     Ok(code)
 }
 
-async fn start(data: &DataDir, asked: Configuration, clock: &SharedClock) -> anyhow::Result<Parts> {
+async fn start(data: &DataDir, requested: Configuration, clock: &SharedClock) -> anyhow::Result<Parts> {
     let secret = data.secret()?;
     let zookeeper = embedded_zookeeper::Server::start(embedded_zookeeper::Config {
         data_dir: Some(data.zookeeper()),
         ..embedded_zookeeper::Config::default()
     })
     .await
-    .context("the embedded ZooKeeper did not start")?;
-    let configuration = settings::complete(asked, data, zookeeper.addr())?;
+    .context("could not start the embedded ZooKeeper")?;
+    let configuration = settings::complete(requested, data, zookeeper.addr())?;
     data.keep_configuration(&configuration)?;
     roles::migrate(&configuration).await?;
     let store = roles::open_store(&configuration, &secret, clock).await?;
@@ -132,19 +131,19 @@ async fn wait_until_acting(master: &Master) -> anyhow::Result<()> {
     let acting = state.wait_for(|state| matches!(state, CandidateState::Acting { ticks, .. } if *ticks > 0));
     match tokio::time::timeout(START_DEADLINE, acting).await {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(_)) => bail!("the master ended while it started"),
-        Err(_) => bail!("the master did not act within {} s; the log says why", START_DEADLINE.as_secs()),
+        Ok(Err(_)) => bail!("the master ended during the start"),
+        Err(_) => bail!("no master was elected within {} s; see the log", START_DEADLINE.as_secs()),
     }
 }
 
 fn how_to_connect(address: SocketAddr) -> String {
     let (host, port) = (address.ip(), address.port());
     format!(
-        "\nconnect while this runs (user admin, no password):\n\
+        "\nconnect as user admin, without a password:\n\
          \x20 enginehouse  enginehouse sql --url {address}\n\
          \x20 BeeLine      beeline -u jdbc:hive2://{address}/ -n admin\n\
          \x20 DBeaver      Apache Hive 2+, JDBC URL jdbc:hive2://{address}/, user admin\n\
          \x20 PyHive       hive.connect(host='{host}', port={port}, username='admin')\n\
-         Ctrl-C ends everything."
+         Press Ctrl-C to stop."
     )
 }

@@ -1,7 +1,7 @@
-//! What a Spark engine is launched with: what its agent is told, and what its pod needs besides.
+//! The launch of a Spark engine: the parameters of its agent, and the container of its pod.
 //!
-//! In a pod Spark is a container beside its agent, started by whoever starts containers. On one machine it is a child of
-//! its agent. What is the same in both (program, properties, how its server is found) is made here, once.
+//! In a pod Spark is a second container, started by the kubelet. On one machine it is a child of its agent. Program,
+//! properties and the address of its server are computed here for both.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::configuration::SparkSection;
 use crate::spark;
 
-/// Spark, as its agent is told of it.
+/// The location of Spark, for its agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SparkLocation {
@@ -25,7 +25,7 @@ pub enum SparkLocation {
     /// Another container of the pod.
     #[serde(rename = "beside")]
     Sidecar {
-        /// Where its server listens.
+        /// The address of its server.
         address: SocketAddr,
     },
 }
@@ -36,9 +36,9 @@ pub enum SparkLocation {
 pub struct SparkChild {
     /// `spark-submit`.
     pub program: PathBuf,
-    /// Its environment, besides what the agent sets.
+    /// Its environment, in addition to the variables that the agent sets.
     pub environment: BTreeMap<String, String>,
-    /// What the installation and the unit say.
+    /// The properties of the installation and the unit.
     pub properties: BTreeMap<String, String>,
 }
 
@@ -49,11 +49,8 @@ pub(super) fn child(section: &SparkSection, configuration: &Configuration) -> Re
             ErrorKind::NotSupported,
             "engines of type 'spark' are not accepted as local processes",
         )
-        .detail(
-            "users of Spark can do there whatever the operating system lets its process do, such as read the cluster \
-             secret",
-        )
-        .hint("let engines be pods (orchestrator.kind), or set spark.unconfined = true if all users are trusted"));
+        .detail("Users of Spark have all rights of its operating system process, such as reading the cluster secret.")
+        .hint("Run engines as pods (orchestrator.kind), or set spark.unconfined = true if all users are trusted."));
     }
     Ok(SparkLocation::Child(SparkChild {
         program: section.program.clone(),
@@ -69,7 +66,7 @@ pub(super) fn sidecar(
 ) -> Result<(SparkLocation, SparkWish), UserError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, section.port));
     let properties = spark::effective_properties(&section.properties, &configuration.properties);
-    let wish = SparkWish {
+    let options = SparkWish {
         version: version(section, &configuration.image)?,
         argv: spark::command_line(&section.program, &Path::new(SPARK_DIR).join(SPARK_PROPERTIES)),
         environment: section.environment.clone(),
@@ -80,17 +77,17 @@ pub(super) fn sidecar(
         min_executors: configuration.min_executors,
         max_executors: configuration.max_executors,
     };
-    Ok((SparkLocation::Sidecar { address }, wish))
+    Ok((SparkLocation::Sidecar { address }, options))
 }
 
-/// Nobody can see from outside which Spark is in an image. That there is no image at all is said by the orchestrator.
+/// The version is configured, because it cannot be read from the image. The orchestrator reports a missing image.
 fn version(section: &SparkSection, image: &str) -> Result<String, UserError> {
     if image.is_empty() {
         return Ok(String::new());
     }
     section.versions.get(image).cloned().ok_or_else(|| {
-        UserError::new(ErrorKind::WrongState, format!("the version of Spark in image \"{image}\" is not known"))
-            .detail("it is a label of the engine's pods")
-            .hint(format!("add it to spark.versions in the masters' configuration: \"{image}\" = \"…\""))
+        UserError::new(ErrorKind::WrongState, format!("the version of Spark in image \"{image}\" is unknown"))
+            .detail("The version is a label of the engine's pods.")
+            .hint(format!("Add it to spark.versions in the masters' configuration: \"{image}\" = \"…\"."))
     })
 }

@@ -27,7 +27,7 @@ impl Interrupts {
 
     /// From now on Ctrl-C is ours.
     pub fn listen() -> anyhow::Result<Self> {
-        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT can't be caught")?;
+        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
         let wanted = watch::Sender::new(false);
         let asked = wanted.clone();
         tokio::spawn(async move {

@@ -54,7 +54,7 @@ pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Resul
                 continue;
             }
             Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(error).context("the terminal can't be read"),
+            Err(error) => return Err(error).context("the terminal cannot be read"),
         };
         if pending.is_empty() && matches!(line.trim().trim_end_matches(';'), "exit" | "quit" | "!quit") {
             break;
@@ -102,7 +102,7 @@ async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow
 }
 
 /// A statement as the history keeps it: without the values of secret properties. `None` if it may hold a secret that
-/// can't be taken out of it.
+/// cannot be taken out of it.
 fn history_entry(text: &str) -> Option<String> {
     let keys = SecretKeys::default();
     match ddl::parse(text) {

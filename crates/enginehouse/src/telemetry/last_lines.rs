@@ -1,19 +1,19 @@
-//! The newest lines of what this process logs: what a pod leaves behind when it fails, because nobody may read its log then.
+//! The newest lines of this process's log: the termination message of a failed pod, whose log may not be readable any more.
 
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Bytes that are kept; twice as many for a moment.
+/// The number of bytes that are kept; temporarily twice as many.
 const KEEP_BYTES: usize = 8_192;
 
-/// Standard error, with a memory.
+/// A writer to standard error that keeps the newest lines.
 #[derive(Debug, Clone, Default)]
 pub struct LastLines(Arc<Mutex<Vec<u8>>>);
 
 impl LastLines {
-    /// The newest lines, each whole.
+    /// The newest complete lines.
     pub fn text(&self) -> String {
         let kept = self.0.lock();
         String::from_utf8_lossy(newest(&kept)).into_owned()
@@ -28,10 +28,10 @@ impl LastLines {
     }
 }
 
-/// At most [`KEEP_BYTES`] from the end, from the beginning of a line on.
+/// At most [`KEEP_BYTES`] from the end, from the start of a line.
 fn newest(kept: &[u8]) -> &[u8] {
     let Some(from) = kept.len().checked_sub(KEEP_BYTES).filter(|from| *from > 0) else { return kept };
-    // The line before may end just here.
+    // The previous line may end exactly here.
     let begins = kept[from - 1..].iter().position(|byte| *byte == b'\n').map_or(kept.len(), |at| from + at);
     &kept[begins..]
 }
@@ -39,7 +39,7 @@ fn newest(kept: &[u8]) -> &[u8] {
 impl Write for LastLines {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         self.keep(event);
-        // A reader that is gone takes nothing from what is kept.
+        // A closed standard error does not affect the kept lines.
         io::stderr().write_all(event)?;
         Ok(event.len())
     }

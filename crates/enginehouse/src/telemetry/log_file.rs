@@ -1,19 +1,18 @@
-//! A log file that is never longer than its limit: then what is there becomes `<name>.1`, in the place of what was there
-//! before, and a new one begins. So the newest lines are always there, and at most twice the limit is on the disk.
+//! A rotating log file: at its limit it is renamed to `<name>.1`, replacing the previous one, and a new file begins. The
+//! newest lines are always kept, in at most twice the limit on disk.
 //!
-//! One process writes it (the one that has the data directory), one event a call; so no line stands in two files. Where
-//! neither can be done (a folder stands where the old one should be), the file begins anew without it: its limit holds
-//! whatever happens. Somebody who has removed the file finds a new one when the limit is reached.
+//! One process, the owner of the data directory, writes one event with each call, so no line is split over two files. If the
+//! rename fails (for example because `<name>.1` is a folder), the file is truncated: the limit always holds. A deleted file
+//! is created again when the limit is reached.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the log of `standalone` at most; the file before it has as many.
+/// The limit of the log of `standalone`, in bytes; the previous file has as many.
 pub const KEEP_BYTES: u64 = 16 << 20;
 
-/// The file, open.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -23,7 +22,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Goes on with the file that is there, or makes it.
+    /// Opens the file for appending, or creates it.
     pub fn open(path: &Path, keep_bytes: u64) -> io::Result<Self> {
         let file = append(path)?;
         let length = file.metadata()?.len();
@@ -34,7 +33,7 @@ impl LogFile {
         if let Ok(file) = set_aside(&self.path).and_then(|()| append(&self.path)) {
             self.file = file;
         } else {
-            // What fails here fails the write too, and there is nobody to tell: this is the log.
+            // An error here also fails the write, and cannot be logged: this is the log.
             let _ = self.file.set_len(0);
         }
         self.length = 0;
@@ -74,7 +73,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
-    /// A folder, the log in it, and the one before.
+    /// A folder, its log, and the previous log.
     fn files() -> (tempfile::TempDir, PathBuf, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let (log, old) = (folder.path().join("x.log"), folder.path().join("x.log.1"));
@@ -83,7 +82,7 @@ mod tests {
 
     fn write(log: &mut LogFile, lines: std::ops::Range<u32>) {
         for line in lines {
-            // In one call, as an event comes.
+            // One call, as for an event.
             log.write_all(format!("line {line:04}\n").as_bytes()).unwrap();
         }
     }
@@ -102,7 +101,7 @@ mod tests {
             text(&old).lines().collect::<Vec<_>>(),
             (990..999).map(|it| format!("line {it:04}")).collect::<Vec<_>>()
         );
-        // The next process goes on where this one ended.
+        // The next process appends.
         drop(log);
         let mut log = LogFile::open(&path, 95).unwrap();
         write(&mut log, 1_000..1_010);

@@ -95,7 +95,7 @@ fn a_secret_that_others_can_read_or_that_is_too_short_is_refused() {
     let short = files.write("short.secret", "abc", 0o600);
     let empty = files.write("empty.secret", "", 0o600);
     let absent = files.0.path().join("absent.secret");
-    for (secret, expected) in [(open, "chmod 600"), (short, "too short"), (empty, "too short"), (absent, "can't read")]
+    for (secret, expected) in [(open, "chmod 600"), (short, "too short"), (empty, "too short"), (absent, "cannot read")]
     {
         let content = format!("[cluster]\nsecret_file = \"{}\"\n", secret.display());
         let file = files.write("c.toml", &content, 0o600);
@@ -123,8 +123,8 @@ fn a_file_that_is_none_or_no_toml_is_refused() {
     let files = Files::new();
     let folder = files.0.path().to_owned();
     for (path, expected) in [
-        (folder.join("absent"), "can't read the configuration"),
-        (folder.clone(), "can't read the configuration"),
+        (folder.join("absent"), "cannot read the configuration"),
+        (folder.clone(), "cannot read the configuration"),
         (PathBuf::from("/dev/zero"), "bytes"),
         (files.write("a.toml", "[proxy\n", 0o600), "line 1"),
         (files.write("b.toml", "[proxy]\nlisten = 5\n", 0o600), "line 2"),

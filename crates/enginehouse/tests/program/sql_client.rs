@@ -79,7 +79,7 @@ fn the_first_error_ends_a_script_and_says_where_it_is() {
     assert_eq!(status, Some(1));
     assert!(error.starts_with("error 42601: ") && error.contains("FOR"), "{error}");
     let (status, _, error) = run(server.sql().args(["-f", "/nowhere.sql"]));
-    assert!(status == Some(1) && error.contains("can't read /nowhere.sql"), "{error}");
+    assert!(status == Some(1) && error.contains("cannot read /nowhere.sql"), "{error}");
 }
 
 #[test]

@@ -37,8 +37,8 @@ fn a_folder_that_can_not_be_used_and_a_port_in_use_are_named() {
     std::fs::write(&file, "x").unwrap();
     let data = folder.path().join("data");
     for (data, listen, expected) in [
-        (file.to_str().unwrap(), "127.0.0.1:0", "can't use the data directory"),
-        ("/proc/nowhere", "127.0.0.1:0", "can't use the data directory"),
+        (file.to_str().unwrap(), "127.0.0.1:0", "cannot use the data directory"),
+        ("/proc/nowhere", "127.0.0.1:0", "cannot use the data directory"),
         (data.to_str().unwrap(), &*address, "in use"),
     ] {
         let output = program().args(["standalone", "--data-dir", data, "--listen", listen]).output().unwrap();
@@ -121,7 +121,7 @@ fn told_to_end_while_nobody_acts_as_master_it_ends_its_engines_all_the_same() {
     let first = lines.next().unwrap_or_default();
     assert!(first.starts_with("ending: "), "{first}; {}", installation.standard_error());
     installation.release("master.lock.won");
-    assert_eq!(lines.collect::<Vec<_>>(), ["ended, nothing is left running"]);
+    assert_eq!(lines.collect::<Vec<_>>(), ["shut down; no engine is left running"]);
     assert!(ended(&mut child, END_DEADLINE).success());
     assert!(!installation.engines().contains(&engine), "its engine is left");
 }
@@ -136,7 +136,7 @@ fn its_log_is_never_longer_than_its_limit() {
     std::fs::write(&log, line.repeat(16 << 10)).unwrap();
     installation.start_again();
     assert_eq!(std::fs::metadata(&old).unwrap().len(), 16 << 20);
-    assert!(installation.log().len() < 1 << 20 && installation.log().contains("every role runs"));
+    assert!(installation.log().len() < 1 << 20 && installation.log().contains("all roles are running"));
     assert_eq!(installation.complaints(), Vec::<String>::new());
     assert!(installation.stop().success());
 }

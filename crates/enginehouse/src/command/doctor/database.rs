@@ -38,7 +38,7 @@ pub async fn look(target: &Target, report: &mut Report) -> bool {
     match looked {
         Ok(seen) => {
             report.checked(REACHABLE, format!("{shown} ({})", seen.backend.as_str()), Vec::new());
-            settings(target, &seen, report);
+            connection_settings(target, &seen, report);
             seen.schema == SCHEMA_VERSION
         }
         Err(error) => {
@@ -78,7 +78,7 @@ async fn sqlite_file(target: &Target, file: &Path, report: &mut Report) {
     report.skip(&[DURABILITY], "does not apply: every connection to a file waits for the disk (synchronous = FULL)");
 }
 
-fn settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
+fn connection_settings(target: &Target, seen: &Diagnosis, report: &mut Report) {
     migrations(target, seen.schema, report);
     round_trips(&seen.round_trips, report);
     clock(seen.ahead_ms, report);

@@ -43,7 +43,7 @@ mod tests {
         let setting = |found: &str, risk| Durability { name: "fsync", found: found.to_owned(), wanted: "on", risk };
         assert_eq!(outcome_of(&[setting("on", None)]), (Verdict::Well, "fsync on".to_owned(), Vec::new()));
         let (verdict, summary, findings) =
-            told(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
+            outcome_of(&[setting("off", Some("a crash may take it back")), setting("on", None)]);
         assert_eq!((verdict, summary.as_str(), findings.len()), (Verdict::Warning, "fsync off, fsync on", 1));
         let expected = "fsync: it is off: a crash may take it back, and names of engines could be issued twice; \
                     set fsync to on in the database server's configuration";

@@ -169,7 +169,7 @@ fn base(target: &Target, nodes: &[BaseNode], report: &mut Report) {
                     let part = |word: &str, rights: &[String]| {
                         (!rights.is_empty()).then(|| format!("{word}: {}", rights.join("; ")))
                     };
-                    let parts = [told("it gives too much", extra_rights), told("it lacks", missing_rights)];
+                    let parts = [part("it grants too much", extra_rights), part("it lacks", missing_rights)];
                     parts.into_iter().flatten().collect::<Vec<_>>().join(", and ")
                 }
             };

@@ -87,7 +87,7 @@ impl ChildProcess {
             wait_without_reaping(group.leader);
             let mut reaped = group.reaped();
             if let Err(error) = send(group.leader, Signal::KILL) {
-                tracing::warn!(%error, "processes of a child that has ended can't be killed");
+                tracing::warn!(%error, "processes of a child that has ended cannot be killed");
             }
             let status = child.wait().map_err(|error| error.to_string());
             *reaped = true;
@@ -119,7 +119,7 @@ impl ChildProcess {
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         if let Err(error) = self.signal(Signal::KILL) {
-            tracing::warn!(%error, "a child can't be killed");
+            tracing::warn!(%error, "a child cannot be killed");
         }
     }
 }

@@ -25,7 +25,7 @@ const OOM_SCORE: i32 = 1_000;
 /// The score of this process, and of its children from now on.
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Applies the limits to this process. One that can't be applied is logged, and the engine serves without it.
+/// Applies the limits to this process. One that cannot be applied is logged, and the engine serves without it.
 pub fn apply(file: &EngineFile, host: &EngineHost) {
     if !host.is_shared_machine() {
         return;

@@ -23,7 +23,7 @@ pub fn runtime(file: &EngineFile, host: &EngineHost) -> anyhow::Result<Arc<dyn E
     Ok(match file.spark.clone().context("the engine's file does not say where Spark is")? {
         SparkLocation::Sidecar { address } => Arc::new(sidecar::Sidecar::new(address)),
         SparkLocation::Child(launch) => {
-            let folder = std::path::absolute(FOLDER).context("the engine's own directory can't be found")?;
+            let folder = std::path::absolute(FOLDER).context("the engine's own directory cannot be found")?;
             let (cpu_threads, memory_bytes) = (file.cpu_threads, file.memory_bytes);
             let resources = child::Resources { name: file.name.clone(), cpu_threads, memory_bytes };
             Arc::new(child::Child::new(launch, resources, folder, host))

@@ -1,4 +1,4 @@
-//! The folder of a standalone installation: one process has it at a time.
+//! The data directory of a standalone, with an exclusive lock.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -14,68 +14,67 @@ use rustix::fs::{FlockOperation, flock};
 use crate::configuration::Configuration;
 use crate::roles;
 
-/// The file that is locked by the process that has the folder.
+/// The file that the owner of the folder locks.
 pub const LOCK_FILE: &str = "standalone.lock";
-/// The file that says where the proxy listens.
+/// The file with the address of the proxy.
 const ADDRESS_FILE: &str = "proxy-address";
-/// The file with the settings of the process that runs here, for the doctor.
+/// The file with the configuration of the running process, for the doctor.
 const CONFIGURATION_FILE: &str = "configuration.toml";
 /// Random bytes of a new cluster secret.
 const SECRET_BYTES: usize = 32;
 
-/// The folder, held as long as this lives.
+/// The data directory; locked until dropped.
 pub struct DataDir {
     root: PathBuf,
-    /// Held by whoever runs here; `None` for somebody who only looks.
+    /// `None` for a read-only view.
     _lock: Option<File>,
 }
 
 impl DataDir {
-    /// Makes the folder if it is not there, and takes it; refused while another process has it.
+    /// Creates the folder if necessary, and locks it; fails if another process has the lock.
     pub fn open(root: &Path) -> anyhow::Result<Self> {
-        let cant = || format!("can't use the data directory {}", root.display());
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).with_context(cant)?;
-        let root = fs::canonicalize(root).with_context(cant)?;
+        let cannot_use = || format!("cannot use the data directory {}", root.display());
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(root).with_context(cannot_use)?;
+        let root = fs::canonicalize(root).with_context(cannot_use)?;
         keep_private(&root)?;
         let lock = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .open(root.join(LOCK_FILE))
-            .with_context(cant)?;
+            .with_context(cannot_use)?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!(
-                "another enginehouse standalone has the data directory {}\nHint: end it, or choose another one with \
-                 --data-dir",
+                "another enginehouse standalone has the data directory {}\nHint: Stop it, or choose another directory with --data-dir.",
                 root.display()
             );
         }
         let data = Self { root, _lock: Some(lock) };
-        // Somebody else's, who ran here before.
+        // That of the previous process.
         let _ = fs::remove_file(data.root.join(ADDRESS_FILE));
         for folder in [data.engines(), data.engine_data(), data.samples(), data.zookeeper()] {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(cant)?;
-            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).with_context(cant)?;
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(cannot_use)?;
+            fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).with_context(cannot_use)?;
         }
         Ok(data)
     }
 
-    /// For looking only: makes nothing, and takes nothing from whoever runs here.
-    pub fn of_another(root: &Path) -> anyhow::Result<Self> {
+    /// A read-only view of another process's data directory.
+    pub fn open_read_only(root: &Path) -> anyhow::Result<Self> {
         let root =
-            fs::canonicalize(root).with_context(|| format!("can't use the data directory {}", root.display()))?;
+            fs::canonicalize(root).with_context(|| format!("cannot use the data directory {}", root.display()))?;
         if !root.join(LOCK_FILE).is_file() {
-            bail!("{} is no data directory of enginehouse standalone", root.display());
+            bail!("{} is not a data directory of enginehouse standalone", root.display());
         }
         Ok(Self { root, _lock: None })
     }
 
-    /// The cluster secret that is there.
+    /// The existing cluster secret.
     pub fn kept_secret(&self) -> anyhow::Result<ClusterSecret> {
         roles::read_secret(&self.secret_file())
     }
 
-    /// The cluster secret: made at the first start, readable by its owner only.
+    /// The cluster secret; created at the first start, readable by its owner only.
     pub fn secret(&self) -> anyhow::Result<ClusterSecret> {
         let path = self.secret_file();
         if !path.exists() {
@@ -94,17 +93,17 @@ impl DataDir {
         roles::read_secret(&path)
     }
 
-    /// Writes down the settings of this process, for the doctor. They may hold secrets.
+    /// Writes the configuration of this process, for the doctor. It may contain secrets.
     pub fn keep_configuration(&self, configuration: &Configuration) -> anyhow::Result<()> {
         let path = self.root.join(CONFIGURATION_FILE);
         let text = toml::to_string(configuration)?;
         let mut options = OpenOptions::new();
         let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(text.as_bytes()))
-            .with_context(|| format!("can't write {}", path.display()))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The settings of the process that runs here; `None` if they can't be read.
+    /// The configuration of the running process; `None` if it cannot be read.
     pub fn kept_configuration(&self) -> Option<Configuration> {
         toml::from_str(&fs::read_to_string(self.root.join(CONFIGURATION_FILE)).ok()?).ok()
     }
@@ -113,15 +112,15 @@ impl DataDir {
         &self.root
     }
 
-    /// Writes down where the proxy listens, for the doctor, who says so if he can't read it.
+    /// Writes the address of the proxy, for the doctor.
     pub fn keep_address(&self, address: SocketAddr) {
         let path = self.root.join(ADDRESS_FILE);
         if let Err(error) = fs::write(&path, format!("{address}\n")) {
-            tracing::warn!(path = %path.display(), %error, "where the proxy listens can't be written down");
+            tracing::warn!(path = %path.display(), %error, "could not write the address of the proxy");
         }
     }
 
-    /// Where the proxy listens; `None` before it does.
+    /// The address of the proxy; `None` before it listens.
     pub fn kept_address(&self) -> Option<SocketAddr> {
         fs::read_to_string(self.root.join(ADDRESS_FILE)).ok()?.trim().parse().ok()
     }
@@ -152,29 +151,28 @@ impl DataDir {
         self.root.join("data")
     }
 
-    /// Where external tables may be.
+    /// The folder of external tables.
     pub fn samples(&self) -> PathBuf {
         self.root.join("samples")
     }
 }
 
-/// Takes the folder from other users of the machine: it holds catalogs, logs and spilled rows. A folder with other files in
-/// it is not changed but refused, because its mode may be meant for them.
+/// Removes the permissions of other users: the folder has catalogs, logs and spilled rows. A folder with foreign files is
+/// refused instead, since its mode may be intended for them.
 fn keep_private(root: &Path) -> anyhow::Result<()> {
-    let cant = || format!("can't use the data directory {}", root.display());
-    let mode = fs::metadata(root).with_context(cant)?.permissions().mode();
+    let cannot_use = || format!("cannot use the data directory {}", root.display());
+    let mode = fs::metadata(root).with_context(cannot_use)?.permissions().mode();
     if mode.trailing_zeros() >= 6 {
         return Ok(());
     }
-    let is_ours = root.join(LOCK_FILE).exists() || fs::read_dir(root).with_context(cant)?.next().is_none();
+    let is_ours = root.join(LOCK_FILE).exists() || fs::read_dir(root).with_context(cannot_use)?.next().is_none();
     if !is_ours {
         bail!(
-            "{}: other users of this machine have rights there (mode {:o})\nHint: chmod 700 {}, or choose an empty folder with \
-             --data-dir",
-            cant(),
+            "{}: other users of this machine have permissions there (mode {:o})\nHint: Run chmod 700 {}, or choose an empty folder with --data-dir.",
+            cannot_use(),
             mode & 0o777,
             root.display()
         );
     }
-    fs::set_permissions(root, fs::Permissions::from_mode(0o700)).with_context(cant)
+    fs::set_permissions(root, fs::Permissions::from_mode(0o700)).with_context(cannot_use)
 }

@@ -1,4 +1,4 @@
-//! A standalone that runs, found by its folder from another process, which changes nothing there.
+//! A running standalone, found by its data directory from another process; read-only.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -11,34 +11,31 @@ use super::data_dir::{DataDir, LOCK_FILE};
 use super::settings;
 use crate::configuration::Configuration;
 
-/// What one needs to know to look at it.
+/// The parameters that a diagnosis needs.
 pub struct Running {
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// What it made of its folder. Where its metadata agent listens is not in it, and where its proxy does only if
-    /// [`Running::listens`].
+    /// Its configuration, without the address of its metadata agent, and with that of its proxy only if [`Running::listens`].
     pub configuration: Configuration,
     /// Whether its proxy listens already.
     pub listens: bool,
-    /// Its secret.
     pub secret: ClusterSecret,
 }
 
 impl Running {
-    /// Finds it; an error if none runs there.
+    /// Fails if none runs there.
     pub fn find(folder: &Path) -> anyhow::Result<Self> {
-        let data = DataDir::of_another(folder)?;
+        let data = DataDir::open_read_only(folder)?;
         let Some(pid) = holder(&data.root().join(LOCK_FILE)) else {
             bail!(
-                "no enginehouse standalone runs in {}, or none that this user may see\nHint: enginehouse standalone --data-dir \
-                 {}",
+                "no enginehouse standalone runs in {}, or this user may not see it\nHint: Run enginehouse standalone --data-dir {}.",
                 folder.display(),
                 folder.display()
             );
         };
         let port = embedded_zookeeper::kept_port(&data.zookeeper())
-            .context("the port of the embedded ZooKeeper can't be read")?;
-        let port = port.with_context(|| format!("the standalone in {} has not started yet", folder.display()))?;
+            .context("cannot read the port of the embedded ZooKeeper")?;
+        let port = port.with_context(|| format!("the standalone in {} is still starting", folder.display()))?;
         let zookeeper = SocketAddr::from(([127, 0, 0, 1], port));
         let listen = data.kept_address();
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -54,8 +51,7 @@ impl Running {
     }
 }
 
-/// The process that has the file open. Whoever runs in the folder keeps it open for its lock, and nobody else does for
-/// longer than it takes to be refused.
+/// The process that has the lock file open: the owner of the folder, or briefly a process that is being refused.
 fn holder(lock: &Path) -> Option<u32> {
     let has_it = |pid: u32| {
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;

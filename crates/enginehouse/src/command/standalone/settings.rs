@@ -1,7 +1,7 @@
-//! What a standalone is configured with: a file, the environment and the command line, and what it chooses itself.
+//! The configuration of a standalone: a file, the environment, the command line, and keys that it sets itself.
 //!
-//! The embedded parts and the data directory decide some keys. A file or a variable that sets one of them is refused,
-//! because the setting would have no effect.
+//! The embedded servers and the data directory determine some keys. A file or variable that sets one of these is refused,
+//! because it would have no effect.
 
 use std::net::SocketAddr;
 
@@ -13,9 +13,8 @@ use crate::configuration::{Configuration, Span, resolved};
 
 /// The name of the installation.
 const CLUSTER: &str = "standalone";
-/// How long the embedded ZooKeeper waits for a silent process, unless the configuration sets another time.
+/// The default session timeout of the embedded ZooKeeper.
 const SESSION_TIMEOUT: Span = Span::seconds(6);
-/// The keys that a standalone sets itself.
 const OWN_KEYS: [(&str, &str); 11] = [
     ("cluster", "name"),
     ("cluster", "secret_file"),
@@ -30,16 +29,15 @@ const OWN_KEYS: [(&str, &str); 11] = [
     ("engines", "data_dir"),
 ];
 
-/// What the file, the environment and the command line ask for.
-pub fn asked_for(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
+/// Reads the file, the environment and the command line.
+pub fn read(arguments: &StandaloneArguments) -> anyhow::Result<Configuration> {
     let (mut configuration, keys) = Configuration::read(arguments.config.as_deref())?;
     let sets = |section: &str, key: &str| {
         keys.get(section).and_then(toml::Value::as_table).is_some_and(|section| section.contains_key(key))
     };
     if let Some((section, key)) = OWN_KEYS.iter().find(|(section, key)| sets(section, key)) {
         bail!(
-            "{section}.{key} is not for a standalone, which sets it itself\nHint: remove it, or run the roles as separate \
-             processes"
+            "{section}.{key} is not for a standalone, which sets it itself\nHint: Remove it, or run the roles as separate processes."
         );
     }
     if !sets("zookeeper", "session_timeout") {
@@ -49,24 +47,23 @@ pub fn asked_for(arguments: &StandaloneArguments) -> anyhow::Result<Configuratio
         configuration.proxy.listen = listen;
     }
     for folder in &arguments.allow {
-        let cant = || format!("--allow {}", folder.display());
-        let folder = folder.canonicalize().with_context(cant)?;
+        let cannot_use = || format!("--allow {}", folder.display());
+        let folder = folder.canonicalize().with_context(cannot_use)?;
         if !folder.is_dir() {
-            bail!("{} is no folder", cant());
+            bail!("{} is not a folder", cannot_use());
         }
         configuration.engines.allowed_locations.push(folder);
     }
     Ok(configuration)
 }
 
-/// The whole configuration of the standalone in that folder, checked.
+/// The complete configuration of the standalone in that folder, validated.
 pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr) -> anyhow::Result<Configuration> {
     for location in &asked.engines.allowed_locations {
         let location = resolved(location);
         if data.root().starts_with(&location) || location.starts_with(data.root()) {
             bail!(
-                "the allowed folder {} and the data directory {} contain one another\nHint: allow a folder that holds nothing \
-                 but data, or choose another data directory with --data-dir",
+                "the allowed folder {} and the data directory {} contain one another\nHint: Allow a folder with nothing but data, or choose another data directory with --data-dir.",
                 location.display(),
                 data.root().display()
             );
@@ -78,7 +75,7 @@ pub fn complete(mut asked: Configuration, data: &DataDir, zookeeper: SocketAddr)
     Ok(asked)
 }
 
-/// What a standalone in that folder has without any settings; for one whose settings were not kept.
+/// The default configuration of a standalone in that folder, if its own was not stored.
 pub fn without_settings(data: &DataDir, listen: SocketAddr, zookeeper: SocketAddr) -> Configuration {
     let mut configuration = Configuration::default();
     configuration.zookeeper.session_timeout = SESSION_TIMEOUT;
@@ -92,7 +89,7 @@ fn set_own_keys(configuration: &mut Configuration, data: &DataDir, zookeeper: So
     CLUSTER.clone_into(&mut configuration.cluster.name);
     configuration.cluster.secret_file = data.secret_file();
     configuration.zookeeper.connect = zookeeper.to_string();
-    // Its name may have letters that mean something in a URL.
+    // Its path may contain characters with a meaning in a URL.
     configuration.database.url = metadata::StoreSettings::sqlite(&data.database()).url;
     configuration.metadata_agent.listen = SocketAddr::from(([127, 0, 0, 1], 0));
     configuration.orchestrator.state_dir = data.engines();

@@ -1,10 +1,9 @@
-//! The orderly end of a standalone installation, in the order in which nothing is lost: nobody decides any more, engines
-//! finish, their end is written down, then the rest goes.
+//! The graceful shutdown of a standalone: the master stops, engines drain, their ends are recorded, then the other parts
+//! stop.
 //!
-//! What is written down makes the next start an immediate one: an engine that was stopped with everything has not
-//! failed, so its slot gets a new incarnation and no back-off. It is written under the epoch of the master that has just
-//! ended; should that be stale, or the database fail, nothing is written, and the next master finds engines that
-//! vanished, as after a kill.
+//! The records make the next start immediate: an engine that was stopped with the installation has not failed, so its slot
+//! gets a new incarnation without a back-off. They are written under the epoch of the master that has just stopped. If the
+//! epoch is stale or the database fails, nothing is recorded, and the next master finds vanished engines, as after a kill.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,23 +22,23 @@ use tracing::{info, warn};
 use super::Parts;
 use crate::roles;
 
-/// How long engines may finish their statements when everything ends.
+/// The grace of engines at shutdown.
 pub const DRAIN: Duration = Duration::from_secs(10);
-/// How long a killed engine may take to vanish.
+/// The time after which a killed engine must have vanished.
 const REAP: Duration = Duration::from_secs(5);
-/// How often ending engines are looked at.
+/// The interval between two lists of the terminating engines.
 const LOOK: Duration = Duration::from_millis(100);
-/// How the engines ended, as SHOW and DESCRIBE say it.
+/// The reason in SHOW and DESCRIBE.
 const REASON: &str = "standalone was stopped";
 
-/// Ends everything; an error says what may be left.
+/// Shuts everything down; the error names engines that may be left.
 pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
     let acting = match *parts.master.state().borrow() {
         CandidateState::Acting { epoch, .. } => Some(epoch),
         _ => None,
     };
     parts.master.shutdown().await;
-    // Without a master that acts it is still we who have the folder: the state directory asks for the epoch that it knows.
+    // Without an acting master this process still owns the folder, and the state directory requires its own epoch.
     let epoch = match acting {
         Some(epoch) => epoch,
         None => inspect(parts.processes, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
@@ -49,7 +48,7 @@ pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
         && !ended.is_empty()
         && let Err(error) = record_ends(&parts.store, epoch, &ended).await
     {
-        info!(%error, "that the engines were stopped could not be written down: the next start takes them for vanished");
+        info!(%error, "could not record engine shutdown; next start will report the engines as vanished");
     }
     parts.proxy.shutdown().await;
     parts.agent.shutdown().await;
@@ -57,8 +56,8 @@ pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
     left
 }
 
-/// Tells every engine to finish and end, and waits until none is left: after the grace they are killed. Answers those
-/// that have ended, and what may be left.
+/// Terminates every engine with a grace and waits until none is left. Returns the ended engines, and an error with those that
+/// may be left.
 async fn end_engines(
     orchestrator: &dyn Orchestrator,
     cluster: &str,
@@ -74,20 +73,20 @@ async fn end_engines(
                 let left: BTreeSet<EngineName> = listing.engines.iter().map(|engine| engine.name.clone()).collect();
                 (left, request_ends(orchestrator, listing.engines, epoch, &mut requested, &mut ended).await)
             }
-            // Whoever was told may have ended or not.
-            Err(error) => (ended.clone(), Some(format!("the engines can't be listed: {error}"))),
+            // The requested engines may have ended or not.
+            Err(error) => (ended.clone(), Some(format!("cannot list the engines: {error}"))),
         };
         if tokio::time::Instant::now() >= until {
             let names = left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let failure = failure.map(|it| format!(": {it}")).unwrap_or_default();
-            warn!(engines = names, failure, "engines are left that did not end");
-            return (&ended - &left, Err(anyhow::anyhow!("engines may be left that did not end: {names}{failure}")));
+            warn!(engines = names, failure, "engines did not terminate");
+            return (&ended - &left, Err(anyhow::anyhow!("these engines may still run: {names}{failure}")));
         }
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Tells those to end that were not told yet; why one could not be told, which is tried again.
+/// Requests the end of engines that were not requested yet. Returns the last failure, which the caller retries.
 async fn request_ends(
     orchestrator: &dyn Orchestrator,
     engines: Vec<Observed>,
@@ -103,7 +102,7 @@ async fn request_ends(
         match orchestrator.delete(&engine.name, &engine.uid, DRAIN, epoch).await {
             Ok(_) => {
                 requested.insert(engine.uid);
-                // What had ended before has its own reason, and what is left of it is the next master's to find.
+                // An engine that had ended before has its own reason; the next master removes its remains.
                 if engine.exit.is_none() {
                     ended.insert(engine.name);
                 }
@@ -116,7 +115,7 @@ async fn request_ends(
     failure
 }
 
-/// Records the ends, and gives every slot whose present engine is among them a new incarnation.
+/// Records the ends, and draws a new incarnation for every slot whose current engine is among them.
 async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) -> Result<(), metadata::Error> {
     let snapshot = store.snapshot().await?;
     let lives = |name: &EngineName| snapshot.engines.iter().any(|it| it.name == *name && it.ended_at_ms.is_none());

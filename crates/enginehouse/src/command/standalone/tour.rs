@@ -1,7 +1,6 @@
-//! The tour: a file of statements, played through the proxy's own port by the code of `enginehouse sql`.
+//! The tour: a script that runs through the proxy's own port, with the code of `enginehouse sql`.
 //!
-//! `{samples}` in it is the folder of the sample data; `{engine}` is the engine that the last result with a column
-//! `engine` named as current.
+//! `{samples}` is the folder of the sample data; `{engine}` is the current engine of the last result with a column `engine`.
 
 use std::net::SocketAddr;
 
@@ -15,19 +14,17 @@ use crate::sql::url::ServerUrl;
 use crate::sql::{runner, script};
 
 const SCRIPT: &str = include_str!("tour.sql");
-/// Whose statements they are.
+/// The user of the session.
 const USER: &str = "admin";
-/// Rides in the sample data set.
+/// The number of rides in the sample data set.
 #[cfg(feature = "datafusion-engine")]
 const RIDES: u64 = 200_000;
 
-/// Plays all statements; `false` when one of them failed, which is printed.
+/// Runs all statements; returns `false` after a failed one, which is printed.
 pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> anyhow::Result<bool> {
     let seed = seed.unwrap_or_else(random_seed);
     make_sample(data, seed).await?;
-    print_line(&format!(
-        "\nA tour of the whole loop. Everything below goes through {address}, as any client's statements do."
-    ));
+    print_line(&format!("\nA tour of Enginehouse. All statements below are sent to {address}, as by any client."));
     let target = ServerUrl::parse(&format!("{address}"))?;
     let mut connection = Connection::open(&target, USER, "").await?;
     let mut engine = String::new();
@@ -54,7 +51,7 @@ pub async fn play(address: SocketAddr, data: &DataDir, seed: Option<u64>) -> any
         }
     }
     connection.close().await;
-    print_line(&format!("\n{}", if all_well { "The tour has ended." } else { "The tour ended early." }));
+    print_line(&format!("\n{}", if all_well { "The tour is complete." } else { "The tour failed." }));
     Ok(all_well)
 }
 
@@ -62,8 +59,8 @@ fn random_seed() -> u64 {
     rand::random_range(1..1_000_000)
 }
 
-/// Writing takes seconds in a debug build, on a thread of its own: neither the other parts nor the end of the process wait
-/// for it. A file that is cut short is written again by the next tour.
+/// Writes the sample data on its own thread: it takes seconds in a debug build, and must not delay the other parts or a
+/// shutdown. A truncated file is written again by the next tour.
 #[cfg(feature = "datafusion-engine")]
 async fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
     let folder = data.samples().join("rides");
@@ -73,7 +70,7 @@ async fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
     std::thread::Builder::new().name("sample".to_owned()).spawn(move || {
         let _ = report.send(datafusion_engine::sample::write_rides(&file, seed, RIDES));
     })?;
-    written.await.context("the thread that writes the sample data set broke down")?.context("the sample data set")?;
+    written.await.context("the thread that writes the sample data set panicked")?.context("the sample data set")?;
     print_line(&format!("sample data set: {RIDES} rides from seed {seed}, {}", folder.display()));
     Ok(())
 }
@@ -81,6 +78,5 @@ async fn make_sample(data: &DataDir, seed: u64) -> anyhow::Result<()> {
 #[cfg(not(feature = "datafusion-engine"))]
 #[allow(clippy::unused_async, reason = "the same signature as with the feature")]
 async fn make_sample(_data: &DataDir, _seed: u64) -> anyhow::Result<()> {
-    Err(anyhow::anyhow!("this build has no engine to run queries with"))
-        .context("build with the feature datafusion-engine")
+    Err(anyhow::anyhow!("this build has no engine for queries")).context("build with the feature datafusion-engine")
 }

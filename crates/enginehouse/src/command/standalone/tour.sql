@@ -1,50 +1,50 @@
--- A resource unit is the template of an engine: what runs, and how large it is.
+-- A resource unit is a template of engines: their type and their size.
 CREATE RESOURCE UNIT IF NOT EXISTS small
     ENGINE_TYPE 'datafusion', DRIVER_CPU 1, DRIVER_MEMORY '512M', MAX_ENGINES 3;
 
--- The tour can be played again: back to the size that it begins with.
+-- Reset the memory, in case the tour was played before.
 ALTER RESOURCE UNIT small DRIVER_MEMORY '512M';
 
--- A resource pool is where engines run, and which units it offers.
+-- A resource pool is where engines run; it lists the units that it offers.
 CREATE RESOURCE POOL IF NOT EXISTS local UNIT_LIST ('small');
 
--- A tenant is who runs engines: the pools that it may use, and its users.
+-- A tenant is a group of users; it lists the pools that it may use.
 CREATE TENANT IF NOT EXISTS demo RESOURCE_POOL_LIST ('local'), USER_LIST ('alice', 'bob');
 
--- Ask for an engine, and wait until it answers queries.
+-- Start an engine, and wait until it serves queries.
 START ENGINE demo local small WAIT '2m';
 
 SHOW ENGINES demo;
 
--- Ordinary SQL goes to an engine of the tenant. The data was made from seed {seed}.
+-- Ordinary SQL is sent to an engine of the tenant. The data was generated from seed {seed}.
 CREATE EXTERNAL TABLE IF NOT EXISTS rides STORED AS PARQUET LOCATION '{samples}/rides/';
 
 SELECT city, count(*) AS rides, sum(fare) AS fares, max(distance_km) AS farthest_km
 FROM rides GROUP BY city ORDER BY fares DESC LIMIT 5;
 
--- What would happen if the engines got twice the memory? Nothing is changed by asking.
+-- What would change if engines had twice the memory? EXPLAIN changes nothing.
 EXPLAIN ALTER RESOURCE UNIT small DRIVER_MEMORY '1G';
 
 ALTER RESOURCE UNIT small DRIVER_MEMORY '1G';
 
--- The old engine stands in until the new one is ready: nobody waits.
+-- The old engine serves until the new one is ready: no query waits.
 SHOW ENGINES demo;
 
 SELECT count(*) AS rides_served_meanwhile FROM rides;
 
--- The same again with WAIT: nothing changes any more, it answers when every engine is as it should be.
+-- The same with WAIT: nothing is left to change, and it returns when every engine is ready.
 ALTER RESOURCE UNIT small DRIVER_MEMORY '1G' WAIT '2m';
 
 SHOW ENGINES demo;
 
--- Who offers this unit, and who uses this pool?
+-- Which pools offer this unit, and which tenants use this pool?
 SHOW RESOURCE UNIT small FOR POOL;
 
 SHOW RESOURCE POOL local FOR TENANT;
 
 DESCRIBE ENGINE local '{engine}';
 
--- It leaves the registry, finishes its statements, then goes.
+-- The engine leaves the registry, finishes its statements and terminates.
 STOP ENGINE local '{engine}' WITHIN '30s' WAIT '1m';
 
 SHOW ALTERATIONS LIMIT 3;

@@ -142,9 +142,10 @@ impl EngineRuntime for Child {
         let cannot = |what: String| move |error: io::Error| RuntimeError(format!("{what}: {error}"));
         let port = Reserved::any().map_err(cannot("no port of loopback can be had for Spark".to_owned()))?;
         let address = port.address();
-        let properties =
-            self.prepare(address).map_err(cannot(format!("Spark's folder {} can't be made", self.folder.display())))?;
-        let cannot_start = format!("Spark can't be started by {}", self.launch.program.display());
+        let properties = self
+            .prepare(address)
+            .map_err(cannot(format!("Spark's folder {} cannot be made", self.folder.display())))?;
+        let cannot_start = format!("Spark cannot be started by {}", self.launch.program.display());
         let command = self.command(&properties).map_err(cannot(cannot_start.clone()))?;
         let log_begins = self.log.as_deref().map_or(0, length);
         let child = ChildProcess::start(command).await.map_err(cannot(cannot_start))?;
@@ -186,7 +187,7 @@ async fn supervise(mut child: ChildProcess, supervisor: Supervisor, _port: Reser
     }
     // A process that is stopped takes SIGTERM when it goes on.
     if let Err(error) = child.signal(Signal::TERM).and_then(|()| child.signal(Signal::CONT)) {
-        warn!(%error, "Spark can't be asked to end");
+        warn!(%error, "Spark cannot be asked to end");
     }
     if let Ok(status) = tokio::time::timeout(TERM_GRACE, child.ended()).await {
         info!("Spark {}", describe(&status));
@@ -194,7 +195,7 @@ async fn supervise(mut child: ChildProcess, supervisor: Supervisor, _port: Reser
     }
     warn!(grace = model::span::print(TERM_GRACE), "Spark did not end after SIGTERM and is killed");
     if let Err(error) = child.signal(Signal::KILL) {
-        warn!(%error, "Spark can't be killed");
+        warn!(%error, "Spark cannot be killed");
     }
     let _ = child.ended().await;
 }
@@ -330,6 +331,6 @@ mod tests {
         let mut child = child(&folder, "");
         child.launch.program = PathBuf::from("/nowhere/spark-submit");
         let error = child.start().await.unwrap_err().to_string();
-        assert!(error.contains("/nowhere/spark-submit") && error.contains("can't be started"), "{error}");
+        assert!(error.contains("/nowhere/spark-submit") && error.contains("cannot be started"), "{error}");
     }
 }
