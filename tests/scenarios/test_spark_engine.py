@@ -202,7 +202,7 @@ def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control
 
 @only_long
 def test_clients_of_a_stopped_spark_receive_08s01_and_it_goes_on(cluster, control):
-    cluster.logs.allow("engine does not answer; leaving the registry", "engine lost while a statement was sent")
+    cluster.logs.allow("engine does not respond; leaving the registry", "engine lost while a statement was sent")
     tenant, pool, unit = control.make("stopped", users="'frank'", options=SPARK)
     name = control.start(tenant, pool, unit, wait=STARTS_WITHIN)
     java = spark_of(cluster.engines.one(name))

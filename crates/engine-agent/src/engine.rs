@@ -1,18 +1,18 @@
-//! The engine agent: stands beside one engine from its start to its end.
+//! The engine agent: the side-car of one engine.
 //!
-//! Its life: start the engine, wait until a warm-up query is answered, register below the permit with its own uid,
-//! relay `HiveServer2` between proxies and the engine, drain on the order, exit. What it is told comes from three
-//! places and nothing else: its permit and its drain fact in ZooKeeper ([`membership`](self)), the orchestrator (its
-//! file is gone, or SIGTERM), and the engine itself (it ended).
+//! It starts the engine, waits until a warm-up query succeeds, registers below the permit with its own uid, relays
+//! `HiveServer2` between proxies and the engine, drains when ordered, and exits. It acts on three inputs: its permit and
+//! drain order in ZooKeeper (`membership`), the orchestrator (SIGTERM, or its file is deleted), and the end of the engine.
 //!
-//! Invariants: it registers only below a permit that bears its own uid; it registers never again once it drains; a
-//! lost ZooKeeper session is no order to drain; a statement that it refuses because it drains was not sent to the
-//! engine. A proxy that holds a stale route is refused before anything is executed.
+//! Invariants: it registers only below a permit with its own uid, and never after it began to drain; a lost ZooKeeper
+//! session is not a drain order; a statement that it refuses because it drains was not sent to the engine. A proxy with a
+//! stale route is refused before anything is executed.
 //!
-//! From the answered warm-up query on its port answers `GET /livez`, and `GET /readyz` by whether it was registered and does
-//! not drain: for a kubelet and for people, nothing of ours asks. Before that a connection is taken and nothing said.
+//! After the warm-up its port serves `GET /livez` and `GET /readyz` (registered and not draining), for a kubelet and for
+//! people; no other part of the installation uses them. Before that, connections are accepted but get no reply.
 
 mod calls;
+mod context;
 mod drain;
 pub mod failpoints;
 mod listener;
@@ -36,55 +36,46 @@ use tracing::{info, warn};
 pub use runtime::{Backend, EngineRuntime, RuntimeError};
 pub use settings::{Key, Settings};
 
+use context::AgentContext;
 use drain::Drain;
-use listener::Relay;
-use membership::{Membership, Registered, Verdict};
+use membership::{Membership, RegisteredFlag, Verdict};
 use sessions::Sessions;
 use settings::{MAX_SESSIONS, SIDE_CONNECTIONS, STOP_DEADLINE};
 use silence::Silence;
 
-/// How long closing may take once the engine is to end.
+/// How long the connections may take to close.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
-/// How long calls that still run are waited for before they are cut, once the engine is to end.
+/// How long running calls may take before they are cut.
 const CALLS_DEADLINE: Duration = Duration::from_millis(200);
 
-/// How an engine agent ended.
+/// The normal end of an engine agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// It drained, on the order or because it was told to terminate.
+    /// It drained, by a drain order or on termination.
     Drained,
-    /// Nobody wants it any longer.
+    /// The engine is no longer desired; with the reason.
     Unwanted(String),
 }
 
-/// Why an engine agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineAgentError {
-    /// Its address can't be had.
-    #[error("can't listen on {address}: {reason}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The operating system's word.
-        reason: String,
-    },
-    /// The engine did not start.
+    #[error("could not listen on {address}: {reason}")]
+    Listen { address: SocketAddr, reason: String },
     #[error("the engine did not start: {0}")]
     Start(String),
-    /// The engine ended by itself.
     #[error("the engine ended: {0}")]
     EngineEnded(String),
 }
 
-/// What happened first.
+/// Why the agent stops serving.
 enum Event {
     Terminate,
     EngineEnded(String),
     Unwanted(String),
 }
 
-/// Runs the agent to its end. `terminate` is the orchestrator's word (SIGTERM): drain, with no deadline of our own,
-/// because whoever terminates has one. `unwanted` resolves when the orchestrator has forgotten the engine.
+/// Runs the agent to its end. `terminate` is the orchestrator's SIGTERM: drain without a deadline, because the orchestrator
+/// has one. `unwanted` resolves when the orchestrator no longer knows the engine.
 pub async fn run(
     settings: Settings,
     runtime: Arc<dyn EngineRuntime>,
@@ -94,7 +85,7 @@ pub async fn run(
 ) -> Result<Ended, EngineAgentError> {
     let listening =
         |error: std::io::Error| EngineAgentError::Listen { address: settings.listen, reason: error.to_string() };
-    // Each session has a connection of its own; a cancel and a status call need further ones.
+    // Each session has a connection of its own; cancels and status calls need more.
     let connections = settings.limits.connections.max(MAX_SESSIONS + SIDE_CONNECTIONS);
     let limits = hs2::Limits { connections, ..settings.limits.clone() };
     let server = Server::bind(settings.listen, limits).await.map_err(listening)?;
@@ -107,7 +98,7 @@ pub async fn run(
         started = starting => match started {
             Ok(backend) => backend,
             Err(error) => {
-                // One that never answered may run all the same.
+                // An engine that never responded may still run.
                 stop(&*runtime).await;
                 return Err(error);
             }
@@ -118,16 +109,16 @@ pub async fn run(
         }
         () = &mut unwanted => {
             stop(&*runtime).await;
-            return Ok(Ended::Unwanted("the orchestrator has forgotten this engine".to_owned()));
+            return Ok(Ended::Unwanted("the orchestrator no longer knows this engine".to_owned()));
         }
     };
-    info!(engine = %settings.engine, %address, backend = backend.address, "engine answers");
+    info!(engine = %settings.engine, %address, backend = backend.address, "engine ready");
 
     let sessions = Arc::new(Sessions::new(Arc::clone(&settings), backend));
     let drain = Drain::new(clock.clone());
     let (close, cut) = (CancellationToken::new(), CancellationToken::new());
-    let (registered, silence) = (Registered::default(), Silence::default());
-    let relay = Arc::new(Relay {
+    let (registered, silence) = (RegisteredFlag::default(), Silence::default());
+    let context = Arc::new(AgentContext {
         settings: Arc::clone(&settings),
         sessions: Arc::clone(&sessions),
         drain: drain.clone(),
@@ -135,7 +126,7 @@ pub async fn run(
         silence: silence.clone(),
         cut: cut.clone(),
     });
-    let mut serving = tokio::spawn(server.serve_connections(relay, close.clone()));
+    let mut serving = tokio::spawn(server.serve_connections(context, close.clone()));
     let membership = Membership {
         settings: Arc::clone(&settings),
         address,
@@ -150,23 +141,23 @@ pub async fn run(
         let stopped = tokio::select! {
             () = terminate.cancelled() => break Event::Terminate,
             reason = runtime.ended() => break Event::EngineEnded(reason),
-            () = &mut unwanted => break Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
+            () = &mut unwanted => break Event::Unwanted("the orchestrator no longer knows this engine".to_owned()),
             verdict = membership.follow(&supervisor) => match verdict {
                 Verdict::Drained => break Event::Terminate,
                 Verdict::Unwanted(reason) => break Event::Unwanted(reason),
             },
             reason = silence::begins(&*runtime) => reason,
         };
-        warn!(reason = stopped, "engine does not answer; leaving the registry");
+        warn!(reason = stopped, "engine does not respond; leaving the registry");
         silence.set(Some(stopped));
         supervisor.close().await;
         tokio::select! {
             () = terminate.cancelled() => break Event::Terminate,
             reason = runtime.ended() => break Event::EngineEnded(reason),
-            () = &mut unwanted => break Event::Unwanted("the orchestrator has forgotten this engine".to_owned()),
+            () = &mut unwanted => break Event::Unwanted("the orchestrator no longer knows this engine".to_owned()),
             () = silence::ends(&*runtime) => {}
         }
-        info!("engine answers again");
+        info!("engine responds again");
         silence.set(None);
         supervisor = Supervisor::start(settings.zookeeper.clone(), clock.clone(), Arc::new(NoRebuild));
     };
@@ -174,7 +165,7 @@ pub async fn run(
         Event::EngineEnded(reason) => Err(EngineAgentError::EngineEnded(reason)),
         Event::Unwanted(reason) => Ok(Ended::Unwanted(reason)),
         Event::Terminate => {
-            // Told by the orchestrator without a drain fact: leave the registry first, then finish what runs.
+            // Without a drain order: leave the registry first, then finish the running statements.
             drain.begin(None);
             supervisor.close().await;
             tokio::select! {
@@ -188,22 +179,22 @@ pub async fn run(
         cut.cancel();
     }
     close.cancel();
-    // Closing the session takes `live` away at once: nobody is routed here while the process ends.
+    // Closing the session deletes the registration at once: no session is routed here while the process ends.
     supervisor.close().await;
     if tokio::time::timeout(CALLS_DEADLINE, &mut serving).await.is_err() {
         cut.cancel();
         if tokio::time::timeout(CLOSE_DEADLINE, serving).await.is_err() {
-            warn!("connections did not close in time and are cut");
+            warn!("connections did not close in time; cutting them");
         }
     }
     stop(&*runtime).await;
     outcome
 }
 
-/// Ends the engine, and waits for that no longer than [`STOP_DEADLINE`]: the agent's own end takes the rest along.
+/// Stops the engine, at most for [`STOP_DEADLINE`]: the end of the agent stops the rest.
 async fn stop(runtime: &dyn EngineRuntime) {
     if tokio::time::timeout(STOP_DEADLINE, runtime.stop()).await.is_err() {
-        warn!("the engine did not end in time");
+        warn!("engine did not stop in time");
     }
 }
 
@@ -212,14 +203,14 @@ async fn start(settings: &Settings, runtime: &dyn EngineRuntime) -> Result<Backe
     let starting = async {
         let backend = runtime.start().await.map_err(|error| EngineAgentError::Start(error.to_string()))?;
         tokio::select! {
-            () = warm_up.answered(settings, &backend) => Ok(backend),
+            () = warm_up.succeeded(settings, &backend) => Ok(backend),
             reason = runtime.ended() => Err(EngineAgentError::Start(format!("it ended: {reason}"))),
         }
     };
     match tokio::time::timeout(settings.start_deadline, starting).await {
         Ok(outcome) => outcome,
         Err(_) => Err(EngineAgentError::Start(format!(
-            "no warm-up query was answered within {}{}",
+            "no warm-up query succeeded within {}{}",
             model::span::print(settings.start_deadline),
             warm_up.last_failure().or_else(|| runtime.waits_for()).map(|why| format!(": {why}")).unwrap_or_default()
         ))),

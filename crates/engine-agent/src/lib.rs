@@ -1,12 +1,12 @@
 //! The two agents: one beside the metadata database, one beside each engine.
 //!
-//! | room | role |
+//! | module | role |
 //! | --- | --- |
 //! | [`metadata`] | the metadata agent: the only role with database credentials; executes control statements |
-//! | [`engine`] | the engine agent: stands beside one engine, starts it, registers it, relays sessions to it, drains it |
+//! | [`engine`] | the engine agent: starts, registers and drains one engine, and relays sessions to it |
 //!
-//! The rooms never import each other. Engines run users' code, so an agent beside one gets no database credential, and
-//! what it has opens nothing but its own engine.
+//! The modules never import each other. Engines run users' code, so an engine agent has no database credentials, and its
+//! own credentials open only its engine.
 
 pub mod engine;
 pub mod metadata;

@@ -1,5 +1,5 @@
-//! One call of a proxy: sessions opened at the engine, everything else relayed, the drain refused before anything is
-//! executed.
+//! Serves one call of a proxy: opens sessions at the engine, relays everything else, and refuses statements while the
+//! engine drains before anything is executed.
 
 use std::sync::Arc;
 
@@ -15,80 +15,87 @@ use hs2::{Connection, Handle, Message, Method, Scope, WireError, rowset, status}
 use model::error::{ErrorKind, UserError};
 use model::table_catalog::TableCatalog;
 
+use super::context::AgentContext;
 use super::failpoints;
-use super::listener::Relay;
 use super::sessions::{EngineSession, Entry, Operation};
 use super::settings::{CALL_DEADLINE, STATEMENT_DEADLINE};
 
-/// A reply to a fetch that is at most this long is looked into: it may be the empty batch that ends a result. It is
-/// there as a whole then.
+/// A reply to a fetch of at most this length is decoded: it may be the empty batch that ends a result. Replies of this
+/// length are held whole.
 const SMALL_BATCH_BYTES: usize = relay::WHOLE_REPLY_BYTES;
-/// SQLSTATE *connection does not exist*: what a DataFusion engine answers about a session that it has closed.
+/// SQLSTATE *connection does not exist*: the reply of a DataFusion engine for a session that it has closed.
 const NO_SESSION_STATE: &[u8] = b"08003";
-/// How Hive's service begins the same answer.
+/// The beginning of the same error of Hive's service.
 const NO_SESSION_TEXT: &[u8] = b"Invalid SessionHandle";
 /// `fetchType` of a fetch that asks for rows.
 const FETCH_ROWS: i16 = 0;
 
-/// Why a connection can't be used any longer.
+/// Why a proxy connection is closed without a reply.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Gone(String);
+pub(super) struct Disconnect(String);
 
-pub(super) async fn serve(relay: &Arc<Relay>, connection: &mut Connection, message: Message) -> Result<(), Gone> {
-    let Some(method) = message.method() else { return extension(relay, connection, &message).await };
-    match served(relay, connection, method, &message).await {
+pub(super) async fn serve(
+    agent: &Arc<AgentContext>,
+    connection: &mut Connection,
+    message: Message,
+) -> Result<(), Disconnect> {
+    let Some(method) = message.method() else { return extension(agent, connection, &message).await };
+    match served(agent, connection, method, &message).await {
         Ok(()) => Ok(()),
-        Err(Failed::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
-        // The engine's session is of no use any longer. Whoever waits for this call is told why, and the end of the
-        // connection says that the session is over.
-        Err(Failed::Lost(error)) => {
+        Err(Failure::Refused(error)) => send(connection, &encode_refusal(method, message.seqid(), &error)).await,
+        // The engine's session is unusable. The caller receives the error, and the end of the connection ends the session.
+        Err(Failure::Lost(error)) => {
             send(connection, &encode_refusal(method, message.seqid(), &error)).await?;
-            Err(Gone(error.text()))
+            Err(Disconnect(error.text()))
         }
-        Err(Failed::Gone(gone)) => Err(gone),
+        Err(Failure::Disconnect(disconnect)) => Err(disconnect),
     }
 }
 
-enum Failed {
+enum Failure {
     Refused(UserError),
-    /// The engine, or the connection to it, is gone.
+    /// The engine, or the connection to it, was lost.
     Lost(UserError),
-    Gone(Gone),
+    Disconnect(Disconnect),
 }
 
-impl From<UserError> for Failed {
+impl From<UserError> for Failure {
     fn from(error: UserError) -> Self {
         Self::Refused(error)
     }
 }
 
-impl From<Gone> for Failed {
-    fn from(gone: Gone) -> Self {
-        Self::Gone(gone)
+impl From<Disconnect> for Failure {
+    fn from(disconnect: Disconnect) -> Self {
+        Self::Disconnect(disconnect)
     }
 }
 
-async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Gone> {
-    connection.send(reply).await.map_err(|error| Gone(format!("the proxy went away: {error}")))
+async fn send(connection: &mut Connection, reply: &[u8]) -> Result<(), Disconnect> {
+    connection.send(reply).await.map_err(|error| Disconnect(format!("the reply could not be sent: {error}")))
 }
 
-/// The status call, of proxies and masters; nothing else beside `HiveServer2` is spoken here. Over plain Thrift nobody
-/// has said who he is, so nobody is answered.
-async fn extension(relay: &Arc<Relay>, connection: &mut Connection, message: &Message) -> Result<(), Gone> {
+/// The status call of proxies and masters, the only extension of `HiveServer2` here. Plain Thrift carries no identity, so
+/// the call is rejected.
+async fn extension(
+    agent: &Arc<AgentContext>,
+    connection: &mut Connection,
+    message: &Message,
+) -> Result<(), Disconnect> {
     let reply = if connection.principal().is_none() {
-        let text = "only proxies and masters are answered here";
+        let text = "only proxies and masters may call this method";
         encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, text)
-    } else if let Some(reason) = relay.silence.reason().filter(|_| message.name() == agent_api::ENGINE_STATUS) {
-        let text = format!("engine \"{}\" does not answer: {reason}", relay.settings.engine);
+    } else if let Some(reason) = agent.silence.reason().filter(|_| message.name() == agent_api::ENGINE_STATUS) {
+        let text = format!("engine \"{}\" does not respond: {reason}", agent.settings.engine);
         encode_exception(message.name(), message.seqid(), ExceptionKind::InternalError, &text)
     } else if message.name() == agent_api::ENGINE_STATUS {
         let status = EngineStatus {
-            engine: relay.settings.engine.to_string(),
-            uid: relay.settings.uid.clone(),
-            sessions: relay.sessions.count(),
-            running: relay.sessions.running(),
-            draining: relay.drain.is_draining(),
+            engine: agent.settings.engine.to_string(),
+            uid: agent.settings.uid.clone(),
+            sessions: agent.sessions.count(),
+            running: agent.sessions.running(),
+            draining: agent.drain.is_draining(),
         };
         agent_api::answer_engine_status(&message.call(), &status)
     } else {
@@ -99,118 +106,118 @@ async fn extension(relay: &Arc<Relay>, connection: &mut Connection, message: &Me
 }
 
 async fn served(
-    relay: &Arc<Relay>,
+    agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
     message: &Message,
-) -> Result<(), Failed> {
-    let Some(principal) = connection.principal().filter(|it| it.service.as_deref() == Some(agent_api::SERVICE_PROXY))
+) -> Result<(), Failure> {
+    let Some(principal) =
+        connection.principal().filter(|principal| principal.service.as_deref() == Some(agent_api::SERVICE_PROXY))
     else {
-        return Err(UserError::new(ErrorKind::InsufficientPrivilege, "only a proxy opens sessions here").into());
+        return Err(
+            UserError::new(ErrorKind::InsufficientPrivilege, "only proxies may open sessions at an engine").into()
+        );
     };
     let user = principal.user.clone();
     if method == Method::OpenSession {
-        let response = open(relay, connection.id(), user, message).await?;
+        let response = open(agent, connection.id(), user, message).await?;
         return Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?);
     }
-    let request = message
-        .request()
-        .map_err(|error| UserError::new(ErrorKind::Syntax, "the call can't be read").detail(error.to_string()))?;
+    let request = message.request().map_err(|error| {
+        UserError::new(ErrorKind::Syntax, format!("malformed {} request", method.name())).detail(format!("{error}."))
+    })?;
     let named = request.handle.as_ref().and_then(|at| at.read(message.bytes()).ok());
     let found = named.and_then(|named| {
-        let entry = match method.scope() {
-            Scope::Operation => relay.sessions.of_operation(&named),
-            _ => relay.sessions.session(&named),
-        };
-        // Cancel and close may come on another connection of the same user; everything else on its own only.
-        let anywhere = matches!(method, Method::CancelOperation | Method::CloseSession);
-        entry.filter(|it| it.user == user && (anywhere || it.connection == connection.id())).map(|it| (it, named))
+        let entry = agent.sessions.find(method.scope(), &named)?;
+        // Cancel and close may arrive on another connection of the same user, other calls only on the session's own.
+        let on_any = matches!(method, Method::CancelOperation | Method::CloseSession);
+        (entry.user == user && (on_any || entry.connection == connection.id())).then_some((entry, named))
     });
     let Some((entry, named)) = found else {
-        return Err(UserError::new(ErrorKind::WrongState, "the session or operation does not exist").into());
+        return Err(UserError::new(ErrorKind::WrongState, "session or operation does not exist").into());
     };
     match method {
         Method::CloseSession => {
-            relay.sessions.end(&named);
+            agent.sessions.close(&named);
             let response = TCloseSessionResp { status: status::success() };
             Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
         }
         Method::CancelOperation => {
-            cancel(relay, &entry, &named).await?;
+            cancel(agent, &entry, &named).await?;
             let response = TCancelOperationResp { status: status::success() };
             Ok(send(connection, &encode_reply(method.name(), message.seqid(), &response)).await?)
         }
         _ if method.scope() == Scope::Operation => {
             let Some(operation) = entry.operation(&named) else {
-                return Err(UserError::new(ErrorKind::WrongState, "the operation does not exist").into());
+                return Err(UserError::new(ErrorKind::WrongState, "operation does not exist").into());
             };
-            on_operation(relay, connection, method, message, &request, &entry, named, operation).await
+            on_operation(agent, connection, method, message, &request, &entry, named, operation).await
         }
-        _ => on_session(relay, connection, method, message, &request, &entry).await,
+        _ => on_session(agent, connection, method, message, &request, &entry).await,
     }
 }
 
-fn draining(relay: &Relay) -> UserError {
-    UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" drains", relay.settings.engine))
-        .detail("nothing of the statement was executed")
-        .hint("say it again: another engine takes it")
+fn draining(agent: &AgentContext) -> UserError {
+    UserError::new(ErrorKind::EngineDraining, format!("engine \"{}\" drains", agent.settings.engine))
+        .detail("Nothing of the statement was executed.")
+        .hint("Retry; the statement will run on another engine.")
 }
 
 async fn open(
-    relay: &Arc<Relay>,
+    agent: &Arc<AgentContext>,
     connection: u64,
     user: String,
     message: &Message,
 ) -> Result<TOpenSessionResp, UserError> {
-    if relay.drain.is_draining() {
-        return Err(draining(relay));
+    if agent.drain.is_draining() {
+        return Err(draining(agent));
     }
-    relay.sessions.room()?;
+    agent.sessions.check_limit()?;
     let mut request: TOpenSessionReq = message.call().decode().map_err(|error| error.user_error("the proxy"))?;
     request.username = Some(user.clone());
     request.password = None;
-    let mut client = relay.sessions.connect(&user).await?;
+    let mut client = agent.sessions.connect(&user).await?;
     let mut response = client.open_session(&request).await?;
     let handle = response.session_handle.as_ref().map(Handle::try_from);
     let Some(Ok(handle)) = handle else {
         return Err(UserError::internal("the engine opened a session without a handle"));
     };
     model::failpoint!(failpoints::SESSION_OPENED);
-    let ours = relay.sessions.insert(user, connection, EngineSession { client, handle })?;
+    let ours = agent.sessions.insert(user, connection, EngineSession { client, handle })?;
     response.session_handle = Some(ours.session());
     Ok(response)
 }
 
-/// Cancels on a connection of its own: the session's may be in the middle of a call.
-async fn cancel(relay: &Arc<Relay>, entry: &Entry, named: &Handle) -> Result<(), UserError> {
+/// Cancels on a side connection: the session's own may be in the middle of a call.
+async fn cancel(agent: &Arc<AgentContext>, entry: &Entry, named: &Handle) -> Result<(), UserError> {
     let Some(operation) = entry.operation(named) else { return Ok(()) };
-    let mut aside = relay.sessions.connect(&entry.user).await?;
-    aside.cancel_operation(&TCancelOperationReq { operation_handle: operation.at_engine() }).await?;
+    let mut side_connection = agent.sessions.connect(&entry.user).await?;
+    side_connection.cancel_operation(&TCancelOperationReq { operation_handle: operation.at_engine() }).await?;
     entry.update(named, Operation::end);
     Ok(())
 }
 
-/// A call that names a session: a statement, a metadata call, information.
+/// Relays a call that names a session: a statement, a metadata call, `GetInfo`.
 async fn on_session(
-    relay: &Arc<Relay>,
+    agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
     message: &Message,
     request: &Request,
     entry: &Arc<Entry>,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     if method.makes_operation() {
-        // The count of calls was raised before this look, so a drain that begins now waits for this call.
-        if relay.drain.is_draining() && !entry.is_pinned() {
-            return Err(draining(relay).into());
+        // The call was counted before this check, so a drain that begins now waits for it.
+        if agent.drain.is_draining() && !entry.is_pinned() {
+            return Err(draining(agent).into());
         }
-        entry.room_for_operation()?;
+        entry.check_operation_limit()?;
         let text = request.statement_in(message.bytes()).and_then(|bytes| std::str::from_utf8(bytes).ok());
-        // Before it is sent: what fails half way may have left state behind.
-        let has_own_tables = relay.settings.catalog == TableCatalog::Own;
+        // Before the statement is sent: one that fails may have left state.
+        let has_own_tables = agent.settings.catalog == TableCatalog::Own;
         let pins = |text| ddl::pins_session(text) || (has_own_tables && ddl::changes_tables(text));
         if method == Method::ExecuteStatement && text.is_none_or(pins) {
-            entry.pin();
+            entry.pin_to_engine();
         }
     }
     let mut session = entry.state.lock().await;
@@ -221,7 +228,7 @@ async fn on_session(
     let runs_on = method == Method::ExecuteStatement && request.run_async;
     let executing = (method.makes_operation() && !runs_on).then(|| entry.executing());
     let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
-        if has_no_session(reply, bytes) || is_only_an_agents(reply) {
+        if has_no_session(reply, bytes) || claims_agent_error(reply) {
             return Decision::Hold;
         }
         let Some(backend) = reply.handle.filter(|_| reply.succeeded()).and_then(|at| at.read(bytes).ok()) else {
@@ -230,26 +237,26 @@ async fn on_session(
         let result_waits = reply.has_result_set.unwrap_or(true);
         let kind = reply.operation_type.map_or(TOperationType::EXECUTE_STATEMENT, TOperationType);
         let ours = entry.keep(Operation { backend, kind, running: runs_on, result_waits });
-        relay.sessions.name_operation(ours, entry.handle);
+        agent.sessions.add_operation(ours, &entry.handle);
         model::failpoint!(failpoints::STATEMENT_ACCEPTED);
         Decision::ForwardAs(ours)
     })
     .await;
     drop(executing);
     match outcome {
-        // Found dead before anything was sent: a new session, here or at another engine, may have the call.
+        // The connection was found broken before the call was sent: a new session, here or at another engine, can run it.
         Err(RelayError::Broken) if method.makes_operation() => {
-            Err(Failed::Lost(session_lost(relay, entry, "Its connection to the engine was closed")))
+            Err(Failure::Lost(session_lost(agent, entry, "Its connection to the engine was closed")))
         }
-        Ok(Outcome::Held(reply)) => Err(instead_of(relay, entry, &reply)),
-        outcome => outcome.map(|_| ()).map_err(|error| failed(relay, &error)),
+        Ok(Outcome::Held(reply)) => Err(replacement_of(agent, entry, &reply)),
+        outcome => outcome.map(|_| ()).map_err(|error| relay_failure(agent, &error)),
     }
 }
 
-/// The error for a call that found no session at the engine; nothing of it was executed. State of the session's own is
-/// lost with the session.
-fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
-    let engine = &relay.settings.engine;
+/// The error of a call that found no session at the engine. Nothing of it was executed, but state of a pinned session is
+/// lost.
+fn session_lost(agent: &AgentContext, entry: &Entry, why: &str) -> UserError {
+    let engine = &agent.settings.engine;
     if entry.is_pinned() {
         return UserError::new(ErrorKind::ConnectionLost, format!("the session at engine \"{engine}\" was lost"))
             .detail(format!("{why}; temporary views, variables and the like were lost with it."))
@@ -260,20 +267,20 @@ fn session_lost(relay: &Relay, entry: &Entry, why: &str) -> UserError {
         .hint("Retry the statement.")
 }
 
-/// What is answered instead of a reply of the engine that is not passed on.
-fn instead_of(relay: &Relay, entry: &Entry, bytes: &[u8]) -> Failed {
+/// The error that replaces a reply of the engine that must not reach the proxy.
+fn replacement_of(agent: &AgentContext, entry: &Entry, bytes: &[u8]) -> Failure {
     match scan::reply(bytes) {
         Ok(reply) if has_no_session(&reply, bytes) => {
-            Failed::Lost(session_lost(relay, entry, "The engine has closed it, because it was idle for long"))
+            Failure::Lost(session_lost(agent, entry, "The engine has closed it, because it was idle for long"))
         }
-        _ => Failed::Refused(
-            UserError::internal(format!("engine \"{}\" answered with an error of agents", relay.settings.engine))
-                .detail("Its error code is reserved for the agents of engines."),
+        _ => Failure::Refused(
+            UserError::internal(format!("engine \"{}\" replied with an error code of agents", agent.settings.engine))
+                .detail("Its error code is reserved for engine agents."),
         ),
     }
 }
 
-/// Whether the engine answers that it has no such session: ours in SQLSTATE, Hive's service (Spark) in words.
+/// Whether the engine reports that it has no such session: DataFusion by SQLSTATE, Hive's service (Spark) by text.
 fn has_no_session(reply: &Reply, bytes: &[u8]) -> bool {
     let part = |range: &Option<std::ops::Range<usize>>| range.clone().and_then(|range| bytes.get(range)).unwrap_or(b"");
     !reply.succeeded()
@@ -281,15 +288,15 @@ fn has_no_session(reply: &Reply, bytes: &[u8]) -> bool {
         && (part(&reply.sql_state) == NO_SESSION_STATE || part(&reply.error_message).starts_with(NO_SESSION_TEXT))
 }
 
-/// Whether the engine claims what only its agent may: that nothing was executed and another engine may have the call.
-fn is_only_an_agents(reply: &Reply) -> bool {
+/// Whether the engine uses an error code that only its agent may: nothing was executed, another engine may run the call.
+fn claims_agent_error(reply: &Reply) -> bool {
     matches!(reply.error_code, Some(status::ENGINE_DRAINING | status::ENGINE_SESSION_LOST))
 }
 
-/// A call that names an operation: what its reply tells of the operation's end is noted on the way.
+/// Relays a call that names an operation, and records the operation's end if the reply reports it.
 #[expect(clippy::too_many_arguments, reason = "all of it is one call's context")]
 async fn on_operation(
-    relay: &Arc<Relay>,
+    agent: &Arc<AgentContext>,
     connection: &mut Connection,
     method: Method,
     message: &Message,
@@ -297,30 +304,30 @@ async fn on_operation(
     entry: &Arc<Entry>,
     named: Handle,
     operation: Operation,
-) -> Result<(), Failed> {
+) -> Result<(), Failure> {
     let mut session = entry.state.lock().await;
     let patched = patched(message, request, &operation.backend)?;
-    let asks_for_rows = method == Method::FetchResults && request.fetch_type == FETCH_ROWS;
-    let deadline = if asks_for_rows { STATEMENT_DEADLINE } else { CALL_DEADLINE };
+    let fetches_rows = method == Method::FetchResults && request.fetch_type == FETCH_ROWS;
+    let deadline = if fetches_rows { STATEMENT_DEADLINE } else { CALL_DEADLINE };
     let outcome = relay::exchange(connection, &patched, &mut session.client, deadline, |reply, bytes| {
-        note(entry, &named, method, asks_for_rows, reply, bytes);
+        record_end(entry, &named, method, fetches_rows, reply, bytes);
         Decision::Forward
     })
     .await;
     if method == Method::CloseOperation {
-        relay.sessions.forget_operation(entry, &named);
+        agent.sessions.remove_operation(entry, &named);
     }
-    outcome.map(|_| ()).map_err(|error| failed(relay, &error))
+    outcome.map(|_| ()).map_err(|error| relay_failure(agent, &error))
 }
 
-fn note(entry: &Entry, named: &Handle, method: Method, asks_for_rows: bool, reply: &Reply, bytes: &[u8]) {
+fn record_end(entry: &Entry, named: &Handle, method: Method, fetches_rows: bool, reply: &Reply, bytes: &[u8]) {
     if method == Method::GetOperationStatus {
         let state = reply.operation_state.map(TOperationState);
         if let Some(state) = state {
-            entry.update(named, |it| it.told(state, reply.has_result_set));
+            entry.update(named, |operation| operation.set_state(state, reply.has_result_set));
         }
     }
-    if asks_for_rows && (!reply.succeeded() || is_empty_batch(bytes)) {
+    if fetches_rows && (!reply.succeeded() || is_empty_batch(bytes)) {
         entry.update(named, Operation::end);
     }
 }
@@ -331,11 +338,11 @@ fn is_empty_batch(bytes: &[u8]) -> bool {
         return false;
     }
     let decoded: Result<TFetchResultsResp, _> = decode_reply(bytes);
-    decoded.is_ok_and(|it| it.results.is_none_or(|rows| rowset::row_count(&rows).is_ok_and(|count| count == 0)))
+    decoded.is_ok_and(|reply| reply.results.is_none_or(|rows| rowset::row_count(&rows).is_ok_and(|count| count == 0)))
 }
 
 fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Message, UserError> {
-    let unreadable = |error: scan::ScanError| UserError::internal(format!("the call can't be relayed: {error}"));
+    let unreadable = |error: scan::ScanError| UserError::internal(format!("the call could not be relayed: {error}"));
     let mut bytes = message.bytes().to_vec();
     if let Some(at) = &request.handle {
         at.patch(&mut bytes, handle).map_err(unreadable)?;
@@ -343,23 +350,23 @@ fn patched(message: &Message, request: &Request, handle: &Handle) -> Result<Mess
     Message::new(bytes).map_err(unreadable)
 }
 
-fn failed(relay: &Relay, error: &RelayError) -> Failed {
+fn relay_failure(agent: &AgentContext, error: &RelayError) -> Failure {
     if let RelayError::Backend { error: WireError::TooLong { bytes, limit }, partly: false } = error {
-        return Failed::Lost(
+        return Failure::Lost(
             UserError::new(
                 ErrorKind::ProgramLimit,
-                format!("an answer of engine \"{}\" is too long", relay.settings.engine),
+                format!("reply of engine \"{}\" is too long", agent.settings.engine),
             )
-            .detail(format!("it has {bytes} bytes and may have {limit}"))
-            .hint("fetch fewer rows at a time, or select parts of long values"),
+            .detail(format!("It has {bytes} bytes, and the limit is {limit}."))
+            .hint("Fetch fewer rows at a time, or select parts of long values."),
         );
     }
     if error.client_is_usable() {
-        return Failed::Lost(
-            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" was lost", relay.settings.engine))
-                .detail(error.to_string())
-                .hint("the statement is not sent again, because it may have taken effect; look, then say it again"),
+        return Failure::Lost(
+            UserError::new(ErrorKind::ConnectionLost, format!("engine \"{}\" was lost", agent.settings.engine))
+                .detail(format!("Reason: {error}."))
+                .hint("The statement is not retried because it may have taken effect; check before retrying."),
         );
     }
-    Failed::Gone(Gone(error.to_string()))
+    Failure::Disconnect(Disconnect(error.to_string()))
 }

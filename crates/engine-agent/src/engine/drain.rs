@@ -1,4 +1,4 @@
-//! The drain: begun once, never taken back; over when nothing is left or the grace has passed.
+//! The drain of an engine: never revoked; it ends when no work is left or the grace has passed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use tokio::sync::watch;
 use tracing::info;
 
 use super::sessions::Sessions;
-use super::settings::{ASK_INTERVAL, RESULTS_ASKED_EACH};
+use super::settings::{POLL_INTERVAL, RESULTS_POLLED_EACH};
 
-/// How often the deadline is looked at while statements still run.
-const LOOK: Duration = Duration::from_millis(200);
+/// How often the deadline is checked while statements run.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Whether the engine drains, shared by all connections.
 #[derive(Clone)]
 pub(super) struct Drain {
     clock: SharedClock,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DrainState>>,
     begun: watch::Sender<bool>,
 }
 
 #[derive(Default)]
-struct State {
+struct DrainState {
     draining: bool,
-    /// When the grace is over, by the clock that counts suspension; `None`: somebody else has the deadline.
+    /// The end of the grace, by the clock that counts suspension; `None`: the orchestrator has the deadline.
     until: Option<Duration>,
 }
 
@@ -34,7 +34,7 @@ impl Drain {
         Self { clock, state: Arc::default(), begun: watch::Sender::new(false) }
     }
 
-    /// Begins the drain. The grace counts from now; a later, shorter one shortens it.
+    /// Begins the drain. The grace starts now; a later call can only shorten it.
     pub(super) fn begin(&self, grace: Option<Duration>) {
         let mut state = self.state.lock();
         let until = grace.map(|grace| self.clock.boottime() + grace);
@@ -49,7 +49,6 @@ impl Drain {
         self.begun.send_replace(true);
     }
 
-    /// Whether it was begun.
     pub(super) fn is_draining(&self) -> bool {
         self.state.lock().draining
     }
@@ -59,29 +58,29 @@ impl Drain {
         state.until.is_some_and(|until| self.clock.boottime() >= until)
     }
 
-    /// Waits until nothing is left, or the grace has passed. Call it only after [`Drain::begin`].
+    /// Waits until no work is left or the grace has passed. Call it only after [`Drain::begin`].
     pub(super) async fn finished(&self, sessions: &Sessions) {
         let mut changes = sessions.changes();
-        let asking = async {
-            for round in (0..RESULTS_ASKED_EACH).cycle() {
-                tokio::time::sleep(ASK_INTERVAL).await;
-                sessions.ask_what_is_left(round == 0).await;
+        let polling = async {
+            for round in (0..RESULTS_POLLED_EACH).cycle() {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                sessions.poll_unfinished(round == 0).await;
             }
         };
-        tokio::pin!(asking);
+        tokio::pin!(polling);
         loop {
             changes.mark_unchanged();
             if sessions.nothing_left() {
-                info!("nothing is left to finish");
+                info!("drained");
                 return;
             }
             if self.is_over() {
-                info!(sessions = sessions.count(), running = sessions.running(), "the grace is over");
+                info!(sessions = sessions.count(), running = sessions.running(), "drain grace is over");
                 return;
             }
             tokio::select! {
-                _ = tokio::time::timeout(LOOK, changes.changed()) => {}
-                () = &mut asking => {}
+                _ = tokio::time::timeout(CHECK_INTERVAL, changes.changed()) => {}
+                () = &mut polling => {}
             }
         }
     }

@@ -1,10 +1,9 @@
-//! The engine's place in the registry: registers below its permit, follows its permit and its drain fact.
+//! The membership of the engine in the registry: registers below the permit, and follows permit and drain order.
 //!
-//! The order to drain is the fact (with the agent's own uid) and nothing else; that the permit vanished is only when
-//! it looks. Without permit and fact: an agent that was never registered asks for one start deadline and then goes;
-//! one that was goes on serving, because ZooKeeper may have lost everything, and goes only when it is idle and has seen
-//! for an hour that nobody wants it: while the registry can't be read, nothing is known. An agent that lost its session
-//! and finds its permit registers again.
+//! Only a drain order with the agent's own uid starts a drain; a missing permit does not. Without both nodes, an agent that
+//! was never registered exits after the start deadline. One that was registered continues to serve, because ZooKeeper may
+//! have lost all data; it exits when it is idle and has found neither node for an hour. Time in which the registry cannot
+//! be read does not count. An agent that lost its session registers again if the permit exists.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,14 +19,14 @@ use tracing::{debug, info, warn};
 
 use super::drain::Drain;
 use super::sessions::Sessions;
-use super::settings::{LOOK_INTERVAL, Settings, UNWANTED_AFTER};
+use super::settings::{READ_INTERVAL, Settings, UNWANTED_AFTER};
 use crate::engine::failpoints;
 
-/// What following the registry came to.
+/// Why following the registry ended.
 pub(super) enum Verdict {
-    /// The order came, and nothing is left to finish.
+    /// A drain order, and no work is left.
     Drained,
-    /// Nobody wants this engine.
+    /// The engine is no longer desired; with the reason.
     Unwanted(String),
 }
 
@@ -36,175 +35,181 @@ pub(super) struct Membership {
     pub(super) address: SocketAddr,
     pub(super) clock: SharedClock,
     pub(super) drain: Drain,
-    pub(super) registered: Registered,
+    pub(super) registered: RegisteredFlag,
     pub(super) sessions: Arc<Sessions>,
 }
 
-/// Whether it was ever registered. A session that is lost later changes nothing: it serves on and registers again.
+/// Whether the engine was ever registered. Losing the session later does not reset it.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Registered(Arc<AtomicBool>);
+pub(super) struct RegisteredFlag(Arc<AtomicBool>);
 
-impl Registered {
-    fn say(&self) {
+impl RegisteredFlag {
+    fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_said(&self) -> bool {
+    pub(super) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// What one look at the registry says.
-enum Look {
-    /// The order to drain, with its grace.
-    Order(Duration),
-    /// Registered.
+/// The result of one reading of the registry.
+enum Reading {
+    /// A drain order, with its grace.
+    Drain(Duration),
     Registered,
-    /// Permitted, but not registered yet: a dead session's registration stands, or the uid is not written yet.
+    /// Permitted but not registered yet: an expired session's registration exists, or the uid is not written yet.
     NotYet(&'static str),
-    /// Neither permit nor fact.
+    /// Neither permit nor drain order.
     Neither,
 }
 
-/// Since when every look has found neither permit nor fact.
+/// The time since when every reading has found neither permit nor drain order.
 #[derive(Default)]
-struct Alone(Option<Duration>);
+struct UnwantedSince(Option<Duration>);
 
-impl Alone {
-    /// Found so again, now: for how long.
-    fn still(&mut self, now: Duration) -> Duration {
+impl UnwantedSince {
+    /// Records that neither was found; returns for how long that has been so.
+    fn extend(&mut self, now: Duration) -> Duration {
         now.saturating_sub(*self.0.get_or_insert(now))
     }
 
-    /// Something is there, or nothing could be read: the time begins anew.
-    fn unsure(&mut self) {
+    /// A node was found, or the registry could not be read.
+    fn reset(&mut self) {
         self.0 = None;
     }
 }
 
-/// What of the registry is there and can't be read.
+/// Log throttles of nodes that cannot be decoded.
 #[derive(Default)]
 struct Unreadable {
     permit: LogThrottle,
-    fact: LogThrottle,
+    drain_order: LogThrottle,
 }
 
-fn tell<T>(throttle: &mut LogThrottle, now: Duration, what: &'static str, content: Option<&Result<T, String>>) {
+fn log_unreadable<T>(
+    throttle: &mut LogThrottle,
+    now: Duration,
+    what: &'static str,
+    content: Option<&Result<T, String>>,
+) {
     if let Some(Err(reason)) = content {
         if let Some(times) = throttle.hit(now) {
-            warn!(what, reason, times, "what the registry holds can't be read");
+            warn!(what, reason, times, "could not decode a node of the registry");
         }
     } else if let Some(times) = throttle.clear() {
-        info!(what, times, "what the registry holds is no longer unreadable");
+        info!(what, times, "node of the registry can be decoded again");
     }
 }
 
 impl Membership {
-    /// Follows permit and fact until the engine has to go.
+    /// Follows permit and drain order until the agent must exit.
     pub(super) async fn follow(&self, supervisor: &Supervisor) -> Verdict {
-        let (mut alone, mut unreadable) = (Alone::default(), Unreadable::default());
+        let (mut unwanted, mut unreadable) = (UnwantedSince::default(), Unreadable::default());
         let mut sessions = supervisor.sessions();
         let mut watch = None;
         loop {
             sessions.mark_unchanged();
-            let looked = match supervisor.session() {
+            let reading = match supervisor.session() {
                 Ok(session) => {
                     self.arm(&mut watch, &session).await;
-                    self.look(&session, &mut unreadable).await
+                    self.read(&session, &mut unreadable).await
                 }
                 Err(error) => Err(error),
             };
-            match looked {
-                Ok(Look::Order(grace)) => {
+            match reading {
+                Ok(Reading::Drain(grace)) => {
                     self.drain.begin(Some(grace));
                     model::failpoint!(failpoints::DRAIN_BEGUN);
                     self.drain.finished(&self.sessions).await;
                     return Verdict::Drained;
                 }
-                Ok(Look::Registered) => {
-                    self.registered.say();
-                    alone.unsure();
+                Ok(Reading::Registered) => {
+                    self.registered.set();
+                    unwanted.reset();
                 }
-                Ok(Look::NotYet(why)) => {
+                Ok(Reading::NotYet(why)) => {
                     debug!(why, "not registered yet");
-                    alone.unsure();
+                    unwanted.reset();
                 }
-                Ok(Look::Neither) => {
-                    let time = alone.still(self.clock.boottime());
-                    if let Some(reason) = self.verdict(self.registered.is_said(), time) {
+                Ok(Reading::Neither) => {
+                    let time = unwanted.extend(self.clock.boottime());
+                    if let Some(reason) = self.exit_reason(self.registered.is_set(), time) {
                         return Verdict::Unwanted(reason);
                     }
                 }
-                // ZooKeeper is away: nothing is known, so nothing changes.
+                // ZooKeeper is unavailable: keep the current state.
                 Err(error) => {
-                    debug!(%error, "the registry can't be read");
-                    alone.unsure();
+                    debug!(%error, "could not read the registry");
+                    unwanted.reset();
                 }
             }
             wait(&mut sessions, watch.as_mut()).await;
         }
     }
 
-    /// Whether the engine has been without permit and fact for too long.
-    fn verdict(&self, registered_before: bool, alone: Duration) -> Option<String> {
+    /// The reason to exit, if permit and drain order have been missing for too long.
+    fn exit_reason(&self, registered_before: bool, missing: Duration) -> Option<String> {
         if !registered_before {
-            return (alone >= self.settings.start_deadline)
+            return (missing >= self.settings.start_deadline)
                 .then(|| format!("no permit appeared within {}", model::span::print(self.settings.start_deadline)));
         }
         let idle = self.sessions.count() == 0;
-        (idle && alone >= UNWANTED_AFTER)
+        (idle && missing >= UNWANTED_AFTER)
             .then(|| format!("idle and without a permit for {}", model::span::print(UNWANTED_AFTER)))
     }
 
-    /// Arms the watches of this session before anything is read, so that nothing is missed in between.
+    /// Arms the watches of this session before reading, so that no change is missed.
     async fn arm(&self, watch: &mut Option<(i64, OwnWatch)>, session: &Session) {
         if watch.as_ref().is_none_or(|(id, _)| *id != session.id()) {
             *watch = Some((session.id(), registry::watch_own(session, &self.settings.engine)));
         }
         let Some((_, own)) = watch else { return };
         if let Err(error) = own.arm().await {
-            debug!(%error, "the registry can't be watched now, the timer looks instead");
+            debug!(%error, "could not watch the registry; polling instead");
         }
     }
 
-    async fn look(&self, session: &Session, unreadable: &mut Unreadable) -> Result<Look, coordination::Error> {
+    async fn read(&self, session: &Session, unreadable: &mut Unreadable) -> Result<Reading, coordination::Error> {
         let OwnNodes { permit, drain } = registry::read_own(session, &self.settings.engine).await?;
         let now = self.clock.boottime();
-        tell(&mut unreadable.fact, now, "drain fact", drain.as_ref().map(|it| &it.content));
-        tell(&mut unreadable.permit, now, "permit", permit.as_ref().map(|it| &it.content));
-        if let Some(fact) = drain {
-            match &fact.content {
-                // A fact without a uid was written for whatever had the name, and a name has one engine only.
+        log_unreadable(&mut unreadable.drain_order, now, "drain order", drain.as_ref().map(|order| &order.content));
+        log_unreadable(&mut unreadable.permit, now, "permit", permit.as_ref().map(|permit| &permit.content));
+        if let Some(order) = drain {
+            match &order.content {
+                // An order without a uid is for the engine of this name, and a name has only one engine.
                 Ok(content) if content.uid.as_ref().is_none_or(|uid| *uid == self.settings.uid) => {
-                    return Ok(Look::Order(Duration::from_millis(content.grace_ms.max(0).unsigned_abs())));
+                    return Ok(Reading::Drain(Duration::from_millis(content.grace_ms.max(0).unsigned_abs())));
                 }
-                Ok(_) => debug!("a drain fact of another engine is ignored"),
-                // Told above.
+                Ok(_) => debug!("ignoring the drain order of another instance"),
+                // Logged above.
                 Err(_) => {}
             }
         }
-        let Some(permit) = permit else { return Ok(Look::Neither) };
+        let Some(permit) = permit else { return Ok(Reading::Neither) };
         match &permit.content {
             Ok(content) if content.uid.as_ref() == Some(&self.settings.uid) => {}
-            Ok(content) if content.uid.is_none() => return Ok(Look::NotYet("the permit has no uid yet")),
-            Ok(_) | Err(_) => return Ok(Look::Neither),
+            Ok(content) if content.uid.is_none() => return Ok(Reading::NotYet("the permit has no uid yet")),
+            Ok(_) | Err(_) => return Ok(Reading::Neither),
         }
-        if permit.registration.as_ref().is_some_and(|live| live.session == session.id()) {
-            return Ok(Look::Registered);
+        if permit.registration.as_ref().is_some_and(|registration| registration.session == session.id()) {
+            return Ok(Reading::Registered);
         }
         model::failpoint!(failpoints::BEFORE_REGISTER);
-        match registry::register(session, &permit, &self.live()).await {
+        match registry::register(session, &permit, &self.registration()).await {
             Ok(()) => {
                 model::failpoint!(failpoints::REGISTERED);
                 let session = format!("{:#x}", session.id());
                 info!(engine = %self.settings.engine, address = self.advertised(), session, "registered");
-                Ok(Look::Registered)
+                Ok(Reading::Registered)
             }
             Err(coordination::Error::StillHeld { .. }) => {
-                Ok(Look::NotYet("a dead session's registration still stands"))
+                Ok(Reading::NotYet("the registration of an expired session still exists"))
             }
-            // The permit moved meanwhile: look again.
-            Err(error) if error.kind() == coordination::ZkErrorKind::Conflict => Ok(Look::NotYet("the permit changed")),
+            // The permit changed meanwhile: read again.
+            Err(error) if error.kind() == coordination::ZkErrorKind::Conflict => {
+                Ok(Reading::NotYet("the permit changed"))
+            }
             Err(error) => Err(error),
         }
     }
@@ -216,7 +221,7 @@ impl Membership {
         }
     }
 
-    fn live(&self) -> Registration {
+    fn registration(&self) -> Registration {
         Registration {
             address: self.advertised(),
             capacity: super::settings::MAX_SESSIONS as u32,
@@ -228,7 +233,7 @@ impl Membership {
     }
 }
 
-/// Until the registry may have changed.
+/// Waits until the registry may have changed.
 async fn wait(sessions: &mut watch::Receiver<Option<Session>>, own: Option<&mut (i64, OwnWatch)>) {
     let watched = async {
         match own {
@@ -244,7 +249,7 @@ async fn wait(sessions: &mut watch::Receiver<Option<Session>>, own: Option<&mut 
     tokio::select! {
         () = watched => {}
         () = changed => {}
-        () = tokio::time::sleep(LOOK_INTERVAL) => {}
+        () = tokio::time::sleep(READ_INTERVAL) => {}
     }
 }
 
@@ -253,13 +258,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_without_permit_and_fact_counts_only_while_every_look_finds_neither() {
-        let (mut alone, second) = (Alone::default(), Duration::from_secs(1));
-        assert_eq!(alone.still(second), Duration::ZERO);
-        assert_eq!(alone.still(second * 61), second * 60);
-        // ZooKeeper is away for two hours, and lost everything: the master has made nothing anew yet.
-        alone.unsure();
-        assert_eq!(alone.still(second * 7_200), Duration::ZERO);
-        assert_eq!(alone.still(second * 7_202), second * 2);
+    fn time_without_permit_counts_only_while_every_reading_finds_none() {
+        let (mut unwanted, second) = (UnwantedSince::default(), Duration::from_secs(1));
+        assert_eq!(unwanted.extend(second), Duration::ZERO);
+        assert_eq!(unwanted.extend(second * 61), second * 60);
+        // ZooKeeper was unavailable for two hours and lost all data: the master has not written the nodes again yet.
+        unwanted.reset();
+        assert_eq!(unwanted.extend(second * 7_200), Duration::ZERO);
+        assert_eq!(unwanted.extend(second * 7_202), second * 2);
     }
 }

@@ -1,18 +1,18 @@
-//! The engine beside the agent: how it is started and what is known of its end.
+//! The engine runtime: starts, observes and stops the engine of an agent.
 //!
-//! One implementation per place where an engine runs, handed in by the program, because an engine in the agent's own
-//! process, one that is a child process and one in another container have nothing else in common.
+//! The program supplies the implementation: an engine can run in the agent's own process, as a child process, or in
+//! another container.
 
 use async_trait::async_trait;
 
 use super::settings::Key;
 
-/// Where an engine answers `HiveServer2`, and what it wants to see.
+/// The `HiveServer2` endpoint of an engine, with its credentials.
 #[derive(Debug, Clone)]
 pub struct Backend {
     /// `host:port` on loopback.
     pub address: String,
-    /// The password of every connection; the user is the one of the session.
+    /// The password of every connection; the user name is that of the session.
     pub key: Key,
 }
 
@@ -21,21 +21,20 @@ pub struct Backend {
 #[error("{0}")]
 pub struct RuntimeError(pub String);
 
-/// One engine.
 #[async_trait]
 pub trait EngineRuntime: Send + Sync {
-    /// Starts it, once, or waits until somebody else has. It need not answer yet.
+    /// Starts the engine once, or waits until it was started elsewhere. It need not respond yet.
     async fn start(&self) -> Result<Backend, RuntimeError>;
-    /// What its start waits for, if that is known; for the error of a start that took too long.
+    /// What the start waits for, if known; for the error of a start that timed out.
     fn waits_for(&self) -> Option<String> {
         None
     }
-    /// Why it can't answer now although it runs, if that is known: its process is stopped. Asked twice a second.
+    /// Why the engine cannot respond although it runs, if known: its process is stopped. Called twice a second.
     fn stopped(&self) -> Option<String> {
         None
     }
-    /// Waits until it ended by itself, and says why. Pends while it runs or was stopped. Cancel safe.
+    /// Waits until the engine ends by itself; returns the reason. Pending while it runs or was stopped. Cancel safe.
     async fn ended(&self) -> String;
-    /// Ends it. Harmless when it runs no longer, or when its start failed. Who waits for it has a deadline.
+    /// Stops the engine. Has no effect when it does not run or its start failed. The caller has a deadline.
     async fn stop(&self);
 }

@@ -1,4 +1,4 @@
-//! What an engine agent is told when it starts, and its limits.
+//! The settings of an engine agent, and its limits.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -6,28 +6,26 @@ use std::time::Duration;
 use model::engine_name::EngineName;
 use model::table_catalog::TableCatalog;
 
-/// What an engine agent is told when it starts. Everything secret in it opens this engine and nothing else.
+/// The settings of an engine agent. Its secrets give access to this engine only.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The engine's name.
     pub engine: EngineName,
-    /// Which one of that name: the orchestrator's id.
+    /// The orchestrator's id of this instance.
     pub uid: String,
-    /// Where proxies connect; port 0 takes a free one.
+    /// The address that proxies connect to; port 0 selects a free one.
     pub listen: SocketAddr,
-    /// What is registered instead of the listen address' host, where that is not what others reach.
+    /// The host to register, if others cannot reach the listen address.
     pub advertise_host: Option<String>,
-    /// The key that proxies and masters show.
+    /// Authenticates proxies and masters.
     pub key: Key,
     /// The hash of the configuration, for the registry.
     pub config: String,
-    /// Whether the engine's tables are its own, for the registry and for what a session leaves in it.
+    /// Whether the engine's tables are its own; registered, and it decides which statements pin a session.
     pub catalog: TableCatalog,
     /// The session with ZooKeeper, as this engine.
     pub zookeeper: coordination::SessionSettings,
-    /// How long the engine may take to answer its warm-up query, and how long a permit is waited for.
+    /// How long the engine may take until its warm-up query succeeds, and how long the agent waits for a permit.
     pub start_deadline: Duration,
-    /// Limits of the wire.
     pub limits: hs2::Limits,
 }
 
@@ -41,42 +39,42 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// Sessions that one engine may have.
+/// The most sessions of one engine.
 pub const MAX_SESSIONS: usize = 2_000;
 /// Connections beyond those of sessions, for cancels and status calls.
 pub const SIDE_CONNECTIONS: usize = 200;
-/// Operations that one session may have open.
+/// The most open operations of one session.
 pub const MAX_OPERATIONS: usize = 1_000;
-/// Connecting to the engine.
+/// For connecting to the engine.
 pub const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
-/// One small call to the engine.
+/// For one small call to the engine.
 pub const CALL_DEADLINE: Duration = Duration::from_mins(1);
-/// A call that may run a whole statement.
+/// For a call that may run a whole statement.
 pub const STATEMENT_DEADLINE: Duration = Duration::from_hours(24);
-/// Cancelling and closing what a lost connection leaves behind.
+/// For cancelling the statements of a closed connection and closing its sessions.
 pub const CLEAN_UP_DEADLINE: Duration = Duration::from_secs(30);
-/// How long a connection is still listened to when the engine is about to end.
+/// How long connections are still read when the engine is about to end.
 pub const LINGER: Duration = Duration::from_millis(50);
-/// How often an engine that drains is asked about statements that nobody asks about.
-pub const ASK_INTERVAL: Duration = Duration::from_secs(1);
-/// In each of how many such rounds, the first included, it is asked about results that wait, too: it closes those that
-/// nobody fetches after many minutes.
-pub const RESULTS_ASKED_EACH: u32 = 10;
-/// One such question: the engine may hold its answer back for as long as its own poll.
-pub const ASK_DEADLINE: Duration = Duration::from_secs(10);
-/// How many sessions' statements the engine is asked about at once: each question has a connection of its own.
-pub const ASKED_AT_ONCE: usize = 32;
-/// How often the agent looks whether its engine is stopped.
-pub const STOPPED_LOOK: Duration = Duration::from_millis(500);
-/// Looks in a row that find the engine stopped before its agent leaves the registry and gives no status.
-pub const STOPPED_LOOKS: u32 = 10;
-/// Ending the engine.
+/// How often a draining engine is polled for statements that no client polls.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Unread results are polled in one of this many rounds, beginning with the first: the engine closes them only after
+/// many minutes.
+pub const RESULTS_POLLED_EACH: u32 = 10;
+/// For one such poll: the engine may hold its reply for as long as its own long poll.
+pub const POLL_DEADLINE: Duration = Duration::from_secs(10);
+/// The most concurrent polls; each has a connection of its own.
+pub const MAX_CONCURRENT_POLLS: usize = 32;
+/// How often the agent checks whether its engine is stopped.
+pub const STOPPED_CHECK_INTERVAL: Duration = Duration::from_millis(500);
+/// Consecutive checks that find the engine stopped before its agent leaves the registry and refuses status calls.
+pub const STOPPED_CHECKS: u32 = 10;
+/// For stopping the engine.
 pub const STOP_DEADLINE: Duration = Duration::from_secs(10);
-/// One warm-up query.
+/// For one warm-up query.
 pub const WARM_UP_DEADLINE: Duration = Duration::from_secs(30);
-/// Between two warm-up queries that fail.
+/// The pause between two failed warm-up queries.
 pub const WARM_UP_PAUSE: Duration = Duration::from_millis(100);
-/// How long an idle agent without permit and fact goes on after it was registered once.
+/// How long an idle agent that was registered before continues without permit and drain order.
 pub const UNWANTED_AFTER: Duration = Duration::from_hours(1);
-/// How often it looks at its permit and fact, whatever the watches say.
-pub const LOOK_INTERVAL: Duration = Duration::from_secs(2);
+/// How often the agent reads its permit and drain order, regardless of watches.
+pub const READ_INTERVAL: Duration = Duration::from_secs(2);

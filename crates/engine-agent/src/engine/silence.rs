@@ -1,19 +1,19 @@
-//! An engine that is stopped (SIGSTOP, a debugger) behind an agent that runs.
+//! Detection of an engine that is stopped (SIGSTOP, a debugger) while its agent runs.
 //!
-//! Its silence looks like a long statement, and the agent answers in its place: it would stay registered for ever. So an
-//! agent that has found its engine stopped for [`STOPPED_LOOKS`] looks closes its session with ZooKeeper, which takes its
-//! registration away, and refuses status calls. Masters and proxies then have the two pieces of evidence that they need of
-//! a silent engine: the slot gets another one, and clients that wait receive 08S01. When the engine goes on, the agent
-//! registers again, if its permit is still there.
+//! Its silence looks like a long statement, and the agent still replies, so the engine would stay registered for ever.
+//! After [`STOPPED_CHECKS`] consecutive checks that find the engine stopped, the agent therefore closes its session with
+//! ZooKeeper, which removes the registration, and refuses status calls. Masters and proxies then have the two pieces of
+//! evidence that they need: the slot gets another engine, and clients that wait receive 08S01. When the engine continues,
+//! the agent registers again, if its permit still exists.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::runtime::EngineRuntime;
-use super::settings::{STOPPED_LOOK, STOPPED_LOOKS};
+use super::settings::{STOPPED_CHECK_INTERVAL, STOPPED_CHECKS};
 
-/// Why the engine does not answer, while it does not; shared by all connections.
+/// Why the engine does not respond, if it does not; shared by all connections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Silence(Arc<Mutex<Option<String>>>);
 
@@ -27,16 +27,16 @@ impl Silence {
     }
 }
 
-/// Returns when the engine has been stopped for [`STOPPED_LOOKS`] looks in a row, with the reason.
+/// Returns with the reason when [`STOPPED_CHECKS`] consecutive checks have found the engine stopped.
 pub(super) async fn begins(runtime: &dyn EngineRuntime) -> String {
-    let mut looks = 0;
+    let mut checks = 0;
     loop {
-        tokio::time::sleep(STOPPED_LOOK).await;
+        tokio::time::sleep(STOPPED_CHECK_INTERVAL).await;
         match runtime.stopped() {
-            None => looks = 0,
+            None => checks = 0,
             Some(reason) => {
-                looks += 1;
-                if looks >= STOPPED_LOOKS {
+                checks += 1;
+                if checks >= STOPPED_CHECKS {
                     return reason;
                 }
             }
@@ -44,9 +44,9 @@ pub(super) async fn begins(runtime: &dyn EngineRuntime) -> String {
     }
 }
 
-/// Returns when the engine goes on.
+/// Returns when the engine runs again.
 pub(super) async fn ends(runtime: &dyn EngineRuntime) {
     while runtime.stopped().is_some() {
-        tokio::time::sleep(STOPPED_LOOK).await;
+        tokio::time::sleep(STOPPED_CHECK_INTERVAL).await;
     }
 }

@@ -1,4 +1,5 @@
-//! Ready means *answered a query*, not *port open*: the first query after a start can take seconds.
+//! The warm-up: an engine is ready when it has executed a query, not when its port is open. The first query after a start
+//! can take seconds.
 
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use parking_lot::Mutex;
@@ -8,32 +9,32 @@ use super::runtime::Backend;
 use super::settings::{CONNECT_DEADLINE, Settings, WARM_UP_DEADLINE, WARM_UP_PAUSE};
 
 const QUERY: &str = "SELECT 1";
-/// Whose session the warm-up is.
+/// The user of the warm-up session.
 const USER: &str = "enginehouse";
 
-/// The warm-up of one engine, and why its last try failed.
+/// The warm-up of one engine, with the failure of the last attempt.
 #[derive(Default)]
 pub(super) struct WarmUp {
     failure: Mutex<Option<String>>,
 }
 
 impl WarmUp {
-    /// Asks until the engine answers. The caller has the deadline.
-    pub(super) async fn answered(&self, settings: &Settings, backend: &Backend) {
-        while let Err(error) = ask(backend).await {
-            debug!(engine = %settings.engine, %error, "the engine does not answer yet");
+    /// Repeats the query until it succeeds. The caller has the deadline.
+    pub(super) async fn succeeded(&self, settings: &Settings, backend: &Backend) {
+        while let Err(error) = query(backend).await {
+            debug!(engine = %settings.engine, %error, "warm-up query failed");
             *self.failure.lock() = Some(error.to_string());
             tokio::time::sleep(WARM_UP_PAUSE).await;
         }
     }
 
-    /// Why the last try failed; for the error of a start that took too long.
+    /// Why the last attempt failed; for the error of a start that timed out.
     pub(super) fn last_failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }
 }
 
-async fn ask(backend: &Backend) -> Result<(), ClientError> {
+async fn query(backend: &Backend) -> Result<(), ClientError> {
     let mut options = ClientOptions::new(backend.address.clone(), Auth::user(USER, backend.key.0.clone()));
     options.connect_deadline = CONNECT_DEADLINE;
     options.call_deadline = WARM_UP_DEADLINE;

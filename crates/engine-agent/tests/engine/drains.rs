@@ -60,7 +60,7 @@ async fn a_kubelet_is_told_that_it_lives_and_whether_it_is_ready() {
     drain(&lock, &engine.name, &engine.uid, WAIT).await;
     begun(&engine, &address).await;
     assert_eq!(probe(&address, "/livez").await, (200, "ok".to_owned()), "it drains");
-    assert_eq!(probe(&address, "/readyz").await, (503, "this engine drains".to_owned()));
+    assert_eq!(probe(&address, "/readyz").await, (503, "the engine drains".to_owned()));
     statement.cancel().await.unwrap();
 }
 
