@@ -1,4 +1,4 @@
-"""Addresses of 127.0.0.0/8 for pods: none is given out twice on this machine while its pod may run."""
+"""Addresses of 127.0.0.0/8 for pods; no two kubelets of this machine give out the same."""
 
 import socket
 
@@ -7,7 +7,7 @@ CLAIM_PORT = 9
 
 
 class Addresses:
-    """The addresses that have one second number, which is claimed by binding a port of it."""
+    """The addresses with one second number, which is claimed by binding a port of it."""
 
     def __init__(self):
         for second in SECONDS:
@@ -19,10 +19,10 @@ class Addresses:
                 self.claim.close()
         else:
             raise AssertionError("no addresses of 127.0.0.0/8 are left")
-        self.given = (f"127.{second}.{third}.{fourth}" for third in range(1, 256) for fourth in range(1, 255))
+        self.free = (f"127.{second}.{third}.{fourth}" for third in range(1, 256) for fourth in range(1, 255))
 
     def next(self):
-        return next(self.given)
+        return next(self.free)
 
     def close(self):
         self.claim.close()

@@ -1,9 +1,8 @@
-"""The kubelets of all nodes, played by one thread that alone knows the pods; everybody else sends it messages.
+"""The kubelet of all nodes: one thread that owns the pods and receives messages.
 
-Each look at a pod is the same function of the pod as the API server has it, its processes and the faults that hold, so
-that a message too many, or one that was lost, changes nothing. What the API server doesn't answer, or refuses for now, is
-tried again after a moment. An error of this code ends nothing and is told by `close`, and so is what the server will never
-take.
+Each look at a pod is the same function of the pod as the API server has it, its processes and the current faults, so a repeated
+or a lost message changes nothing. A request that fails or is refused for now is repeated after a moment. Errors of this code,
+and requests that the server will never accept, are reported by `close`.
 """
 
 import heapq
@@ -18,9 +17,8 @@ import traceback
 from harness.kubernetes_client import ApiError, Unreachable
 from kubelet import status
 from kubelet.addresses import Addresses
-from kubelet.container import stop_politely
+from kubelet.container import stop_with_hook
 from kubelet.faults import Faults
-from kubelet.logs import Logs
 from kubelet.names import Names
 from kubelet.nodes import Nodes
 from kubelet.pod import Pod
@@ -29,64 +27,54 @@ from kubelet.reports import Reports
 from kubelet.starting import Starter
 from kubelet.watcher import Watcher
 
-AGAIN_AFTER_S = 0.2
+RETRY_AFTER_S = 0.2
 ENDS_WITHIN_S = 60
 NOT_FOUND = 404
-# What was asked is wrong, and will be.
-WRONG = (400, 422)
+# Requests that will never be accepted.
+INVALID = (400, 422)
 START_ERROR = 128
 
 
 class Kubelet:
-    """Plays the nodes of `cluster` (a `harness.kubernetes.Kubernetes`). `images`: name → `Image`; an image without an
-    entry can't be pulled. `default_image` stands for every other name."""
+    """The nodes of `cluster` (a `harness.kubernetes.Kubernetes`). `images`: name → `Image`; an image without an entry cannot be
+    pulled."""
 
-    def __init__(self, cluster, folder, images=None, default_image=None, events=True):
+    def __init__(self, cluster, folder, images=None):
         self.cluster = cluster
         self.client = cluster.client("admin", "kubelet")
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, mode=0o700)
-        self.starter = Starter(self, dict(images or {}), default_image)
-        self.reports = Reports(self.client, events)
+        self.starter = Starter(self, dict(images or {}))
+        self.reports = Reports(self.client)
         self.messages = queue.SimpleQueue()
-        self.timers = []
-        self.order = itertools.count()
-        self.pods = {}
-        self.lost = set()
-        self.changed = set()
-        self.names_changed = False
+        self.timers, self.order = [], itertools.count()
+        self.pods, self.changed, self.names_changed = {}, set(), False
         self.failures = []
         self.nodes = Nodes(self.client)
         self.faults = Faults(lambda: self.send(self.look_at_all))
         self.addresses = Addresses()
         self.names = Names()
-        self.logs = Logs(self.log, cluster.certificates)
-        self.nodes.log_port = self.logs.port
-        self.watcher = Watcher(
-            self.client, "pods", lambda pods: self.send(self.see_all, pods), lambda kind, pod: self.send(self.see, kind, pod)
-        )
-        self.service_watcher = Watcher(
-            self.client,
-            "services",
-            lambda services: self.send(self.see_services, self.names.see_all, services),
-            lambda kind, service: self.send(self.see_services, self.names.see, kind, service),
-        )
+        self.watchers = [
+            Watcher(
+                self.client, "services", *(self.sender(self.see_services, it) for it in (self.names.see_all, self.names.see))
+            ),
+            Watcher(self.client, "pods", self.sender(self.see_all), self.sender(self.see)),
+        ]
         self.closing = False
         self.thread = threading.Thread(target=self.work, daemon=True, name="kubelet")
 
-    # What scenarios call.
+    # The interface for scenarios.
 
     def start(self):
         self.thread.start()
-        self.service_watcher.start()
-        self.watcher.start()
+        for it in self.watchers:
+            it.start()
         return self
 
     def close(self):
         """Ends all processes; fails if this code did."""
-        self.watcher.close()
-        self.service_watcher.close()
-        self.logs.close()
+        for it in self.watchers:
+            it.close()
         self.send(self.end_all)
         self.thread.join(ENDS_WITHIN_S)
         self.addresses.close()
@@ -102,17 +90,14 @@ class Kubelet:
         found = self.container(namespace, name, container)
         return found and found[1].process
 
-    def log(self, namespace, name, container=None, previous=False):
-        """What a container has printed in its present run or in the one before; `None` if there is none such."""
+    def log(self, namespace, name, container=None):
+        """The output of a container's current run; `None` if there is none."""
         found = self.container(namespace, name, container)
-        if found is None:
-            return None
-        pod, it = found
-        path = pod.folder / f"{it.name}-{it.runs_begun - (2 if previous else 1)}" / "log"
-        return path.read_text(errors="replace") if path.exists() else None
+        path = found and found[0].folder / f"{found[1].name}-{found[1].runs_begun - 1}" / "log"
+        return path.read_text(errors="replace") if path and path.exists() else None
 
     def container(self, namespace, name, container=None):
-        """(pod, container); without a name the first one that isn't initial."""
+        """(pod, container); without a name the first one that is no init container."""
         for pod in list(self.pods.values()):
             if pod.key == (namespace, name):
                 found = [it for it in (pod.containers if container is None else pod.every()) if container in (None, it.name)]
@@ -124,22 +109,16 @@ class Kubelet:
         self.send(self.kill_now, namespace, name, container, reason)
 
     def evict(self, namespace, name, message="The node was low on resource: memory."):
-        """Ends a pod as a kubelet does that runs out of something: it is *Failed*, and stays."""
+        """Ends a pod as a kubelet under resource pressure does: it is *Failed*, and stays."""
         self.send(self.evict_now, namespace, name, message)
-
-    def lose_node(self, name):
-        """The node is heard of no more: its pods run on, and nothing about them is told or confirmed."""
-        self.send(self.set_lost, name, True)
-        self.nodes.set_ready(name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
-
-    def find_node(self, name):
-        self.nodes.set_ready(name, "True", "KubeletReady", "kubelet is posting ready status")
-        self.send(self.set_lost, name, False)
 
     # The thread.
 
     def send(self, action, *arguments):
         self.messages.put((action, arguments))
+
+    def sender(self, action, *first):
+        return lambda *arguments: self.send(action, *first, *arguments)
 
     def later(self, after_s, action, *arguments):
         heapq.heappush(self.timers, (time.monotonic() + after_s, next(self.order), action, arguments))
@@ -160,8 +139,8 @@ class Kubelet:
                 self.failures.append(traceback.format_exc())
 
     def see_all(self, pods):
-        there = {it["metadata"]["uid"] for it in pods}
-        for uid in [uid for uid in self.pods if uid not in there]:
+        present = {it["metadata"]["uid"] for it in pods}
+        for uid in [uid for uid in self.pods if uid not in present]:
             self.forget(uid)
         for it in pods:
             self.see("MODIFIED", it)
@@ -177,7 +156,7 @@ class Kubelet:
         elif int(seen["metadata"]["resourceVersion"]) < int(pod.seen["metadata"]["resourceVersion"]):
             return
         pod.seen = seen
-        # Looked at when all that is known by now has been seen: of several changes only the last one matters.
+        # Processed after all queued changes: of several changes only the last one matters.
         if uid not in self.changed:
             self.changed.add(uid)
             self.send(self.look_at_changed, uid)
@@ -199,27 +178,20 @@ class Kubelet:
         see(*arguments)
         self.names.write(self.pods.values())
 
-    def set_lost(self, node, lost):
-        if lost:
-            self.lost.add(node)
-        else:
-            self.lost.discard(node)
-            self.look_at_all()
-
     def look(self, uid):
         pod = self.pods.get(uid)
-        if pod is None or pod.node in self.lost:
+        if pod is None:
             return
         try:
             self.step(pod)
         except ApiError as error:
-            # It is gone, or another object has its name by now: the watch will tell.
-            if error.code in WRONG:
+            # On 404 and 409 it is gone, or another object has its name: the watch will report that.
+            if error.code in INVALID:
                 self.failures.append(str(error))
             elif error.code != NOT_FOUND:
-                self.later(AGAIN_AFTER_S, self.look, uid)
+                self.later(RETRY_AFTER_S, self.look, uid)
         except Unreachable:
-            self.later(AGAIN_AFTER_S, self.look, uid)
+            self.later(RETRY_AFTER_S, self.look, uid)
 
     def step(self, pod):
         """One look at one pod."""
@@ -233,7 +205,7 @@ class Kubelet:
     def advance(self, pod):
         if pod.ip is None:
             pod.begin(self.addresses.next())
-        turn = pod.present()
+        turn = pod.current()
         for container in turn:
             if container.is_to_start():
                 self.starter.try_start(pod, container)
@@ -244,12 +216,12 @@ class Kubelet:
                 else:
                     container.process.kill()
         self.write_status(pod)
-        # An initial one that is pretended is over at once.
-        if pod.present() != turn:
+        # A pretended init container ends immediately.
+        if pod.current() != turn:
             self.send(self.look, pod.uid)
 
     def follow(self, pod, container):
-        """Waits for the end of a process, and asks its probes."""
+        """Waits for the end of a process and runs its probes."""
         process, uid = container.process, pod.uid
 
         def wait():
@@ -257,13 +229,8 @@ class Kubelet:
             self.send(self.process_ended, uid, process, code)
 
         threading.Thread(target=wait, daemon=True, name=f"waits for {pod.key[1]}").start()
-        container.probes = Probes(
-            process,
-            pod.ip,
-            lambda ready: self.send(self.set_ready, uid, process, ready),
-            lambda why: self.send(self.kill_unhealthy, uid, process, why),
-            self.failures.append,
-        )
+        on_ready, failing = self.sender(self.set_ready, uid, process), self.sender(self.kill_unhealthy, uid, process)
+        container.probes = Probes(process, pod.ip, on_ready, failing, self.failures.append)
 
     def find(self, uid, process):
         """The pod and its container that runs as this process; a later run is another process."""
@@ -272,7 +239,7 @@ class Kubelet:
         return (pod, found[0]) if found else (None, None)
 
     def set_ready(self, uid, process, ready):
-        pod, container = self.find(uid, process)
+        _, container = self.find(uid, process)
         if container is not None:
             container.ready = ready
             self.look(uid)
@@ -288,32 +255,29 @@ class Kubelet:
         if container is None:
             return
         crash = self.faults.of("crash", pod.seen)
-        reason = message = None
+        reason, message = process.killed_for, None
         if crash is not None:
             code, reason, message = crash.get("code", 1), crash.get("reason"), crash.get("message")
-        elif process.killed_for:
-            reason = process.killed_for
-        elif code == START_ERROR:
-            reason = "StartError"
-            message = process.log().strip()[-1000:]
+        elif reason is None and code == START_ERROR:
+            reason, message = "StartError", process.log().strip()[-1000:]
         self.ended(pod, container, code, reason, message or process.last_words(code))
         self.look(uid)
 
     def ended(self, pod, container, code, reason=None, message=None):
         policy = "Never" if pod.terminating else pod.restart_policy_of(container)
-        again_in_s = container.ended(code, reason, message, policy)
-        if again_in_s is not None:
+        restart_in_s = container.ended(code, reason, message, policy)
+        if restart_in_s is not None:
             self.reports.event(pod, "Warning", "BackOff", f"Back-off restarting failed container {container.name}")
-            self.later(again_in_s, self.look, pod.uid)
+            self.later(restart_in_s, self.look, pod.uid)
 
     def end(self, pod):
-        """The pod is being deleted: SIGTERM, SIGKILL when its grace is over, and a confirmation when nothing runs."""
+        """The pod is being deleted: SIGTERM, SIGKILL after its grace period, and a confirmation when nothing runs."""
         grace_s = pod.seen["metadata"].get("deletionGracePeriodSeconds", 0)
-        if not pod.terminating_since:
-            pod.terminating_since = True
+        if not pod.stopping:
+            pod.stopping = True
             for process in pod.processes():
                 if process.spec.get("lifecycle", {}).get("preStop"):
-                    threading.Thread(target=stop_politely, args=(process, pod.ip, grace_s), daemon=True).start()
+                    threading.Thread(target=stop_with_hook, args=(process, grace_s), daemon=True).start()
                 else:
                     process.send(signal.SIGTERM)
         kill_at = time.monotonic() + grace_s
@@ -336,8 +300,8 @@ class Kubelet:
             pod.confirmed = True
 
     def write_status(self, pod):
-        """Writes the pod's status if it isn't what was written last."""
-        # Once for all that changes now: there may be thousands of pods.
+        """Writes the pod's status if it has changed."""
+        # Host names once for all queued changes: there may be thousands of pods.
         if not self.names_changed:
             self.names_changed = True
             self.send(self.write_names)
@@ -345,7 +309,7 @@ class Kubelet:
         if made is not None:
             self.reports.status(pod, made)
             pod.written = made
-            # What is over is over, whenever the watch tells.
+            # Before the watch reports it.
             pod.seen.setdefault("status", {})["phase"] = made["phase"]
 
     def write_names(self):
@@ -369,30 +333,20 @@ class Kubelet:
 
     def evict_now(self, namespace, name, message):
         pod = self.by_name(namespace, name)
-        if pod is None:
-            return
-        for container in pod.every():
+        for container in pod.every() if pod else []:
             process = container.process
             if container.runs:
                 container.ended(137)
             if process is not None:
                 process.kill()
-        entries = [it.entry() for it in pod.containers]
-        self.reports.status(
-            pod,
-            {
-                "phase": "Failed",
-                "reason": "Evicted",
-                "message": message,
-                "containerStatuses": entries,
-                "conditions": [
-                    status.condition("DisruptionTarget", True, "TerminationByKubelet", message),
-                    status.condition("Ready", False, "PodFailed"),
-                ],
-            },
-        )
-        pod.seen.setdefault("status", {})["phase"] = "Failed"
-        self.reports.event(pod, "Warning", "Evicted", message)
+        if pod:
+            disruption = status.condition("DisruptionTarget", True, "TerminationByKubelet", message)
+            made = {"phase": "Failed", "reason": "Evicted", "message": message}
+            made["containerStatuses"] = [it.entry() for it in pod.containers]
+            made["conditions"] = [disruption, status.condition("Ready", False, "PodFailed")]
+            self.reports.status(pod, made)
+            pod.seen.setdefault("status", {})["phase"] = "Failed"
+            self.reports.event(pod, "Warning", "Evicted", message)
 
     def end_all(self):
         for uid in list(self.pods):

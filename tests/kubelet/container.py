@@ -1,7 +1,6 @@
 """One container as a process of this machine: what its image stands for, how it is started, told to end, and how it ended."""
 
 import contextlib
-import http.client
 import json
 import os
 import pathlib
@@ -15,12 +14,12 @@ import psutil
 
 from harness.waiting import wait_until
 from kubelet.environment import Missing, expanded
-from kubelet.probes import ask_http
 
 INIT = pathlib.Path(__file__).with_name("container_init.py")
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 TERMINATION_LOG = "/dev/termination-log"
 HOSTNAME_LETTERS = 63
+NSENTER = f"{shutil.which('nsenter')} --mount --pid --root --wd"
 # A kubelet gives so much of a log as the reason why a container ended.
 MESSAGE_BYTES = 2048
 MESSAGE_LINES = 80
@@ -54,7 +53,7 @@ class Process:
         self.termination_log = self.folder / "termination-log"
         self.process = None
         self.env = None
-        # Why it was killed, if somebody else said so.
+        # The reason to report if it was killed on command.
         self.killed_for = None
 
     def start(self, sight, volumes, hosts):
@@ -69,11 +68,7 @@ class Process:
             "hostname": self.pod["spec"].get("hostname", self.pod["metadata"]["name"])[:HOSTNAME_LETTERS],
             "scratch": str(self.folder / "scratch"),
             "layers": self.image.layers,
-            "binds": [
-                *self.binds(volumes, env),
-                bound(hosts, "/etc/hosts"),
-                bound(self.termination_log, self.spec.get("terminationMessagePath", TERMINATION_LOG)),
-            ],
+            "binds": [*self.binds(volumes), bound(hosts, "/etc/hosts"), bound(self.termination_log, TERMINATION_LOG)],
             "argv": self.argv(env),
             "env": env,
             "workdir": self.spec.get("workingDir") or self.image.workdir,
@@ -84,22 +79,14 @@ class Process:
         description.write_text(json.dumps(config))
         with open(self.log_file, "ab") as log:
             # It ends with the thread that starts it, and all its processes end with it.
-            self.process = subprocess.Popen(
-                [sys.executable, "-I", INIT, description],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            command, output = [sys.executable, "-I", INIT, description], {"stdout": log, "stderr": log}
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, **output, start_new_session=True)
 
-    def binds(self, volumes, env):
+    def binds(self, volumes):
         found = [bound(source, target, read_only=True) for target, source in self.image.files.items()]
         for it in self.spec.get("volumeMounts", []):
-            source = volumes[it["name"]]
-            if it.get("subPath") or it.get("subPathExpr"):
-                source = source / (it.get("subPath") or expanded(it["subPathExpr"], env))
-            found.append(bound(source, it["mountPath"], it.get("readOnly", False)))
-        # What lies deeper is mounted later.
+            found.append(bound(volumes[it["name"]], it["mountPath"], it.get("readOnly", False)))
+        # Mount points below another one come later.
         return sorted(found, key=lambda it: it["target"].count("/"))
 
     def argv(self, env):
@@ -120,11 +107,10 @@ class Process:
         user = context.get("runAsUser", self.image.user)
         if context.get("runAsNonRoot") and user == 0:
             raise Missing("container has runAsNonRoot and image will run as root")
-        groups = [*pods.get("supplementalGroups", [])] + ([pods["fsGroup"]] if "fsGroup" in pods else [])
         return {
             "uid": user,
             "gid": context.get("runAsGroup", 0 if user == 0 else user),
-            "groups": groups,
+            "groups": [pods["fsGroup"]] if "fsGroup" in pods else [],
             "no_new_privileges": own.get("allowPrivilegeEscalation") is False,
             "read_only": own.get("readOnlyRootFilesystem", False),
         }
@@ -142,8 +128,7 @@ class Process:
         return self.process is not None and self.process.poll() is None
 
     def send(self, number):
-        """A signal to its first process, which like every first process hears only what it listens for."""
-        # What it was before it became the command listens for nothing.
+        """Sends a signal to its first process. The program that becomes the command handles none, so this waits for that."""
         wait_until(lambda: self.has_begun() or not self.is_running(), BEGINS_WITHIN_S, "the container runs its command")
         pid = self.pid
         if pid is not None:
@@ -161,13 +146,13 @@ class Process:
     def kill(self):
         """kill -9 of all its processes."""
         if self.is_running():
-            # As long as there is no first process, who waits for it will take it along.
+            # Before there is a first process, the program that waits for it takes it along.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid or self.process.pid, signal.SIGKILL)
             self.process.wait(timeout=ENDED_WITHIN_S)
 
     def wait(self):
-        """Waits for its end and answers its code as a runtime tells it: that of a signal is above 128."""
+        """Waits for its end and returns its code as a runtime reports it: that of a signal is above 128."""
         code = self.process.wait()
         return code if code >= 0 else 128 - code
 
@@ -175,38 +160,19 @@ class Process:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def last_words(self, code):
-        """What is told of its end: what it wrote for that purpose, else, if it asks for that and failed, its log's end."""
+        """The termination message: what it wrote there, else, by its policy and if it failed, the end of its log."""
         text = self.termination_log.read_text(errors="replace")
         if not text and code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             text = "".join(self.log().splitlines(keepends=True)[-MESSAGE_LINES:])
         return text.encode()[-MESSAGE_BYTES:].decode(errors="ignore") or None
 
     def run_inside(self, command, within_s):
-        """Runs a command inside, as the container's user and in its environment; answers its exit status. All of it is
-        killed when it takes longer, and that is a `TimeoutExpired`."""
+        """Runs a command inside, as the container's user and in its environment, and returns its exit status. A
+        `TimeoutExpired` kills all of it."""
         rights = self.rights()
-        # Where the container's programs are is of no use for this one.
-        words = [
-            shutil.which("nsenter"),
-            "--target",
-            str(self.pid),
-            "--mount",
-            "--pid",
-            "--root",
-            "--wd",
-            f"--setuid={rights['uid']}",
-            f"--setgid={rights['gid']}",
-            "--",
-            *command,
-        ]
-        process = subprocess.Popen(
-            words,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        enter = f"{NSENTER} --target {self.pid} --setuid={rights['uid']} --setgid={rights['gid']} --"
+        nothing = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        process = subprocess.Popen([*enter.split(), *command], env=self.env, **nothing, start_new_session=True)
         try:
             return process.wait(within_s)
         finally:
@@ -219,14 +185,12 @@ def bound(source, target, read_only=False):
     return {"source": str(source), "target": target, "read_only": read_only}
 
 
-def stop_politely(process, ip, grace_s):
-    """Does what is to be done before a container is told to end, and tells it. When the grace is over it is killed anyway."""
+def stop_with_hook(process, grace_s):
+    """Runs the `preStop` hook of a container and then terminates it. After the grace period it is killed anyway."""
     hook = process.spec["lifecycle"]["preStop"]
-    with contextlib.suppress(OSError, http.client.HTTPException, subprocess.TimeoutExpired):
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         if "sleep" in hook:
             time.sleep(hook["sleep"]["seconds"])
-        elif "httpGet" in hook:
-            ask_http(process.spec, ip, hook["httpGet"], grace_s)
         else:
             process.run_inside(hook["exec"]["command"], grace_s)
     process.send(signal.SIGTERM)

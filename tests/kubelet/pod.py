@@ -1,32 +1,54 @@
-"""One pod as its kubelet knows it: the object as it was last seen, its containers, and what was written of it."""
+"""One pod: the object as last observed, its containers, and the status as last written."""
 
 import shutil
 import time
 
 from kubelet import status
-from kubelet.probes import KINDS
 
 ENDED = ("Succeeded", "Failed")
-# Those of a real kubelet are 10 s and 5 min; here nobody wants to wait.
+# Shorter than a real kubelet's 10 s and 5 min.
 RESTART_AFTER_S = 0.5
 RESTART_AFTER_AT_MOST_S = 8
 
 
+UNSUPPORTED = {
+    "pod": {"ephemeralContainers", "hostAliases", "hostIPC", "hostNetwork", "hostPID", "shareProcessNamespace", "subdomain"},
+    "container": {"envFrom", "terminationMessagePath"},
+    "initContainer": {"restartPolicy"},
+    "volumeMount": {"subPath", "subPathExpr"},
+    "probe": {"grpc", "tcpSocket"},
+    "httpGet": {"httpHeaders", "host"},
+    "lifecycle": {"postStart"},
+    "preStop": {"httpGet", "tcpSocket"},
+}
+DEFAULTS = {"terminationMessagePath": "/dev/termination-log"}
+
+
 def refuse_unsupported(spec):
-    """What a kubelet would do and this one doesn't: a test that relies on it must fail, not go on without."""
-    for word in ("ephemeralContainers", "hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"):
-        assert not spec.get(word), f"{word} is not supported"
-    for container in spec.get("initContainers", []):
-        assert not container.get("restartPolicy"), "an initial container that goes on beside the others is not supported"
+    """Fails on fields that a kubelet acts on and this one ignores, so that no test relies on them."""
+    refuse("pod", spec)
+    for it in spec.get("initContainers", []):
+        refuse("initContainer", it)
     for container in (*spec.get("initContainers", []), *spec["containers"]):
-        assert not container.get("lifecycle", {}).get("postStart"), "postStart is not supported"
+        refuse("container", container)
+        for it in container.get("volumeMounts", []):
+            refuse("volumeMount", it)
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
-            probe = container.get(kind)
-            assert not probe or any(it in probe for it in KINDS), f"{kind} of {container['name']} is not supported: {probe}"
+            probe = container.get(kind, {})
+            refuse("probe", probe)
+            refuse("httpGet", probe.get("httpGet", {}))
+            assert probe.get("httpGet", {}).get("scheme", "HTTP") == "HTTP", f"the scheme of {kind} is not supported"
+        refuse("lifecycle", container.get("lifecycle", {}))
+        refuse("preStop", container.get("lifecycle", {}).get("preStop", {}))
+
+
+def refuse(kind, part):
+    for word in UNSUPPORTED[kind]:
+        assert not part.get(word) or part[word] == DEFAULTS.get(word), f"{word} is not supported"
 
 
 class Container:
-    """One container of a pod, over all its runs. An *initial* one has to succeed before the next begins."""
+    """One container of a pod, over all its runs. An init container has to succeed before the next begins."""
 
     def __init__(self, spec, initial=False, state=status.NOT_STARTED):
         self.spec = spec
@@ -111,7 +133,7 @@ class Pod:
         self.names = None
         self.written = None
         self.kill_at = None
-        self.terminating_since = False
+        self.stopping = False
         self.confirmed = False
 
     @property
@@ -152,8 +174,8 @@ class Pod:
     def every(self):
         return [*self.containers, *self.initial]
 
-    def present(self):
-        """Those whose turn it is: the first initial one that hasn't succeeded, or all the others."""
+    def current(self):
+        """The containers whose turn it is: the first init container that has not succeeded, or all others."""
         waited_for = next((it for it in self.initial if not it.succeeded), None)
         return self.containers if waited_for is None else [waited_for]
 

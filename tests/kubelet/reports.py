@@ -1,42 +1,31 @@
-"""What kubelets tell of pods: statuses and events."""
+"""Statuses and events of pods, as the kubelet writes them."""
 
 import contextlib
 
 from harness.kubernetes_client import ApiError, Unreachable
 from kubelet import status
 
-# An event's name begins with its pod's, and gets a few letters more.
+# An event's name is its pod's name with a generated suffix.
 NAME_LETTERS = 50
 
 
 class Reports:
-    """Without `events` none are written; statuses are always."""
-
-    def __init__(self, client, events):
-        self.client, self.events = client, events
+    def __init__(self, client):
+        self.client = client
 
     def status(self, pod, made):
         namespace, name = pod.key
-        # With its uid: a pod of the same name that came later is another one.
+        # With its uid: a later pod of the same name is another one.
         self.client.patch("pods", name, {"metadata": {"uid": pod.uid}, "status": made}, namespace, "status")
 
     def event(self, pod, kind, reason, message):
-        if not self.events:
-            return
         namespace, name = pod.key
         now = status.now()
-        about = {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": pod.uid}
         event = {
             "metadata": {"generateName": f"{name[:NAME_LETTERS].rstrip('.-')}.", "namespace": namespace},
-            "involvedObject": about,
-            "type": kind,
-            "reason": reason,
-            "message": message,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": name, "namespace": namespace, "uid": pod.uid},
             "source": {"component": "kubelet"},
-        }
-        # Nobody may rely on events: one that can't be written is lost.
+        } | {"type": kind, "reason": reason, "message": message, "firstTimestamp": now, "lastTimestamp": now, "count": 1}
+        # Events are best effort.
         with contextlib.suppress(ApiError, Unreachable):
             self.client.create("events", event, namespace)

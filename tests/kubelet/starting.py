@@ -12,13 +12,13 @@ NODE_ADDRESS = "127.0.0.1"
 class Starter:
     """Starts containers for a `Kubelet`, in its thread."""
 
-    def __init__(self, kubelet, images, default_image):
-        self.kubelet, self.images, self.default_image = kubelet, images, default_image
+    def __init__(self, kubelet, images):
+        self.kubelet, self.images = kubelet, images
 
     def try_start(self, pod, container):
         """Starts it, or tells why not and has the pod looked at again."""
         kubelet = self.kubelet
-        image, fault = self.images.get(container.spec["image"], self.default_image), kubelet.faults.of("image", pod.seen)
+        image, fault = self.images.get(container.spec["image"]), kubelet.faults.of("image", pod.seen)
         if image is not None and image.runs and not self.mounts(pod, container):
             return
         if image is None or fault is not None:

@@ -1,4 +1,4 @@
-"""What a kubelet writes into a pod's status, as pure functions: states of containers, conditions, phases."""
+"""The parts of a pod's status as pure functions: states of containers, conditions, phases."""
 
 import datetime
 
@@ -19,28 +19,17 @@ def running(started_at):
 
 
 def terminated(code, started_at, reason=None, message=None):
-    """`code` above 128 is that of a signal."""
-    state = {
-        "exitCode": code,
-        "reason": reason or ("Completed" if code == 0 else "Error"),
-        "startedAt": started_at,
-        "finishedAt": now(),
-    }
+    """A `code` above 128 is that of a signal."""
+    reason = reason or ("Completed" if code == 0 else "Error")
+    state = {"exitCode": code, "reason": reason, "startedAt": started_at, "finishedAt": now()}
     return {"terminated": state | ({"message": message} if message else {})}
 
 
 def container(name, image, state, ready=False, restarts=0, last=None):
     """One entry of `containerStatuses`."""
-    return {
-        "name": name,
-        "image": image,
-        "imageID": f"tests/{image}" if "waiting" not in state else "",
-        "ready": ready,
-        "restartCount": restarts,
-        "state": state,
-        "lastState": last or {},
-        "started": "running" in state,
-    }
+    image_id = f"tests/{image}" if "waiting" not in state else ""
+    entry = {"name": name, "image": image, "imageID": image_id, "ready": ready, "restartCount": restarts}
+    return entry | {"state": state, "lastState": last or {}, "started": "running" in state}
 
 
 def condition(kind, holds, reason=None, message=None):
@@ -53,14 +42,13 @@ def succeeded(state):
 
 
 def phase_of(states, restart_policy, initial=()):
-    """The pod's phase from the states of its containers, of which the `initial` ones come first."""
+    """The pod's phase from the states of its containers and init containers."""
     if restart_policy == "Never" and any("terminated" in it and not succeeded(it) for it in initial):
         return "Failed"
     if not all(succeeded(it) for it in initial):
         return "Pending"
     if all("terminated" in it for it in states) and restart_policy != "Always":
-        failed = any(it["terminated"]["exitCode"] != 0 for it in states)
-        if not failed:
+        if all(succeeded(it) for it in states):
             return "Succeeded"
         if restart_policy == "Never":
             return "Failed"
@@ -69,41 +57,30 @@ def phase_of(states, restart_policy, initial=()):
     return "Running" if started or crashed else "Pending"
 
 
-def of_pod(containers, restart_policy, start_time, ip=None, host_ip=None, initial=()):
+def of_pod(containers, restart_policy, start_time, ip, host_ip, initial=()):
     """The status of a pod that has a node."""
-    states = [it["state"] for it in containers]
-    phase = phase_of(states, restart_policy, [it["state"] for it in initial])
+    phase = phase_of([it["state"] for it in containers], restart_policy, [it["state"] for it in initial])
     incomplete = [it["name"] for it in initial if not succeeded(it["state"])]
-    uninitialized = (
-        {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: {incomplete}"}
-        if incomplete
-        else {}
-    )
+    initialized = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: {incomplete}"}
     ready = phase == "Running" and all(it["ready"] for it in containers)
     unready = [it["name"] for it in containers if not it["ready"]]
     why = {} if ready else {"reason": "ContainersNotReady", "message": f"containers with unready status: {unready}"}
     if phase == "Succeeded":
         why = {"reason": "PodCompleted"}
-    return (
-        {
-            "phase": phase,
-            "startTime": start_time,
-            "conditions": [
-                condition("PodScheduled", True),
-                condition("Initialized", not incomplete, **uninitialized),
-                condition("ContainersReady", ready, **why),
-                condition("Ready", ready, **why),
-            ],
-            "containerStatuses": containers,
-        }
-        | ({"initContainerStatuses": list(initial)} if initial else {})
-        | ({"podIP": ip, "podIPs": [{"ip": ip}]} if ip else {})
-        | ({"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]} if host_ip else {})
-    )
+    conditions = [
+        condition("PodScheduled", True),
+        condition("Initialized", not incomplete, **(initialized if incomplete else {})),
+        condition("ContainersReady", ready, **why),
+        condition("Ready", ready, **why),
+    ]
+    made = {"phase": phase, "startTime": start_time, "conditions": conditions, "containerStatuses": containers}
+    if initial:
+        made["initContainerStatuses"] = list(initial)
+    return made | {"podIP": ip, "podIPs": [{"ip": ip}], "hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
 
 
 def keep_times(conditions, before):
-    """A condition that says what it said before has the time of that."""
+    """An unchanged condition keeps its transition time."""
     known = {it["type"]: it for it in before}
     for it in conditions:
         old = known.get(it["type"])

@@ -121,8 +121,10 @@ def test_a_pod_stays_terminating_until_its_end_is_confirmed(kubelet, cluster):
 @pytest.mark.parametrize("user", [0, 12345])
 def test_a_container_has_its_own_processes_and_file_system(kubelet, cluster, user):
     container = {
-        "env": [{"name": "TEXT", "value": "$(GREETING)-$$(GREETING)"}],
-        "envFrom": [{"configMapRef": {"name": "greeting"}}],
+        "env": [
+            {"name": "GREETING", "valueFrom": {"configMapKeyRef": {"name": "greeting", "key": "GREETING"}}},
+            {"name": "TEXT", "value": "$(GREETING)-$$(GREETING)"},
+        ],
         "volumeMounts": [{"name": "greeting", "mountPath": "/etc/greeting"}],
         "readinessProbe": {"exec": {"command": ["/usr/bin/test", "-e", "/tmp/ready"]}, "periodSeconds": 1},
     }
@@ -164,7 +166,8 @@ def test_a_container_is_terminated_and_killed_after_its_grace_period(kubelet, cl
 def test_a_pod_that_cannot_start_reports_why(kubelet, cluster):
     cluster.make("root", "x", container={"securityContext": {"runAsNonRoot": True}})
     cluster.wait_state("root", "waiting", "CreateContainerConfigError")
-    cluster.make("no-map", "sleep 300", container={"envFrom": [{"configMapRef": {"name": "none"}}]})
+    reference = {"configMapKeyRef": {"name": "none", "key": "GREETING"}}
+    cluster.make("no-map", "sleep 300", container={"env": [{"name": "X", "valueFrom": reference}]})
     waiting = cluster.wait_state("no-map", "waiting", "CreateContainerConfigError")
     assert waiting["message"] == 'configmap "none" not found'
 
