@@ -1,4 +1,4 @@
-"""The kubelet of all nodes, with a real API server and scheduler (`harness.kubernetes`). README.md says why it exists."""
+"""The kubelet of all nodes, for a real API server and scheduler. README.md gives the reasons for it."""
 
 from kubelet.agent import Kubelet
 from kubelet.container import Image

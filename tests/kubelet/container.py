@@ -1,4 +1,4 @@
-"""One container as a process of this machine: what its image stands for, how it is started, told to end, and how it ended."""
+"""One container as a process of this machine: its image, its start, and its end."""
 
 import contextlib
 import json

@@ -1,11 +1,10 @@
-"""A container, as a program: its first process in mount and process namespaces of its own, so that nothing of it is seen
-or left outside, and this one, which waits for it and ends as it ended (above 128: by a signal).
+"""A container, as a program: its first process in mount and process namespaces of its own, and this one, which waits for it and
+ends as it ended (above 128: by a signal).
 
-The first process builds the file system that the argument describes, gives up what the container may not have, and
-becomes the container's command. What can't be set up is told on standard error and ends it with the status 128, as a
-runtime does that can't start a container. All of it ends with whoever started this, in whatever moment that ends: the
-kernel kills who waits here, and then the first process, which takes along its whole namespace. Only a command that changes
-its own user escapes that, since the kernel then forgets to kill it.
+The first process builds the file system that the argument describes, drops the privileges that the container must not have, and
+becomes its command. A setup failure is reported on standard error and ends it with the status 128, as a runtime does. All of it
+ends with the process that started this, whenever that is: the kernel kills this process and then the first one with its whole
+namespace. Only a command that changes its own user escapes, since the kernel then forgets to kill it.
 """
 
 import ctypes
@@ -102,7 +101,7 @@ def main():
     except OSError as error:
         print(f"the container can't be started: {error}", file=sys.stderr)
         sys.exit(CANNOT_START)
-    # Of a parent that is outside of its namespace a process can't tell whether it lives: by this its end is seen.
+    # A process cannot watch a parent outside of its namespace; the closed pipe shows that it ended.
     alive, ours = os.pipe()
     # The first process of the new namespace is our child.
     child = os.fork()
@@ -141,7 +140,6 @@ def become(config, alive):
 
 
 def has_ended(other_end):
-    """Whether nobody has the other end of a pipe any more."""
     poll = select.poll()
     poll.register(other_end, select.POLLHUP)
     return bool(poll.poll(0))

@@ -1,16 +1,15 @@
-"""What may go wrong on a node, on command: each fault holds for the pods that it matches until it is lifted.
+"""Faults of a node, on command: each holds for the pods that it matches until it is lifted.
 
-| kind | what a matching pod sees |
+| kind | what a matching pod observes |
 | --- | --- |
-| `image` | its image can't be pulled: `ErrImagePull`, then `ImagePullBackOff`; `message=` |
-| `config` | its container can't be made: `CreateContainerConfigError`; `message=` |
+| `image` | its image cannot be pulled: `ErrImagePull`, then `ImagePullBackOff`; `message=` |
+| `config` | its container cannot be created: `CreateContainerConfigError`; `message=` |
 | `start` | it stays in `ContainerCreating` |
 | `crash` | its containers end with `code=` (1) and `reason=` as soon as they run |
-| `readiness` | it runs and never gets ready, whatever it answers |
-| `end` | its processes end, and nobody confirms it: it stays *terminating* |
+| `readiness` | it runs and never becomes ready, whatever its probes return |
+| `end` | its processes end without a confirmation: it stays *terminating* |
 
-What happens once and not for a while is a method of the kubelet: `evict`, `kill`, `lose_node`. That no node takes pods is
-said by `nodes.cordon`; the scheduler is the real one.
+Single events are methods of the kubelet: `evict`, `kill`.
 """
 
 KINDS = ("image", "config", "start", "crash", "readiness", "end")
@@ -52,7 +51,6 @@ class Faults:
 
     def add(self, kind, match, options):
         fault = Fault(self, kind, match, options)
-        # Replaced as a whole, so that whoever goes through them sees one state.
         self.held = (*self.held, fault)
         self.changed()
         return fault
@@ -62,5 +60,4 @@ class Faults:
         self.changed()
 
     def of(self, kind, pod):
-        """What the fault that the pod has was told; `None` if it has none of this kind."""
         return next((it.options for it in self.held if it.kind == kind and it.match(pod)), None)

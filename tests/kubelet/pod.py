@@ -127,7 +127,6 @@ class Pod:
         self.ip = None
         self.sight = None
         self.volumes = None
-        # Why they can't be made, as it was told last.
         self.not_mounted = None
         self.hosts = folder / "hosts"
         self.names = None

@@ -1,4 +1,4 @@
-"""How a container begins: its image, what it is told of the cluster, its process; and why it doesn't, in a kubelet's words."""
+"""The start of a container: image, volumes and process, and the reason in a kubelet's words if it cannot start."""
 
 from kubelet import status
 from kubelet.container import Process
@@ -16,7 +16,6 @@ class Starter:
         self.kubelet, self.images = kubelet, images
 
     def try_start(self, pod, container):
-        """Starts it, or tells why not and has the pod looked at again."""
         kubelet = self.kubelet
         image, fault = self.images.get(container.spec["image"]), kubelet.faults.of("image", pod.seen)
         if image is not None and image.runs and not self.mounts(pod, container):
@@ -47,7 +46,6 @@ class Starter:
             container.ready = True
 
     def mounts(self, pod, container):
-        """Whether the pod's volumes are there, which come before images and containers. What is missing only an event tells."""
         kubelet = self.kubelet
         if pod.sight is not None:
             return True

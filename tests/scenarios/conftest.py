@@ -61,7 +61,6 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def pytest_report_teststatus(report):
-    """What a test told by `tell` stands beside its name, as soon as it has passed."""
     reported = getattr(report, "reported", None)
     return ("passed", ".", f"PASSED: {reported}") if reported and report.when == "call" and report.passed else None
 
@@ -80,7 +79,7 @@ REPORTED = pytest.StashKey[str]()
 
 @pytest.fixture
 def report(request):
-    """Tells something of the test, if it passes: on the screen only, since a report in JUnit's form has no place for it."""
+    """A note of the test, shown after its name if it passes; JUnit's reports have no place for it."""
 
     def execute(what):
         request.node.stash[REPORTED] = what
@@ -117,7 +116,6 @@ class Tour:
         self.seed = seed
         self.installation = Standalone(folder, "tour")
         self.done = self.run_tour()
-        # Kept aside: the next play writes its own.
         self.rides = folder / "rides.parquet"
         shutil.copy(self.installation.data / "samples/rides/rides.parquet", self.rides)
 
@@ -141,7 +139,6 @@ class Tour:
 
 @pytest.fixture(scope="session")
 def toured(workspace, seed):
-    """The tour, played once for all tests that look at what it printed or left."""
     tour = Tour(workspace / "tour", seed)
     yield tour
     tour.installation.close()
@@ -161,7 +158,7 @@ def shared_standalone(workspace, toured):
     installation.close()
 
 
-# The default, and the engine's debug line that tells the hash of each statement.
+# The default, and the engine's debug line with the hash of each statement.
 DEBUG_LOG = (
     "warn,enginehouse=info,proxy=info,master=info,engine_agent=info,coordination=info,metadata=info,"
     "orchestrator=info,datafusion_engine=info,datafusion_engine::service=debug,embedded_zookeeper=info,hs2=info,"

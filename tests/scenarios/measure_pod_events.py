@@ -1,11 +1,10 @@
-"""How long it takes until SHOW ENGINES and DESCRIBE ENGINE tell what became of a pod, beside a bare watch of the same pod.
+"""The latency of SHOW ENGINES and DESCRIBE ENGINE after changes of a pod, compared with a bare watch of the same pod.
 
     EH_TEST_ZOOKEEPER=… EH_TEST_POSTGRES=… EH_TEST_KUBERNETES_PROGRAM=… python tests/scenarios/measure_pod_events.py [ROUNDS]
 
-The installation is of separate processes, with the times that an operator has who sets none. There is no scheduler: what it
-would say is said here, so that it is known when. Everything is counted from the moment before a kubelet (or this
-program in a scheduler's place) begins to write to the API server. Each round is the life of one engine.
-The figures that were measured so stand in `docs/performance.md`.
+The installation has separate processes and default intervals. This program acts as the scheduler, so that the time of its
+verdict is known. Latencies count from before a kubelet (or this program) begins to write to the API server. Each round is the
+life of one engine. `docs/performance.md` has the results.
 """
 
 import contextlib
@@ -29,7 +28,6 @@ from kubelet.status import condition
 
 ROUNDS = 15
 WITHIN_S = 60
-# Between two looks of one client: what is told is seen so much later at most, and a look's own time.
 LOOK_EVERY_S = 0.01
 TENANT = "newsworthy"
 RUNS = ("starting", "ready")
@@ -37,8 +35,6 @@ KINDS = ("unschedulable", "an event", "image can't be pulled", "running", "evict
 
 
 class Noted:
-    """What a kubelet tells the API server, with the moment before."""
-
     def __init__(self, reports):
         self.reports, self.seen = reports, []
 
@@ -52,8 +48,6 @@ class Noted:
 
 
 class Follower:
-    """Somebody who is told things, in a thread of his own: `seen` has each with the moment at which he knew."""
-
     def __init__(self, things):
         self.seen, self.things = [], things
         self.thread = threading.Thread(target=self.follow, daemon=True)
@@ -113,15 +107,12 @@ class News:
         )
 
     def measure(self, kind, act, written, shown, resource="pods"):
-        """Does something to the engine's pod, and waits until everybody was told. `written`: of an object, whether it says
-        so; `told`: the same of what SHOW or DESCRIBE say."""
         engine = self.engine
         for seen in (self.noted.seen, *(it.seen for it in self.followers.values())):
             seen.clear()
         began = act()
 
         def of_this(thing):
-            # The watch tells of bookmarks, too.
             about = thing.get("involvedObject") or thing.get("metadata", {})
             return about.get("name") == engine and written(thing)
 

@@ -1,13 +1,10 @@
-"""What engines that are pods cost at a real API server: starts one, and `cargo bench --bench pods` against it.
+"""The cost of pods at a real API server: starts one, and `cargo bench --bench pods` against it.
 
     EH_TEST_KUBERNETES_PROGRAM=… python tests/scenarios/measure_pods.py [--apart] [creates|ticks] [AT ONCE [ROUNDS]]
         [-- FURTHER ARGUMENTS OF CARGO]
 
-With `--apart` the server's processes have the first half of this machine's processors for themselves, and the bench has the
-other half: in production they are on different machines. Without it whatever a client computes is taken from the server.
-
-The program is the one that `tests/run` builds. There is neither scheduler nor kubelet: all that the server and its
-controllers do is for whoever makes the pods. The figures that were measured so stand in `docs/performance.md`.
+With `--apart` the server's processes have the first half of this machine's processors and the bench the other half, as in
+production they run on different machines. There is neither scheduler nor kubelet. `docs/performance.md` has the results.
 """
 
 import os

@@ -28,7 +28,7 @@ STARTS = {"processes": "1m", "pods": "2m"}
 
 
 class StoryInstallation:
-    """Where a story is played: makes its cluster, and knows how the creation of engines of a kind is cut short."""
+    """The cluster of a story; it knows how to interrupt the creation of engines of its kind."""
 
     def __init__(self, kind, request):
         self.kind, self.request = kind, request
@@ -178,7 +178,6 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
     node = cluster.nodes.read("lock/alter")
     assert node and unit in json.dumps(node), (node, error)
     assert cluster.database.rows("SELECT * FROM resource_unit") == before
-    # Nobody can decide it: the node stays. With an agent there, the master settles it.
     restart_armed(cluster, "agent-1", "metadata-agent", None)
     cluster.wait_ready("agent-1")
     wait_until(lambda: not cluster.nodes.exists("lock/alter"), 40, "the node goes")
@@ -242,7 +241,6 @@ def test_the_only_proxy_dies_and_comes_back_as_master(installation):
     cluster.settled(control)
     restart_armed(cluster, "proxy-a", "proxy", "master.after.create_engine")
     cluster.wait_ready("proxy-a")
-    # The proxy that is told is the master that dies of it: whether its answer arrives is chance.
     with contextlib.suppress(pyhive.exc.Error, TTransportException, OSError):
         Control(cluster.addresses["proxy-a"]).execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
     wait_killed(cluster, "proxy-a")

@@ -255,7 +255,6 @@ def test_a_watch_is_cut_in_the_middle_of_an_event(kubernetes, relay, client, nam
             make(kubernetes.admin, namespace, "torn")
             next(events)
         assert "IncompleteRead" in str(broken.value)
-    # What was torn is told to who goes on from what was told.
     watch = client.watch("configmaps", namespace, resourceVersion=last[2])
     assert next((kind, it["metadata"]["name"]) for kind, it in watch) == ("ADDED", "torn")
     watch.close()
@@ -271,7 +270,6 @@ def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
         with pytest.raises(ApiError) as gone:
             client.list("configmaps", namespace)
         assert gone.value.code == 410
-        # A watch is answered, and told so.
         watch = client.watch("configmaps", namespace, resourceVersion="1")
         with pytest.raises(ApiError) as gone:
             next(iter(watch))

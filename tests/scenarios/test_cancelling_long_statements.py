@@ -1,4 +1,4 @@
-"""A long statement is cancelled within two seconds: its client is told, and the engine stops computing."""
+"""A long statement is cancelled within two seconds: its client is notified, and the engine stops computing."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The real clients on a tenant that has no engine yet: they connect, say START ENGINE, and then query."""
+"""The real clients on a tenant without an engine: they connect, run START ENGINE, and then query."""
 
 import pytest
 from impala.error import HiveServer2Error
@@ -67,7 +67,6 @@ def test_an_asynchronous_statement_waits_for_an_engine_that_is_starting(standalo
     user = lonely[-1]
     with pyhive_session(standalone.address, user) as session:
         rows(session, start_statement(lonely))
-        # Said while the engine comes up: it is kept until the engine is there.
         assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
     with Jdbc(standalone.address, user) as jdbc:
         assert jdbc.rows("SELECT 6 * 7 AS answer") == [{"answer": "42"}]

@@ -1,4 +1,4 @@
-"""`deploy/Containerfile`: what it says, and its file system, made by its own script and run in as its own user."""
+"""`deploy/Containerfile`: its instructions, and its file system, made by its own script and run as its own user."""
 
 import json
 import os
@@ -51,7 +51,6 @@ def test_the_image_runs_one_program_as_a_user_on_a_named_base():
 
 def test_nothing_is_in_it_but_the_program_its_libraries_and_a_user(root):
     files = {str(it.relative_to(root)): it for it in root.rglob("*") if not it.is_dir()}
-    # No link leads out of it, and nothing there raises whoever runs it.
     assert all(stat.S_ISREG(it.lstat().st_mode) for it in files.values())
     assert all(not it.stat().st_mode & (stat.S_ISUID | stat.S_ISGID) for it in files.values())
     programs = {it for it, path in files.items() if os.access(path, os.X_OK) and ".so" not in it}

@@ -71,7 +71,6 @@ def life_of_a_tenant(name):
 
 
 def live(name, execute):
-    """Says every statement; `execute` answers rows as dictionaries."""
     engine = None
     for statement, columns, part in life_of_a_tenant(name):
         if part is None and columns == "engines":

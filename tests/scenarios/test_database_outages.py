@@ -1,8 +1,6 @@
-"""The database server dies in the middle of a commit, and both metadata agents are away for half a minute.
-
-Sessions that were there go on, new ones go to the engines that are registered, control statements are refused and say
-why. What became of the statement that was on its way is told truly, and no engine is restarted for any of it.
-"""
+"""The database server dies in the middle of a commit, and both metadata agents are away for half a minute. Sessions continue,
+new ones go to registered engines, control statements fail quickly with a reason, and afterwards the outcome of each statement
+is the one that its client received."""
 
 import concurrent.futures
 import time
@@ -24,7 +22,6 @@ SETTINGS = {"candidates": ("proxy-a", "proxy-b"), "session_timeout_s": 4, "maste
 POINT = "metadata.commit.before_commit"
 AGENTS_AWAY_S = 30
 BACK_WITHIN_S = 45
-# What processes say that can't reach it, and nothing else.
 EXPECTED = (
     "no metadata agent responds; using the last catalog",
     "the outcome of an alteration can't be settled yet",
@@ -55,7 +52,6 @@ def installed(own_cluster, **settings):
 
 
 def refused_statement(control, statement):
-    """What a client is told: nothing, or the refusal."""
     try:
         control.execute(statement)
     except pyhive.exc.OperationalError as error:
@@ -73,7 +69,6 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         server.kill()
         gone = time.monotonic()
         points.let_go(POINT)
-        # Who asks is told soon, and why.
         with pyhive_session(control.address) as session:
             refusal = refused(session, "SHOW ENGINES out")
         waited = time.monotonic() - gone
@@ -86,7 +81,6 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         print(f"{server.kind} was away for {back - gone:.1f} s, SHOW was refused after {waited:.1f} s")
         print(f"the ALTER was told after {time.monotonic() - gone:.1f} s: {answer or 'committed'}")
         at_rest(cluster, BACK_WITHIN_S)
-        # The truth is in the database, and it is what the client was told. COMMIT was never sent.
         assert answer is not None and "nothing changed" in answer.message, answer
         last = control.alterations()[0]
         assert last["outcome"] == "aborted" and "MAX_ENGINES 7" in last["statement"], last
@@ -115,7 +109,6 @@ def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
         assert "The proxy uses the catalog that it read" in refusal.message, refusal
         refusal = refused_statement(control, f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7")
         assert "no metadata agent can be reached" in refusal.message, refusal
-        # The master keeps its lock and says what it waits for.
         wait_until(lambda: cluster.logs.count(r'waits_for="a metadata agent'), 20, "the master says that it waits for an agent")
         wait_until(lambda: time.monotonic() - gone >= AGENTS_AWAY_S, AGENTS_AWAY_S, "half a minute is over", 0.5)
         monitor.wait_round()

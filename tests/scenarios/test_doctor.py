@@ -1,7 +1,7 @@
-"""`enginehouse doctor` on separate processes: what it says of a healthy installation, and each thing that can be wrong.
+"""`enginehouse doctor` on separate processes: its report of a healthy installation, and of each possible defect.
 
-One cluster for the whole file. What is broken is broken at once, while the master is stopped, looked at once, and then
-left to the master: what the doctor calls the acting master's business has to heal when one acts.
+One cluster serves the whole file. A defect is made at once, while the master is stopped or cannot heal it, and removed by the
+remedy that the doctor names.
 """
 
 import json
@@ -143,7 +143,6 @@ def test_a_database_whose_clock_is_behind_is_a_warning(patient):
         "CREATE FUNCTION behind.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS "
         "'SELECT pg_catalog.clock_timestamp() - make_interval(0, 0, 0, 0, 1)'",
         f"CREATE ROLE {role} SUPERUSER LOGIN",
-        # Whoever comes under this name gets that clock, and nobody else.
         f"ALTER ROLE {role} IN DATABASE {database.name} SET search_path = public, behind, pg_catalog",
     ):
         database.rows(statement)
@@ -271,7 +270,6 @@ def test_a_stranger_who_holds_the_masters_lock_is_named(sick):
 def test_a_killed_engine_is_named_by_its_slot_with_how_it_ended(patient, sick):
     found = finding(sick[1], "readiness", f"{patient.tenant}/{patient.pool}/{patient.unit}/0")
     assert patient.engine in found["what"] and "DESCRIBE ENGINE" in found["mend"]
-    # What SHOW tells of it is not what is there any more.
     assert "it is ended" in finding(sick[1], "observations", patient.engine)["what"]
 
 
@@ -371,7 +369,6 @@ def test_a_full_orchestrator_is_named_with_what_stalls_for_it(workspace):
         stalled = finding(report, "stalled", alteration)
         for part in (f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 1", "stalled at ", "there are 1 engines already"):
             assert part in stalled["what"], (part, stalled)
-        # What is said of the room mends both.
         assert "raise orchestrator.max_engines and restart the proxies" in room["mend"], room
         patient.cluster.settings["orchestrator"] = {"max_engines": 20}
         patient.file = patient.cluster.write("doctor")

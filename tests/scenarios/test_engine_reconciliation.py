@@ -13,7 +13,6 @@ from harness.waiting import stays, wait_until
 GONE_WITHIN_S = 2.0
 SERVES_S = 4
 LONG_S = 20
-# Rows of a statement that nobody waits for.
 ENDLESS = 100_000_000_000
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.alone
 
 RUNS = 10 if LONG else 2
 WITHIN_S = 60
-# (signal, session timeout, how long nobody may act): whoever is told to end does not let the others wait for his session.
+# (signal, session timeout, longest time without a master): a terminated master gives up its session at once.
 ENDS = [(signal.SIGKILL, 2, 4), (signal.SIGTERM, 10, 5)]
 
 

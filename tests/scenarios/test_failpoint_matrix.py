@@ -1,11 +1,9 @@
-"""The failpoint walk: at every failpoint a process is killed, and what was said is what runs afterwards.
+"""The failpoint matrix: at every failpoint a process is killed, and afterwards the running engines match the catalog.
 
 Pairs, not the cross product: PostgreSQL with one ZooKeeper, MariaDB with an ensemble of three, SQLite with the embedded
-ZooKeeper (the only one of `--quick`). With engines that are pods (PostgreSQL, one ZooKeeper, a real API server) it goes
-over the points of masters and of the orchestrator, a few of them by default. With `--long` processes are also stopped at
-every point for longer than their session lives, and cut off from all that they depend on: ZooKeeper, the database, and the API
-server where engines are pods; there a proxy is cut off from the API server alone as well. The points come from the program;
-failpoint_matrix/table.py says who passes each and what drives it there. One point alone:
+ZooKeeper (the only one of `--quick`), and engines that are pods, over the points of masters and of the orchestrator. `--long`
+adds all points, processes that are stopped for longer than their session lives, and cuts from ZooKeeper, the database and the
+API server. The points come from the program; failpoint_matrix/table.py has the role and the trigger of each. One point alone:
 `pytest tests/scenarios/test_failpoint_matrix.py -k master.tick.planned`.
 """
 
@@ -40,8 +38,7 @@ ROW_WITHIN_S = 900
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-    """A pair of database and ZooKeeper, what happens at each point, and how many installations walk at the same time:
-    most of a row's time is waiting."""
+    """A pair of database and ZooKeeper, the action at each point, and the number of workers: a row mostly waits."""
 
     pair: str
     action: str
@@ -55,7 +52,6 @@ class Matrix:
 
     @property
     def group(self):
-        """Walks of one group go at the same time, one group after the other."""
         if self.pair == "pods":
             # A few rows go beside the others, all of them by themselves: the API server needs much of a processor.
             return ("kill", False) if self.points else ("pods", self.is_cut)
@@ -81,14 +77,13 @@ PODS_BRIEFLY = [
     Matrix("pods", "cut", 1, QUICK_CUTS_WITH_PODS),
     Matrix("pods", "cut-from-api", 1, QUICK_CUTS_FROM_API),
 ]
-# Where the database or a session of ZooKeeper is concerned: what the default tier walks on MariaDB and the ensemble.
 OF_SERVERS = ("metadata.", "agent.alter.", "coordination.session.", "coordination.election.")
 PODS = [Matrix("pods", "kill", 3), Matrix("pods", "stop", 2), Matrix("pods", "cut", 3), Matrix("pods", "cut-from-api", 3)]
 
 
 def parameters(action):
-    """Every row of every walk. Those that only `--long` runs have the marker; their walks are those over all points, and on
-    MariaDB those that concern neither the database nor a session."""
+    """Every row of every matrix. Rows for `--long` alone have the marker: those over all points, and on MariaDB those that
+    concern neither the database nor a session."""
     found = []
     for matrix in [*CLUSTERS, STANDALONE, *LONGER, *PODS]:
         brief = next((it for it in PODS_BRIEFLY if (it.pair, it.action) == (matrix.pair, matrix.action)), None)
@@ -103,8 +98,6 @@ def parameters(action):
 
 
 class Matrices:
-    """The walks of this run, each over exactly the rows that were selected."""
-
     def __init__(self, folder, selected):
         self.folder = folder
         self.selected = selected

@@ -64,8 +64,6 @@ ERRORS = [
 
 
 class Fresh:
-    """A standalone on which only the statements of this file were said."""
-
     def __init__(self):
         # A path of one length: tables keep their widths.
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX, dir="/var/tmp"))

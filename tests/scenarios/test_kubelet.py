@@ -1,5 +1,5 @@
-"""The tests' kubelet against the real API server and scheduler: faults are injected, and containers run in namespaces of their
-own, end as they are told, and leave nothing."""
+"""The tests' kubelet with the real API server and scheduler: faults are injected; containers run in namespaces of their own,
+end when they are terminated, and leave nothing."""
 
 import itertools
 import os

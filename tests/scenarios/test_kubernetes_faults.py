@@ -1,7 +1,5 @@
-"""Engines that are pods, while the API server refuses, is silent, loses answers or news, tells old ones or is away, and while
-masters die: nothing is made twice, nothing that runs ends, and what was said is done in the end.
-
-One of each kind by default, all of them with `--long`."""
+"""Pods while the API server refuses, is silent, loses or delays responses and events or is away, and while masters die: nothing
+is created twice, no running engine ends, and the statements take effect."""
 
 import contextlib
 
@@ -19,12 +17,9 @@ from harness.waiting import wait_until
 
 WITHIN_S = 60
 CALL_DEADLINE_S = 2
-# The first create in a namespace is told that there is none yet.
 THE_FIRST = 1
-# What a master says of it.
 TROUBLE = ["the watch is broken", "decision failed", "still waiting", "rights are missing"]
 WATCH = api_calls("watch", resource="pods")
-# The candidates: whoever may become master watches from its start.
 WATCHERS = 2
 # Not those that ask for one name: the server answers these from what is true now.
 LISTS = api_calls("list", resource="pods", namespace=None, name=None)
@@ -171,7 +166,6 @@ def test_an_engine_whose_end_is_not_reported_is_replaced(tenant, control, pods, 
         found = [row for row in control.engines(it.name) if row["engine"] != first and row["state"] == "ready"]
         return found[0]["engine"] if found else None
 
-    # Neither that it was told to end, nor that it did.
     with relay.fault("drop", WATCH, event=watch_events(name=first), times=None) as lost:
         pods.admin.delete("pods", first, it.namespace, grace_s=0)
         wait_until(lambda: lost.injected >= 2 * WATCHERS, WITHIN_S, "the news is lost")
@@ -188,7 +182,6 @@ def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
     engine = it.start()
     before = it.there()
     with relay.fault("stale", LISTS, times=None, version=version) as stale:
-        # Something happens to the pod, and instead of it the watches are told to begin anew.
         with relay.fault("expire", WATCH, event=watch_events("MODIFIED", name=engine), times=WATCHERS) as expired:
             pods.admin.patch("pods", engine, {"metadata": {"annotations": {"seen": "yes"}}}, it.namespace)
             wait_until(
@@ -215,8 +208,6 @@ def masters_tick(control):
 
 
 def everybody_restarts(cluster, masters, what):
-    """Every candidate is told to end and started again, one after the other, so that two new masters begin; `what` is to
-    hold under each of them."""
     for name in ("proxy-a", "proxy-b"):
         term = masters.wait_acting()
         masters.wait_queued(2)

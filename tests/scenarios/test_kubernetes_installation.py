@@ -80,8 +80,6 @@ def test_an_engine_is_a_pod_that_answers(running, control, engine):
 
 
 class Speaker(threading.Thread):
-    """Says control statements at whatever proxy is ready, again and again, each once it is known what became of the last."""
-
     def __init__(self, installation):
         super().__init__(daemon=True)
         self.installation = installation

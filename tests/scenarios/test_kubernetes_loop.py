@@ -1,5 +1,5 @@
-"""The whole loop with engines that are pods: separate processes of the program, a real API server, its controllers and
-scheduler, kubelets that the tests play, and in each pod the program, which answers a client's query."""
+"""The whole loop with pods: separate processes of the program, a real API server, its controllers and scheduler, the tests'
+kubelet, and in each pod the program, which answers queries."""
 
 import json
 
@@ -137,7 +137,6 @@ def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
     engine = control.start(tenant, pool, unit, wait="2m")
     namespace = cluster.namespace(tenant, pool)
     own = pods.admin.get("pods", engine, namespace)
-    # Somebody who may make pods there copies all labels, but can't sign.
     pods.admin.create(
         "pods",
         {
@@ -162,7 +161,6 @@ def test_a_foreign_pod_is_named_and_not_touched(cluster, control, pods):
     assert f"{namespace}/stranger" in row["reason"] and "no signature" in row["reason"], row
     _, log = control.look("SHOW MASTER")
     assert any("foreign" in line and "stranger" in line for line in log), log
-    # Users of the tenant are told of engines only.
     assert [it["engine"] for it in control.execute(f"SHOW ENGINES {tenant}", user="dave")] == [engine]
     stranger = pods.admin.get("pods", "stranger", namespace)
     control.stop(pool, engine)
@@ -241,20 +239,19 @@ def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods):
     (container,) = pod["spec"]["containers"]
     assert (container["resources"]["requests"]["cpu"], container["resources"]["limits"]["cpu"]) == ("500m", "1")
 
-    def described(wanted):
+    def wait_described(wanted):
         return wait_until(
             lambda: (found := described(control, pool)) and wanted(*found) and found, WITHIN_S, "DESCRIBE tells it", 0.2
         )
 
     # 16 cores may be promised where 8 are; the engine asked for a half of its one.
-    shown, _ = described(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
+    shown, _ = wait_described(lambda shown, _: shown.get("used by engines", "").startswith("0.5 CPU"))
     assert shown["nodes"] == "any with disk=fast" and shown["nodes that are there"] == "fast-1", shown
     assert shown["capacity"] == "8 CPU and 16G" and shown["nodes that take engines"] == "1 of 1", shown
     assert shown["largest engine that fits"].startswith("15 CPU and 15."), shown
     assert shown["largest engine that fits"].endswith("on node fast-1"), shown
-    # Other labels that mean the same node can't be refused, and are told.
     control.execute("CREATE RESOURCE POOL golden NODE_SELECTOR ('tier'='gold')")
-    _, warnings = described(lambda _, warnings: warnings)
+    _, warnings = wait_described(lambda _, warnings: warnings)
     assert warnings == ['node "fast-1" is in resource pool "golden" too']
     control.execute("DROP RESOURCE POOL golden")
     # The node leaves the pool and another comes: the engine follows.

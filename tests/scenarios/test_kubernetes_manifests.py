@@ -1,5 +1,5 @@
 """`deploy/kubernetes`: rendered by the real kustomize, every object through the real API server, every file and variable
-through the program. NetworkPolicies are accepted there and not enforced; what they say is read as it is specified."""
+through the program. NetworkPolicies are evaluated by `harness.network_policy`."""
 
 import base64
 import copy
@@ -125,7 +125,6 @@ def variables(container, objects):
 
 
 def checked(container, objects, folder):
-    """What `config check` says of the file and the variables of a container."""
     config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
     text = config["data"]["enginehouse.toml"]
     (folder / "enginehouse.toml").write_text(text)
@@ -178,7 +177,6 @@ def test_engines_run_from_the_image_that_the_overlay_names_where_it_may(objects,
     settings = checked(master, objects, tmp_path)
     assert settings["engines"]["images"] == {"datafusion": master["image"]}
     assert settings["kubernetes"]["namespaces"] == [ENGINES] and not settings["kubernetes"]["make_namespaces"]
-    # Engines are told the same, and a name without a namespace would mean theirs.
     assert [it.split(":")[0].endswith(f".{OURS}") for it in settings["zookeeper"]["connect"].split(",")] == [True]
     labels = named(objects, "Namespace", ENGINES)["metadata"]["labels"]
     assert labels["enginehouse.io/cluster"] == settings["cluster"]["name"]
@@ -267,7 +265,6 @@ OPEN = {
         for engine in ("engine", "another engine", "driver", "another driver")
     ),
     *(("executor", driver, port) for driver in ("driver", "another driver") for port in (7078, 7079)),
-    # The API server may have any address; what has a policy of its own lets masters in only where that says so.
     *(("master", it, port) for it in ("api server", "internet", "client", "stranger", "names") for port in (443, 6443)),
     # The component of the example.
     *((it, "internet", 443) for it in ("engine", "another engine", "driver", "another driver", "executor")),

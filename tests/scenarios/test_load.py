@@ -1,7 +1,6 @@
-"""Many sessions at once through two proxies while units are altered: nobody fails for it, and memory stays bounded.
+"""Many sessions at two proxies while units are altered: no statement fails for it, and memory stays bounded.
 
-A session without state of its own never notices that its engine is replaced. One with state of its own stays on the
-engine that drains and is told 08S01 when the grace is over, and nothing else.
+A stateless session never notices that its engine is replaced. A stateful one keeps its engine for the promised grace period.
 """
 
 import collections
@@ -57,7 +56,6 @@ class Load:
 
 
 def session(load, number, address, seed):
-    """One client: opens a session, says so many statements, closes it, opens the next one, until the load ends."""
     rng = random.Random(f"{seed}/{number}")
     own_state = number % OWN_STATE_EVERY == 0
     try:
@@ -86,7 +84,6 @@ def talk(load, number, connection, rng, own_state):
         except pyhive.exc.OperationalError as error:
             refusal = refusal_of(error)
             if own_state and refusal.sqlstate == "08S01":
-                # Promised: the grace was over. Its state is lost, so it begins anew.
                 load.add(number, lost=1)
                 return
             raise AssertionError(f"{asked}: {refusal}") from None

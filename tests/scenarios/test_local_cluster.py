@@ -39,7 +39,6 @@ class Local:
 
     def execute(self, verb):
         plain = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-        # `stop` and `status` find out from the folder what is there: the ports are told to `start` alone.
         env = plain | (self.env if verb == "start" else {})
         return subprocess.run(
             ["bash", str(SCRIPT), verb, str(self.folder)],
@@ -63,7 +62,6 @@ class Local:
         assert self.running() == {}, f"left running: {self.running()}"
 
     def running(self):
-        """What `status` says runs: name → pid."""
         return {name: int(pid) for name, pid in re.findall(r"(\S+): runs, pid (\d+)", self.execute("status").stdout)}
 
     def logs(self):
@@ -106,7 +104,6 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         assert local.running() == first
         engines = {process.pid for process in working_below(local.folder / "engines")}
         assert len(engines) == 1
-        # Whoever ended is named.
         os.kill(first["metadata-agent-2"], 9)
         done = local.execute("status")
         assert done.returncode != 0 and "metadata-agent-2: ended; see" in done.stdout, done.stdout
@@ -188,7 +185,6 @@ def test_a_failed_start_stops_what_it_started_and_no_foreign_pid(local):
     assert "what it had started is stopped" in done.stderr, done.stderr
     assert working_below(local.folder) == []
     assert all(not is_listening(port) for port in local.ports)
-    # A file from before a reboot: the pid is somebody's by now, who was started at another moment.
     bystander = subprocess.Popen(["sleep", "600"])
     try:
         (local.folder / "pid" / "postgres").write_text(f"{bystander.pid} 1\n")

@@ -1,8 +1,5 @@
-"""The network between one proxy and ZooKeeper is cut, with and without anybody being told.
-
-The proxy that is cut off was the master: another one takes over in time. It serves its sessions and new ones all the
-while, because it needs ZooKeeper for neither; and when the cut is healed it stands in the queue again.
-"""
+"""The network between one proxy and ZooKeeper is cut, with and without resets. That proxy was the master: another one takes
+over in time. It keeps serving its sessions and new ones, and after the cut it stands for election again."""
 
 import re
 
@@ -33,7 +30,6 @@ def relay():
 
 
 def with_warning(control, tenant):
-    """The engines of the tenant and the line of SHOW's log that says what its proxy lacks; None without one."""
     engines, log = control.look(f"SHOW ENGINES {tenant}")
     warnings = [line for line in log if "ZooKeeper" in line]
     return (engines, warnings[0]) if warnings else None
@@ -63,7 +59,6 @@ def relayed(relay, own_cluster):
     assert masters.program_of(term) == CUT_OFF
     masters.wait_queued(2)
     at_rest(cluster)
-    # Whoever is cut off can't be elected, and says so.
     cluster.logs.allow("can't stand for election")
     yield cluster, masters, relay, names
     # What its processes do at their end needs the network.
@@ -83,14 +78,12 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         print(f"cut off ({kind}), another master's epoch after {took:.0f} ms")
         assert took <= TAKEN_OVER_WITHIN_MS
         masters.wait_acting(term.epoch)
-        # The proxy that is cut off serves all the same, control statements included; they tell who is master now.
         control = Control(cluster.addresses[CUT_OFF])
         (master,) = control.execute("SHOW MASTER")
         assert master["epoch"] == after.epoch and master["state"] == "acting", master
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
         assert len(at_rest(cluster)) == 2, "what was said there happens"
         wait_until(lambda: "zookeeper is not available" in cluster.programs[CUT_OFF].logged(), 30, "it says what it lacks")
-        # Not in its log alone: whoever looks through it is told, and sees all the same what is there.
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines
         assert LOST.fullmatch(warning), warning

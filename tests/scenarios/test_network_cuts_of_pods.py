@@ -1,7 +1,5 @@
-"""The network between the master and the API server is cut, and nothing else is, for longer than a master believes what it
-was told: its session lives, so it stays master, makes and ends nothing, and says so. Nobody's session notices anything.
-
-With `--long` only: a watch that has died in silence is noticed after a minute. The failpoint walk has shorter such cuts."""
+"""The network between the master and the API server alone is cut for longer than the master trusts its cache: it keeps its
+session and stays master, creates and ends nothing, reports why, and continues when the cut is healed."""
 
 import re
 import time

@@ -44,7 +44,6 @@ def test_a_queue_chooses_the_pool_through_every_driver(standalone, control, two_
     ]:
         with pyhive_session(standalone.address, "quinn", **settings) as session:
             assert rows(session, "SELECT 42 AS answer") == [{"answer": 42}]
-            # Told by the agents every few seconds; a session that was closed may still be counted.
             wait_until(
                 lambda wanted=engines[pool]: [it["engine"] for it in control.engines(tenant) if it["sessions"]] == [wanted],
                 60,

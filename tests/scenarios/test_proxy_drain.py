@@ -1,5 +1,5 @@
-"""A proxy that is told to end lets its sessions go on (`proxy.drain_grace`): one after another all proxies of an installation
-are replaced, and neither an engine nor a statement that was accepted is lost."""
+"""A terminated proxy lets its sessions continue (`proxy.drain_grace`): all proxies of an installation are replaced in turn, and
+neither an engine nor an accepted statement is lost."""
 
 import http.client
 import signal
@@ -16,7 +16,6 @@ LEAVES = (503, "the proxy is shutting down")
 
 
 def probe(address, path="/readyz"):
-    """The status and the text of the answer to a GET; 0 if nobody listens."""
     host, port = address.rsplit(":", 1)
     connection = http.client.HTTPConnection(host, int(port), timeout=WITHIN_S)
     try:
@@ -35,8 +34,7 @@ def discovered(cluster):
 
 
 def begin_to_leave(cluster, name):
-    """Tells a proxy to end, and waits until it knows. A proxy that has not read the catalog yet is not ready either; a second
-    signal would then come while the first one is pending, and two that are pending are one."""
+    """Terminates a proxy and waits until it drains: a second signal would otherwise merge with the pending first one."""
     cluster.programs[name].send(signal.SIGTERM)
     wait_until(lambda: probe(cluster.addresses[name]) == LEAVES, WITHIN_S, f"{name} says that it leaves")
 
@@ -60,7 +58,6 @@ def test_replacing_all_proxies_in_turn_keeps_their_sessions(own_cluster):
             open_pyhive(leaving, "ann")
         assert "routed to another proxy" in str(refused.value), refused.value
         wait_until(lambda leaving=leaving: leaving not in discovered(cluster), WITHIN_S, f"discovery names {name} no more")
-        # Its own session goes on, and so does what is said elsewhere; the lock was given up first.
         assert rows(session, "SELECT 2 AS two") == [{"two": 2}]
         unit = f"while_{name.replace('-', '_')}_leaves"
         Control(cluster.addresses[other]).execute(f"CREATE RESOURCE UNIT {unit} WAIT '1m'")

@@ -32,7 +32,6 @@ def test_use_and_set_before_binding_are_replayed_at_binding(standalone, tenant):
         rows(session, "SET my.variable=forty-two")
         shown = rows(session, "SET my.variable")
         assert "forty-two" in str(shown), shown
-        # The first statement for the engine binds; what was said before holds there.
         assert "before_binding" in str(rows(session, "SELECT current_schema() AS it"))
         assert "forty-two" in str(rows(session, "SET my.variable"))
     with Jdbc(standalone.address, "alice", "before_binding") as jdbc:
@@ -62,7 +61,6 @@ def must_choose(address):
 def test_a_session_of_several_tenants_must_choose_one_with_set(standalone, tenant, control):
     made = control.make("second", users="'bob'")
     try:
-        # A proxy reads the catalog every two seconds, and once more only before it refuses somebody.
         refusal = wait_until(lambda: must_choose(standalone.address), 10, "bob is told to choose")
         assert "analysts" in refusal.message and "second" in refusal.message, refusal
         with pyhive_session(standalone.address, "bob") as session:
@@ -143,7 +141,7 @@ def test_fifty_concurrent_sessions_keep_their_own_settings_and_answers(standalon
         assert f"'{number}'" in mine or f"={number}" in mine, (number, mine)
         return number
 
-    # Nobody leaves before all have had their answers: so there are fifty at once.
+    # No session closes before all have their rows, so that there are fifty at the same time.
     opened = threading.Barrier(SESSIONS + 1)
     with concurrent.futures.ThreadPoolExecutor(SESSIONS) as pool:
         futures = [pool.submit(one, number) for number in range(1, SESSIONS + 1)]
@@ -161,7 +159,6 @@ def test_fifty_concurrent_sessions_keep_their_own_settings_and_answers(standalon
 
 
 def received(tenant):
-    """(length, hash) of every statement that the engine said it received."""
     pattern = re.compile(r'statement received.*?bytes=(\d+).*?sha256="?([0-9a-f]{64})')
     return [(int(length), digest) for length, digest in pattern.findall(tenant.process.log())]
 

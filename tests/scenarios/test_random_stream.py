@@ -1,8 +1,6 @@
-"""A random stream of control statements from several clients, while processes are killed at random.
-
-Afterwards every statement that was acknowledged has had its effect, every one that was refused has not, one that got
-no answer is wholly there or wholly not, and nothing took effect twice. A run in which too little happened says nothing
-and fails as void. The seed is printed; EH_TEST_SEED repeats what is tried.
+"""A random stream of control statements from several clients, while processes are killed at random. Afterwards every
+acknowledged statement has taken effect, every refused one has not, and the rows, the catalog and the engines agree with a
+second computation.
 """
 
 import copy
@@ -34,8 +32,8 @@ QUICK_S, QUICK_KILLS, QUICK_MIN_ACKED, QUICK_MIN_HITS = 15, 10, 20, 3
 
 PAIRS = some(["postgres and one zookeeper", "mariadb and an ensemble"], "postgres and one zookeeper")
 
-# What a process says whose peers are killed around it, and nothing else. Sessions of ZooKeeper are so short here that on
-# a busy machine one may end while its candidate waits for its turn.
+# Expected log lines of a process whose peers are killed. Sessions of ZooKeeper are so short here that on a busy machine one
+# may expire while its candidate waits for its turn.
 EXPECTED = [
     "no metadata agent responds; using the last catalog",
     "decision failed .*failure=(the outcome is unknown|a metadata agent: |zookeeper is not available)",

@@ -24,7 +24,7 @@ def resting(own_cluster):
     proxies = [cluster.programs[it] for it in ("proxy-a", "proxy-b")]
     for it in proxies:
         it.pause()
-    # Two sessions end with that, and nothing else changes. Who goes on may say that it has lost its place.
+    # This ends two sessions and changes nothing else; a surviving candidate may log that it lost its place.
     cluster.logs.allow("can't stand for election")
     wait_until(lambda: not cluster.nodes.children("lock/master"), 20, "the masters' sessions have ended")
     yield cluster, name
@@ -50,7 +50,6 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         seen(words)
         nodes.client.delete(nodes.path(node))
         seen()
-    # A process that nobody knows, and a folder that was on its way.
     stray = subprocess.Popen(["sleep", "60"], cwd=cluster.state_dir / "engines" / name)
     try:
         seen(f"process {stray.pid} works in")

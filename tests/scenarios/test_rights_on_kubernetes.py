@@ -273,7 +273,6 @@ def test_the_fence_holds_a_master_to_its_namespaces(wide):
     wait_until(lambda: admin.find("serviceaccounts", "default", ENGINES), WITHIN_S, "pods can be made in the namespace")
     made = master.create("pods", pod("engine"), ENGINES)
     master.delete("pods", "engine", ENGINES, uid=made["metadata"]["uid"])
-    # And no more than it has itself, nor what would run as somebody else.
     more = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     refused(lambda: master.create("roles", {"metadata": {"name": "more"}, "rules": [more]}, ENGINES), "secrets")
     worse = pod("worse")

@@ -193,7 +193,6 @@ def test_an_engine_ends_with_its_spark_and_spark_with_its_agent(cluster, control
     engine = cluster.engines.one(second)
     java = spark_of(engine)
     os.kill(engine.pid, signal.SIGKILL)
-    # Nobody is left to end it but who takes care of the engine's place.
     wait_until(lambda: not is_alive(java.pid, java.create_time()), WITHIN_S, "Spark is ended with its agent")
     wait_until(lambda: not working_below(engine.folder), WITHIN_S, "nothing of the engine is left")
     control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 0")

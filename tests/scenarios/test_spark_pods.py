@@ -1,5 +1,4 @@
-"""Engines of type spark as pods: Spark in a container of its own beside its agent, as a real API server has them and the
-played kubelets really run them."""
+"""Engines of type spark as pods: Spark in a container of its own beside its agent, really run by the tests' kubelet."""
 
 import psutil
 import pytest
@@ -74,7 +73,6 @@ def test_spark_answers_beside_its_agent_and_outlives_it_in_a_drain(cluster, cont
     process = psutil.Process(pods.kubelet.process(namespace, name, "spark").pid)
     assert process.uids().real == spark.USER
     assert not [it for it in process.environ() if it.startswith("ENGINEHOUSE")], process.environ()
-    # The pod is told to end: the agent drains, and Spark is not told before nobody needs it any more.
     with pyhive_session(cluster.addresses["proxy-b"], "alice") as session:
         spark.done(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         control.execute(f"STOP ENGINE {pool} '{name}' WITHIN '10m'")
@@ -130,7 +128,7 @@ def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, pods):
     reason = ended_because(cluster, answer["engine"])
     assert reason == "container spark: exit code 1", reason
     ((log,),) = cluster.database.rows(f"SELECT log_tail FROM engine WHERE name = '{answer['engine']}'")
-    # Kubernetes keeps 2 KiB of them: the end of what Java tells of where it was.
+    # Kubernetes keeps 2 KiB: the end of Java's stack trace.
     assert "instantiateSerializer" in log, log
     control.drop(tenant, pool, unit)
 
@@ -152,7 +150,6 @@ def test_executors_are_pods_that_come_and_go_with_their_driver(cluster, control,
     (container,) = executor["spec"]["containers"]
     # The heap, and Spark's overhead above it.
     assert container["resources"]["limits"]["memory"] == "896Mi", container["resources"]
-    # Nobody takes it for an engine.
     assert [it["engine"] for it in control.engines(tenant)] == [name]
     control.stop(pool, name)
     wait_until(lambda: not pods.of(namespace), WITHIN_S, "driver and executor are gone")

@@ -1,12 +1,10 @@
-"""SQL of a DataFusion engine beside Spark 3.5's: the same statements through the same clients, the same results.
+"""SQL of a DataFusion engine compared with Spark 3.5: the same statements through the same clients, the same results.
 
-Each statement of `differential/statements.sql`, and each with parameters below, is executed by both. Rows are compared as a
-client has them, types by their family, and names of columns where the statement says `-- names`. Where the results differ, the
-statement stands in `differential/differences.txt` after the name of the difference, which `docs/sql-differences.md` explains.
-A difference that no longer exists fails too.
-
-The default tier compares with Spark's recorded answers (`differential/spark.json`), because Spark needs more than a minute for
-them. The long tier compares these with a real Spark, and runs impyla and JDBC against it. With `EH_GOLDEN=update` it records.
+Each statement of `differential/statements.sql`, and each with parameters below, runs on both. Rows are compared as a client
+receives them, types by their family, and column names where the statement has `-- names`. A statement with different results is
+in `differential/differences.txt` under the name of the difference, which `docs/sql-differences.md` explains; a difference that
+no longer exists fails too. The default tier compares with Spark's recorded answers (`differential/spark.json`), because Spark
+needs more than a minute; `--long` records them again and compares them.
 """
 
 import contextlib

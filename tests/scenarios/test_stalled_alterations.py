@@ -1,4 +1,4 @@
-"""Alterations whose engines can't be made: released as stalled with the reason, and nobody else waits for them."""
+"""Alterations whose engines cannot be created: released as stalled with the reason, while all other work continues."""
 
 import ctypes
 import os
@@ -44,7 +44,7 @@ class PlaceIsAFile:
 
 
 def exchange(one, other):
-    """Each gets the other's name in one step: whoever looks in between would find nothing there, and make it."""
+    """Swaps the names in one step, so that the master never observes a missing one."""
     here, exchange_names = -100, 2
     library = ctypes.CDLL(None, use_errno=True)
     failed = library.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange_names)
@@ -116,7 +116,6 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         rows(session, "SELECT 1")
         in_the_way.put()
         (first,) = control.execute(change)
-        # Meanwhile: whoever has an engine works, in the open session and in new ones.
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         with pyhive_session(cluster.addresses["proxy-b"], "alice") as another:
             assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
@@ -140,7 +139,6 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         assert re.search(obstacle.reason, again["reason"]), again
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
-        # It is looked at twice a second, and told once.
         assert cluster.logs.count("the keeper can't read the state directory") <= 1
         # The obstacle goes away: what was stalled is reached after all.
         in_the_way.take_away()
@@ -196,7 +194,6 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
     assert "spark" in reasons["no_such_type"], reasons
     assert "its process is stopped" in reasons["hangs"], reasons
     assert hanging.is_alive()
-    # Nobody waits for them: another tenant comes, changes and goes.
     other = tenant, pool, unit = control.make("other", users="'alice'", options=", MIN_ENGINES 1")
     control.wait_ready(tenant)
     control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '256M' WAIT '1m'")

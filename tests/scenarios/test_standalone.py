@@ -34,15 +34,14 @@ def two_engines(own_standalone):
 
 
 def engine_of(session, installation):
-    """Which engine a session that was just opened gets bound to: the log tells of the last one."""
     rows(session, "SELECT 1")
     bound = re.findall(r"session bound.*?engine=(\S+)", installation.logs.text("enginehouse.log"))
     return bound[-1].strip('"')
 
 
 def session_on_each(stack, installation, engines):
-    """A session on each of two engines (name → session). New ones go to whoever has less to do, but an engine that is slow
-    to say what it has is taken last."""
+    """A session on each of two engines (name → session). New ones go to the less loaded engine; one that reports late comes
+    last."""
     found = {}
     for _ in range(SESSIONS):
         session = stack.enter_context(pyhive_session(installation.address, "alice"))
@@ -114,7 +113,6 @@ def test_the_next_standalone_ends_engines_without_a_slot(two_engines):
     unwanted = control.start(tenant, pool, unit)
     process = installation.engines.one(unwanted)
     installation.program.kill()
-    # The next one dies at the moment when the wish is gone and nobody has acted on it.
     installation.env = {"ENGINEHOUSE_FAILPOINTS": "agent.request.committed=kill"}
     installation.start()
     with pytest.raises(Exception):

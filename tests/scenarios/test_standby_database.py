@@ -26,9 +26,7 @@ def test_a_primary_that_becomes_a_standby_is_neither_read_nor_written(server, ow
     control = Control(cluster.addresses["proxy-b"])
     control.execute("CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M'")
     cluster.settled(control)
-    cluster.logs.allow(
-        "no metadata agent responds; using the last catalog", "metadata database does not answer"
-    )
+    cluster.logs.allow("no metadata agent responds; using the last catalog", "metadata database does not answer")
     # Who may administer the server may write all the same, and `root` does: nothing else would stop us.
     cluster.database.rows("SET GLOBAL read_only = 1")
 

@@ -1,5 +1,4 @@
-"""What a master asks an API server that writes down every request: while nothing changes its ticks live on what its watches
-tell, however many there are and however many engines."""
+"""A master's calls of an API server that audits every request: while nothing changes, ticks use only the watches."""
 
 import collections
 
@@ -14,7 +13,7 @@ WITHIN_S = 60
 ENGINES = 3
 TICKS = 40
 MASTER = f"system:serviceaccount:{HOME}:master"
-# What is asked by the clock and not by ticks: that a watch goes on, every minute; everything anew and our rights, every ten.
+# Periodic calls that are no tick's: watches are renewed every minute, lists and our rights every ten.
 BY_THE_CLOCK = {
     ("watch", "pods"),
     ("watch", "events"),

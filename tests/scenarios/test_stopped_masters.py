@@ -103,8 +103,8 @@ def test_a_delete_that_comes_late_hits_nothing(deposed, point):
 
 
 def test_a_late_delete_ends_only_its_own_engine(deposed):
-    """Who is to be deleted was told to drain, and that is irrevocable: no successor wants it back. So a late delete can
-    only come before the successor's own. Here it does: the epoch is raised, and nobody has told the orchestrator."""
+    """A draining engine never returns, so a late delete can only come before the successor's own. Here it does: the epoch is
+    raised, and the successor has done nothing else."""
     old = deposed.control.start(*deposed.link)
     at_rest(deposed.cluster)
     condemned = deposed.cluster.engines.one(old)
@@ -129,7 +129,6 @@ def test_a_late_delete_ends_only_its_own_engine(deposed):
     assert deposed.processes() == {new: serving}
     ((ended,),) = deposed.cluster.database.rows(f"SELECT COUNT(*) FROM engine WHERE name = '{old}' AND ended_at_ms > 0")
     assert int(ended) == 1
-    # What is left to the successor is to write down what it finds: it makes and drains nobody.
     healing = applied_in(deposed.cluster.logs.text(f"/{deposed.other}.log"))
     assert {it[0] for it in healing} <= {"record end", "delete engine", "delete permit", "remove drain order"}, healing
 

@@ -1,4 +1,4 @@
-"""The tour: played with two seeds, its result recomputed from the formula, played again, nothing left behind."""
+"""The tour: run with two seeds, its result recomputed from the formula, run again, nothing left over."""
 
 import decimal
 import re

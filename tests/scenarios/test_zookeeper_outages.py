@@ -1,8 +1,5 @@
-"""ZooKeeper is away for longer than a session lives, and the leader of an ensemble dies.
-
-Sessions that were there go on, new ones go to the engines that the proxies know, SHOW says what is missing, and what was
-said meanwhile happens when ZooKeeper is back. No engine is restarted for it.
-"""
+"""ZooKeeper is away for longer than a session lives, and the leader of an ensemble dies. Sessions continue, new ones go to the
+engines that the proxies know, SHOW reports what is missing, and afterwards recorded requests take effect."""
 
 import time
 
@@ -18,7 +15,7 @@ from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 3
 TICK_S = 1
-# A client gives its session up after seven fifths of the timeout: then it has to be built anew.
+# A client gives its session up after seven fifths of the timeout and then has to reconnect.
 AWAY_S = SESSION_TIMEOUT_S * 2
 BACK_WITHIN_S = 30
 SETTINGS = {
@@ -44,7 +41,6 @@ def installed(own_cluster, ensemble):
     names = control.make("out", users="'alice'")
     control.start(*names)
     at_rest(cluster)
-    # Nobody can be elected, and after a while that is worth a warning.
     cluster.logs.allow("can't stand for election", "still waiting")
     return cluster, control, names
 
@@ -66,7 +62,6 @@ def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemb
         term = masters.wait_acting()
         ensemble.kill()
         gone = time.monotonic()
-        # What is missing is told.
         stale = "stale: the master's last tick was"
         wait_until(lambda: stale in control.execute("SHOW MASTER")[0]["state"], 20, "SHOW MASTER says that nobody acts")
         (master,), log = executed_with_log(control, "SHOW MASTER")
@@ -75,7 +70,6 @@ def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemb
         assert engine["state"] == "unknown" and stale in engine["reason"], engine
         _, log = executed_with_log(control, "SHOW ALTERATIONS")
         assert "undecided alterations are not shown" in log and "zookeeper is not available" in log, log
-        # A request is recorded; an alteration, which needs its node, is refused and says why.
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
         with pyhive_session(control.address) as session:
             refusal = refused(session, f"ALTER RESOURCE UNIT {names[2]} DRIVER_MEMORY '1G'")
@@ -103,7 +97,6 @@ def test_when_the_leader_of_the_ensemble_dies_the_others_go_on(ensemble, own_clu
         leader = ensemble.leader()
         leader.kill()
         gone = time.monotonic()
-        # Nothing has to be said twice: a request that finds no quorum waits for it, or says that nothing changed.
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
         ticked = wait_until(
             lambda: masters.term().last_tick_ms > term.last_tick_ms + 2000 and masters.term(),

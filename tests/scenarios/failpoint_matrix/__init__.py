@@ -1,1 +1,1 @@
-"""The failpoint walk: every failpoint of the program is hit on real processes, and everything is as it should be after."""
+"""The failpoint matrix: every failpoint of the program is hit in real processes, after which the installation is at rest."""

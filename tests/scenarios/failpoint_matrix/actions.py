@@ -1,8 +1,5 @@
-"""What happens to a process at a point: it dies, it is stopped for longer than its session lives, it is cut off from
-everything, or a proxy is cut off from the API server alone.
-
-An action says what the point is armed with, and what is done once a process has passed it.
-"""
+"""The actions at a point: a process is killed, stopped for longer than its session lives, cut off from everything, or a proxy
+is cut off from the API server alone. An action names the armed mode and what follows once a process has passed the point."""
 
 import collections
 import os
@@ -18,12 +15,11 @@ from harness.waiting import wait_until
 AWAY = 2
 REPORTED_WITHIN_S = 60
 LOOK_EVERY_S = 0.2
-# What is said of an engine that can't be made, because the API server does not answer or can't be reached.
+# The reason of an engine that cannot be created because the API server does not respond or cannot be reached.
 MISSED = re.compile("no answer within|config map")
 
 
 def kill(worker, pid):
-    """It killed itself; nobody but it is dead. It is started again; an engine is the master's business."""
     worker.installation.revive(pid)
 
 
@@ -53,9 +49,9 @@ def cut(worker, pid):
 
 
 def cut_from_api(worker, pid):
-    """A proxy is held at the point while its connections to the API server are cut, and goes on without these: it has its
-    session and all else. If it is the master it stays master and says of an engine that is asked for meanwhile what it
-    can't do; and that engine is made when the cut is healed, once. If it is not, nobody misses it."""
+    """A proxy is held at the point while its connections to the API server are cut, and continues without them, its session
+    intact. A master stays master and reports why a requested engine is not created; after the cut it is created once. Without
+    another proxy nothing depends on it."""
     installation = worker.installation
     relay = installation.relays.api[installation.name_of(pid)]
     with PodRecorder(installation.pods.admin, installation.namespace) as monitor:

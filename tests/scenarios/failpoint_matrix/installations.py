@@ -1,7 +1,7 @@
-"""What the walk walks on: a cluster of separate processes, or a standalone. Both are driven the same way.
+"""The installations of the matrix behind one interface: a cluster of separate processes, with pods too, or a standalone.
 
-A ground knows its processes by pid, starts again what was killed, and says when it is at rest. Every other process
-must have gone on running: that one died is no reason for another to die.
+An installation knows its processes by pid, restarts what was killed, and checks that it is at rest and that every other process
+still runs.
 """
 
 import functools
@@ -23,7 +23,7 @@ from harness.zookeeper import Nodes
 
 DIES_WITHIN_S = 10
 SESSION_TIMEOUT_S = 1
-# Of a ground where nobody is to lose a session, however busy the machine is.
+# For installations in which no session may be lost on a busy machine.
 PATIENT_S = 4
 # Of one call of the API server, where it may be cut off.
 CALL_DEADLINE_S = 2
@@ -105,8 +105,8 @@ class Relays:
             cluster.url_of[name] = url.replace(server_of(url), self.database[name].address)
 
     def of(self, name):
-        """(relay, how it is cut) of a program. ZooKeeper falls silent, so that a session is lost that nobody closed;
-        connections to the database are reset, and no new one is taken."""
+        """(relay, how it is cut) of a program. ZooKeeper becomes silent, so that a session expires; connections to the database
+        are reset, and new ones refused."""
         silent = [(it, "silence") for it in self.zookeeper.get(name, [])]
         return silent + [(it, "reset") for it in [self.database.get(name)] if it]
 
@@ -120,8 +120,7 @@ class Relays:
 
 
 class PodRelays(Relays):
-    """Between each proxy and the API server as well: there is silence, with the calls that it holds back, of which the
-    server hears when the cut is healed and whoever made them has long given them up."""
+    """Also between each proxy and the API server, silently: held calls reach the server when the cut is healed."""
 
     def __init__(self, cluster):
         super().__init__(cluster)
@@ -176,7 +175,6 @@ class ClusterInstallation:
         return Cluster(folder, **settings)
 
     def places(self, tenant):
-        """What the pool of a tenant says of nodes, behind what else it says."""
         del tenant
         return ""
 
@@ -258,7 +256,6 @@ class ClusterInstallation:
             program.wait(DIES_WITHIN_S * 3)
 
     def all_run(self):
-        """Fails if a program does not run: nobody killed it. One that was just started is waited for."""
         for name, program in self.programs.items():
             assert program.is_running(), f"{name} ended with {program.process.returncode}: {program.logged()[-2000:]}"
             self.cluster.wait_ready(name)
@@ -289,8 +286,7 @@ class ClusterInstallation:
 
 
 class PodInstallation(ClusterInstallation):
-    """The same with engines that are pods. All such grounds share one Kubernetes (`pods`, a `harness.pods.Pods`), so each
-    has names of its own. `relayed`: the API server as well."""
+    """The same with pods. All these share one Kubernetes (`pods`, a `harness.pods.Pods`), so each has names of its own."""
 
     make_relays = PodRelays
 
@@ -303,7 +299,6 @@ class PodInstallation(ClusterInstallation):
 
     @property
     def namespace(self):
-        """Where the engines of the walk's tenant are."""
         return self.cluster.namespace(self.tenant, f"{self.tenant}_p")
 
     def places(self, tenant):

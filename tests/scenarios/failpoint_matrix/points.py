@@ -20,6 +20,6 @@ def of_the_page():
 
 
 def of_the_page_only(of):
-    """Those that nobody passes where engines are not `of` that kind: `ONLY_OF_PROCESSES`, `ONLY_OF_PODS`."""
+    """The points that only one kind of engine passes: `ONLY_OF_PROCESSES`, `ONLY_OF_PODS`."""
     lines = (REPOSITORY / PAGE).read_text().splitlines()
     return ROW_OF_THE_PAGE.findall("\n".join(it for it in lines if of in it))

@@ -1,7 +1,4 @@
-"""The lanes of one pair of database and ZooKeeper: they take rows from one queue and walk at the same time.
-
-Waiting is most of a row's time, so more lanes than cores are of use.
-"""
+"""The workers of one matrix take rows from one queue. Rows mostly wait, so more workers than cores are useful."""
 
 import concurrent.futures
 import queue
@@ -10,8 +7,6 @@ import time
 
 
 class Schedule:
-    """Walks rows in the background. Every row's result is a future."""
-
     def __init__(self, workers, rows):
         self.results = {row: concurrent.futures.Future() for row in rows}
         self.queue = queue.SimpleQueue()

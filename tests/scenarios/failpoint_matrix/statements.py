@@ -1,7 +1,7 @@
-"""Statements said by clients of their own, in the background, and what became of them.
+"""Statements of clients in the background, and their outcomes.
 
-The outcome is one of three: *acknowledged*, *refused* (the server says that nothing changed), *lost* (the connection
-broke, or the server says that the outcome is not known). Only a lost one may be either way.
+The outcome is *acknowledged*, *refused* (nothing changed) or *lost* (the connection broke, or the server reports an unknown
+outcome). Only a lost statement may or may not have taken effect.
 """
 
 import concurrent.futures
@@ -34,7 +34,7 @@ class Outcome:
 
 
 def execute(address, statement, user="admin"):
-    """Says a statement in a session of its own and answers the outcome, whatever it is."""
+    """Runs a statement in a session of its own and returns the outcome."""
     connection = None
     try:
         connection = open_pyhive(address, user)
@@ -44,7 +44,7 @@ def execute(address, statement, user="admin"):
             refusal = refusal_of(error)
         except (AttributeError, IndexError):
             return Outcome("lost", message=repr(error))
-        # Class 08 is about connections; 08007 says that the outcome is not known.
+        # Class 08 is about connections; 08007 is an unknown outcome.
         lost = (refusal.sqlstate or "08").startswith("08")
         return Outcome("lost" if lost else "refused", None, refusal.sqlstate, refusal.message)
     except Exception as error:
@@ -73,8 +73,7 @@ class Statement:
         return self.pool.submit(execute, self.installation.address(self.via), self.statement, self.user)
 
     def nudge(self):
-        """Says it again if it was refused for a reason of the moment: on a busy machine ZooKeeper's answers may come too
-        late for sessions as short as the walk's, and then the statement never gets where it is to drive something."""
+        """Repeats it after a transient refusal: on a busy machine ZooKeeper's responses may be late for such short sessions."""
         if self.future.done():
             outcome = self.future.result()
             if outcome.kind == "refused" and outcome.sqlstate in NOT_NOW:
@@ -87,8 +86,6 @@ class Statement:
             raise AssertionError(f"no answer within {ANSWER_WITHIN_S} s: {self.statement}") from None
 
     def again(self, gone=()):
-        """Says it again until it is acknowledged, or refused with a state that says that it was done (`gone`)."""
-
         def done():
             outcome = execute(self.installation.address("any"), self.statement, self.user)
             if outcome.kind == "refused" and outcome.sqlstate not in NOT_NOW:

@@ -1,6 +1,6 @@
-"""The table of the walk: for every failpoint which process passes it, and what drives that process there.
+"""The table of the matrix: for every failpoint the role that passes it, and its trigger.
 
-A point without a row, and a row without a point, fail the walk. A point that several roles pass has a row for each.
+A point without a row, and a row without a point, fail the test. A point that several roles pass has a row for each.
 """
 
 import dataclasses
@@ -19,11 +19,11 @@ class Row:
     point: str
     role: str
     trigger: Callable
-    # Through which proxy the statement is said: `any`, `master`, `other` (not the master); the drive's own if empty.
+    # The proxy of the statement: `any`, `master`, `other` (not the master); the trigger's default if empty.
     via: str = ""
-    # The only process that is to be hit; whoever passes first if empty.
+    # The only process that may be hit; the first to pass if empty.
     only: str = ""
-    # What it walks on: "cluster", "standalone" or both.
+    # "cluster", "standalone" or both.
     where: str = "both"
 
     @property
@@ -46,7 +46,7 @@ class Row:
 
 
 ROWS = [
-    # The longest first: the lanes then end together.
+    # The longest first, so that the workers end at about the same time.
     Row("master.settle.abort", "proxy", d.agents_die, where="cluster"),
     # The embedded ZooKeeper forgets an alter node with its process: there the agent must live on.
     Row("master.settle.abort", "proxy", d.agent_hangs, where="standalone"),
@@ -211,5 +211,5 @@ QUICK_STOPS_WITH_PODS = ("orchestrator.delete.admitted", "orchestrator.ensure.ad
 # Where it is cut off from everything between the two; and from the API server alone.
 QUICK_CUTS_WITH_PODS = ("orchestrator.ensure.admitted",)
 QUICK_CUTS_FROM_API = ("orchestrator.ensure.placed",)
-# Where whoever is cut off from the API server alone is told: elsewhere there is silence, which holds back the calls.
+# Points at which connections to the API server are reset; at all others calls are held back silently.
 RESET_AT = ("coordination.permit.", "master.after.")

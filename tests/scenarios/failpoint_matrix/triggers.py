@@ -1,8 +1,7 @@
-"""What drives a process to a point: statements, and deaths and pauses of other processes.
+"""Triggers that lead a process to a point: statements, and deaths and pauses of other processes.
 
-A drive is a generator with two stops. Up to the first it prepares, with nothing armed. Between the two it drives: the
-point is hit at some moment after the first stop. It goes on after the second one when the installation is at rest
-again, and says whether what was said is wholly there or wholly not there.
+A trigger is a generator with two stops. Up to the first it prepares, with nothing armed. The point is hit after the first stop.
+After the second one, with the installation at rest, it checks that the statement took effect as a whole or not at all.
 """
 
 import json
@@ -57,7 +56,7 @@ def newcomer(worker, via="other"):
 
 
 def start(worker, via="other"):
-    """START ENGINE. Said again it starts another one: so what counts is a slot for each request that took effect."""
+    """START ENGINE, which starts another engine each time: there must be one slot for each request that took effect."""
     before, requests = worker.slots(), worker.requests()
     yield
     statement = worker.execute(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}", via)
@@ -181,7 +180,7 @@ def crash(worker):
 
 
 def hang(worker, via="other"):
-    """An engine that does not answer any more is stopped with FORCE: it has to be told by its process's id."""
+    """An engine that hangs is stopped with FORCE, by its process id."""
     name = worker.start_another()
     engine = worker.installation.engines.one(name)
     os.kill(engine.pid, signal.SIGSTOP)
@@ -192,7 +191,6 @@ def hang(worker, via="other"):
 
 
 def election(worker):
-    """The master is told to end: another one is elected. A standalone is told to end and started again."""
     name = worker.installation.master()
     worker.expect_same_engines(unless="standalone")
     yield
@@ -220,7 +218,6 @@ def starts(worker, name):
 
 
 def housekeeping(worker):
-    """A metadata agent starts, and there are rows that nobody asks for any more."""
     name = worker.installation.program("agent")
     worker.installation.stop(name)
     worker.installation.database.rows(
@@ -263,8 +260,8 @@ def sleep(role):
 
 
 def agents_die(worker, via="other"):
-    """Every metadata agent dies between node and transaction, and so does the proxy, so that nobody says the
-    statement again under its id: the master has to settle the alteration."""
+    """Every metadata agent dies between node and transaction, and so does the proxy, so that the statement is not repeated
+    under its id: the master has to settle the alteration."""
     proxy = getattr(worker.installation, via)()
     worker.arm_agents_at("agent.alter.node_made")
     yield

@@ -25,8 +25,6 @@ LEAST_MEMORY_M = 512
 
 
 class Worker:
-    """An installation with one tenant, and the walk over it."""
-
     def __init__(self, name, make_installation, action="kill"):
         self.name = name
         self.armed_with, self.act = ACTIONS[action]
@@ -36,10 +34,7 @@ class Worker:
         self.user = "alice"
         self.clients = concurrent.futures.ThreadPoolExecutor(CLIENTS)
 
-    # The walk itself.
-
     def run(self, row):
-        """Walks one row; answers what was hit, in words."""
         if self.installation is None:
             self.open()
         try:
@@ -86,7 +81,6 @@ class Worker:
         return self.hit_pid
 
     def wait_claimed(self, point):
-        """Waits until somebody passes a point, and sees to it that what is to drive it there goes on being said."""
         return self.wait(lambda: self.installation.points.claimed_by(point), f"somebody passes {point}")
 
     def wait(self, condition, what):
@@ -127,13 +121,10 @@ class Worker:
             installation.close()
 
     def close(self):
-        """Ends everything; fails if a program does not end when it is told to."""
         try:
             self.close_installation()
         finally:
             self.clients.shutdown(wait=True, cancel_futures=True)
-
-    # What drives say.
 
     def execute(self, statement, via="any", user="admin"):
         self.last_statement = Statement(self.clients, self.installation, statement, via, user)
@@ -146,7 +137,6 @@ class Worker:
         return statement, lambda: self.spec_of_unit()["driver_memory"] == memory
 
     def done(self, statement):
-        """Says a statement that must succeed, in preparation; again if its outcome was lost on a busy machine."""
         statement = self.execute(statement)
         outcome = statement.outcome()
         if outcome.kind == "lost" or outcome.sqlstate in NOT_NOW:
@@ -158,7 +148,7 @@ class Worker:
         return execute(self.installation.address("any"), statement, self.user)
 
     def judge(self, statement, there, gone=()):
-        """An acknowledged statement's effect is there, a refused one's is not, a lost one can be said again."""
+        """The effect of an acknowledged statement is there, that of a refused one is not; a lost one can be repeated."""
         outcome = statement.outcome()
         if outcome.kind == "acknowledged":
             assert there(), f"acknowledged and not there: {statement.statement}"
@@ -170,7 +160,6 @@ class Worker:
             self.installation.at_rest()
 
     def execute_bare(self, statement, via):
-        """Says a statement as the first of a session (PyHive says USE before); answers a future of rows or `lost`."""
         address = self.installation.address(via)
 
         def run():
@@ -195,8 +184,6 @@ class Worker:
 
     def on(self, session, statement):
         return rows(session, statement)
-
-    # What the catalog says.
 
     def next_name(self, word):
         self.count_of_names += 1
@@ -242,7 +229,6 @@ class Worker:
         return self.slots("s.origin = 'start'")
 
     def shown_started(self):
-        """What SHOW ENGINES says of their engines; nothing if it can't be said now."""
         names = {it[-1] for it in self.started()}
         return [
             it
@@ -258,7 +244,7 @@ class Worker:
         assert len(self.slots()) == 1, self.slots()
 
     def forget_failures(self):
-        """A slot whose engines died one after the other waits longer each time; an alteration begins anew."""
+        """The back-off of a slot with failed engines is long; an alteration resets it."""
         if any(int(it) for (it,) in self.installation.database.rows("SELECT failures FROM slot")):
             self.done(f"ALTER RESOURCE UNIT {self.unit} DRIVER_MEMORY '{self.next_memory()}M'")
             self.installation.at_rest()
@@ -267,7 +253,6 @@ class Worker:
         return {name: it.process for name, it in self.installation.engines.all().items()}
 
     def expect_same_engines(self, unless=None):
-        """What happens now is no reason to replace an engine; in a standalone it may be, if `unless` says so."""
         if unless != self.installation.master():
             self.same_engines = self.engine_pids()
 
@@ -296,8 +281,8 @@ class Worker:
             self.installation.revive(pid)
 
     def arm_transaction(self):
-        """The agent of the next alteration is held in its transaction; answers the point. Before the statement is said,
-        which would pass the point unseen."""
+        """Holds the agent of the next alteration in its transaction; before the statement is sent, which would pass the
+        point."""
         held = "metadata.commit.validated" if self.installation.kind != "sqlite" else "agent.alter.node_made"
         self.installation.points.arm(held, "hold")
         return held

@@ -59,8 +59,7 @@ def impyla_session(address, user="admin", **settings):
 
 
 def close_impyla(connection, cursor):
-    """Closes both for good: a cursor that was not closed, or could not be, would connect anew to close its session when
-    the interpreter ends, and complain that nobody is there."""
+    """Closes both for good: an open cursor would reconnect at interpreter exit to close its session."""
     if cursor is not None:
         with contextlib.suppress(Exception):
             cursor.close()
@@ -90,8 +89,6 @@ def rows_and_log(connection, statement, with_log=True):
 
 
 class Refused:
-    """What a server's refusal said."""
-
     def __init__(self, sqlstate, message, code=None):
         self.sqlstate = sqlstate
         self.message = message
@@ -112,7 +109,6 @@ def refused(connection, statement):
 
 def refusal_of(error):
     answer = error.args[0]
-    # ExecuteStatement's answer has a status; GetOperationStatus's has the operation's own error besides.
     if getattr(answer, "sqlState", None):
         return Refused(answer.sqlState, answer.errorMessage, answer.errorCode)
     return Refused(answer.status.sqlState, answer.status.errorMessage, answer.status.errorCode)

@@ -1,9 +1,8 @@
 """The roles as separate processes: two metadata agents and two proxies, with a real ZooKeeper and database.
 
 Each cluster has a root of its own in ZooKeeper and a database of its own: in PostgreSQL unless `database=` is another
-(harness.databases), in the shared ZooKeeper unless `ensemble=` is one of the test's own (harness.ensemble). Proxy `a`
-is a candidate for master, proxy `b` is not, unless `candidates=` says so. Any program can be started again, with
-failpoints armed in that one start. All configuration is in the files that an operator would write.
+(harness.databases), in the shared ZooKeeper unless `ensemble=` is one of the test's own (harness.ensemble). By default proxy
+`a` alone is a candidate for master. Any program can be restarted, with failpoints armed in that one start.
 """
 
 import pathlib

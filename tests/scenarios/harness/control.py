@@ -1,4 +1,4 @@
-"""Control statements as scenarios say them, through PyHive on any proxy."""
+"""Control statements through PyHive on any proxy."""
 
 from harness.clients import pyhive_session, rows, rows_and_log
 from harness.waiting import wait_until

@@ -1,4 +1,4 @@
-"""The decisions of a master, as its log tells them: one line for each that took effect, in EXPLAIN's own words."""
+"""The decisions of a master from its log: one line for each that took effect, in the words of EXPLAIN."""
 
 import re
 

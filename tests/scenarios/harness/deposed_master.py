@@ -24,12 +24,9 @@ ROWS = (
 
 
 class DeposedMaster:
-    """A cluster with `CANDIDATES`, whose programs look into the folder of `points`: the master that will be stopped and its
-    successor, and a tenant of that name without engines.
-
-    Everything is said through the proxy that is not the master: the master may stop before it has passed an answer on, and
-    whoever waits for that waits for ever.
-    """
+    """A cluster with `CANDIDATES`, whose programs look into the folder of `points`: the master that will be stopped, its
+    successor, and a tenant of that name without engines. Statements go through the other proxy, since a stopped master would
+    never pass a response on."""
 
     def __init__(self, cluster, points, name="duel", places=""):
         self.cluster, self.points = cluster, points
@@ -46,13 +43,11 @@ class DeposedMaster:
         self.hold_successor_at(FIRST)
 
     def end(self):
-        """Whoever is stopped or held goes on."""
         self.points.clear()
         if self.stopped and self.stopped.is_running():
             self.stopped.resume()
 
     def hold_successor_at(self, point):
-        """Whoever is not master now will be held at a point when it is: before it does what comes after."""
         if self.held_at:
             self.points.disarm(self.held_at)
         self.points.arm(point, "hold", self.cluster.programs[self.other].pid)

@@ -1,4 +1,4 @@
-"""An installation that the doctor looks at, and how a test reads what he says."""
+"""An installation for the doctor, and accessors of its report."""
 
 import json
 import re
@@ -105,7 +105,6 @@ def ill(report):
 
 
 def as_if_it_waited_for_the_disk(shown):
-    """The report of a server that forgets nothing: those of tests may be told not to wait for the disk."""
     shown = re.sub(r"(?m)^(  \w+ +durability +).*$(\n    .*)*", r"\1<as the server is set>", shown)
     shown = re.sub(rf"(?m)^    warning: {NO_SPARE}: .*\n      fix: .*\n", "", shown)
     shown = re.sub(r"(?m)^  (ok|warning) +(?=\w)", "  ok  ", shown)

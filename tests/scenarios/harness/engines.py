@@ -96,7 +96,6 @@ class Engines:
         return working_below(self.state_dir)
 
     def end_all(self):
-        """Ends what is left. Engines outlive masters, so whoever started masters ends the engines: by pid."""
         for process in self.strays():
             try:
                 process.kill()

@@ -62,7 +62,6 @@ class Member(ServerProcess):
         return ""
 
     def mode(self):
-        """`standalone`, `leader` or `follower`; `None` while it serves nobody."""
         for line in self.ask("srvr").splitlines():
             if line.startswith("Mode: "):
                 return line.removeprefix("Mode: ").strip()

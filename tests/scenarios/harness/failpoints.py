@@ -22,24 +22,22 @@ class Failpoints:
         self.env = {"ENGINEHOUSE_FAILPOINTS_FOLDER": str(self.folder)}
 
     def arm(self, point, action, pid=None):
-        """Whoever passes the point next (only process `pid`, if given) is to `kill`, `stop` or `hold` itself there."""
+        """The next process to pass the point (only process `pid`, if given) is to `kill`, `stop` or `hold` itself there."""
         assert action in ("kill", "stop", "hold"), action
         written = self.folder / "being-written"
         written.write_text(action)
         written.rename(self.folder / (f"{point}@{pid}" if pid else point))
 
     def disarm(self, point):
-        """Takes back what nobody has claimed."""
         for armed in [self.folder / point, *self.folder.glob(f"{point}@*")]:
             armed.unlink(missing_ok=True)
 
     def clear(self):
-        """Disarms everything and forgets every claim: whoever is held goes on."""
         for path in self.folder.iterdir():
             path.unlink(missing_ok=True)
 
     def claimed_by(self, point):
-        """The process that has passed the point; `None` while nobody has."""
+        """The process that has passed the point; `None` if none has."""
         for claimed in self.folder.glob(f"{point}.*"):
             rest = claimed.name.removeprefix(f"{point}.")
             if rest.isdigit():
@@ -57,7 +55,6 @@ class Failpoints:
         return pid
 
     def let_go(self, point):
-        """Forgets who claimed the point: whoever is held there goes on."""
         pid = self.claimed_by(point)
         assert pid, f"nobody has passed {point}"
         (self.folder / f"{point}.{pid}").unlink()

@@ -1,6 +1,6 @@
-"""Golden files: what the system prints, with everything that differs between two runs masked at the same width.
+"""Golden files: output with everything that differs between two runs masked at the same width.
 
-EH_GOLDEN=update tests/run …     writes them anew; look at the difference before committing it
+EH_GOLDEN=update tests/run …     writes them; review the difference before committing it
 """
 
 import difflib
@@ -47,7 +47,6 @@ def masked_line(line, replacements):
 
 
 def first_column_of_width(text, width):
-    """A table whose first column is as wide as said: for what is wide by something that changes from run to run."""
     lines = []
     for line in text.splitlines(keepends=True):
         end = re.search("[┬╪┆┴]", line)
@@ -60,7 +59,6 @@ def first_column_of_width(text, width):
 
 
 def compare(name, text):
-    """Compares with the golden file, or writes it when told to."""
     path = FOLDER / name
     if os.environ.get("EH_GOLDEN") == "update":
         path.parent.mkdir(exist_ok=True)

@@ -1,5 +1,5 @@
-"""The image that `deploy/Containerfile` describes, without a tool that builds images: what it says is read from the file, and
-its file system is made by the script that the file itself calls, from the binary of this run."""
+"""The image of `deploy/Containerfile` without a tool that builds images: instructions are read from the file, and its file
+system is made by the script that the file itself calls, from the binary of this run."""
 
 import dataclasses
 import json

@@ -41,7 +41,6 @@ class Installation:
         return self
 
     def rendered(self):
-        """What the example says, for these servers."""
         settings = {"ENGINEHOUSE_ZOOKEEPER_CONNECT": zookeeper.address(), "ENGINEHOUSE_ZOOKEEPER_ROOT": self.root}
         of_masters = {
             "ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
@@ -83,7 +82,6 @@ class Installation:
         return [it for it in self.pods(role) if is_ready(it)]
 
     def waits(self, pod):
-        """Why the pod's first container that has not begun waits, as a kubelet tells it: in its state, or by warnings."""
         status = pod["status"]
         states = [it["state"] for it in status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
         diagnosis = next((it["waiting"] for it in states if "waiting" in it), {})
@@ -126,7 +124,6 @@ class Installation:
         return self.kubelet.log(NAMESPACE, pod["metadata"]["name"]) or ""
 
     def diagnosis(self, role):
-        """For whoever has to find out why it doesn't run."""
         return "\n".join(f"{it['metadata']['name']}: {self.waits(it)}\n{self.log(it)[-2000:]}" for it in self.pods(role))
 
     def engines(self):

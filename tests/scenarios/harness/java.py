@@ -93,8 +93,6 @@ def driver_classes():
 
 
 class JdbcError(Exception):
-    """What the driver's SQLException says."""
-
     def __init__(self, sqlstate, code, message, kind):
         super().__init__(f"{kind}: {sqlstate} {code}: {message}")
         self.sqlstate, self.code, self.message, self.kind = sqlstate, code, message, kind

@@ -63,7 +63,7 @@ class Killer(threading.Thread):
 
     def strike(self):
         kind = self.rng.choice(list(self.kinds))
-        # Now and then all of one kind at once: nobody is left to take over.
+        # Sometimes all of one kind at once, so that none is left to take over.
         names = self.kinds[kind]
         victims = names if self.rng.random() < 0.2 else [self.rng.choice(names)]
         for name in victims:
@@ -75,7 +75,6 @@ class Killer(threading.Thread):
             self.start_one(name)
 
     def strike_at_points(self):
-        """Arms some points; whoever passes one of them dies there, each point killing once."""
         points = self.rng.sample(self.points, ARMED)
         until = time.monotonic() + ARMED_S
         for point in points:

@@ -1,11 +1,10 @@
 """A Kubernetes of the tests' own: the real etcd, kube-apiserver, controllers and scheduler, four processes on loopback.
 
-`EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`).
-There are no nodes; `kubelet` makes and plays them, and without it a pod stays pending for ever.
+`EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`). There are
+no nodes; `kubelet` makes them, and without it a pod stays pending.
 
-Who may do what is RBAC's business: the admin of `Kubernetes.admin` is in `system:masters`, everybody else gets a
-service account (`service_account`) or a token of `users` and only the rights that somebody binds. The processes
-end when this one does, however it ends. Also a program, for tests that are not in Python:
+RBAC decides: `Kubernetes.admin` is in `system:masters`, all others get a service account (`service_account`) or a token of
+`users` and only the rights that are bound. The processes end with this one. Also a program, for tests that are not in Python:
 
     python kubernetes.py FOLDER [--without-scheduler]
 
@@ -111,7 +110,6 @@ class Kubernetes:
         self.manager = Component(
             "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers
         )
-        # Nobody waits for it: what it has not looked at yet is pending.
         self.scheduler = (
             Component("kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True)
             if scheduler
@@ -170,7 +168,7 @@ class Kubernetes:
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.address.rsplit(':', 1)[1]}",
             f"--cert-dir={self.certificates}",
-            # Nothing may reach the server by the address of its service: it is loopback, and nobody's endpoint.
+            # The server is not reachable by its service's address: it is on loopback.
             "--endpoint-reconciler-type=none",
             "--service-cluster-ip-range=10.96.0.0/16",
             "--authorization-mode=RBAC",
@@ -225,7 +223,7 @@ class Kubernetes:
                     "kind": "KubeSchedulerConfiguration",
                     "leaderElection": {"leaderElect": False},
                     "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
-                    # What could not be scheduled is looked at again at once, as far as it can be said.
+                    # Unschedulable pods are retried as early as the configuration allows.
                     "podInitialBackoffSeconds": 1,
                     "podMaxBackoffSeconds": 1,
                 }
@@ -245,7 +243,6 @@ class Kubernetes:
         return self.kubeconfig_of(self.tokens[user], user)
 
     def kubeconfig_of(self, token, name, namespace="default", address=None):
-        """The path of a kubeconfig for whoever has the token; `address` may be that of a relay before the server."""
         path = self.folder / f"{name}.kubeconfig"
         # JSON is YAML.
         write_secret(

@@ -1,7 +1,7 @@
-"""The logs of an installation: followed while it runs, and searched for lines that nobody expected.
+"""The logs of an installation: followed while it runs, and searched for unexpected lines.
 
-An engine's directory, its log included, is removed when the engine has ended: so every log is opened as soon as it is
-there, and an open file can be read after its name is gone.
+An engine's directory with its log is removed when the engine has ended, so every log is opened as soon as it exists and is read
+through the open file.
 """
 
 import glob
@@ -12,7 +12,6 @@ LEVEL = re.compile(r"^\S+Z\s+(WARN|ERROR)\s")
 PANIC = re.compile(r"panicked at|SQLITE_CORRUPT|stack backtrace")
 LOOK_EVERY_S = 0.1
 
-# Lines that stand in the logs of any installation and say nothing wrong.
 ALWAYS_ALLOWED = []
 
 

@@ -1,8 +1,7 @@
-"""What a set of NetworkPolicies permits, as their specification says it. The tests' API server accepts policies and nobody
-there enforces them, so this is as far as they can be looked at without a cluster that does.
+"""An evaluator of NetworkPolicies by their specification: the tests' API server accepts policies and does not enforce them.
 
-A pod that no policy of a direction selects is open in that direction; one that some do is open to what one of them names.
-A connection needs both ends. A `Peer` without a namespace is an address outside of the cluster.
+A pod that no policy of a direction selects is open in that direction; a selected one is open to what a policy names. A
+connection needs both ends. A `Peer` without a namespace is an address outside of the cluster.
 """
 
 import dataclasses

@@ -12,7 +12,6 @@ from harness.clients import split
 
 # The proxy answers a control statement within 60 s, whatever happens to agents and database.
 ANSWER_WITHIN_S = 75
-# It tells each refused connection with a traceback, and there can be many.
 logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 

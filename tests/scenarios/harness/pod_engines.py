@@ -31,7 +31,6 @@ class PodEngine:
         self.pods.kubelet.kill(self.namespace, self.name)
 
     def set_label(self, key, value):
-        """Changes a label by hand, as whoever may change pods can."""
         assert key in self.labels, self.labels
         self.pods.admin.patch("pods", self.name, {"metadata": {"labels": {key: value}}}, self.namespace)
 
@@ -61,8 +60,8 @@ class PodEngines:
         return wait_until(lambda: self.all().get(name), within_s, f"pod {name} is there")
 
     def running(self):
-        """As `harness.rest` wants it: the engines whose pods run, with what their labels say; what else is there is a
-        difference. A process without a pod is one in every installation that looks: it is nobody's."""
+        """As `harness.rest` needs it: the engines whose pods run, with their labels; everything else is a difference. A process
+        without a pod is one in every installation."""
         found, different = {}, []
         processes = dict(processes_below(self.pods.kubelet.folder))
         every = self.pods.admin.items("pods")
@@ -97,8 +96,6 @@ class PodEngines:
         return found, different
 
     def end_all(self):
-        """Takes away what is left: pods outlive masters, so whoever started masters ends them."""
-
         def gone():
             left = self.own()
             for it in left:
@@ -107,7 +104,7 @@ class PodEngines:
                     self.pods.admin.delete("pods", it["metadata"]["name"], it["metadata"]["namespace"], grace_s=0)
             return not left
 
-        # Without an API server there is nobody to ask: the kubelet ends all processes when it ends.
+        # Without an API server the kubelet ends all processes when it ends.
         with contextlib.suppress(Unreachable):
             wait_until(gone, GONE_WITHIN_S, f"no pod of {self.cluster} is left")
 

@@ -1,4 +1,4 @@
-"""A witness of every pod that ever was in a namespace, by the API server's own word."""
+"""A recorder of every pod that ever existed in a namespace, according to the API server."""
 
 import threading
 

@@ -1,8 +1,5 @@
-"""An installation of separate processes whose engines are pods of a cluster of the tests' own, with the nodes that the
-harness plays: the program that is tested runs in every engine's pod.
-
-The proxies act with the token of a service account that has what a master needs and nothing else.
-"""
+"""An installation of separate processes whose engines are pods in a cluster of the tests' own; the program under test runs in
+every engine's pod. The proxies use a service account with exactly a master's rights."""
 
 import contextlib
 
@@ -59,7 +56,6 @@ class Pods:
         return self
 
     def nodes_of(self, name):
-        """A node of one pool's own, and how the pool says so: pools share none."""
         node = f"node-of-{name}".replace("_", "-")
         self.kubelet.nodes.add(node, cpu="64", memory="64Gi")
         return f"NODE_LIST ('{node}')"

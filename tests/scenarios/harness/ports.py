@@ -1,7 +1,6 @@
-"""Ports of the tests' own servers: free ones on loopback.
+"""Free ports of loopback for the tests' own servers.
 
-A server binds its port some seconds after it was chosen here. So none is chosen that the kernel may give to somebody else
-meanwhile, who listens on port 0 or connects: not one of its own range.
+A server binds its port seconds after it was chosen, so none is chosen from the range that the kernel assigns to others.
 """
 
 import pathlib

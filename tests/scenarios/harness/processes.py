@@ -1,4 +1,4 @@
-"""Processes of the binary: started with a deadline, looked at, stopped by pid by whoever started them."""
+"""Processes of the binary: started with a deadline and stopped by pid."""
 
 import os
 import pathlib
@@ -81,7 +81,6 @@ class Program:
         os.kill(self.process.pid, number)
 
     def pause(self):
-        """Stops it with SIGSTOP, and waits until the kernel says that it is stopped."""
         self.send(signal.SIGSTOP)
         process = psutil.Process(self.pid)
         wait_until(lambda: process.status() == psutil.STATUS_STOPPED, 5, f"{self.name} is stopped")

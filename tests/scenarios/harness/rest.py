@@ -1,8 +1,7 @@
-"""When an installation is at rest: what runs is what the catalog says, and nothing of the way there is left.
+"""The check that an installation is at rest: the running engines match the catalog, and nothing is left over.
 
-Read from outside (SQL, ZooKeeper, the state directory, the processes of this machine), never from the product's SHOW,
-so that a wrong SHOW and a wrong master can't agree with each other. All of one look is compared; a look that falls in
-the middle of a change is wrong once and is repeated until the deadline.
+It reads SQL, ZooKeeper, the state directory and this machine's processes, never the product's SHOW, so that a wrong SHOW and a
+wrong master cannot agree. A look in the middle of a change fails once and is repeated until the deadline.
 """
 
 import json
@@ -25,11 +24,8 @@ OPEN = "SELECT id, progress, reason FROM alteration WHERE progress IN ('convergi
 
 
 def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
-    """Waits until the installation is at rest and answers its engines (name → uid); fails with every difference.
-
-    `cluster` has `database`, `nodes`, and `engines`, whose `running()` says what runs: processes (`harness.engines`) or
-    pods (`harness.pod_engines`). Without `registry` ZooKeeper is not looked into, for an
-    installation whose own can't be reached from outside.
+    """Waits until the installation is at rest and returns its engines (name → uid); fails with every difference. `cluster` has
+    `database`, `nodes`, and `engines` (`harness.engines` or `harness.pod_engines`). Without `registry` ZooKeeper is left out.
     """
     deadline = time.monotonic() + within_s
     while True:

@@ -12,8 +12,6 @@ KILLED_WITHIN_S = 10
 
 
 class ServerProcess:
-    """`command()`, `answers()` and `name` say which; its log goes into `folder`."""
-
     stop_signal = signal.SIGTERM
     # What it gets as its standard input and its environment; `None` is ours.
     stdin = subprocess.DEVNULL

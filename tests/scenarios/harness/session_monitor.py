@@ -1,8 +1,5 @@
-"""What users of an installation see while something of it is away: sessions that were there, and new ones.
-
-A witness has a session at each proxy that is older than the outage, says a statement in it again and again, and opens
-a new session each time. It keeps every error with its time, and the longest wait.
-"""
+"""The view of users while part of an installation is away. A monitor has a session at each proxy that is older than the outage,
+in which it keeps running a statement, and opens a new session each time. It keeps every error and the longest wait."""
 
 import threading
 import time
@@ -15,7 +12,7 @@ ROUND_WITHIN_S = 20
 
 
 class SessionMonitor:
-    """A user at some proxies, in a thread of its own. `with Witness(…) as witness:` ends and judges it."""
+    """A user at some proxies, in a thread of its own. `with SessionMonitor(…):` ends and checks it."""
 
     def __init__(self, cluster, user, proxies=("proxy-a", "proxy-b")):
         self.cluster = cluster
@@ -54,7 +51,6 @@ class SessionMonitor:
         assert not self.errors, self.errors
 
     def check(self):
-        """Nobody has noticed anything, and every engine that was there is there, as the same process."""
         assert not self.errors, self.errors
         now = {name: it.process for name, it in self.cluster.engines.all().items()}
         assert self.processes.items() <= now.items(), (self.processes, now)

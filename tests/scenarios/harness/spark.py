@@ -12,7 +12,7 @@ USER = 185
 # Where it is in its image.
 HOME = "/opt/pyspark"
 USERS = f"root:x:0:0::/root:/bin/sh\nspark:x:{USER}:{USER}::/nonexistent:/bin/sh\n"
-# What the entry point of Spark's own images does when it is told to be an executor; drivers don't come by it.
+# The executor part of the entry point of Spark's own images; drivers do not use it.
 ENTRYPOINT = f"""#!/bin/bash
 set -eu
 [ "$1" = executor ]
@@ -55,7 +55,6 @@ def on_this_machine():
 
 
 def image(folder):
-    """An image with Spark; `folder` is for what is in it besides."""
     folder.mkdir(parents=True)
     users, entrypoint = folder / "passwd", folder / "entrypoint.sh"
     users.write_text(USERS)
@@ -73,7 +72,6 @@ def done(session, statement):
 
 
 def in_pods(port):
-    """The section with which they are pods. All pods of the tests have one loopback: a port that nobody else has."""
     return {
         "program": f"{HOME}/bin/spark-submit",
         "environment": {"JAVA_HOME": str(java_home())},

@@ -1,9 +1,8 @@
-"""Clients that say a random stream of control statements, and remember what each of them was told.
+"""Clients that send a random stream of control statements and remember the response to each.
 
-Each statement has a token of its own by which the database's row of it is found: an alteration's stands in its COMMENT
-(a dropped unit is dropped once), START, STOP and RESTART are each said by a user of their own. Each has a session of
-its own on whichever proxy is drawn. Everything random comes from one seed for each client; what the machine does
-between two statements does not, so a seed repeats what is tried, not the run.
+Each statement has a token by which its database row is found: an alteration's is in its COMMENT (a dropped unit is dropped
+once), START, STOP and RESTART each have a user of their own. Each has a session of its own on a random proxy. Each client has
+one seed; a seed repeats the attempts, not the run.
 """
 
 import collections
@@ -18,7 +17,6 @@ from harness.plain_client import ANSWER_WITHIN_S, open_session
 from harness.stream_model import Change
 from harness.stream_verdict import ACKED, REFUSED, UNANSWERED
 
-# START, STOP and RESTART that one client may say: each needs a user of its own, and a list holds 1,000.
 REQUESTS_EACH = 240
 LINKS = [("t_0", "p_0", "u_0"), ("t_0", "p_0", "u_1"), ("t_0", "p_1", "u_2"), ("t_1", "p_0", "u_0"), ("t_1", "p_0", "u_1")]
 # The share of CREATE, ALTER and DROP.
@@ -29,8 +27,6 @@ MEMORY = ["256M", "384M", "512M"]
 
 
 class Statement:
-    """One statement: what it says, and what its client was told."""
-
     def __init__(self, token, text, change=None, engine=None):
         self.token, self.text, self.change, self.engine = token, text, change, engine
         self.outcome, self.answer, self.error = None, None, None
@@ -40,8 +36,6 @@ class Statement:
 
 
 class Stream:
-    """What all clients share: the statements said so far, engines to name, and what is in flight where."""
-
     def __init__(self, address, seed, clients):
         """`address(rng)` answers the (name, address) of a proxy to try."""
         self.address = address
@@ -58,7 +52,6 @@ class Stream:
         return [client.user(n) for client in self.clients for n in range(REQUESTS_EACH)]
 
     def set_up(self, address):
-        """The objects that the stream is about, said by an admin before anything is killed."""
         users = tuple(self.users())
         objects = [Change("CREATE", "unit", f"u_{n}", (("max_engines", 2), ("driver_memory", "256M"))) for n in range(3)]
         objects += [
@@ -85,7 +78,7 @@ class Stream:
             del self.statements[statement.token]
 
     def execute(self, statement, proxy, address, user):
-        """Says it on one proxy; afterwards its outcome is known, or `UNANSWERED`. Answers why it could not be said."""
+        """Runs it on one proxy; afterwards its outcome is known, or `UNANSWERED`. Returns why it could not be sent."""
         try:
             connection = open_session(address, user)
         except Exception as error:

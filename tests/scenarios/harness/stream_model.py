@@ -1,9 +1,8 @@
-"""The catalog and its slots as they follow from what was said, computed a second time.
+"""The catalog and its slots as they follow from the statements, computed a second time.
 
-The rules are those of docs/engines.md, written again here and nowhere derived from the product's code. The one counter
-of the database gives every change its place: `Replay` takes the changes in the order of the numbers that they drew and
-accounts for each number up to the counter's last one. So a change that took effect twice, half, or without having been
-said has no place, and neither has one that was lost after others had seen it.
+The rules are those of docs/engines.md, independent of the product's code. The database's one counter orders all changes:
+`Replay` takes them in the order of the numbers that they drew and accounts for each number up to the last. A change that took
+effect twice, in part, or without a statement has no place, and neither has one that was lost after others had observed it.
 """
 
 import copy
@@ -14,8 +13,6 @@ MINIMUM, STARTED = "minimum", "start"
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What one CREATE, ALTER or DROP says; `said` are its options."""
-
     verb: str
     kind: str
     name: str

@@ -1,9 +1,6 @@
-"""What became of a stream of statements: what clients were told, what the database wrote down, what is there at the end.
-
-Three independent things are compared: the answers that clients got, the rows of `alteration` and `request`, and the
-catalog, the slots and every name that was ever issued. The rows are replayed (harness.stream_model) from an empty
-catalog by the numbers that they drew, and each number has to be somebody's.
-"""
+"""The verdict on a stream of statements: clients' responses, the rows of `alteration` and `request`, and the final catalog,
+slots and issued names are compared. The rows are replayed (harness.stream_model) from an empty catalog by the numbers that they
+drew, and each number must be accounted for."""
 
 import json
 import re
@@ -16,8 +13,6 @@ ACKED, REFUSED, UNANSWERED = "acknowledged", "refused", "unanswered"
 
 
 class Rows:
-    """Everything that the database says, read once at rest."""
-
     def __init__(self, database):
         self.counter = int(database.rows("SELECT generation FROM catalog")[0][0])
         self.alterations = [
@@ -63,7 +58,6 @@ class Rows:
 
 
 def judge(statements, rows):
-    """Fails with everything that is not as it has to be; `said` are the statements by their token."""
     wrong = []
     committed, requests = compare_answers(statements, rows, wrong)
     try:

@@ -1,8 +1,8 @@
-"""A TCP relay in the test's own process: between a program and a server, so that the network between them can be cut.
+"""A TCP relay in the test's own process, between a program and a server, so that the network between them can be cut.
 
-Two kinds of cut. *Silence*: nothing passes in either direction and nobody is told, neither data nor the end of a
-connection; a connection made meanwhile is taken and hears nothing; what was sent is delivered when the cut is healed,
-as TCP would send it again. *Reset*: every connection is reset on both sides at once, and a new one is refused.
+*Silence*: nothing passes in either direction, neither data nor the end of a connection; new connections are accepted; what was
+sent is delivered when the cut is healed, as TCP would. *Reset*: every connection is reset on both sides, and new ones are
+refused.
 """
 
 import asyncio
@@ -32,7 +32,6 @@ def listening():
             listener.bind(("127.0.0.1", free_port()))
             listener.listen(BACKLOG)
         except OSError as error:
-            # Another test, or another lane of this one, has just taken the port.
             listener.close()
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -42,10 +41,8 @@ def listening():
 
 
 class TcpRelay:
-    """Listens on a free port of loopback and relays every connection to one server, until it is closed.
-
-    `delay_s`: what the server says takes that much longer. `change`: what becomes of each piece that goes to the server.
-    """
+    """Listens on a free port of loopback and relays every connection to one server, until it is closed. `delay_s` delays what
+    the server sends; `change` maps each piece that goes to the server."""
 
     def __init__(self, server, delay_s=0.0, change=None):
         self.delay_s = delay_s
@@ -107,7 +104,6 @@ class TcpRelay:
         self.flows.clear()
 
     async def _reset(self):
-        # A socket that listens no longer keeps its port, and whoever connects is refused.
         self.accepting.cancel()
         self.listener.shutdown(socket.SHUT_RDWR)
         await self._drop_all()
@@ -162,7 +158,6 @@ class TcpRelay:
                 both.create_task(self._pump(client, server, "bytes_to_server"))
                 both.create_task(self._pump(server, client, "bytes_to_client"))
         except* OSError:
-            # One side was reset or never there: the other is told the same, once it can be told.
             await self.flows.wait()
             self._drop(client)
             self._drop(server)

@@ -74,8 +74,8 @@ def is_one_of(value, wanted):
 
 
 def api_calls(*verbs, resource=ANY, namespace=ANY, name=ANY, subresource=None, agent=ANY):
-    """Requests with one of these verbs (with any, if none is said). Of the others a word, several, or `None` for one that is
-    not there; a subresource only if it is asked for."""
+    """Matches requests by verb (any by default). Of the others a word, several, or `None` for an absent one; subresources only
+    on request."""
 
     def match(call):
         return (
@@ -91,8 +91,7 @@ def api_calls(*verbs, resource=ANY, namespace=ANY, name=ANY, subresource=None, a
 
 
 def watch_events(*kinds, name=ANY, namespace=ANY):
-    """Events of a watch of these kinds (`ADDED`, `MODIFIED`, `DELETED`; a `BOOKMARK` only if it is said) about such an
-    object."""
+    """Matches events of a watch by kind (`ADDED`, `MODIFIED`, `DELETED`; a `BOOKMARK` only if named) and object."""
 
     def match(kind, obj):
         metadata = obj.get("metadata", {})

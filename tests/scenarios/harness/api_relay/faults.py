@@ -1,28 +1,28 @@
-"""What may go wrong between a client and the API server, on command.
+"""The faults between a client and the API server.
 
-| kind | what becomes of a request that matches |
+| kind | effect on a request that matches |
 | --- | --- |
-| `error` | it is refused with `code=` (500), `reason=` and `message=` |
-| `throttle` | it is refused with 429 and `Retry-After: retry_after_s=` (1) |
-| `silence` | it is taken and never answered; who still waits when the fault is lifted loses the connection |
-| `hang_up` | the connection ends without an answer |
-| `hold` | it goes on when the fault is lifted, and not before |
-| `gone` | 410: a list is refused, a watch tells it as its first event and ends, as the server does |
-| `stale` | a list is answered as of `version=`, by the server itself: as true as that of a server that lags behind |
+| `error` | refused with `code=` (500), `reason=` and `message=` |
+| `throttle` | refused with 429 and `Retry-After: retry_after_s=` (1) |
+| `silence` | accepted and never answered; waiting clients lose the connection when the fault is lifted |
+| `hang_up` | the connection ends without a response |
+| `hold` | held back until the fault is lifted |
+| `gone` | 410: a list is refused, a watch sends it as its first event and ends, as the server does |
+| `stale` | a list is served as of `version=` by the server itself, as a lagging server would |
 
-With `after=True` the first five come when the server has done it: only the answer is lost. A watch is never asked so.
+With `after=True` the first five come after the server has acted: only the response is lost. Watches are exempt.
 
-| kind | what becomes of an event that `event=` accepts, in a watch that matches |
+| kind | effect on an event that `event=` accepts, in a watch that matches |
 | --- | --- |
-| `drop` | it is not told |
-| `repeat` | it is sent `copies=` (1) times more; with `late=True` after the next event, so that an older version is last |
-| `tear` | half of it is told, and the connection ends |
-| `expire` | 410 is told instead, and the watch ends |
-| `end` | the watch ends before it, as servers end watches: nothing is lost for who goes on from what was told |
+| `drop` | not sent |
+| `repeat` | sent `copies=` (1) times more; with `late=True` after the next event, so that an older version is last |
+| `tear` | half of it is sent, and the connection ends |
+| `expire` | 410 is sent instead, and the watch ends |
+| `end` | the watch ends before it, as servers end watches: a client that resumes misses nothing |
 
-Of what matches the first `skip=` pass, then every `every=`-th is hit until it has been `times=` (`None`: until the fault is
-lifted). `share=` hits a random part instead, drawn with `seed=`: a client with a fixed rhythm would be hit each time.
-Of several faults that match, the first one made is injected.
+Of what matches the first `skip=` pass, then every `every=`-th is hit until `times=` were (`None`: until the fault is lifted).
+`share=` hits a random part instead, drawn with `seed=`: a client with a fixed rhythm would be hit each time. Of several faults
+that match, the first one made is injected.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ import random
 
 from harness.api_relay.calls import watch_events
 
-# kind → what it may be told, with defaults.
+# kind → its options with their defaults.
 REFUSALS = {
     "error": {"code": 500, "reason": None, "message": "injected by the tests", "after": False},
     "throttle": {"retry_after_s": 1, "message": "too many requests: injected by the tests", "after": False},
@@ -104,7 +104,7 @@ class Fault:
         return not (self.after and call.streams)
 
     def takes(self, call, event=None):
-        """Whether it is to be done to this one; who takes it says `done` or `missed`."""
+        """Whether to inject it into this request; the caller then reports `done` or `missed`."""
         if not self.suits(call) or not self.match(call) or (event is not None and not self.event(*event)):
             return False
         if self.times is not None and self.taken >= self.times:
@@ -149,7 +149,6 @@ class Fault:
 
     def __exit__(self, kind, *_):
         self.lift()
-        # What failed before is what is to be told.
         assert kind is not None or self.injected, f"the fault {self.kind} was never injected; {self.seen} matched"
 
     def __repr__(self):
