@@ -194,7 +194,6 @@ class Kubelet:
             self.later(RETRY_AFTER_S, self.look, uid)
 
     def step(self, pod):
-        """One look at one pod."""
         if pod.node is None or pod.confirmed:
             return
         if pod.terminating:
@@ -221,7 +220,6 @@ class Kubelet:
             self.send(self.look, pod.uid)
 
     def follow(self, pod, container):
-        """Waits for the end of a process and runs its probes."""
         process, uid = container.process, pod.uid
 
         def wait():
@@ -300,7 +298,6 @@ class Kubelet:
             pod.confirmed = True
 
     def write_status(self, pod):
-        """Writes the pod's status if it has changed."""
         # Host names once for all queued changes: there may be thousands of pods.
         if not self.names_changed:
             self.names_changed = True

@@ -43,8 +43,6 @@ class Image:
 
 
 class Process:
-    """One run of a container."""
-
     def __init__(self, spec, pod, image, folder):
         self.spec, self.pod, self.image = spec, pod, image
         self.folder = pathlib.Path(folder)
@@ -90,7 +88,6 @@ class Process:
         return sorted(found, key=lambda it: it["target"].count("/"))
 
     def argv(self, env):
-        """The image's entry point and command, as the container changes them."""
         entrypoint = self.spec.get("command")
         arguments = self.spec.get("args")
         if entrypoint is None:
@@ -137,7 +134,6 @@ class Process:
                 os.kill(pid, number)
 
     def has_begun(self):
-        """Whether its first process is the command by now."""
         try:
             return self.pid is not None and str(INIT) not in psutil.Process(self.pid).cmdline()
         except psutil.NoSuchProcess:

@@ -76,7 +76,6 @@ def enter(config):
 
 
 def end_with_parent():
-    """The kernel forgets this when the user changes."""
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "can't end with who started it")
 
@@ -115,7 +114,6 @@ def main():
 
 
 def become(config, alive):
-    """Becomes the container's command."""
     try:
         end_with_parent()
         if has_ended(alive):

@@ -65,7 +65,6 @@ class Sight:
         return None if value is None else value.decode()
 
     def variables(self, container):
-        """The container's environment."""
         values = dict(self.inherited)
         for variable in container.get("env", []):
             value = self.value(variable, values)
@@ -127,7 +126,6 @@ class Sight:
         raise Missing(f"volume {source.get('name', '')} is of a kind that is not supported: {sorted(source)}")
 
     def token(self, projection):
-        """A token that is valid while the pod exists."""
         metadata = self.pod["metadata"]
         spec = {
             "expirationSeconds": projection.get("expirationSeconds", DEFAULT_TOKEN_S),

@@ -21,7 +21,6 @@ def bearing(**labels):
 
 
 def named(name, namespace=None):
-    """The pod of that name."""
     return lambda pod: pod["metadata"]["name"] == name and namespace in (None, pod["metadata"]["namespace"])
 
 

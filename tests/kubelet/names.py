@@ -10,8 +10,6 @@ DOMAIN = "svc.cluster.local"
 
 
 class Names:
-    """The services, and the addresses that their names resolve to."""
-
     def __init__(self):
         self.services = {}
 
@@ -25,7 +23,6 @@ class Names:
             self.services[key_of(service)] = service
 
     def write(self, pods):
-        """Updates the hosts files of all pods that run as processes."""
         endpoints = None
         for pod in pods:
             if pod.sight is not None:

@@ -115,8 +115,6 @@ class Container:
 
 
 class Pod:
-    """One pod, by its uid."""
-
     def __init__(self, seen, folder):
         self.seen = seen
         self.uid = seen["metadata"]["uid"]
@@ -185,7 +183,6 @@ class Pod:
         return [it.process for it in self.every() if it.process is not None]
 
     def is_ready(self):
-        """Whether its containers are, as far as they themselves go."""
         return bool(self.containers) and all(it.ready and it.runs for it in self.containers)
 
     def status(self, may_be_ready):
@@ -200,7 +197,6 @@ class Pod:
         return made
 
     def forget(self):
-        """Kills what still runs and removes its files."""
         for container in self.every():
             if container.probes is not None:
                 container.probes.end()

@@ -81,7 +81,6 @@ class Starter:
         self.kubelet.later(BACK_OFF_AFTER_S, self.kubelet.look, pod.uid)
 
     def started(self, pod, container, image):
-        """Starts the container's process."""
         process = Process(container.spec, pod.seen, image, pod.folder / f"{container.name}-{container.runs_begun}")
         process.start(pod.sight, pod.volumes, pod.hosts)
         container.runs_begun += 1

@@ -58,7 +58,6 @@ def phase_of(states, restart_policy, initial=()):
 
 
 def of_pod(containers, restart_policy, start_time, ip, host_ip, initial=()):
-    """The status of a pod that has a node."""
     phase = phase_of([it["state"] for it in containers], restart_policy, [it["state"] for it in initial])
     incomplete = [it["name"] for it in initial if not succeeded(it["state"])]
     initialized = {"reason": "ContainersNotInitialized", "message": f"containers with incomplete status: {incomplete}"}
@@ -80,7 +79,6 @@ def of_pod(containers, restart_policy, start_time, ip, host_ip, initial=()):
 
 
 def keep_times(conditions, before):
-    """An unchanged condition keeps its transition time."""
     known = {it["type"]: it for it in before}
     for it in conditions:
         old = known.get(it["type"])

@@ -105,7 +105,6 @@ def seed():
 
 @pytest.fixture
 def folder(workspace, request):
-    """A folder of one test's own."""
     return pathlib.Path(tempfile.mkdtemp(prefix=request.node.name[:40] + ".", dir=workspace))
 
 
@@ -203,13 +202,11 @@ def shared_tenant(shared_standalone):
 
 @pytest.fixture
 def tenant(shared_tenant, standalone):
-    """The shared tenant, in a test whose logs are searched."""
     return shared_tenant
 
 
 @pytest.fixture
 def own_standalone(folder, request):
-    """A standalone that the test may kill. Not started."""
     installation = Standalone(folder)
     try:
         yield from searched(installation, request)

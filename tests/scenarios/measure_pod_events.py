@@ -63,8 +63,6 @@ def first(seen, matches):
 
 
 class News:
-    """One tenant, who looks at it, and how long each waited."""
-
     def __init__(self, pods, cluster):
         self.pods, self.cluster = pods, cluster
         self.control = Control(cluster.addresses["proxy-b"])
@@ -125,7 +123,6 @@ class News:
         self.took[kind].append([(it - began) * 1000 for it in heard])
 
     def round(self, number):
-        """The life of one engine."""
         mine = bearing(tenant_name=TENANT)
         with self.kubelet.fault("start", mine) as start:
             (asked,) = self.control.execute(f"START ENGINE {' '.join(self.made)}")
@@ -179,7 +176,6 @@ class News:
         return self.control.engine(TENANT, self.engine)
 
     def refuse_to_schedule(self, message):
-        """In the scheduler's place."""
         now = time.monotonic()
         self.pods.admin.patch(
             "pods",
@@ -196,8 +192,6 @@ class News:
         self.noted.event(pod, "Warning", "FailedMount", message)
 
     def end(self):
-        """Stops whatever has taken the engine's place."""
-
         def gone():
             for it in self.control.engines(TENANT):
                 if it["current"]:
@@ -216,7 +210,6 @@ class News:
 
 
 def of(values):
-    """Least, middle and most."""
     ordered = sorted(values)
     return " ".join(f"{it:7.0f}" for it in (ordered[0], ordered[len(ordered) // 2], ordered[-1]))
 

@@ -36,7 +36,6 @@ def client(relay):
 
 @pytest.fixture
 def namespace(kubernetes, request):
-    """A namespace of the test's own."""
     return kubernetes.namespace(f"relay-{request.node.name.removeprefix('test_').replace('_', '-')[:50].rstrip('-')}")
 
 
@@ -49,7 +48,6 @@ def make(client, namespace, *names):
 
 
 def names(client, namespace):
-    """The names of what the test made."""
     return [
         it["metadata"]["name"] for it in client.items("configmaps", namespace) if it["metadata"]["name"] != "kube-root-ca.crt"
     ]

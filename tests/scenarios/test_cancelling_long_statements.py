@@ -22,7 +22,6 @@ RESTS_S = 0.08
 
 
 def works(pid):
-    """The CPU time that the process used while it was watched."""
     before = cpu_seconds(pid)
     time.sleep(WATCH_S)
     return cpu_seconds(pid) - before

@@ -51,7 +51,6 @@ def test_the_next_master_goes_on_with_the_pods_that_are_there(pods, folder, numb
 
 
 def failovers(cluster, masters, pods, name, number):
-    """How long each took, in ms."""
     control = Control(cluster.addresses[masters.program_of(masters.wait_acting())])
     names = control.make(name, users="'alice'", places=pods.nodes_of(name))
     engine = control.start(*names, wait="2m")

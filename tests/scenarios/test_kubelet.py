@@ -36,7 +36,6 @@ def kubelet(kubernetes, workspace):
 
 @pytest.fixture
 def cluster(kubernetes):
-    """A namespace of the test's own, with a config map."""
     it = Namespace(kubernetes.admin, kubernetes.namespace(f"kubelet-{next(numbers)}"))
     it.client.create("configmaps", {"metadata": {"name": "greeting"}, "data": {"GREETING": "hello"}}, it.name)
     return it

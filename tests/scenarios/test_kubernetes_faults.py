@@ -196,8 +196,6 @@ def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
 
 
 def masters_tick(control):
-    """Waits until the master has looked at everything twice."""
-
     def last():
         (row,) = control.execute("SHOW MASTER")
         return row["last_tick"]

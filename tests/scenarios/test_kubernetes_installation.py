@@ -23,7 +23,6 @@ def installation(workspace):
 
 @pytest.fixture(scope="module")
 def running(installation):
-    """With its secrets, and all roles ready."""
     for secret in ("enginehouse-cluster", "enginehouse-database"):
         installation.make_secret(secret)
     installation.wait_runs()

@@ -109,7 +109,6 @@ def test_manifests_have_no_password_and_only_the_agent_gets_the_databases(object
 
 
 def variables(container, objects):
-    """The container's environment, as a kubelet makes it."""
     values = {}
     for it in container["env"]:
         source = it.get("valueFrom", {})
@@ -208,8 +207,6 @@ def test_each_deployment_has_a_budget_and_clients_come_to_proxies_only(objects):
 
 
 def peers():
-    """Who might speak to whom."""
-
     def ours(role):
         return Peer(OURS, {"app.kubernetes.io/name": "enginehouse", "app.kubernetes.io/component": role})
 

@@ -38,8 +38,6 @@ PATIENCE = 4
 
 
 class Load:
-    """What all sessions count together."""
-
     def __init__(self):
         self.lock = threading.Lock()
         self.ended = threading.Event()
@@ -92,7 +90,6 @@ def talk(load, number, connection, rng, own_state):
 
 
 def question(rng, own):
-    """A statement, and what it has to answer."""
     if own is not None and rng.random() < 0.5:
         return "SELECT answer FROM mine", [{"answer": own}]
     kind, n = rng.randrange(3), rng.randrange(1, 2_000)

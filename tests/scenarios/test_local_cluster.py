@@ -22,8 +22,6 @@ NAMES = ["metadata-agent-1", "metadata-agent-2", "postgres", "proxy-1", "proxy-2
 
 
 class Local:
-    """One folder of the script, on free ports."""
-
     def __init__(self, folder):
         self.folder = folder
         zookeeper, postgres, *rest = free_ports(6)

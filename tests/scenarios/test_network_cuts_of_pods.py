@@ -32,7 +32,6 @@ def pods(workspace):
 
 @pytest.fixture
 def relays(pods):
-    """One for each candidate."""
     made = {name: TcpRelay(pods.kubernetes.address) for name in CANDIDATES}
     yield made
     for it in made.values():

@@ -29,7 +29,6 @@ def probe(address, path="/readyz"):
 
 
 def discovered(cluster):
-    """The addresses that JDBC clients find."""
     return {it.split(";")[0].removeprefix("serverUri=") for it in cluster.nodes.below(f"/{cluster.discovery}")}
 
 

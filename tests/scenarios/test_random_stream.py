@@ -105,7 +105,6 @@ def the_verdict_can_fail(statements, rows):
 
 @pytest.fixture
 def servers(request, folder):
-    """What a pair of servers adds to a cluster."""
     if request.param == "postgres and one zookeeper":
         yield {}
         return

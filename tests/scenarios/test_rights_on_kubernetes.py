@@ -53,7 +53,6 @@ OF_ENGINES = verbs(CORE, "pods", "create", "delete", "deletecollection", "get", 
 
 @pytest.fixture(scope="module")
 def narrow(workspace):
-    """A cluster with the example."""
     cluster = Kubernetes(workspace / "kubernetes-narrow")
     try:
         cluster.start()
@@ -65,7 +64,6 @@ def narrow(workspace):
 
 @pytest.fixture(scope="module")
 def wide(workspace):
-    """A cluster with the base and the component every-namespace."""
     cluster = Kubernetes(workspace / "kubernetes-wide")
     try:
         cluster.start()
@@ -79,7 +77,6 @@ def wide(workspace):
 
 
 def rights_of(objects):
-    """Without what would only run."""
     return [it for it in objects if it["kind"] not in ("Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy")]
 
 
@@ -219,7 +216,6 @@ def test_a_master_does_what_it_does_and_is_refused_the_rest(narrow):
 
 
 def wait_for_the_fence(cluster):
-    """An admission policy holds a moment after it was made."""
     master = client_of(cluster, "enginehouse-master")
 
     def holds():

@@ -42,7 +42,6 @@ def control(cluster):
 
 
 def spark_of(engine):
-    """The virtual machine that the engine's agent has started."""
     (java,) = [it for it in psutil.Process(engine.pid).children(recursive=True) if it.name() == "java"]
     return java
 
@@ -75,7 +74,6 @@ def error_of_operation(session, statement):
 
 
 def ended_because(cluster, name):
-    """The reason with which the engine's end is written down."""
     return wait_until(
         lambda: cluster.database.rows(f"SELECT ended_reason FROM engine WHERE name = '{name}' AND ended_reason IS NOT NULL"),
         WITHIN_S,

@@ -120,7 +120,6 @@ def test_an_engine_ends_with_its_sparks_container(cluster, control, pods):
 
 
 def test_a_spark_pod_start_failure_is_reported_at_once(cluster, control, pods):
-    """Not when the start's deadline has passed, which is minutes later."""
     cluster.logs.allow("the engine failed reason=")
     broken = ", MAX_EXECUTORS 0, PROPERTIES ('spark.serializer'='no.such.Serializer')"
     tenant, pool, unit = make(control, pods, "broken", "dave", broken)

@@ -61,7 +61,6 @@ def statements():
 
 
 def is_named(statement):
-    """Whether the names of its columns are compared."""
     return statement.endswith("-- names")
 
 
@@ -73,7 +72,6 @@ def listed():
 
 @pytest.fixture(scope="module")
 def reference(workspace):
-    """A Thrift server of Spark's, without anything of ours."""
     folder = workspace / "reference-spark"
     folder.mkdir(parents=True)
     port = free_port()
@@ -124,7 +122,6 @@ def reference(workspace):
 
 
 def family(name):
-    """Types that mean the same to a client are one family."""
     name = (name or "").upper()
     name = name if name.endswith("_TYPE") else f"{name}_TYPE"
     if name in NUMBERS:
@@ -161,7 +158,6 @@ def differs(name, ours, theirs):
 
 
 def compare(run, cases):
-    """The cases whose results differ, with both."""
     found = {}
     for name, statement, parameters in cases:
         ours, theirs = run("ours", statement, parameters), run("theirs", statement, parameters)
@@ -250,7 +246,6 @@ def by_jdbc(session, statement, parameters=None):
 
 
 def number_or_text(text):
-    """JDBC's texts of numbers differ in trailing zeros only."""
     try:
         return plain(float(text))
     except (TypeError, ValueError):

@@ -52,8 +52,6 @@ def exchange(one, other):
 
 
 class NameIsAFile:
-    """A file stands where this one engine's directory should be."""
-
     settings = {}
     reason = r"could not be created, failure \d+: .*can't be read"
     allowed = ['decision failed decision="create engine"', "an engine of the orchestrator can't be read"]

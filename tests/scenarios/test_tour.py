@@ -23,7 +23,6 @@ def table_after(text, words):
 
 
 def answers(text):
-    """The tour's query as it was printed, with exact numbers."""
     return [
         (city, int(count), decimal.Decimal(fares), decimal.Decimal(farthest))
         for city, count, fares, farthest in table_after(text, "SELECT city, count(*) AS rides")

@@ -46,7 +46,6 @@ def installed(own_cluster, ensemble):
 
 
 def executed_with_log(control, statement):
-    """The rows of a statement and the lines of its log."""
     with pyhive_session(control.address) as session:
         cursor = session.cursor()
         cursor.execute(statement)

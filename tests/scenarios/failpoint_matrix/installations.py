@@ -70,8 +70,6 @@ class FreshSchema:
 
 
 class FreshStandalone:
-    """A standalone that starts on an empty folder."""
-
     def __init__(self, installation, point):
         self.installation = installation
         self.standalone = Standalone(installation.folder / point, name=point, env=installation.points.env)
@@ -111,7 +109,6 @@ class Relays:
         return silent + [(it, "reset") for it in [self.database.get(name)] if it]
 
     def of_engines(self):
-        """The same of all engines."""
         return [(it, "silence") for name in PROXIES for it in self.zookeeper[name]]
 
     def close(self):
@@ -146,8 +143,6 @@ def killed(program):
 
 
 class ClusterInstallation:
-    """Two metadata agents, two proxies that are both candidates, engines."""
-
     tenant = "walked"
 
     # Between programs and what they depend on.
@@ -191,8 +186,6 @@ class ClusterInstallation:
     logs = property(lambda self: self.cluster.logs)
 
     def master(self):
-        """The name of the proxy that is master."""
-
         def of_the_term():
             term = self.masters.term()
             who = (self.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
@@ -201,7 +194,6 @@ class ClusterInstallation:
         return wait_until(of_the_term, 20, "a running proxy is master")
 
     def other(self):
-        """The name of the proxy that is not master."""
         master = self.master()
         return next(it for it in PROXIES if it != master)
 
@@ -264,7 +256,6 @@ class ClusterInstallation:
         return FreshSchema(self, point)
 
     def relays_of(self, pid):
-        """The relays of a process, each with how it is cut."""
         role = self.role_of(pid)
         if role == "migrate":
             return [(self.relays.passing, "reset")]
@@ -306,8 +297,6 @@ class PodInstallation(ClusterInstallation):
 
 
 class StandaloneInstallation:
-    """Every role in one process, SQLite and the embedded ZooKeeper."""
-
     tenant, places = ClusterInstallation.tenant, ClusterInstallation.places
     kind = "sqlite"
     session_timeout_s = 6

@@ -21,8 +21,6 @@ NOT_NOW = {"55P03", "57P03", "40001"}
 
 
 class Outcome:
-    """What became of a statement."""
-
     def __init__(self, kind, rows=None, sqlstate=None, message=""):
         self.kind = kind
         self.rows = rows
@@ -56,8 +54,6 @@ def execute(address, statement, user="admin"):
 
 
 class Statement:
-    """A statement that is on its way."""
-
     def __init__(self, pool, installation, statement, via, user):
         self.pool = pool
         self.installation = installation

@@ -14,8 +14,6 @@ ONE_PROCESS = "standalone"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A point, who passes it there, and how."""
-
     point: str
     role: str
     trigger: Callable
@@ -45,146 +43,116 @@ class Row:
         return installation.pid_of(self.only)
 
 
+def rows(role, trigger, points, **options):
+    return [Row(point, role, trigger, **options) for point in points.split()]
+
+
 ROWS = [
     # The longest first, so that the workers end at about the same time.
-    Row("master.settle.abort", "proxy", d.agents_die, where="cluster"),
+    *rows("proxy", d.agents_die, "master.settle.abort", where="cluster"),
     # The embedded ZooKeeper forgets an alter node with its process: there the agent must live on.
-    Row("master.settle.abort", "proxy", d.agent_hangs, where="standalone"),
-    Row("orchestrator.delete.marked", "proxy", d.hang),
-    Row("orchestrator.delete.signalled", "proxy", d.hang),
-    Row("agent.alter.before_abort", "agent", d.transaction_breaks),
-    Row("agent.alter.aborted", "agent", d.transaction_breaks),
-    Row("metadata.abort.before_insert", "agent", d.transaction_breaks),
-    Row("metadata.abort.before_commit", "agent", d.agents_die, where="cluster"),
-    Row("metadata.abort.before_commit", "agent", d.transaction_breaks, where="standalone"),
-    Row("metadata.abort.after_insert", "agent", d.agents_die, where="cluster"),
-    Row("metadata.abort.after_insert", "agent", d.transaction_breaks, where="standalone"),
-    Row("coordination.session.expired", "proxy", d.sleep("master"), only="master", where="cluster"),
-    Row("coordination.session.expired", "agent", d.sleep("metadata agent"), only="agent", where="cluster"),
-    Row("coordination.session.expired", "engine", d.sleep("engine"), only="engine"),
-    Row("coordination.registry.before_register", "engine", d.alter),
-    Row("coordination.registry.registered", "engine", d.restart),
-    Row("engine_agent.register.before", "engine", d.alter),
-    Row("engine_agent.register.done", "engine", d.restart),
-    Row("engine_agent.drain.begun", "engine", d.alter),
-    Row("engine_agent.session.opened", "engine", d.query),
-    Row("engine_agent.statement.accepted", "engine", d.query),
-    Row("hs2.relay.request_sent", "engine", d.query, only="engine"),
-    Row("hs2.relay.reply_begun", "engine", d.query, only="engine"),
-    Row("datafusion.statement.started", "engine", d.query),
-    Row("datafusion.statement.planned", "engine", d.query),
-    Row("datafusion.rows.fetched", "engine", d.query),
-    Row("datafusion.catalog.definition_written", "engine", d.view),
-    Row("datafusion.catalog.definition_published", "engine", d.view),
-    Row("datafusion.catalog.schema_moved", "engine", d.drop_schema),
-    Row("coordination.permit.deleted", "proxy", d.crash),
-    Row("master.after.delete_permit", "proxy", d.crash),
-    Row("master.after.draw_incarnation", "proxy", d.label),
-    Row("master.before.write", "proxy", d.crash),
-    Row("master.write.sending", "proxy", d.crash),
-    Row("proxy.bind.handover", "proxy", d.hand_over),
-    # The metadata agent's way of an alteration.
-    Row("agent.alter.checked", "agent", d.alter),
-    Row("agent.alter.node_made", "agent", d.create),
-    Row("agent.alter.committed", "agent", d.drop),
-    Row("coordination.alter.before_make", "agent", d.create),
-    Row("coordination.alter.made", "agent", d.alter),
-    Row("metadata.commit.locked", "agent", d.alter),
-    Row("metadata.commit.validated", "agent", d.create),
-    Row("metadata.commit.decided", "agent", d.alter),
-    Row("metadata.commit.object_written", "agent", d.drop),
-    Row("metadata.commit.slots_written", "agent", d.alter),
-    Row("metadata.commit.before_commit", "agent", d.create),
-    Row("metadata.commit.after_commit", "agent", d.alter),
-    # START, STOP, RESTART.
-    Row("agent.request.checked", "agent", d.start),
-    Row("agent.request.committed", "agent", d.start),
-    Row("agent.request.rung", "agent", d.restart),
-    Row("metadata.request.locked", "agent", d.start),
-    Row("metadata.request.validated", "agent", d.stop),
-    Row("metadata.request.slot_written", "agent", d.restart),
-    Row("metadata.request.before_commit", "agent", d.stop),
-    Row("metadata.request.after_commit", "agent", d.start),
-    # What a metadata agent does for a master, and by itself.
-    Row("metadata.master.locked", "agent", d.alter),
-    Row("metadata.master.before_commit", "agent", d.alter),
-    Row("metadata.master.after_commit", "agent", d.restart),
-    Row("metadata.housekeeping.before_commit", "agent", d.housekeeping),
-    Row("metadata.housekeeping.after_commit", "agent", d.housekeeping),
-    Row("metadata.migrate.before_commit", "migrate", d.migrate),
-    Row("metadata.migrate.after_commit", "migrate", d.migrate),
-    Row("coordination.agent.registered", "agent", d.agent_starts),
-    Row("agent_api.server.read", "agent", d.alter),
-    Row("agent_api.server.done", "agent", d.restart),
-    Row("agent_api.client.send", "proxy", d.alter),
-    Row("agent_api.client.answered", "proxy", d.restart),
-    # Elections.
-    Row("coordination.election.queued", "proxy", d.candidate),
-    Row("coordination.election.won", "proxy", d.election),
-    Row("master.lock.won", "proxy", d.election),
-    Row("master.epoch.raised", "proxy", d.election),
-    # A tick.
-    Row("master.tick.observed", "proxy", d.alter),
-    Row("master.tick.settled", "proxy", d.alter),
-    Row("master.tick.snapshot_read", "proxy", d.alter),
-    Row("master.tick.planned", "proxy", d.alter),
-    Row("master.tick.executed", "proxy", d.alter),
-    Row("master.tick.reported", "proxy", d.restart),
-    Row("master.before.create_engine", "proxy", d.alter),
-    Row("master.before.delete_engine", "proxy", d.restart),
-    Row("master.after.create_permit", "proxy", d.alter),
-    Row("master.after.create_engine", "proxy", d.alter),
-    Row("master.after.record_uid", "proxy", d.restart),
-    Row("master.after.write_permit_uid", "proxy", d.alter),
-    Row("master.after.record_end", "proxy", d.alter),
-    Row("master.after.drain", "proxy", d.restart),
-    Row("master.after.delete_engine", "proxy", d.alter),
-    Row("master.after.remove_fact", "proxy", d.restart),
-    Row("master.after.finish", "proxy", d.alter),
-    Row("master.node.before", "proxy", d.alter),
-    Row("master.node.deleted", "proxy", d.create),
-    Row("coordination.alter.before_delete", "proxy", d.create),
-    Row("coordination.alter.deleted", "proxy", d.alter),
-    Row("coordination.permit.created", "proxy", d.alter),
-    Row("coordination.permit.uid_set", "proxy", d.restart),
-    Row("coordination.drain.before", "proxy", d.alter),
-    Row("coordination.drain.written", "proxy", d.alter),
-    Row("coordination.drain.removed", "proxy", d.restart),
-    Row("orchestrator.ensure.begun", "proxy", d.restart),
-    Row("orchestrator.ensure.admitted", "proxy", d.alter),
-    Row("orchestrator.ensure.placed", "proxy", d.restart),
-    Row("orchestrator.ensure.spawned", "proxy", d.alter),
-    Row("orchestrator.ensure.recorded", "proxy", d.restart),
-    Row("orchestrator.delete.begun", "proxy", d.restart),
-    Row("orchestrator.delete.admitted", "proxy", d.alter),
-    Row("orchestrator.remove.renamed", "proxy", d.alter),
-    # Sessions at a proxy.
-    Row("proxy.session.opened", "proxy", d.query),
-    Row("proxy.bind.engine_chosen", "proxy", d.query),
-    Row("proxy.bind.session_opened", "proxy", d.query),
-    Row("hs2.relay.request_sent", "proxy", d.query, only="proxy"),
-    Row("hs2.relay.reply_begun", "proxy", d.query, only="proxy"),
-    Row("proxy.control.id_made", "proxy", d.alter, via="any"),
-    Row("proxy.control.sent", "proxy", d.alter, via="master"),
+    *rows("proxy", d.agent_hangs, "master.settle.abort", where="standalone"),
+    *rows("proxy", d.hang, "orchestrator.delete.marked orchestrator.delete.signalled"),
+    *rows("agent", d.transaction_breaks, "agent.alter.before_abort agent.alter.aborted metadata.abort.before_insert"),
+    *rows("agent", d.agents_die, "metadata.abort.before_commit metadata.abort.after_insert", where="cluster"),
+    *rows("agent", d.transaction_breaks, "metadata.abort.before_commit metadata.abort.after_insert", where="standalone"),
+    *rows("proxy", d.sleep("master"), "coordination.session.expired", only="master", where="cluster"),
+    *rows("agent", d.sleep("metadata agent"), "coordination.session.expired", only="agent", where="cluster"),
+    *rows("engine", d.sleep("engine"), "coordination.session.expired", only="engine"),
+    *rows("engine", d.alter, "coordination.registry.before_register engine_agent.register.before engine_agent.drain.begun"),
+    *rows("engine", d.restart, "coordination.registry.registered engine_agent.register.done"),
+    *rows(
+        "engine",
+        d.query,
+        """
+        engine_agent.session.opened engine_agent.statement.accepted datafusion.statement.started
+        datafusion.statement.planned datafusion.rows.fetched
+        """,
+    ),
+    *rows("engine", d.query, "hs2.relay.request_sent hs2.relay.reply_begun", only="engine"),
+    *rows("engine", d.view, "datafusion.catalog.definition_written datafusion.catalog.definition_published"),
+    *rows("engine", d.drop_schema, "datafusion.catalog.schema_moved"),
+    *rows("proxy", d.crash, "coordination.permit.deleted master.after.delete_permit master.before.write master.write.sending"),
+    *rows("proxy", d.label, "master.after.draw_incarnation"),
+    *rows("proxy", d.hand_over, "proxy.bind.handover"),
+    *rows(
+        "agent",
+        d.alter,
+        """
+        agent.alter.checked coordination.alter.made metadata.commit.locked metadata.commit.decided
+        metadata.commit.slots_written metadata.commit.after_commit metadata.master.locked metadata.master.before_commit
+        agent_api.server.read
+        """,
+    ),
+    *rows(
+        "agent",
+        d.create,
+        """
+        agent.alter.node_made coordination.alter.before_make metadata.commit.validated metadata.commit.before_commit
+        """,
+    ),
+    *rows("agent", d.drop, "agent.alter.committed metadata.commit.object_written"),
+    *rows(
+        "agent",
+        d.start,
+        """
+        agent.request.checked agent.request.committed metadata.request.locked metadata.request.after_commit
+        """,
+    ),
+    *rows(
+        "agent",
+        d.restart,
+        """
+        agent.request.rung metadata.request.slot_written metadata.master.after_commit agent_api.server.done
+        """,
+    ),
+    *rows("agent", d.stop, "metadata.request.validated metadata.request.before_commit"),
+    *rows("agent", d.housekeeping, "metadata.housekeeping.before_commit metadata.housekeeping.after_commit"),
+    *rows("migrate", d.migrate, "metadata.migrate.before_commit metadata.migrate.after_commit"),
+    *rows("agent", d.agent_starts, "coordination.agent.registered"),
+    *rows(
+        "proxy",
+        d.alter,
+        """
+        agent_api.client.send master.tick.observed master.tick.settled master.tick.snapshot_read master.tick.planned
+        master.tick.executed master.before.create_engine master.after.create_permit master.after.create_engine
+        master.after.write_permit_uid master.after.record_end master.after.delete_engine master.after.finish
+        master.node.before coordination.alter.deleted coordination.permit.created coordination.drain.before
+        coordination.drain.written orchestrator.ensure.admitted orchestrator.ensure.spawned orchestrator.delete.admitted
+        orchestrator.remove.renamed
+        """,
+    ),
+    *rows(
+        "proxy",
+        d.restart,
+        """
+        agent_api.client.answered master.tick.reported master.before.delete_engine master.after.record_uid
+        master.after.drain master.after.remove_fact coordination.permit.uid_set coordination.drain.removed
+        orchestrator.ensure.begun orchestrator.ensure.placed orchestrator.ensure.recorded orchestrator.delete.begun
+        """,
+    ),
+    *rows("proxy", d.candidate, "coordination.election.queued"),
+    *rows("proxy", d.election, "coordination.election.won master.lock.won master.epoch.raised"),
+    *rows("proxy", d.create, "master.node.deleted coordination.alter.before_delete"),
+    *rows("proxy", d.query, "proxy.session.opened proxy.bind.engine_chosen proxy.bind.session_opened"),
+    *rows("proxy", d.query, "hs2.relay.request_sent hs2.relay.reply_begun", only="proxy"),
+    *rows("proxy", d.alter, "proxy.control.id_made", via="any"),
+    *rows("proxy", d.alter, "proxy.control.sent", via="master"),
 ]
 
 # Where engines are pods, the way from a decision to an engine is another one, and so are the points on it: those of masters, of
 # the orchestrator, and of what both leave in ZooKeeper. Everything else is as it is with processes.
-CONCERNS_PODS = (
-    "master.",
-    "orchestrator.",
-    "coordination.alter.",
-    "coordination.drain.",
-    "coordination.election.",
-    "coordination.permit.",
+CONCERNS_PODS = tuple(
+    """
+    master. orchestrator. coordination.alter. coordination.drain. coordination.election. coordination.permit.
+    """.split()
 )
 PODS_ONLY = ("orchestrator.namespace.made",)
-PROCESSES_ONLY = (
-    "orchestrator.delete.begun",
-    "orchestrator.delete.marked",
-    "orchestrator.ensure.begun",
-    "orchestrator.ensure.spawned",
-    "orchestrator.remove.renamed",
+PROCESSES_ONLY = tuple(
+    """
+    orchestrator.delete.begun orchestrator.delete.marked orchestrator.ensure.begun orchestrator.ensure.spawned
+    orchestrator.remove.renamed
+    """.split()
 )
 ROWS_WITH_PODS = [
     it
@@ -197,14 +165,11 @@ ROWS_WITH_PODS = [
     and it.point not in PROCESSES_ONLY
 ] + [Row("orchestrator.delete.signalled", "proxy", d.alter), Row("orchestrator.namespace.made", "proxy", d.newcomer)]
 # One of each kind, for who can't wait: what is made, written down, changed, drained, deleted and gone.
-QUICK_WITH_PODS = (
-    "coordination.permit.deleted",
-    "master.after.create_permit",
-    "master.after.draw_incarnation",
-    "master.after.record_uid",
-    "orchestrator.delete.signalled",
-    "orchestrator.ensure.placed",
-    "orchestrator.namespace.made",
+QUICK_WITH_PODS = tuple(
+    """
+    coordination.permit.deleted master.after.create_permit master.after.draw_incarnation master.after.record_uid
+    orchestrator.delete.signalled orchestrator.ensure.placed orchestrator.namespace.made
+    """.split()
 )
 # Where a master is stopped between a look at what it may do and the call.
 QUICK_STOPS_WITH_PODS = ("orchestrator.delete.admitted", "orchestrator.ensure.admitted")

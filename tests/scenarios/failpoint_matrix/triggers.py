@@ -32,7 +32,6 @@ def create(worker, via="other"):
 
 
 def drop(worker, via="other"):
-    """DROP of a unit that nothing uses."""
     name = worker.next_name("extra")
     worker.done(f"CREATE RESOURCE UNIT {name} DRIVER_CPU 1, DRIVER_MEMORY '512M'")
     worker.expect_same_engines()
@@ -75,7 +74,6 @@ def start(worker, via="other"):
 
 
 def stop(worker, via="other"):
-    """STOP ENGINE of one that was started."""
     name = worker.start_another()
     yield
     statement = worker.execute(f"STOP ENGINE {worker.pool} '{name}'", via)
@@ -94,7 +92,6 @@ def restart(worker, via="other"):
 
 
 def query(worker, via="any"):
-    """A session of the tenant's user with one query."""
     yield
     statement = worker.execute("SELECT 1 AS one", via, user=worker.user)
     yield
@@ -200,12 +197,10 @@ def election(worker):
 
 
 def candidate(worker):
-    """A proxy starts and stands for election."""
     return starts(worker, worker.installation.other())
 
 
 def agent_starts(worker):
-    """A metadata agent starts."""
     return starts(worker, worker.installation.program("agent"))
 
 

@@ -204,7 +204,6 @@ class Worker:
         return self.count(f"SELECT 1 FROM resource_unit WHERE name = '{name}'") == 1
 
     def slots(self, condition="1 = 1"):
-        """The tenant's slots, each with the name of its engine."""
         found = self.installation.database.rows(
             "SELECT s.ordinal, s.incarnation, e.name FROM slot s JOIN engine e ON e.tenant = s.tenant AND e.pool = s.pool "
             f"AND e.unit = s.unit AND e.ordinal = s.ordinal AND e.incarnation = s.incarnation WHERE {condition}"
@@ -212,7 +211,6 @@ class Worker:
         return {tuple(it) for it in found}
 
     def wants(self, name):
-        """Whether a slot wants the engine of that name."""
         return name in {it[-1] for it in self.slots()}
 
     def requests(self):
@@ -237,7 +235,6 @@ class Worker:
         ]
 
     def stop_started(self):
-        """Stops every engine that START started."""
         for *_, name in self.started():
             self.done(f"STOP ENGINE {self.pool} '{name}' FORCE")
         self.installation.at_rest()
@@ -257,7 +254,6 @@ class Worker:
             self.same_engines = self.engine_pids()
 
     def serves(self):
-        """A query is answered through every proxy."""
         for address in self.installation.proxies():
             outcome = execute(address, "SELECT 1 AS one", self.user)
             assert outcome.rows == [{"one": 1}], f"through {address}: {outcome}"

@@ -74,7 +74,6 @@ def rows(connection, statement):
 
 
 def rows_and_log(connection, statement, with_log=True):
-    """The same, and the lines of the statement's log."""
     cursor = connection.cursor()
     try:
         cursor.execute(statement)

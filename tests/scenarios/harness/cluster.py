@@ -23,8 +23,6 @@ ROLES = {"agent-1": "metadata-agent", "agent-2": "metadata-agent", "proxy-a": "p
 
 
 class Cluster:
-    """An installation of separate processes."""
-
     def __init__(
         self,
         folder,
@@ -157,7 +155,6 @@ class Cluster:
         wait_until(quiet, within_s, "every alteration has converged, neither alter node nor drain fact is left", 0.2)
 
     def close(self):
-        """Ends everything that this started, whatever state it is in."""
         try:
             if self.nodes:
                 self.nodes.close()
@@ -177,7 +174,6 @@ class Cluster:
 
 
 def toml(value):
-    """A value as TOML writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

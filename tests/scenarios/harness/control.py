@@ -17,7 +17,6 @@ class Control:
             return rows(connection, statement)
 
     def look(self, statement, user="admin"):
-        """What a statement answers, and the lines of its log."""
         with pyhive_session(self.address, user) as connection:
             return rows_and_log(connection, statement)
 

@@ -93,8 +93,6 @@ class Database:
 
 
 class PostgresDatabase(Database):
-    """In PostgreSQL."""
-
     kind = "postgres"
     SYSTEM = "postgres"
     DROP = "DROP DATABASE IF EXISTS {} WITH (FORCE)"
@@ -116,8 +114,6 @@ class PostgresDatabase(Database):
 
 
 class MariadbDatabase(Database):
-    """In MariaDB."""
-
     kind = "mariadb"
     SYSTEM = "mysql"
     DROP = "DROP DATABASE IF EXISTS {}"
@@ -257,8 +253,6 @@ class PostgresServer(Server):
 
 
 class MariadbServer(Server):
-    """MariaDB."""
-
     kind = "mariadb"
     user = "mysql"
 

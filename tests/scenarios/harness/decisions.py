@@ -14,12 +14,10 @@ def applied(logs, path_part=""):
 
 
 def applied_in(text):
-    """The same of a piece of a log."""
     return [(it["decision"], it["engine"], it["slot"], it["because"].replace('\\"', '"')) for it in LINE.finditer(text)]
 
 
 def explained(rows):
-    """The same of the rows of EXPLAIN."""
     return [(it["decision"], it["engine"], it["slot"], it["because"]) for it in rows]
 
 

@@ -64,7 +64,6 @@ class DeposedMaster:
         return started["engine"]
 
     def wait_stopped_at(self, point):
-        """Waits until the master has stopped at an armed point."""
         pid = self.points.wait_stopped(point)
         assert pid == self.cluster.programs[self.master].pid, "it was the master that passed the point"
         self.stopped = self.cluster.programs[self.master]
@@ -82,7 +81,6 @@ class DeposedMaster:
         self.follow(meanwhile)
 
     def follow(self, meanwhile=lambda: None):
-        """The same where the master is stopped already."""
         meanwhile()
         assert self.masters.term().epoch == self.term.epoch, "the successor was not there yet"
         self.let_successor_go()

@@ -51,7 +51,6 @@ class Patient:
         return done.returncode, json.loads(done.stdout)
 
     def through(self, relay):
-        """A configuration whose way to the database goes through a relay."""
         url = self.cluster.database.url.replace(self.server(), relay.address)
         return self.variant("relay", database={"url": url})
 
@@ -70,7 +69,6 @@ class Patient:
         self.cluster.wait_for_master()
 
     def restart_engine(self):
-        """Replaces the one engine, which the acting master has to do."""
         (engine,) = self.control.wait_ready(self.tenant)
         self.control.execute(f"RESTART ENGINE {self.pool} '{engine['engine']}' FORCE WAIT '1m'")
         self.control.wait_ready(self.tenant)
@@ -80,7 +78,6 @@ class Patient:
         return row["progress"]
 
     def wait_well(self):
-        """Waits until the doctor finds nothing."""
         wait_until(lambda: self.look()[0] == 0, HEAL_WITHIN_S, "the doctor finds nothing any more", 0.5)
 
 
@@ -90,7 +87,6 @@ def check(report, name):
 
 
 def finding(report, name, subject):
-    """The one finding of a check about a subject."""
     found = [it for it in check(report, name)["findings"] if subject in it["subject"]]
     assert len(found) == 1, json.dumps(check(report, name), indent=1)
     assert found[0]["mend"], found

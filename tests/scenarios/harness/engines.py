@@ -11,8 +11,6 @@ from harness.waiting import wait_until
 
 
 class Engine:
-    """One engine's state directory."""
-
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.name = self.folder.name
@@ -60,13 +58,10 @@ class Engine:
 
 
 class Engines:
-    """All engines below one state directory."""
-
     def __init__(self, state_dir):
         self.state_dir = pathlib.Path(state_dir)
 
     def all(self):
-        """Every engine whose process runs, by name."""
         found = {}
         for folder in sorted((self.state_dir / "engines").glob("*")):
             try:
@@ -78,7 +73,6 @@ class Engines:
         return found
 
     def of(self, tenant, unit=None):
-        """The running engines of a tenant, of one unit if named."""
         return [
             engine
             for engine in self.all().values()

@@ -97,7 +97,6 @@ class Ensemble:
 
     @property
     def connect(self):
-        """The connect string of all members."""
         return ",".join(it.address for it in self.members)
 
     def start(self):

@@ -22,7 +22,6 @@ LEAST = 150
 
 
 def tiers(page):
-    """The tier of each named test, from the page's table."""
     _, section = page.split(HEADING, 1)
     found = dict(it.groups() for it in map(ROW.match, section.splitlines()) if it)
     assert len(found) >= LEAST, f"only {len(found)} tests were read from {PAGE}"
@@ -38,7 +37,6 @@ def of_rust(folder):
 
 
 def of_python(folder):
-    """Scenarios of which at least one variant passed."""
     names = set()
     for report in folder.glob("pytest-*.xml"):
         for case in ElementTree.parse(report).getroot().iter("testcase"):

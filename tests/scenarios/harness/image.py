@@ -33,7 +33,6 @@ class Stage:
 
 
 def stages():
-    """The stages of the container file, in order."""
     found = []
     for line in CONTAINERFILE.read_text().replace("\\\n", " ").splitlines():
         line = line.strip()

@@ -21,8 +21,6 @@ PORT = 10009
 
 
 class Installation:
-    """One installation in a cluster of its own."""
-
     def __init__(self, folder):
         self.folder = folder
         self.root = f"/enginehouse-on-kubernetes-{uuid.uuid4().hex[:8]}"
@@ -65,7 +63,6 @@ class Installation:
         )
 
     def make_secret(self, name):
-        """The one whose name begins so, unless it is there."""
         made = [it for it in self.objects if it["kind"] == "Secret" and it["metadata"]["name"].startswith(f"{name}-")]
         Applier(self.cluster).apply(
             [it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)]
@@ -78,7 +75,6 @@ class Installation:
         return [it for it in found if "deletionTimestamp" not in it["metadata"]] if role else found
 
     def ready(self, role):
-        """The role's pods that are ready."""
         return [it for it in self.pods(role) if is_ready(it)]
 
     def waits(self, pod):
@@ -98,7 +94,6 @@ class Installation:
         )
 
     def wait_runs(self):
-        """Until each Deployment has all its pods, ready."""
         for role in ("metadata-agent", "proxy", "master"):
             wait_until(lambda role=role: self.is_rolled_out(role), RUNS_WITHIN_S, f"{role} runs: {self.diagnosis(role)}", 0.2)
 
@@ -117,7 +112,6 @@ class Installation:
         return before
 
     def gone(self, uids):
-        """Whether none of these pods is there any more."""
         return not uids & {it["metadata"]["uid"] for it in self.pods()}
 
     def log(self, pod):
@@ -144,7 +138,6 @@ def is_ready(pod):
 
 
 def added(variables, containers="containers"):
-    """A patch that adds variables to a Deployment's first container."""
     return [
         {"op": "add", "path": f"/spec/template/spec/{containers}/0/env/-", "value": {"name": name, "value": value}}
         for name, value in variables.items()

@@ -28,13 +28,10 @@ WITHIN_S = 90
 
 
 class Output:
-    """What BeeLine printed and how it ended."""
-
     def __init__(self, status, out, err):
         self.status, self.out, self.err = status, out, err
 
     def lines(self):
-        """What is printed, without BeeLine's prompts."""
         lines = (re.sub(r"^(\. )+> ", "", line) for line in self.out.splitlines())
         return [line for line in lines if line.strip()]
 
@@ -68,7 +65,6 @@ def beeline_ok(*arguments, **options):
 
 
 def start_beeline(address, statement, user="admin", query=""):
-    """BeeLine with one statement, to be interrupted while it runs."""
     return subprocess.Popen(
         beeline_command(address, [statement], user, query, "tsv2"),
         stdin=subprocess.DEVNULL,
@@ -85,7 +81,6 @@ def interrupt(process):
 
 @functools.cache
 def driver_classes():
-    """Compiles the driver's program, once in a run."""
     folder = tempfile.mkdtemp(prefix="enginehouse-jdbc.")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     subprocess.run(["javac", "-d", folder, "-cp", jars(), str(DRIVER_SOURCE)], check=True, timeout=60)
@@ -150,7 +145,6 @@ class Jdbc:
         return names, types, data
 
     def limited(self, statement, seconds, within_s=WITHIN_S):
-        """Executes a statement with Statement.setQueryTimeout."""
         self._send("limited", str(seconds), encoded(statement))
         return self._answer(statement, within_s)
 
@@ -162,7 +156,6 @@ class Jdbc:
         raise AssertionError(f"was not refused: {statement}\n{got}")
 
     def start(self, statement):
-        """Begins a statement in a thread of the driver's process."""
         self._send("start", encoded(statement))
         self._answer(f"start {statement}")
 

@@ -308,12 +308,10 @@ class Kubernetes:
         return self.token(namespace, name, hours)
 
     def token(self, namespace, name, hours=1):
-        """A new token of a service account."""
         asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": hours * 3600}}
         return self.admin.create("serviceaccounts", asked, namespace, name, "token")["status"]["token"]
 
     def bind(self, namespace, name, node):
-        """Gives a pod its node, as a scheduler does."""
         target = {"kind": "Node", "name": node}
         self.admin.create("pods", {"metadata": {"name": name}, "target": target}, namespace, name, "binding")
 
@@ -345,7 +343,6 @@ def write_secret(path, text):
 
 
 def serve(folder, scheduler):
-    """Runs a cluster until a signal comes."""
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())

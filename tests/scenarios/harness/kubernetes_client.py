@@ -135,7 +135,6 @@ class Client:
             return content(response)
 
     def open(self, method, target, body=None, content_type="application/json", within_s=REQUEST_WITHIN_S):
-        """The response to a request, its content not read yet."""
         headers = self.headers | ({"Content-Type": content_type} if body is not None else {})
         response = self.api.call_api(
             method, self.api.configuration.host + target, headers, body, _request_timeout=(within_s, within_s)

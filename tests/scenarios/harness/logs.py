@@ -16,8 +16,6 @@ ALWAYS_ALLOWED = []
 
 
 class Logs:
-    """All logs that match some patterns of file names."""
-
     def __init__(self, *patterns):
         self.patterns = patterns
         self.files = {}
@@ -61,11 +59,9 @@ class Logs:
             self.mark = {path: file.seek(0, 2) for path, file in self.files.items()}
 
     def allow(self, *patterns):
-        """Lines that this test expects."""
         self.allowed.extend(patterns)
 
     def since_begin(self):
-        """The lines logged since the test began, with their file."""
         self._open_new()
         with self.lock:
             lines = []

@@ -25,7 +25,6 @@ class NotRendered(Exception):
 
 
 def render(folder):
-    """The objects of a folder, as a list."""
     program = os.environ.get("EH_TEST_KUSTOMIZE")
     assert program, "EH_TEST_KUSTOMIZE is not set: run tests/run, which builds it"
     done = subprocess.run([program, str(folder)], capture_output=True, text=True, timeout=RENDERED_WITHIN_S, check=False)
@@ -67,7 +66,6 @@ def of_kind(objects, kind):
 
 
 def named(objects, kind, name, namespace=None):
-    """The one object of that name."""
     found = [
         it
         for it in objects
@@ -86,7 +84,6 @@ class Applier:
         self.kinds = {}
 
     def path(self, it):
-        """Where objects of this kind are made."""
         version, kind = it["apiVersion"], it["kind"]
         base = f"/apis/{version}" if "/" in version else f"/api/{version}"
         if version not in self.kinds:

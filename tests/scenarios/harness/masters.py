@@ -29,8 +29,6 @@ def wall_ms():
 
 
 class Masters:
-    """The masters of one cluster, past and present."""
-
     def __init__(self, cluster):
         self.cluster = cluster
 
@@ -52,7 +50,6 @@ class Masters:
         wait_until(lambda: len(self.queue()) == count, within_s, f"{count} candidates stand for election")
 
     def program_of(self, term):
-        """The name of the program that holds the term's lock."""
         who = (self.cluster.nodes.bytes(f"lock/master/{term.lock.rsplit('/', 1)[1]}") or b"").decode()
         found = [name for name, it in self.cluster.programs.items() if it.pid and who.endswith(f":{it.pid}")]
         assert len(found) == 1, (who, found)

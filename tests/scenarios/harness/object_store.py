@@ -15,8 +15,6 @@ KEY, SECRET, REGION = "tests", "tests-secret", "us-east-1"
 
 
 class ObjectStore(ServerProcess):
-    """The server. What it keeps goes with it."""
-
     name = "moto"
     env = {"PATH": os.environ.get("PATH", ""), "HOME": "/nonexistent"}
 
@@ -56,7 +54,6 @@ class ObjectStore(ServerProcess):
         return self
 
     def keys(self):
-        """The names of all objects."""
         return sorted(it["Key"] for it in self.client().list_objects_v2(Bucket=BUCKET).get("Contents", []))
 
     def settings(self):

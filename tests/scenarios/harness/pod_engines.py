@@ -14,8 +14,6 @@ GONE_WITHIN_S = 60
 
 
 class PodEngine:
-    """One engine's pod."""
-
     def __init__(self, pods, seen):
         self.pods = pods
         self.name, self.namespace = seen["metadata"]["name"], seen["metadata"]["namespace"]
@@ -42,16 +40,13 @@ class PodEngines:
         self.pods, self.cluster = pods, cluster
 
     def own(self):
-        """Every pod with the installation's label, whatever becomes of it."""
         return self.pods.admin.items("pods", labelSelector=f"{CLUSTER}={self.cluster}")
 
     def all(self):
-        """Every engine whose pod is not over, by name."""
         running = [it for it in self.own() if it.get("status", {}).get("phase") not in OVER]
         return {it["metadata"]["name"]: PodEngine(self.pods, it) for it in running}
 
     def of(self, tenant, unit=None):
-        """The running engines of a tenant, of one unit if named."""
         return [
             it for it in self.all().values() if it.labels["tenant_name"] == tenant and unit in (None, it.labels["unit_name"])
         ]

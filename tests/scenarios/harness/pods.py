@@ -98,5 +98,4 @@ class PodCluster(Cluster):
         self.logs = Logs(str(self.folder / "*.log"), str(pods.folder / "kubelet/*/engine-agent-*/log"))
 
     def namespace(self, tenant, pool):
-        """Where the pods of a tenant in a pool are."""
         return f"{pool}--{tenant}".replace("_", "-")

@@ -16,7 +16,6 @@ def free_port():
 
 
 def free_ports(count):
-    """Some different ports."""
     kernels = int(KERNELS.read_text().split()[0])
     # Where the kernel has them all, it is as good as it can be.
     below = kernels if kernels > LEAST + count else 65_536

@@ -74,7 +74,6 @@ class Program:
         return self.process is not None and self.process.poll() is None
 
     def wait(self, within_s):
-        """Waits for its end and answers its exit status."""
         return self.process.wait(timeout=within_s)
 
     def send(self, number):
@@ -108,7 +107,6 @@ class Program:
 
 
 def run(arguments, within_s=120, env=None, text=None, cwd=None):
-    """Runs the binary to its end."""
     return subprocess.run(
         [str(BINARY), *map(str, arguments)],
         input=text,

@@ -157,7 +157,6 @@ class Recorded:
 
 
 def start_ticks(pid):
-    """Field 22 of /proc/<pid>/stat."""
     return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 

@@ -35,7 +35,6 @@ NUMBERS = {"bigint": "BIGINT", "smallint": "SMALLINT"}
 
 
 def write(folder, cluster, about):
-    """Writes the state of an installation that is at rest."""
     names = placeholders(cluster)
     files = {
         "installation.json": about | {"secret": cluster.secret, "cluster": cluster.name},
@@ -137,7 +136,6 @@ def rows(database):
 
 
 def connected(hosts, secret):
-    """A client that may do what each of our roles may."""
     client = KazooClient(
         hosts=hosts,
         timeout=TIMEOUT_S,
@@ -158,7 +156,6 @@ def znodes(cluster):
 
 
 def tree(client, path):
-    """A node and all below it, each after its parent."""
     try:
         found = [node(client, path)]
         for child in sorted(client.get_children(path)):

@@ -40,7 +40,6 @@ class ServerProcess:
         wait_until(serves, self.start_within_s, f"{self.name} serves", 0.1)
 
     def signal(self, number):
-        """To all its processes."""
         os.killpg(self.process.pid, number)
 
     def kill(self):

@@ -38,7 +38,6 @@ class Standalone:
         return self.program.stop(number)
 
     def close(self):
-        """Ends everything that this started, whatever state it is in."""
         try:
             if self.program and self.program.is_running():
                 code, _ = self.program.stop()

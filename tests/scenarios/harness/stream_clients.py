@@ -128,8 +128,6 @@ class Stream:
 
 
 class Client(threading.Thread):
-    """One client's stream."""
-
     def __init__(self, stream, number, rng):
         super().__init__(name=f"client-{number}", daemon=True)
         self.stream, self.number, self.rng = stream, number, rng
@@ -205,7 +203,6 @@ class Client(threading.Thread):
         return f"drop-{change.name}", change.text(), change, None
 
     def senseless(self, token):
-        """What has to be refused whatever happened before."""
         change = with_comment(
             self.rng.choice(
                 [

@@ -219,7 +219,6 @@ class Replay:
 
 
 def free_ordinals(taken, count):
-    """The lowest ordinals that no key of the link has."""
     ordinals = {key[3] for key in taken}
     found, ordinal = [], 0
     while len(found) < count:

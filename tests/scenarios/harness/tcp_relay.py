@@ -71,7 +71,6 @@ class TcpRelay:
 
     @property
     def passed(self):
-        """The bytes that have passed in both directions."""
         return self.bytes_to_server + self.bytes_to_client
 
     def cut(self, kind="silence"):

@@ -27,7 +27,6 @@ def parameter(value, marks, **options):
 
 
 def skip_long(items):
-    """Marks the items that this tier leaves out as skipped."""
     for item in items:
         if not LONG and item.get_closest_marker("long"):
             item.add_marker(SKIPPED)

@@ -21,13 +21,10 @@ def address():
 
 
 def derived(secret, word, name=""):
-    """The derived key for a purpose, as crates/model/src/credential.rs describes it."""
     return hmac.new(secret.encode(), word.encode() + b"\0" + name.encode(), hashlib.sha256).hexdigest()
 
 
 class Nodes:
-    """The nodes below one root, as the master may read them."""
-
     def __init__(self, root, secret, hosts=None):
         self.root = root
         key = derived(secret, "zookeeper-master")
@@ -65,7 +62,6 @@ class Nodes:
         return []
 
     def master_lock(self, who):
-        """The election's own recipe, as another tool would hold it."""
         return self.client.Lock(self.path("lock/master"), who)
 
     def close(self):

@@ -93,7 +93,6 @@ class Fault:
         return self.options.get("after", False)
 
     def suits(self, call):
-        """Whether such a request can have it at all."""
         if self.kind in OF_EVENTS:
             return call.verb == "watch"
         if self.kind == "gone":
@@ -126,7 +125,6 @@ class Fault:
         self.taken -= 1
 
     def status(self):
-        """The refusal, as the API server words one."""
         code = {"throttle": 429, "gone": 410, "expire": 410}.get(self.kind) or self.code
         reason = self.options.get("reason") or REASONS.get(code, http.HTTPStatus(code).phrase.replace(" ", ""))
         details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.kind == "throttle" else {}
@@ -141,7 +139,6 @@ class Fault:
         } | details
 
     def lift(self):
-        """Nothing more is done to anything when this returns."""
         self.faults.lift(self)
 
     def __enter__(self):
@@ -184,5 +181,4 @@ class Faults:
         return next((it for it in self.held if it.kind in OF_EVENTS and it.takes(call, (kind, options))), None)
 
     def want_events_of(self, call):
-        """Whether some fault would look into this watch."""
         return any(it.kind in OF_EVENTS and it.suits(call) and it.match(call) for it in self.held)

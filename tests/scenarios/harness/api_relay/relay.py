@@ -215,7 +215,6 @@ class ApiRelay:
         )
 
     async def _stream(self, request, call, response):
-        """A watch or a log that is followed."""
         answer = web.StreamResponse(reason=response.reason, headers=own_headers(response))
         answer.enable_chunked_encoding()
         await answer.prepare(request)
@@ -274,7 +273,6 @@ async def whole(response):
 
 
 def own_headers(message):
-    """The headers without those of one connection."""
     return [(name, value) for name, value in message.headers.items() if name.lower() not in HOP_BY_HOP]
 
 
