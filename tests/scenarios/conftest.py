@@ -18,6 +18,7 @@ from harness.clients import pyhive_session, rows
 from harness.cluster import Cluster
 from harness.control import Control
 from harness.fixtures import FAILED
+from harness.golden import GoldenFile
 from harness.processes import BINARY, run
 from harness.standalone import Standalone
 from harness.tier import skip_long
@@ -96,6 +97,11 @@ def workspace():
         print(f"kept: {folder}")
     else:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def golden_file(snapshot):
+    return snapshot.use_extension(GoldenFile)
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ def patient(workspace):
     made.cluster.close()
 
 
-def test_a_healthy_installation_is_reported_and_left_unchanged(patient):
+def test_a_healthy_installation_is_reported_and_left_unchanged(patient, golden_file):
     patient.cluster.logs.begin()
     nodes = {name: patient.cluster.nodes.children(name) for name in ("", "lock", "agents", "engines", "drains")}
     began = time.monotonic()
@@ -54,7 +54,7 @@ def test_a_healthy_installation_is_reported_and_left_unchanged(patient):
     shown = re.sub(r"\b(\d+) in the database, \1 the highest", "<n> in the database, <n> the highest", shown)
     shown = re.sub(r"\d+\.\d (GiB|MiB)", "<size>", shown)
     shown = re.sub(r"\d+(\.\d)? (ms|s)\b( (behind|ahead of))?", "<age>", shown)
-    golden.compare("doctor_healthy.txt", as_if_it_waited_for_the_disk(shown))
+    assert as_if_it_waited_for_the_disk(shown) == golden_file(name="doctor_healthy")
     after = {name: patient.cluster.nodes.children(name) for name in nodes}
     assert after == nodes
     patient.cluster.logs.check()

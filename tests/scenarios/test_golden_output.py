@@ -119,7 +119,7 @@ def fresh():
 
 
 @pytest.mark.parametrize(("name", "statement"), SHOWN, ids=[name for name, _ in SHOWN])
-def test_output_matches_its_golden_file(fresh, name, statement):
+def test_output_matches_its_golden_file(fresh, golden_file, name, statement):
     done = fresh.execute(statement)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "s3cret" not in done.stdout
@@ -127,11 +127,11 @@ def test_output_matches_its_golden_file(fresh, name, statement):
     if statement == "SHOW MASTER":
         # Host names and pids differ in length, and nothing else in the column is as long.
         shown = golden.first_column_of_width(shown, len(" standalone@<host>:<pid> "))
-    golden.compare(f"{name}.txt", f"{statement};\n{shown}")
+    assert f"{statement};\n{shown}" == golden_file(name=name)
 
 
 @pytest.mark.parametrize(("name", "statement"), ERRORS, ids=[name for name, _ in ERRORS])
-def test_errors_match_their_golden_files(fresh, name, statement):
+def test_errors_match_their_golden_files(fresh, golden_file, name, statement):
     done = fresh.execute(statement)
     assert done.returncode == 1, done.stdout + done.stderr
-    golden.compare(f"{name}.txt", f"{statement};\n{fresh.masked(done.stderr)}")
+    assert f"{statement};\n{fresh.masked(done.stderr)}" == golden_file(name=name)

@@ -24,7 +24,7 @@ def pods(workspace):
 @pytest.fixture(scope="module")
 def installation(pods, workspace):
     # One Spark at a time: their ports are those of the machine.
-    kubernetes = {"agent_image": IMAGE, "api_server": pods.kubernetes.url}
+    kubernetes = {"agent_image": IMAGE, "api_server": f"https://{pods.kubernetes.address}"}
     it = PodCluster(workspace / "spark-pod-cluster", pods, kubernetes=kubernetes, spark=spark.in_pods(free_port()))
     yield from started(it)
 

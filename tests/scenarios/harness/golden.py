@@ -1,12 +1,12 @@
 """Golden files: output with everything that differs between two runs masked at the same width.
 
-EH_GOLDEN=update tests/run …     writes them; review the difference before committing it
+pytest --snapshot-update …     writes them; review the difference before committing it
 """
 
-import difflib
-import os
 import pathlib
 import re
+
+from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden"
 
@@ -58,14 +58,16 @@ def first_column_of_width(text, width):
     return "".join(lines)
 
 
-def compare(name, text):
-    path = FOLDER / name
-    if os.environ.get("EH_GOLDEN") == "update":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text)
-        return
-    assert path.exists(), f"there is no golden file {path}; EH_GOLDEN=update writes it"
-    wanted = path.read_text()
-    if text != wanted:
-        difference = "\n".join(difflib.unified_diff(wanted.splitlines(), text.splitlines(), str(path), "now", lineterm=""))
-        raise AssertionError(f"not what the golden file says (EH_GOLDEN=update after a look):\n{difference}")
+class GoldenFile(SingleFileSnapshotExtension):
+    """`golden/<test file>/<name>.txt`, as plain text."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "txt"
+
+    @classmethod
+    def dirname(cls, *, test_location):
+        return str(FOLDER / test_location.basename)
+
+    @classmethod
+    def get_snapshot_name(cls, *, test_location, index=0):
+        return str(index)

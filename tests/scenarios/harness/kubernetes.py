@@ -104,21 +104,11 @@ class Kubernetes:
         self.tokens = {name: secrets.token_hex(24) for name in self.users}
         self.admin = None
         self.etcd = Component("etcd", self.folder / "etcd", self.etcd_arguments, self.etcd_answers)
-        self.apiserver = Component(
-            "kube-apiserver", self.folder / "apiserver", self.apiserver_arguments, self.apiserver_answers
-        )
-        self.manager = Component(
-            "kube-controller-manager", self.folder / "controllers", self.manager_arguments, self.manager_answers
-        )
-        self.scheduler = (
-            Component("kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True)
-            if scheduler
-            else None
-        )
-
-    @property
-    def url(self):
-        return f"https://{self.address}"
+        components = self.folder / "apiserver", self.folder / "controllers"
+        self.apiserver = Component("kube-apiserver", components[0], self.apiserver_arguments, self.apiserver_answers)
+        self.manager = Component("kube-controller-manager", components[1], self.manager_arguments, self.manager_answers)
+        scheduler_ = Component("kube-scheduler", self.folder / "scheduler", self.scheduler_arguments, lambda: True)
+        self.scheduler = scheduler_ if scheduler else None
 
     def start(self):
         self.write_files()
@@ -134,12 +124,8 @@ class Kubernetes:
         write_secret(self.folder / "tokens.csv", "".join(lines))
         subprocess.run([program(), "service-account-key", self.key], check=True, timeout=KEY_WITHIN_S)
         if self.audit_log:
-            policy = {
-                "apiVersion": "audit.k8s.io/v1",
-                "kind": "Policy",
-                "omitStages": ["RequestReceived"],
-                "rules": [{"level": "Metadata"}],
-            }
+            policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
+            policy["omitStages"] = ["RequestReceived"]
             (self.folder / "audit-policy.json").write_text(json.dumps(policy))
 
     def etcd_arguments(self):
@@ -153,15 +139,8 @@ class Kubernetes:
             return False
 
     def apiserver_arguments(self):
-        audit = (
-            [
-                f"--audit-policy-file={self.folder}/audit-policy.json",
-                f"--audit-log-path={self.audit_log}",
-                "--audit-log-mode=blocking",
-            ]
-            if self.audit_log
-            else []
-        )
+        audit = [f"--audit-policy-file={self.folder}/audit-policy.json", f"--audit-log-path={self.audit_log}"]
+        audit.append("--audit-log-mode=blocking")
         return [
             f"--etcd-servers=http://{self.etcd_address}",
             "--bind-address=127.0.0.1",
@@ -178,7 +157,7 @@ class Kubernetes:
             f"--service-account-key-file={self.key}",
             f"--service-account-signing-key-file={self.key}",
             "--profiling=false",
-            *audit,
+            *(audit if self.audit_log else ()),
             *self.flags,
         ]
 
@@ -216,19 +195,11 @@ class Kubernetes:
 
     def scheduler_arguments(self):
         path = self.scheduler.folder / "scheduler.json"
-        path.write_text(
-            json.dumps(
-                {
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "leaderElection": {"leaderElect": False},
-                    "clientConnection": {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000},
-                    # Unschedulable pods are retried as early as the configuration allows.
-                    "podInitialBackoffSeconds": 1,
-                    "podMaxBackoffSeconds": 1,
-                }
-            )
-        )
+        connection = {"kubeconfig": str(self.kubeconfig("admin")), "qps": 500, "burst": 1000}
+        # Unschedulable pods are retried as early as the configuration allows.
+        settings = {"clientConnection": connection, "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 1}
+        kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+        path.write_text(json.dumps(kind | settings | {"leaderElection": {"leaderElect": False}}))
         return [f"--config={path}", "--secure-port=0"]
 
     def client(self, user="admin", agent="enginehouse-scenarios", address=None):
@@ -244,67 +215,38 @@ class Kubernetes:
 
     def kubeconfig_of(self, token, name, namespace="default", address=None):
         path = self.folder / f"{name}.kubeconfig"
+        server = {"server": f"https://{address or self.address}", "certificate-authority": str(self.authority)}
+        context = {"cluster": "tests", "user": name, "namespace": namespace}
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "tests"}
+        config["clusters"] = [{"name": "tests", "cluster": server}]
+        config["users"] = [{"name": name, "user": {"token": token}}]
+        config["contexts"] = [{"name": "tests", "context": context}]
         # JSON is YAML.
-        write_secret(
-            path,
-            json.dumps(
-                {
-                    "apiVersion": "v1",
-                    "kind": "Config",
-                    "clusters": [
-                        {
-                            "name": "tests",
-                            "cluster": {
-                                "server": f"https://{address or self.address}",
-                                "certificate-authority": str(self.authority),
-                            },
-                        }
-                    ],
-                    "users": [{"name": name, "user": {"token": token}}],
-                    "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": name, "namespace": namespace}}],
-                    "current-context": "tests",
-                }
-            ),
-        )
+        write_secret(path, json.dumps(config))
         return path
 
     def namespace(self, name, labels=None):
         """Makes a namespace and waits until pods can be made in it: a pod needs the service account of its namespace."""
         self.admin.create("namespaces", {"metadata": {"name": name, "labels": labels or {}}})
-        wait_until(
-            lambda: self.admin.find("serviceaccounts", "default", name),
-            CONTROLLERS_WITHIN_S,
-            f"namespace {name} has its default service account",
-        )
+        what = f"namespace {name} has its default service account"
+        wait_until(lambda: self.admin.find("serviceaccounts", "default", name), CONTROLLERS_WITHIN_S, what)
         return name
 
     def service_account(self, namespace, name, rules=(), cluster_rules=(), hours=1):
         """Makes a service account with these rules (of a Role, of a ClusterRole), and answers a token of it."""
         self.admin.create("serviceaccounts", {"metadata": {"name": name}}, namespace)
         subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-        group = "rbac.authorization.k8s.io"
+
+        def grant(kind, name, rules, namespace=None):
+            metadata, plural = {"metadata": {"name": name}}, kind.lower() + "s"
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
+            self.admin.create(plural, metadata | {"rules": list(rules)}, namespace)
+            self.admin.create(plural[:-1] + "bindings", metadata | {"subjects": [subject], "roleRef": role}, namespace)
+
         if rules:
-            self.admin.create("roles", {"metadata": {"name": name}, "rules": list(rules)}, namespace)
-            self.admin.create(
-                "rolebindings",
-                {
-                    "metadata": {"name": name},
-                    "subjects": [subject],
-                    "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
-                },
-                namespace,
-            )
+            grant("Role", name, rules, namespace)
         if cluster_rules:
-            whole = f"{namespace}-{name}"
-            self.admin.create("clusterroles", {"metadata": {"name": whole}, "rules": list(cluster_rules)})
-            self.admin.create(
-                "clusterrolebindings",
-                {
-                    "metadata": {"name": whole},
-                    "subjects": [subject],
-                    "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": whole},
-                },
-            )
+            grant("ClusterRole", f"{namespace}-{name}", cluster_rules)
         return self.token(namespace, name, hours)
 
     def token(self, namespace, name, hours=1):
@@ -321,11 +263,8 @@ class Kubernetes:
         # The last line may be being written.
         for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
             event = json.loads(line)
-            found_of = {
-                "user": event["user"].get("username"),
-                "verb": event["verb"],
-                "resource": event.get("objectRef", {}).get("resource"),
-            }
+            found_of = {"user": event["user"].get("username"), "verb": event["verb"]}
+            found_of["resource"] = event.get("objectRef", {}).get("resource")
             if all(found_of[name] == value for name, value in wanted.items()):
                 found.append(event)
         return found
