@@ -1,0 +1,103 @@
+//! The byte budgets of statements and rows: the resident set grows by at most a small multiple of them.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
+
+#[allow(dead_code)]
+#[path = "over_hs2/fixture.rs"]
+mod fixture;
+
+use std::collections::BTreeMap;
+
+use datafusion_engine::operation::Phase;
+use hs2::message::{Message, decode_reply, encode_call};
+use hs2::status;
+use hs2::tcli::{TFetchOrientation, TFetchResultsReq, TFetchResultsResp};
+
+use fixture::{DEADLINE, Fixture, RunningEngine};
+
+const MIB: usize = 1 << 20;
+/// `statement_bytes` of this test. A debug build needs a second for each megabyte of the default, 16 MiB.
+const STATEMENT_BYTES: usize = 3 * MIB;
+/// `row_bytes` of this test: a reply of this length fits into the client's limit.
+const ROW_BYTES: usize = 32 * MIB;
+/// The most copies of a statement that are resident at once: text, tokens, syntax tree, plans, names.
+const STATEMENT_COPIES_MAX: usize = 24;
+/// The most copies of a row that are resident at once: plan, arrays, text, messages of engine and client.
+const ROW_COPIES_MAX: usize = 8;
+/// What a refused statement may take in addition to its text, which is the caller's.
+const REFUSAL_MAX: usize = 2 * MIB;
+
+/// Memory of this process, in bytes.
+fn memory(what: &str) -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<usize>().unwrap() * 1024
+}
+
+/// Resets the peak of the resident set. Returns the current size.
+fn reset_peak() -> usize {
+    std::fs::write("/proc/self/clear_refs", "5").unwrap();
+    memory("VmRSS:")
+}
+
+fn assert_peak(before: usize, max: usize, what: &str) {
+    let grown = memory("VmHWM:").saturating_sub(before);
+    println!("{what}: {} of {} MiB", grown / MIB, max / MIB);
+    assert!(grown <= max, "{what}: the resident set grew by {grown} bytes; the limit is {max}");
+}
+
+/// A statement of exactly `bytes` bytes.
+fn statement_of(bytes: usize) -> String {
+    let (head, tail) = ("SELECT length('", "')");
+    [head, &"x".repeat(bytes - head.len() - tail.len()), tail].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn statements_and_rows_stay_within_a_multiple_of_their_budgets() {
+    let fixture = Fixture::new();
+    let mut config = fixture.config("e-1");
+    (config.limits.statement_bytes, config.limits.row_bytes) = (STATEMENT_BYTES, ROW_BYTES);
+    let running = RunningEngine::start(config).await;
+    let engine = &running.engine;
+
+    // Statements run without a client, whose request would be another copy.
+    let session = engine.open_session("alice", u64::MAX).unwrap();
+    let execute = |sql: String| engine.execute(&session, sql, BTreeMap::new(), None);
+    let refused = statement_of(STATEMENT_BYTES + 1);
+    let before = reset_peak();
+    assert_eq!(execute(refused).err().unwrap().sqlstate(), "54000");
+    assert_peak(before, REFUSAL_MAX, "a statement above the limit");
+
+    let longest = statement_of(STATEMENT_BYTES);
+    let before = reset_peak();
+    let operation = execute(longest).unwrap();
+    let phase = operation.wait_final(DEADLINE).await;
+    assert!(matches!(phase, Phase::Complete), "{phase:?}");
+    assert_eq!(operation.fetch(1, false).await.unwrap().batches[0].num_rows(), 1);
+    assert_peak(before, STATEMENT_COPIES_MAX * STATEMENT_BYTES, "the longest statement");
+    engine.close_operation(&operation.handle);
+
+    let mut client = running.session().await;
+    for (bytes, sqlstate) in [(ROW_BYTES, None), (ROW_BYTES + 1, Some("54000"))] {
+        let before = reset_peak();
+        let handle = {
+            let mut statement = client.execute(&format!("SELECT repeat('x', {bytes})")).await.unwrap();
+            statement.wait(DEADLINE).await.unwrap();
+            statement.handle().clone()
+        };
+        let orientation = TFetchOrientation::FETCH_NEXT;
+        let request = TFetchResultsReq { operation_handle: handle, orientation, max_rows: 1, fetch_type: Some(0) };
+        let request = Message::new(encode_call("FetchResults", 1, &request).unwrap()).unwrap();
+        client.client().send(request.bytes()).await.unwrap();
+        let reply = client.client().receive(DEADLINE).await.unwrap();
+        assert_peak(before, ROW_COPIES_MAX * ROW_BYTES, &format!("a row of {bytes} bytes"));
+        match sqlstate {
+            None => assert!(reply.bytes().len() > bytes),
+            Some(sqlstate) => {
+                let reply: TFetchResultsResp = decode_reply(reply.bytes()).unwrap();
+                assert_eq!(status::check(&reply.status).unwrap_err().sqlstate(), sqlstate);
+            }
+        }
+    }
+    running.stop().await;
+}
