@@ -1,4 +1,4 @@
-//! Requests: a header (`xid`, operation) and a record whose shape follows from the operation.
+//! Requests: a header (`xid`, operation) and a record whose format follows from the operation.
 
 use bytes::Bytes;
 
@@ -14,10 +14,10 @@ pub(crate) struct Header {
     pub(crate) op: i32,
 }
 
-/// How a node is made.
+/// The creation of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Create {
-    /// Which of the four create operations this was: decides the shape of the reply.
+    /// Which of the four create operations this is; it decides the format of the reply.
     pub(crate) op: i32,
     pub(crate) path: String,
     pub(crate) data: Option<Bytes>,
@@ -36,17 +36,17 @@ pub(crate) enum Write {
     Check { path: String, version: i32 },
 }
 
-/// A read that may stand in a `multiRead`.
+/// A read that a `multiRead` may contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BatchRead {
     Data { path: String },
     Children { path: String },
 }
 
-/// The watches that a client had on its last connection.
+/// The watches that a client had on its previous connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Rewatch {
-    /// What changed after this transaction id, the client has not seen.
+    /// The last transaction id that the client has seen; later changes are reported.
     pub(crate) since_zxid: i64,
     pub(crate) data: Vec<String>,
     pub(crate) exists: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) struct Rewatch {
     pub(crate) recursive: Vec<String>,
 }
 
-/// Everything that a client can ask for after the handshake.
+/// A request after the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Write(Write),
@@ -108,7 +108,7 @@ pub(crate) enum Request {
     WhoAmI,
     Reconfig,
     Close,
-    /// An operation that this server doesn't know.
+    /// An operation that this server does not know.
     Unknown,
 }
 
@@ -162,6 +162,11 @@ fn path(reader: &mut Reader) -> Result<String, DecodeError> {
     reader.text("path")
 }
 
+/// A node's data, copied: a slice would keep the whole frame in memory for as long as the node.
+fn data(reader: &mut Reader) -> Result<Option<Bytes>, DecodeError> {
+    Ok(reader.buffer("data")?.map(|slice| Bytes::copy_from_slice(&slice)))
+}
+
 fn version(reader: &mut Reader) -> Result<i32, DecodeError> {
     reader.int("version")
 }
@@ -178,7 +183,7 @@ fn acl(reader: &mut Reader) -> Result<Vec<AclEntry>, DecodeError> {
 fn write(code: i32, reader: &mut Reader) -> Result<Write, DecodeError> {
     Ok(match code {
         op::CREATE | op::CREATE2 | op::CREATE_CONTAINER | op::CREATE_TTL => {
-            let (path, data, acl) = (path(reader)?, reader.buffer("data")?, acl(reader)?);
+            let (path, data, acl) = (path(reader)?, data(reader)?, acl(reader)?);
             let flags = reader.int("flags")?;
             if code == op::CREATE_TTL {
                 reader.long("time to live")?;
@@ -186,7 +191,7 @@ fn write(code: i32, reader: &mut Reader) -> Result<Write, DecodeError> {
             Write::Create(Create { op: code, path, data, acl, flags })
         }
         op::DELETE => Write::Delete { path: path(reader)?, version: version(reader)? },
-        op::SET_DATA => Write::SetData { path: path(reader)?, data: reader.buffer("data")?, version: version(reader)? },
+        op::SET_DATA => Write::SetData { path: path(reader)?, data: data(reader)?, version: version(reader)? },
         op::CHECK => Write::Check { path: path(reader)?, version: version(reader)? },
         _ => return Err(DecodeError::Nested { code }),
     })
@@ -198,12 +203,12 @@ fn batch_read(code: i32, reader: &mut Reader) -> Result<BatchRead, DecodeError> 
         op::GET_CHILDREN => BatchRead::Children { path: path(reader)? },
         _ => return Err(DecodeError::Nested { code }),
     };
-    // A watch can't be set in a batch; the flag is there because the record is the same.
+    // A batch sets no watches; the flag is part of the record that it shares with the single read.
     reader.boolean("watch")?;
     Ok(read)
 }
 
-/// The parts of a transaction: each has a small header, the last header says that it is the end.
+/// The parts of a transaction: each has a small header; the last header is the end mark.
 fn parts<T>(
     reader: &mut Reader,
     part: impl Fn(i32, &mut Reader) -> Result<T, DecodeError>,

@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Access control.
 
 use zookeeper_client::{Acl, Acls, AuthId, AuthUser, Client, CreateMode, Error, MultiWriteError, Permission};
 

@@ -1,8 +1,8 @@
-//! What is expected of a server of ZooKeeper's protocol: one table of behaviours, each a sentence, that runs on the
-//! embedded server and on ZooKeeper itself.
+//! The contract of a server of ZooKeeper's protocol: a table of behaviours that runs against the embedded server and
+//! against ZooKeeper itself.
 //!
-//! A behaviour gets a server that may have other users and other data, and works in a folder of its own. It waits
-//! for events, never for time, and gives up after [`WAIT`].
+//! A behaviour receives a server that may have other clients and other data, and works in a folder of its own. It waits
+//! for events, never for a fixed time, and fails after [`WAIT`].
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -18,10 +18,10 @@ pub mod transactions;
 pub mod watches;
 pub mod wire;
 
-/// How long anything may take that is waited for.
+/// The deadline of each wait.
 pub const WAIT: Duration = Duration::from_secs(20);
 
-/// How a node is made when nothing about it matters.
+/// The options of a node whose options do not matter.
 pub const PLAIN: CreateOptions<'static> = CreateMode::Persistent.with_acls(Acls::anyone_all());
 /// The same, living with the session.
 pub const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
@@ -30,10 +30,10 @@ pub const SEQUENTIAL: CreateOptions<'static> = CreateMode::PersistentSequential.
 
 /// Waits for something that must happen.
 pub async fn soon<T>(what: impl Future<Output = T>) -> T {
-    tokio::time::timeout(WAIT, what).await.expect("it did not happen in time")
+    tokio::time::timeout(WAIT, what).await.expect("timed out")
 }
 
-/// A server to try, and a folder in it that nobody else uses.
+/// A server under test, and a folder in its tree that no other test uses.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub addr: SocketAddr,
@@ -42,7 +42,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Makes the folder.
+    /// Creates the folder.
     #[allow(clippy::disallowed_methods, reason = "a name that no earlier run has used")]
     pub async fn new(addr: SocketAddr, name: &str) -> Self {
         let stamp = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// Every behaviour as `module::name`, given to the macro that makes tests of them.
+/// Passes every behaviour as `module::name` to the macro that makes tests of them.
 #[macro_export]
 macro_rules! for_each_behaviour {
     ($make:ident) => {

@@ -1,4 +1,4 @@
-//! A client of bare frames, for what a good client library never does or doesn't show.
+//! A client of raw frames, for what a client library never does or does not show.
 
 use std::net::SocketAddr;
 
@@ -26,7 +26,7 @@ pub mod op {
     pub const CLOSE: i32 = -11;
 }
 
-/// The fields of a record, one after the other.
+/// The encoded fields of a record.
 #[derive(Clone, Debug, Default)]
 pub struct Record(pub Vec<u8>);
 
@@ -96,9 +96,9 @@ pub struct Session {
     pub with_flag: bool,
 }
 
-/// What a handshake asks for.
+/// The fields of a handshake request.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct Handshake {
     pub last_zxid: i64,
     pub timeout_ms: i32,
     pub session: i64,
@@ -106,20 +106,20 @@ pub struct Wish {
     pub with_flag: bool,
 }
 
-impl Default for Wish {
+impl Default for Handshake {
     fn default() -> Self {
         Self { last_zxid: 0, timeout_ms: 10_000, session: 0, password: vec![0; 16], with_flag: true }
     }
 }
 
-impl Wish {
-    /// To go on with a session.
+impl Handshake {
+    /// Resumes a session.
     pub fn resume(session: &Session) -> Self {
         Self { session: session.id, password: session.password.clone(), ..Self::default() }
     }
 }
 
-/// A connection of bare frames.
+/// A connection that sends and receives raw frames.
 pub struct Raw {
     stream: TcpStream,
     next_xid: i32,
@@ -129,16 +129,16 @@ pub struct Raw {
 impl Raw {
     /// A new session with a timeout of 10 s.
     pub async fn connect(addr: SocketAddr) -> Self {
-        Self::connect_as(addr, Wish::default()).await.expect("the handshake was not answered")
+        Self::connect_as(addr, Handshake::default()).await.expect("the handshake was not answered")
     }
 
     /// Any handshake; `None` if the server closed without an answer.
-    pub async fn connect_as(addr: SocketAddr, wish: Wish) -> Option<Self> {
+    pub async fn connect_as(addr: SocketAddr, handshake: Handshake) -> Option<Self> {
         let mut stream = soon(TcpStream::connect(addr)).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        let record = Record::new().int(0).long(wish.last_zxid).int(wish.timeout_ms).long(wish.session);
-        let mut record = record.bytes(&wish.password);
-        if wish.with_flag {
+        let record = Record::new().int(0).long(handshake.last_zxid).int(handshake.timeout_ms).long(handshake.session);
+        let mut record = record.bytes(&handshake.password);
+        if handshake.with_flag {
             record = record.flag(false);
         }
         send(&mut stream, &record.0).await;
@@ -152,7 +152,7 @@ impl Raw {
         Some(Self { stream, next_xid: 1, session })
     }
 
-    /// Sends a request; its number.
+    /// Sends a request; returns its `xid`.
     pub async fn send(&mut self, op: i32, record: Record) -> i32 {
         let xid = self.next_xid;
         self.next_xid += 1;
@@ -160,7 +160,7 @@ impl Raw {
         xid
     }
 
-    /// Sends a request with a number of one's own.
+    /// Sends a request with a given `xid`.
     pub async fn send_as(&mut self, xid: i32, op: i32, record: Record) {
         let mut request = Record::new().int(xid).int(op);
         request.0.extend(record.0);
@@ -184,25 +184,25 @@ impl Raw {
         Some(Frame::Reply { xid: int(0), zxid, error: int(12), body: frame[16..].to_vec() })
     }
 
-    /// Sends a request and takes its reply, which must be the next frame: error and record.
+    /// Sends a request and returns the error and record of its reply, which must be the next frame.
     pub async fn ask(&mut self, op: i32, record: Record) -> (i32, Vec<u8>) {
         let sent = self.send(op, record).await;
         match self.receive().await {
             Some(Frame::Reply { xid, error, body, .. }) if xid == sent => (error, body),
-            other => panic!("no reply to {op} but {other:?}"),
+            other => panic!("expected a reply to {op}, received {other:?}"),
         }
     }
 
-    /// The last transaction that the server knows.
+    /// The server's last transaction id.
     pub async fn zxid(&mut self) -> i64 {
         self.send(op::EXISTS, Record::new().text("/").flag(false)).await;
         match self.receive().await {
             Some(Frame::Reply { zxid, .. }) => zxid,
-            other => panic!("no reply but {other:?}"),
+            other => panic!("expected a reply, received {other:?}"),
         }
     }
 
-    /// Waits until the server closes the connection; what it said before.
+    /// Waits until the server closes the connection; returns the frames received before.
     pub async fn until_closed(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.receive().await {

@@ -1,13 +1,13 @@
-//! Sessions: how they begin, go on and end.
+//! Sessions: opening, resuming and ending them.
 
 use zookeeper_client::{Acls, Client, CreateMode, EventType, LockOptions, LockPrefix};
 
-use super::raw::{Raw, Record, Wish, op};
+use super::raw::{Handshake, Raw, Record, op};
 use super::{EPHEMERAL, PLAIN, Target, soon};
 
-/// A session that ends soon, and not before a machine with much to do has come to its next sign of life.
-fn short() -> Wish {
-    Wish { timeout_ms: 2_000, ..Wish::default() }
+/// A short session timeout, still long enough for a busy machine to send its next request.
+fn short() -> Handshake {
+    Handshake { timeout_ms: 2_000, ..Handshake::default() }
 }
 
 pub async fn a_session_goes_on_with_its_password(target: Target) {
@@ -23,12 +23,12 @@ pub async fn a_session_goes_on_with_its_password(target: Target) {
 
 pub async fn a_wrong_password_or_unknown_session_is_answered_as_expired(target: Target) {
     let owner = Raw::connect(target.addr).await;
-    let mut wrong = Wish::resume(&owner.session);
+    let mut wrong = Handshake::resume(&owner.session);
     wrong.password[0] ^= 1;
-    let mut unknown = Wish::resume(&owner.session);
+    let mut unknown = Handshake::resume(&owner.session);
     unknown.session -= 1 << 30;
-    for wish in [wrong, unknown] {
-        let mut refused = Raw::connect_as(target.addr, wish).await.unwrap();
+    for handshake in [wrong, unknown] {
+        let mut refused = Raw::connect_as(target.addr, handshake).await.unwrap();
         assert_eq!((refused.session.id, refused.session.timeout_ms), (0, 0));
         assert!(refused.until_closed().await.is_empty());
     }
@@ -36,7 +36,7 @@ pub async fn a_wrong_password_or_unknown_session_is_answered_as_expired(target: 
 
 pub async fn the_older_connection_of_a_session_is_closed(target: Target) {
     let mut older = Raw::connect(target.addr).await;
-    let mut newer = Raw::connect_as(target.addr, Wish::resume(&older.session)).await.unwrap();
+    let mut newer = Raw::connect_as(target.addr, Handshake::resume(&older.session)).await.unwrap();
     assert_eq!(newer.session.id, older.session.id);
     assert!(older.until_closed().await.is_empty());
     assert_eq!(newer.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
@@ -54,7 +54,7 @@ pub async fn a_silent_session_loses_its_nodes_and_watches_fire(target: Target) {
     assert_eq!(soon(children.changed()).await.event_type, EventType::NodeChildrenChanged);
     assert_eq!(client.list_children("/").await.unwrap(), ["p"]);
     assert!(silent.until_closed().await.is_empty());
-    let mut late = Raw::connect_as(target.addr, Wish::resume(&silent.session)).await.unwrap();
+    let mut late = Raw::connect_as(target.addr, Handshake::resume(&silent.session)).await.unwrap();
     assert_eq!(late.session.id, 0);
     assert!(late.until_closed().await.is_empty());
 }
@@ -83,8 +83,8 @@ pub async fn a_closed_session_loses_its_nodes_at_once(target: Target) {
 
 pub async fn a_timeout_is_granted_within_limits(target: Target) {
     let granted = async |timeout_ms| {
-        let wish = Wish { timeout_ms, ..Wish::default() };
-        Raw::connect_as(target.addr, wish).await.unwrap().session.timeout_ms
+        let handshake = Handshake { timeout_ms, ..Handshake::default() };
+        Raw::connect_as(target.addr, handshake).await.unwrap().session.timeout_ms
     };
     let (least, most) = (granted(1).await, granted(i32::MAX).await);
     assert!(least > 1 && most < i32::MAX && least < most, "{least} {most}");
@@ -108,7 +108,7 @@ pub async fn the_lock_recipe_hands_over(target: Target) {
             lock.await.unwrap().lock_path().to_owned()
         })
     };
-    // Both stand in line, and the first has it.
+    // Both are queued, and the first holds the lock.
     soon(async {
         loop {
             let (children, _, changed) = first.get_and_watch_children("/lock").await.unwrap();

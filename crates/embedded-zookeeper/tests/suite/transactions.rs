@@ -1,4 +1,4 @@
-//! Several writes as one, several reads of one moment.
+//! Atomic transactions and batches of reads.
 
 use zookeeper_client::{Error, MultiReadResult, MultiWriteError, MultiWriteResult};
 
@@ -23,7 +23,7 @@ pub async fn a_transaction_happens_as_a_whole(target: Target) {
     assert_eq!(results[4], MultiWriteResult::Delete);
     let (made, set) =
         (client.check_stat("/b").await.unwrap().unwrap(), client.check_stat("/a").await.unwrap().unwrap());
-    assert_eq!(made.czxid, set.mzxid, "one transaction, one number");
+    assert_eq!(made.czxid, set.mzxid, "one transaction has one id");
     assert_eq!(client.check_stat("/old").await.unwrap(), None);
     assert_eq!(client.check_stat("/e").await.unwrap().unwrap().ephemeral_owner, client.session_id().0);
 }
@@ -54,7 +54,7 @@ pub async fn a_failed_transaction_changes_nothing_and_names_the_part(target: Tar
     assert_eq!(after, before);
     assert_eq!(client.list_ephemerals("/").await.unwrap(), ["/gone"]);
     let (_, sequence) = client.create("/a/n-", b"", &SEQUENTIAL).await.unwrap();
-    assert_eq!(sequence.into_i64(), 1, "a number that was taken back is given again");
+    assert_eq!(sequence.into_i64(), 1, "a rolled-back sequence number is reused");
 }
 
 pub async fn later_parts_see_what_earlier_ones_did(target: Target) {
@@ -77,7 +77,7 @@ pub async fn later_parts_see_what_earlier_ones_did(target: Target) {
     assert_eq!(client.get_data("/a").await.unwrap().1.version, 0);
 }
 
-/// A transaction's record: each part with its small header, then the end mark.
+/// A transaction's record: each part with its header, then the end mark.
 fn multi(parts: &[(i32, Record)]) -> Record {
     let mut record = Record::new();
     for (op, part) in parts {

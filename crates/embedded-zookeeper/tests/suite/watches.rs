@@ -1,8 +1,8 @@
-//! Who is told what, and when.
+//! Watches: which events are delivered, and when.
 
 use zookeeper_client::{AddWatchMode, EventType};
 
-use super::raw::{Frame, Raw, Record, Wish, op};
+use super::raw::{Frame, Handshake, Raw, Record, op};
 use super::{PLAIN, Target, soon};
 
 const CREATED: i32 = 1;
@@ -30,7 +30,7 @@ pub async fn a_data_watch_fires_once(target: Target) {
     changing.create("/a/b", b"", &PLAIN).await.unwrap();
     changing.delete("/a/b", None).await.unwrap();
     changing.delete("/a", None).await.unwrap();
-    assert_eq!(soon(second.changed()).await.event_type, EventType::NodeDeleted, "children are nothing to it");
+    assert_eq!(soon(second.changed()).await.event_type, EventType::NodeDeleted, "a data watch ignores children");
 }
 
 pub async fn an_exists_watch_fires_when_the_node_comes(target: Target) {
@@ -162,25 +162,25 @@ pub async fn watches_set_again_report_missed_changes(target: Target) {
     client.create("/made", b"", &PLAIN).await.unwrap();
     let session = before.session.clone();
     drop(before);
-    let mut after = Raw::connect_as(target.addr, Wish::resume(&session)).await.unwrap();
+    let mut after = Raw::connect_as(target.addr, Handshake::resume(&session)).await.unwrap();
     let path = |name: &str| target.path(name);
     let (same, changed, deleted) = (path("/same"), path("/changed"), path("/deleted"));
     let (parent, made, absent) = (path("/parent"), path("/made"), path("/absent"));
     let record = Record::new().long(seen).texts(&[&same, &changed, &deleted]);
     let record = record.texts(&[&made, &absent]).texts(&[&parent, &same]);
     after.send_as(-8, op::SET_WATCHES, record).await;
-    let mut told = Vec::new();
+    let mut events = Vec::new();
     loop {
         match after.receive().await.unwrap() {
-            Frame::Event { kind, path } => told.push((kind, path)),
+            Frame::Event { kind, path } => events.push((kind, path)),
             Frame::Reply { xid, error, .. } => {
                 assert_eq!((xid, error), (-8, 0), "events first, then the reply");
                 break;
             }
         }
     }
-    told.sort();
-    assert_eq!(told, [(CREATED, made), (DELETED, deleted), (DATA, changed), (CHILDREN, parent)]);
+    events.sort();
+    assert_eq!(events, [(CREATED, made), (DELETED, deleted), (DATA, changed), (CHILDREN, parent)]);
     client.set_data("/same", b"x", None).await.unwrap();
     assert_eq!(after.receive().await.unwrap(), event(DATA, &same));
     client.create("/absent", b"", &PLAIN).await.unwrap();
@@ -201,7 +201,7 @@ pub async fn a_read_that_fails_sets_no_watch(target: Target) {
 pub async fn persistent_watches_set_again_receive_later_events(target: Target) {
     let client = target.client().await;
     let session = Raw::connect(target.addr).await.session;
-    let mut after = Raw::connect_as(target.addr, Wish::resume(&session)).await.unwrap();
+    let mut after = Raw::connect_as(target.addr, Handshake::resume(&session)).await.unwrap();
     let (node, tree) = (target.path("/node"), target.path("/tree"));
     let none = Record::new().long(after.zxid().await).texts(&[]).texts(&[]).texts(&[]);
     after.send_as(-8, op::SET_WATCHES2, none.texts(&[&node]).texts(&[&tree])).await;
@@ -221,7 +221,7 @@ pub async fn watches_go_with_their_connection(target: Target) {
     let client = target.client().await;
     let mut before = Raw::connect(target.addr).await;
     before.ask(op::EXISTS, reads(&target.path("/a"), true)).await;
-    let mut after = Raw::connect_as(target.addr, Wish::resume(&before.session)).await.unwrap();
+    let mut after = Raw::connect_as(target.addr, Handshake::resume(&before.session)).await.unwrap();
     client.create("/a", b"", &PLAIN).await.unwrap();
     assert_eq!(after.ask(op::EXISTS, reads(&target.path("/a"), false)).await.0, 0, "the reply is the next frame");
 }

@@ -1,13 +1,13 @@
-//! The bytes themselves.
+//! Frames, limits and malformed requests.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::raw::{Frame, Raw, Record, Wish, op};
+use super::raw::{Frame, Handshake, Raw, Record, op};
 use super::{Target, soon};
 
 pub async fn an_old_client_is_answered_without_the_read_only_flag(target: Target) {
-    let mut old = Raw::connect_as(target.addr, Wish { with_flag: false, ..Wish::default() }).await.unwrap();
+    let mut old = Raw::connect_as(target.addr, Handshake { with_flag: false, ..Handshake::default() }).await.unwrap();
     assert!(!old.session.with_flag);
     assert_eq!(old.session.timeout_ms, 10_000);
     assert_eq!(old.ask(op::EXISTS, Record::new().text("/").flag(false)).await.0, 0);
@@ -51,7 +51,7 @@ pub async fn an_unreadable_request_is_refused(target: Target) {
 }
 
 pub async fn replies_come_in_the_order_of_requests(target: Target) {
-    /// Requests in flight at once, more than any server answers before it reads on.
+    /// Requests in flight at once, more than a server answers before it reads further.
     const REQUESTS: i32 = 500;
     let mut raw = Raw::connect(target.addr).await;
     let mut sent = Vec::new();
@@ -66,14 +66,14 @@ pub async fn replies_come_in_the_order_of_requests(target: Target) {
     for expected in sent {
         match raw.receive().await.unwrap() {
             Frame::Reply { xid, zxid, error: 0, .. } if xid == expected && zxid >= last => last = zxid,
-            other => panic!("not the reply to {expected} but {other:?}"),
+            other => panic!("expected the reply to {expected}, received {other:?}"),
         }
     }
 }
 
 pub async fn a_client_ahead_of_the_server_is_rejected(target: Target) {
-    let wish = Wish { last_zxid: i64::MAX, ..Wish::default() };
-    assert!(Raw::connect_as(target.addr, wish).await.is_none());
+    let handshake = Handshake { last_zxid: i64::MAX, ..Handshake::default() };
+    assert!(Raw::connect_as(target.addr, handshake).await.is_none());
 }
 
 pub async fn four_letter_words_are_answered(target: Target) {
