@@ -1,6 +1,6 @@
-//! Serves until its standard input ends: a server to try a client on, by hand or from a script.
+//! A stand-alone server for trying a client, by hand or from a script. It serves until its standard input ends.
 //!
-//! Prints `listening: HOST:PORT` when it can serve. Options: `--listen HOST:PORT`, `--data-dir DIR`.
+//! Prints `listening: HOST:PORT` when it is ready. Options: `--listen HOST:PORT`, `--data-dir DIR`.
 
 use std::io::Write as _;
 

@@ -1,15 +1,15 @@
-//! Time, as the state machine is given it: one reading of both clocks per call.
+//! The clock input of the state machine: one reading of both clocks per call.
 //!
-//! The state never asks for the time itself, so a test can make a session expire without waiting.
+//! The state machine never reads a clock itself, so a test can expire a session without waiting.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// One reading of the clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
-    /// Milliseconds since 1970, for `ctime` and `mtime`. May go back.
+    /// Milliseconds since 1970, for `ctime` and `mtime`. May go backwards.
     pub(crate) wall_ms: i64,
-    /// Milliseconds since some moment before the server started, for deadlines. Never goes back.
+    /// Milliseconds since some moment before the server started, for deadlines. Never goes backwards.
     pub(crate) mono_ms: u64,
 }
 

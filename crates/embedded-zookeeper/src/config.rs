@@ -1,21 +1,21 @@
-//! What the server is started with.
+//! The configuration of a server.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How to start a [`Server`](crate::Server).
+/// The configuration of a [`Server`](crate::Server).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where to listen. Port 0 takes the port kept in `data_dir`, or any free one.
+    /// The listen address. Port 0 takes the port kept in `data_dir`, or any free one.
     pub listen: SocketAddr,
-    /// Where the port is kept, and nothing else: file `zookeeper-port`. The folder is made if it is missing.
+    /// The folder of the file `zookeeper-port`, the only state that is kept. It is created if it is missing.
     pub data_dir: Option<PathBuf>,
-    /// How often expired sessions and empty containers are looked for.
+    /// The interval between checks for expired sessions and empty containers.
     pub tick: Duration,
-    /// The shortest session timeout that is granted; shorter wishes are raised to it.
+    /// The shortest session timeout; shorter requests are raised to it.
     pub min_session_timeout: Duration,
-    /// The longest session timeout that is granted; longer wishes are lowered to it.
+    /// The longest session timeout; longer requests are lowered to it.
     pub max_session_timeout: Duration,
 }
 

@@ -1,31 +1,30 @@
 //! A single-node, in-memory server of ZooKeeper's wire protocol, for `enginehouse standalone` and for tests.
 //!
-//! Every role talks to it with the client library that it also uses against a real ensemble, so there is one code
-//! path everywhere. The real server is the oracle: the suite in `tests/` runs on this server and on ZooKeeper
-//! itself, and where the two differ, this one is wrong.
+//! Every role uses the same client library against it as against a real ensemble, so there is one code path. The
+//! real server is the oracle: the suite in `tests/` runs on this server and on ZooKeeper itself, and where the two
+//! differ, this one is wrong.
 //!
-//! Three layers, each of which knows only those above it in this list:
+//! Three layers; each depends only on those above it in this list:
 //!
-//! - `proto`: bytes to requests, replies and events to bytes. Nothing here knows a tree.
+//! - `proto`: decodes requests, encodes replies and events. It knows no tree.
 //! - `state`: the tree, access control, watches and sessions, one pure state machine. It reads no clock and does no
-//!   IO: the time comes in with each call, what is to be sent goes out as a list.
-//! - `server`: sockets, timers, the port file, and the [`Faults`] that tests ask for.
+//!   IO: each call receives the time and returns the frames to send.
+//! - `server`: sockets, timers, the port file, and the [`Faults`] that tests inject.
 //!
 //! # Invariants
 //!
-//! - One lock around the state machine gives the global order: what a request changed, which events it fired and
-//!   the place of its reply in each connection's queue are decided under that lock. So an event reaches a
-//!   connection before any reply that shows the change to it (unless a test asks for delayed events).
+//! - One lock around the state machine gives the global order: the changes of a request, the events that it fires
+//!   and the position of its reply in each connection's queue are decided under that lock. So an event reaches a
+//!   connection before any reply that shows the change (unless a test delays events).
 //! - Watches and authentication belong to a connection, ephemeral nodes to a session, as in ZooKeeper.
-//! - Transaction ids and session ids start from the wall clock, so a server that was started again counts higher
-//!   than it ever did before, and never gives out a session id again. With a data folder that holds also if the
-//!   clock was set back in between.
+//! - Transaction ids and session ids start from the wall clock, so a restarted server uses higher ones than before
+//!   and never reuses a session id. With a data folder this holds even if the clock was set back in between.
 //!
 //! # What a stale caller can do
 //!
-//! Nothing survives a restart but the port. A client that lived on offers a session id which this server never
-//! gave out, is told that its session has expired, and must register anew; a request of a session that is gone is
-//! never executed.
+//! Only the port survives a restart. A client of the previous server presents a session id that this server never
+//! issued; its session is reported as expired, and it must register again. A request of an ended session is never
+//! executed.
 
 mod clock;
 mod config;

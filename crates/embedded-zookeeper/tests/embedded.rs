@@ -1,4 +1,4 @@
-//! The suite on the embedded server: one server per behaviour.
+//! The suite against the embedded server: one server per behaviour.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs, clippy::missing_panics_doc)]
 

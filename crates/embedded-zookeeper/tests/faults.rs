@@ -1,4 +1,4 @@
-//! What only the embedded server can do: misbehave on command, and be started again.
+//! Fault injection and restarts, which only the embedded server supports.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -8,7 +8,7 @@ mod suite;
 use std::time::Duration;
 
 use embedded_zookeeper::{Config, ErrorKind, EventFilter, Server, StartError};
-use suite::raw::{Frame, Raw, Record, Wish, op};
+use suite::raw::{Frame, Handshake, Raw, Record, op};
 use suite::{EPHEMERAL, PLAIN, soon};
 use zookeeper_client::{Client, Error, EventType, SessionState};
 
@@ -37,7 +37,7 @@ async fn an_expired_session_loses_its_nodes_at_once_and_is_notified() {
     assert_eq!((view.timeout, view.connected), (Duration::from_secs(10), true));
     assert_eq!(view.ephemerals, ["/e"]);
     assert!(server.faults().expire_session(id));
-    assert!(!server.faults().expire_session(id), "there is none any more");
+    assert!(!server.faults().expire_session(id), "the session is already gone");
     assert_eq!(other.check_stat("/e").await.unwrap(), None);
     assert_eq!(soon(gone.changed()).await.event_type, EventType::NodeDeleted);
     until(&victim, SessionState::Expired).await;
@@ -63,17 +63,17 @@ async fn dropped_events_use_up_their_watches() {
     let mut watching = Raw::connect(server.addr()).await;
     let changing = client(&server).await;
     let watch = |path: &str| Record::new().text(path).flag(true);
-    for path in ["/dropped", "/dropped/below", "/told"] {
+    for path in ["/dropped", "/dropped/below", "/delivered"] {
         watching.ask(op::EXISTS, watch(path)).await;
     }
     server.faults().drop_events(EventFilter::Below("/dropped".to_owned()));
-    for path in ["/dropped", "/dropped/below", "/told"] {
+    for path in ["/dropped", "/dropped/below", "/delivered"] {
         changing.create(path, b"", &PLAIN).await.unwrap();
     }
-    assert_eq!(watching.receive().await.unwrap(), Frame::Event { kind: 1, path: "/told".to_owned() });
+    assert_eq!(watching.receive().await.unwrap(), Frame::Event { kind: 1, path: "/delivered".to_owned() });
     server.faults().drop_events(EventFilter::None);
     changing.set_data("/dropped", b"x", None).await.unwrap();
-    // No event stands before this reply: the watch is gone.
+    // No event precedes this reply: the watch is gone.
     assert_eq!(watching.ask(op::EXISTS, watch("/dropped")).await.0, 0);
     server.faults().drop_events(EventFilter::All);
     changing.delete("/dropped/below", None).await.unwrap();
@@ -111,7 +111,7 @@ async fn sessions_survive_an_outage_shorter_than_their_timeout() {
     client.create("/e", b"", &EPHEMERAL).await.unwrap();
     server.faults().outage(true);
     until(&client, SessionState::Disconnected).await;
-    let mut short = Wish { timeout_ms: 1, ..Wish::default() };
+    let mut short = Handshake { timeout_ms: 1, ..Handshake::default() };
     short.with_flag = false;
     assert!(Raw::connect_as(server.addr(), short).await.is_none());
     server.faults().outage(false);
@@ -125,20 +125,20 @@ async fn a_restarted_server_keeps_its_port_and_expires_old_sessions() {
     let config = || Config { data_dir: Some(folder.path().join("made")), ..Config::default() };
     let server = Server::start(config()).await.unwrap();
     let addr = server.addr();
-    let lived_on = client(&server).await;
-    lived_on.create("/e", b"", &EPHEMERAL).await.unwrap();
+    let survivor = client(&server).await;
+    survivor.create("/e", b"", &EPHEMERAL).await.unwrap();
     let mut raw = Raw::connect(addr).await;
     let (session, zxid) = (raw.session.clone(), raw.zxid().await);
     server.shutdown().await;
 
     let server = Server::start(config()).await.unwrap();
     assert_eq!(server.addr(), addr);
-    until(&lived_on, SessionState::Expired).await;
+    until(&survivor, SessionState::Expired).await;
     let mut again = Raw::connect(addr).await;
     let zxid_again = again.zxid().await;
     assert!(again.session.id > session.id, "{:#x} {:#x}", again.session.id, session.id);
     assert!(zxid_again > zxid, "{zxid_again:#x} {zxid:#x}");
-    let resumed = Raw::connect_as(addr, Wish { last_zxid: zxid, ..Wish::resume(&session) }).await.unwrap();
+    let resumed = Raw::connect_as(addr, Handshake { last_zxid: zxid, ..Handshake::resume(&session) }).await.unwrap();
     assert_eq!(resumed.session.id, 0, "expired");
     assert_eq!(client(&server).await.check_stat("/e").await.unwrap(), None);
     let kept: Vec<_> = std::fs::read_dir(folder.path().join("made")).unwrap().collect();
@@ -164,7 +164,7 @@ async fn a_failed_start_returns_its_cause() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_disconnected_alone() {
-    /// Changes in one transaction: nearly a whole frame of them.
+    /// Changes in one transaction: nearly a whole frame.
     const CHANGES: usize = 40_000;
     /// More than any socket's buffers hold.
     const ROUNDS: usize = 12;

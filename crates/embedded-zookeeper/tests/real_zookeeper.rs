@@ -1,4 +1,4 @@
-//! The suite on ZooKeeper itself, the oracle: what fails here is wrong in the suite.
+//! The suite against ZooKeeper itself, the oracle: a failure here is an error of the suite.
 //!
 //! Needs `EH_TEST_ZOOKEEPER=host:port`, a server with `4lw.commands.whitelist=*` in its configuration.
 

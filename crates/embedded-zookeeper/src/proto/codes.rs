@@ -1,11 +1,11 @@
-//! The protocol's numbers: operations, error codes, kinds of events, reserved transaction numbers.
+//! The protocol's constants: operations, error codes, event types, reserved `xid`s.
 
 /// `xid` of an event, which answers no request.
 pub(crate) const XID_EVENT: i32 = -1;
-/// `xid` of the answer to a ping, whatever the ping said.
+/// `xid` of the reply to a ping, whatever `xid` the ping had.
 pub(crate) const XID_PING: i32 = -2;
 
-/// Operation codes as they stand in a request's header.
+/// Operation codes of request headers.
 pub(crate) mod op {
     pub(crate) const CREATE: i32 = 1;
     pub(crate) const DELETE: i32 = 2;
@@ -35,11 +35,11 @@ pub(crate) mod op {
     pub(crate) const ADD_WATCH: i32 = 106;
     pub(crate) const WHO_AM_I: i32 = 107;
     pub(crate) const CLOSE: i32 = -11;
-    /// Kind of a failed part in the reply to a transaction, and of its end mark.
+    /// Code of a failed part in the reply to a transaction, and of its end mark.
     pub(crate) const ERROR: i32 = -1;
 }
 
-/// Error codes of replies. The peer is at fault in all of them but `QuotaExceeded`, which is this server's limits.
+/// Error codes of replies. All of them are caused by the peer, except `QuotaExceeded`: a limit of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum ErrorCode {
@@ -68,7 +68,7 @@ impl ErrorCode {
     }
 }
 
-/// What happened to a node that somebody watches.
+/// The type of an event about a watched node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub(crate) enum EventKind {

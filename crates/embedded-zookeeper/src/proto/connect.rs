@@ -1,6 +1,6 @@
-//! The first frame of a connection and its answer.
+//! The handshake: the first frame of a connection and its answer.
 //!
-//! Old clients leave out the last byte (`read only`), and the answer to them leaves it out too.
+//! Old clients omit the last byte (`read only`); the answer to them omits it too.
 
 use bytes::Bytes;
 
@@ -8,17 +8,17 @@ use super::jute::{DecodeError, Reader, Writer};
 
 /// Bytes of a session's password.
 pub(crate) const PASSWORD_LEN: usize = 16;
-/// A session's password: who knows it may take the session over.
+/// A session's password: a client that presents it may resume the session.
 pub(crate) type Password = [u8; PASSWORD_LEN];
 
-/// A client's wish for a session.
+/// A client's request for a session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ConnectRequest {
-    /// The highest transaction id that the client has seen; a server behind it must not serve the client.
+    /// The highest transaction id that the client has seen; a server with a lower one must not serve the client.
     pub(crate) last_zxid_seen: i64,
-    /// Wished session timeout in milliseconds.
+    /// Requested session timeout in milliseconds.
     pub(crate) timeout_ms: i32,
-    /// The session to go on with; 0 for a new one.
+    /// The session to resume; 0 for a new one.
     pub(crate) session: i64,
     pub(crate) password: Bytes,
     /// Whether the client sent the read-only flag, and so expects one.
@@ -38,7 +38,7 @@ impl ConnectRequest {
     }
 }
 
-/// The server's answer: a session, or that there is none.
+/// A session as granted by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     pub(crate) session: i64,
@@ -46,7 +46,7 @@ pub(crate) struct Granted {
     pub(crate) password: Password,
 }
 
-/// Encodes the answer; `None` tells the client that its session has expired.
+/// Encodes the answer; `None` means that the session has expired.
 pub(crate) fn encode_answer(granted: Option<Granted>, knows_read_only: bool) -> Bytes {
     let granted = granted.unwrap_or(Granted { session: 0, timeout_ms: 0, password: [0; PASSWORD_LEN] });
     let mut writer = Writer::new();

@@ -15,8 +15,8 @@ pub(crate) enum DecodeError {
     /// Text that is not UTF-8.
     #[error("{field} is not UTF-8")]
     Text { field: &'static str },
-    /// A part of a transaction that can't stand in one.
-    #[error("operation {code} can't be part of a transaction")]
+    /// An operation that a transaction cannot contain.
+    #[error("operation {code} cannot be part of a transaction")]
     Nested { code: i32 },
 }
 

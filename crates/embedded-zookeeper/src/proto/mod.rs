@@ -1,7 +1,7 @@
 //! The wire protocol: jute records in frames of a four-byte length, all numbers big-endian.
 //!
 //! Decoding takes one whole frame and checks every length against it, so a hostile frame costs at most its own
-//! size. Encoding can't fail.
+//! size. Encoding cannot fail.
 
 pub(crate) mod codes;
 pub(crate) mod connect;

@@ -1,6 +1,6 @@
 //! Records that requests and replies share.
 
-/// What the protocol tells about a node. Times in milliseconds since 1970, data length in bytes.
+/// The metadata of a node. Times are milliseconds since 1970, the data length is in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// Transaction that created the node.
@@ -21,7 +21,7 @@ pub(crate) struct Stat {
     pub(crate) num_children: i32,
 }
 
-/// Who somebody is, or whom an access control entry means, under one scheme (`world`, `auth`, `digest`, `ip`).
+/// An identity of a client or of an access control entry, under one scheme (`world`, `auth`, `digest`, `ip`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) scheme: String,

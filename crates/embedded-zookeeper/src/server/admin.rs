@@ -1,10 +1,10 @@
-//! The four-letter words: a command of four letters instead of a handshake, text back, and the connection closes.
+//! The four-letter words: commands in place of a handshake, answered with text before the connection closes.
 
 use std::fmt::Write as _;
 
 use super::core::Core;
 
-/// The version that is told to monitoring: the protocol's, then this server's.
+/// The version that monitoring sees: the protocol's, then this server's.
 const VERSION: &str = concat!("3.8.0-enginehouse-embedded-", env!("CARGO_PKG_VERSION"));
 
 /// A command.
@@ -17,7 +17,7 @@ pub(crate) enum Word {
     Stat,
 }
 
-/// The command that four bytes are, if they are one. None of them is a possible frame length.
+/// The command of four bytes, if they are one. No command is a valid frame length.
 pub(crate) fn parse(bytes: [u8; 4]) -> Option<Word> {
     match &bytes {
         b"ruok" => Some(Word::AreYouOk),

@@ -1,4 +1,4 @@
-//! One connection: handshake or four-letter word, then frames in and frames out until one side has enough.
+//! One connection: a handshake or four-letter word, then frames in both directions until one side closes.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,24 +20,24 @@ use crate::state::ConnectionId;
 
 /// How long a new connection may take for its first frame; then it is closed.
 const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
-/// How long a client may take to accept some of what is written; then the connection is cut.
+/// How long a client may take to accept some bytes of a write; then the connection is cut.
 const WRITE_WAIT: Duration = Duration::from_secs(10);
-/// How long after the last byte the client's close is waited for, so that a reset doesn't overtake that byte.
+/// How long the server waits for the client's close after the last byte, so that a reset does not overtake it.
 const LINGER: Duration = Duration::from_millis(500);
-/// The most replies that wait for one connection; until one is written no request is read.
+/// The most queued replies of one connection; no request is read until one is written.
 const REPLIES_MAX: usize = 64;
-/// The most frames that are written in one go.
+/// The most frames of one write.
 const BATCH_MAX: usize = 64;
 
 /// How a connection ended.
 enum End {
-    /// The server is done with it; what was queued is written.
+    /// The server closed it after writing all queued frames.
     Finished,
     /// The client closed it, it broke, or a test cut it.
     Broken,
 }
 
-/// Tells the core that the connection is gone, also when its task is dropped.
+/// Deregisters the connection when its task ends or is dropped.
 struct Registered {
     shared: Arc<Shared>,
     connection: ConnectionId,
@@ -49,7 +49,7 @@ impl Drop for Registered {
     }
 }
 
-/// Serves one connection until it ends or `closing` says so.
+/// Serves one connection until it ends or `closing` changes.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     stream: TcpStream,
@@ -57,7 +57,7 @@ pub(super) async fn serve(
     connection: ConnectionId,
     mut closing: watch::Receiver<bool>,
 ) {
-    // Small frames both ways: waiting to fill a segment would add 40 ms to each request.
+    // Frames are small: waiting to fill a segment would add 40 ms to each request.
     if let Err(error) = stream.set_nodelay(true) {
         debug!(connection, %error, "connection is gone already");
         return;
@@ -99,10 +99,10 @@ async fn converse(shared: &Arc<Shared>, stream: TcpStream, peer: SocketAddr, con
     }
 }
 
-/// What a connection begins with.
+/// The first message of a connection.
 enum First {
     Handshake(Bytes),
-    /// A four-letter word; here is the answer.
+    /// A four-letter word, with its answer.
     Word(String),
 }
 
@@ -117,10 +117,10 @@ async fn first_frame(shared: &Shared, read: &mut OwnedReadHalf) -> io::Result<Fi
 
 /// Reads the frame whose length is `head`.
 async fn frame(head: [u8; 4], read: &mut OwnedReadHalf) -> io::Result<Bytes> {
-    /// Space that is set aside before any of a long frame has come.
+    /// The buffer that is allocated before any byte of a long frame has arrived.
     const FIRST_SPACE: usize = 64 << 10;
     let length = usize::try_from(i32::from_be_bytes(head)).ok().filter(|length| *length <= FRAME_MAX);
-    let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "impossible frame length"))?;
+    let length = length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "invalid frame length"))?;
     let mut frame = BytesMut::with_capacity(length.min(FIRST_SPACE));
     while frame.len() < length {
         let missing = length - frame.len();
@@ -147,7 +147,7 @@ async fn read_frames(shared: &Shared, connection: ConnectionId, read: &mut Owned
             }
         };
         let arrived = Instant::now();
-        // The wait is bounded by the writer's: if nothing can be written, the connection ends.
+        // Bounded by the writer's timeout: if nothing can be written, the connection ends.
         let Ok(permit) = replies.clone().acquire_owned().await else { return End::Broken };
         shared.core().handle(connection, frame, arrived, permit);
     }
@@ -173,7 +173,7 @@ async fn write_frames(mut queued: mpsc::Receiver<Outgoing>, write: &mut OwnedWri
     }
 }
 
-/// Says that nothing more will come, and waits a moment for the client to close.
+/// Shuts down the write half and waits briefly for the client to close.
 async fn linger(read: &mut OwnedReadHalf, write: &mut OwnedWriteHalf) {
     if write.shutdown().await.is_err() {
         return;

@@ -1,7 +1,7 @@
-//! What is behind the one lock: the state machine, every connection's queue, and the faults asked for.
+//! The state behind the lock: the state machine, every connection's queue, and the injected faults.
 //!
-//! Outputs of the state machine go into the queues under the lock, in their order. A queue that is full means a
-//! client that doesn't read: its connection is cut, and it finds out by itself what it missed.
+//! Outputs of the state machine are queued under the lock, in order. A full queue means that the client does not
+//! read: its connection is cut, and it learns about missed events when it reconnects.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -20,11 +20,11 @@ use crate::clock::Clock;
 use crate::proto::codes::op;
 use crate::state::{ConnectionId, Output, State};
 
-/// The most connections at a time, those without a session included; more are closed at once.
+/// The most connections at a time, including those without a session; further ones are closed at once.
 pub(crate) const CONNECTIONS_MAX: usize = 4_096;
-/// The most frames that wait for one connection; with one more it is cut.
+/// The most queued frames of one connection; one more cuts it.
 pub(crate) const QUEUE_MAX: usize = 10_000;
-/// The most events that are held back at a time; with one more the oldest goes out early.
+/// The most delayed events; one more sends the oldest early.
 const DELAYED_MAX: usize = 100_000;
 
 /// What all tasks share.
@@ -34,13 +34,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The lock. A panic while it was held would have been a bug in one request; the others are still served.
+    /// Locks the core. A panic while the lock was held affects one request; the others are still served.
     pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock()
     }
 }
 
-/// A frame on its way out. The permit is the requester's, so that a client with many replies waiting is not read
+/// A queued frame. The permit belongs to the requester, so that a client with many queued replies is not read
 /// from; events have none.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -51,14 +51,14 @@ pub(crate) struct Outgoing {
 /// The server's end of one connection.
 #[derive(Debug)]
 struct Link {
-    /// Dropping it lets the connection end after what is queued.
+    /// Dropping it ends the connection after the queued frames.
     queue: mpsc::Sender<Outgoing>,
     /// Ends the connection at once.
     cut: Arc<Notify>,
     peer: SocketAddr,
     received: u64,
     sent: u64,
-    /// Whether one of its requests was held for want of a leader.
+    /// Whether one of its requests is held because there is no leader.
     held: bool,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Traffic {
     pub(crate) latency_sum: Duration,
 }
 
-/// An event that a test asked to hold back.
+/// An event that a test delays.
 #[derive(Debug)]
 struct Delayed {
     due: Instant,
@@ -88,7 +88,7 @@ pub(crate) struct Core {
     pub(crate) traffic: Traffic,
     pub(crate) filter: EventFilter,
     pub(crate) outage: bool,
-    /// Whether only what a follower answers by itself is answered.
+    /// Whether only requests that a follower answers without its leader are answered.
     leaderless: bool,
     links: HashMap<ConnectionId, Link>,
     delay: Duration,
@@ -110,7 +110,7 @@ impl Core {
         }
     }
 
-    /// A new connection's first frame.
+    /// Handles a new connection's first frame.
     pub(crate) fn connect(
         &mut self,
         connection: ConnectionId,
@@ -125,7 +125,7 @@ impl Core {
         self.dispatch(outputs, None);
     }
 
-    /// A later frame. `arrived` is when it had been read, for the latency.
+    /// Handles a later frame. `arrived` is when it had been read, for the latency.
     pub(crate) fn handle(
         &mut self,
         connection: ConnectionId,
@@ -137,7 +137,7 @@ impl Core {
             link.received += 1;
         }
         if self.leaderless && self.is_held(connection, &frame) {
-            debug!(connection, "request left without an answer as asked");
+            debug!(connection, "request held by fault injection");
             return;
         }
         let outputs = self.state.handle(self.clock.now(), connection, frame);
@@ -145,7 +145,7 @@ impl Core {
         self.traffic.note_latency(arrived.elapsed());
     }
 
-    /// Whether a follower without its leader holds the request: the leader takes part in it, or it comes after one of these.
+    /// Whether a follower without its leader holds the request: it needs the leader, or it follows one that does.
     fn is_held(&mut self, connection: ConnectionId, frame: &[u8]) -> bool {
         let Some(link) = self.links.get_mut(&connection) else { return false };
         match operation(frame) {
@@ -158,7 +158,7 @@ impl Core {
         }
     }
 
-    /// Begins or ends to answer like a follower without a leader. Connections with requests that were held are cut at the end.
+    /// Starts or stops answering like a follower without a leader. Stopping cuts the connections with held requests.
     pub(crate) fn set_leaderless(&mut self, leaderless: bool) {
         self.leaderless = leaderless;
         for link in self.links.values_mut().filter(|_| !leaderless) {
@@ -168,13 +168,13 @@ impl Core {
         }
     }
 
-    /// A connection is gone.
+    /// Forgets a closed connection.
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.links.remove(&connection);
         self.state.disconnect(connection);
     }
 
-    /// What is due: expired sessions, idle containers, events held back.
+    /// Processes what is due: expired sessions, idle containers, delayed events.
     pub(crate) fn tick(&mut self) {
         let outputs = self.state.tick(self.clock.now());
         self.dispatch(outputs, None);
@@ -184,7 +184,7 @@ impl Core {
         }
     }
 
-    /// Ends a session as its timeout would; `false` if there is none of this id.
+    /// Expires a session; `false` if there is no session of this id.
     pub(crate) fn expire(&mut self, session: i64) -> bool {
         let Some(outputs) = self.state.expire(self.clock.now(), session) else { return false };
         self.dispatch(outputs, None);
@@ -204,7 +204,7 @@ impl Core {
         }
     }
 
-    /// Holds events back from now on. Zero sends what is held and ends it.
+    /// Delays events from now on. Zero sends the delayed ones and ends the delay.
     pub(crate) fn delay_events(&mut self, delay: Duration) {
         self.delay = delay;
         if delay.is_zero() {
@@ -214,7 +214,7 @@ impl Core {
         }
     }
 
-    /// Peer, frames waiting, frames received and sent, of each connection with a handshake.
+    /// Peer, queued frames, received and sent frames of each connection with a handshake.
     pub(crate) fn links(&self) -> impl Iterator<Item = (SocketAddr, usize, u64, u64)> {
         self.links.values().map(|link| {
             let queued = link.queue.max_capacity() - link.queue.capacity();
@@ -239,7 +239,7 @@ impl Core {
 
     fn send_event(&mut self, connection: ConnectionId, path: &str, frame: Bytes) {
         if self.filter.drops(path) {
-            debug!(connection, path, "event dropped as asked");
+            debug!(connection, path, "event dropped by fault injection");
             return;
         }
         if self.delay.is_zero() {
@@ -251,7 +251,7 @@ impl Core {
         {
             self.send(event.connection, event.frame, None);
         }
-        // Never before an event that is held already: a shorter delay than before must not turn the order around.
+        // Never before an event that is already delayed: a shorter delay must not reorder events.
         let due = Instant::now() + self.delay;
         let due = self.delayed.back().map_or(due, |last| last.due.max(due));
         self.delayed.push_back(Delayed { due, connection, frame });

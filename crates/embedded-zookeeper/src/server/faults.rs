@@ -1,4 +1,4 @@
-//! Faults on command, for tests. Each is one that a real ensemble shows too, at a moment that the test chooses.
+//! Fault injection for tests. A real ensemble shows each of these faults too; here the test chooses the moment.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::core::Shared;
 use super::event_filter::EventFilter;
 
-/// A session, as [`Faults::sessions`] tells it. Stale as soon as it is returned.
+/// A session as returned by [`Faults::sessions`]: a snapshot, stale as soon as it is returned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionView {
-    /// The number that clients know it by.
+    /// The id that clients use.
     pub id: i64,
     /// The timeout that was granted.
     pub timeout: Duration,
@@ -19,7 +19,7 @@ pub struct SessionView {
     pub ephemerals: Vec<String>,
 }
 
-/// The handle by which tests make a running server misbehave. Outlives the server harmlessly.
+/// The fault-injection handle of a running server. It may outlive the server.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shared: Arc<Shared>,
@@ -42,36 +42,36 @@ impl Faults {
         sessions.into_iter().map(view).collect()
     }
 
-    /// Ends a session as if its timeout had passed: when this returns, its ephemeral nodes are gone and the events
-    /// are on their way; its connection is closed, and coming back it is told that it has expired. `false` if there
-    /// is no such session.
+    /// Expires a session: when this returns, its ephemeral nodes are deleted and the events are queued. Its
+    /// connection is closed, and a client that resumes it learns that it has expired. `false` if there is no such
+    /// session.
     pub fn expire_session(&self, id: i64) -> bool {
         self.shared.core().expire(id)
     }
 
-    /// Cuts a session's connection, replies on their way included. The session lives on. `false` if it has none.
+    /// Cuts a session's connection, with the queued replies. The session stays. `false` if it has no connection.
     pub fn cut_connection(&self, session: i64) -> bool {
         self.shared.core().cut(session)
     }
 
-    /// Drops events from now on: one-shot watches are used up, and nobody hears of it.
+    /// Drops events from now on: one-shot watches are consumed, and no client is notified.
     pub fn drop_events(&self, filter: EventFilter) {
         self.shared.core().filter = filter;
     }
 
-    /// Sends events that much later from now on, rounded up to the tick. Replies are not held back, so a client can
-    /// see a change before it hears of it. Zero sends what is held at once.
+    /// Delays events from now on, rounded up to the tick. Replies are not delayed, so a client can see a change
+    /// before its event. Zero sends the delayed events at once.
     pub fn delay_events(&self, delay: Duration) {
         self.shared.core().delay_events(delay);
     }
 
-    /// While `true`, the server answers like a follower that is cut off from its leader: reads and pings, and nothing that
-    /// the leader takes part in, such as writes and `sync`, nor what the same connection asks after that.
+    /// While `true`, the server answers like a follower that is cut off from its leader: reads and pings, but no
+    /// request that needs the leader, such as writes and `sync`, and none that follows such a one on its connection.
     pub fn cut_off_from_leader(&self, cut_off: bool) {
         self.shared.core().set_leaderless(cut_off);
     }
 
-    /// While `true`, every connection is cut and new ones are closed at once; sessions go on ageing.
+    /// While `true`, every connection is cut and new ones are closed at once; sessions continue to age.
     pub fn outage(&self, outage: bool) {
         let mut core = self.shared.core();
         core.outage = outage;

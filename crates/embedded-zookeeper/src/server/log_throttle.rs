@@ -1,11 +1,11 @@
-//! How often the log tells of throttle that go on: once when they begin, at most once a minute with their number, and once
-//! when they are over. Clients try again many times a second, and would fill the log.
+//! A log throttle for conditions that last: one line when the condition begins, at most one a minute with its count,
+//! and one when it ends. Clients retry many times a second and would fill the log.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long nothing more is said of throttle that go on.
+/// The least time between two lines about one condition.
 const LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// The state of one lasting condition.
@@ -16,7 +16,7 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// One more, now: how many there were since they began, if that is to be said.
+    /// Counts one occurrence. Returns the count since the condition began if it is to be logged.
     pub(crate) fn hit(&mut self, now: Instant) -> Option<u64> {
         self.times += 1;
         if self.logged_at.is_some_and(|at| now.saturating_duration_since(at) < LOG_INTERVAL) {
@@ -26,7 +26,7 @@ impl LogThrottle {
         Some(self.times)
     }
 
-    /// None this time: how many there were, if they had begun.
+    /// Ends the condition. Returns how often it occurred, if it had begun.
     pub(crate) fn clear(&mut self) -> Option<u64> {
         let was = std::mem::take(self);
         (was.times > 0).then_some(was.times)

@@ -1,7 +1,7 @@
 //! Sockets and timers around the state machine.
 //!
-//! One task accepts, one per connection reads and writes, one looks after time. They meet at one lock, which is
-//! never held across a wait.
+//! One task accepts, one task per connection reads and writes, one runs the timer. They share one lock, which is never
+//! held across an await.
 
 mod admin;
 mod connection;
@@ -33,14 +33,14 @@ use crate::clock::{Clock, Now};
 use crate::config::Config;
 use crate::state::{ConnectionId, State};
 
-/// How long `shutdown` waits for the connections' tasks; then they are aborted.
+/// How long `shutdown` waits for the connections' tasks before it aborts them.
 const SHUTDOWN_WAIT: Duration = Duration::from_secs(5);
-/// How long accepting rests after an error such as too many open files.
+/// The pause of the accept loop after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// A tick that comes this much too late means that this process stood still, and its clients are forgiven as long.
+/// A tick that is this late means that the process was paused; session deadlines are extended by the pause.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
 
-/// A running server. Dropping it stops it, without waiting for its tasks.
+/// A running server. Dropping it stops the server without waiting for its tasks.
 #[derive(Debug)]
 pub struct Server {
     addr: SocketAddr,
@@ -50,10 +50,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server; when this returns, it listens.
+    /// Starts a server. It listens when this returns.
     ///
-    /// With a data folder and port 0 it takes the port that is kept there; if that stays taken for 5 s, the start
-    /// fails.
+    /// With a data folder and port 0 it takes the port that is kept there; if that port stays in use for 5 s, the
+    /// start fails.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let timeouts = (config.min_session_timeout, config.max_session_timeout);
         if timeouts.0.is_zero() || timeouts.0 > timeouts.1 || config.tick.is_zero() {
@@ -72,28 +72,27 @@ impl Server {
         Ok(Self { addr, shared, closing, tasks: Some(tasks) })
     }
 
-    /// Where it listens.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The handle to make it misbehave.
+    /// The fault-injection handle.
     pub fn faults(&self) -> Faults {
         Faults::new(self.shared.clone())
     }
 
-    /// Stops it: closes the listener and every connection. Sessions and nodes are gone with it.
+    /// Stops the server: closes the listener and every connection. Sessions and nodes are lost.
     pub async fn shutdown(mut self) {
         self.closing.send_replace(true);
         if let Some(tasks) = self.tasks.take()
             && let Err(error) = tasks.await
         {
-            warn!(%error, "server ended badly");
+            warn!(%error, "server task failed");
         }
     }
 }
 
-/// Accepts and looks after time until `closed` says so, then ends every connection.
+/// Accepts connections and runs the timer until `closed` changes, then ends every connection.
 async fn run(shared: Arc<Shared>, listener: TcpListener, tick: Duration, mut closed: watch::Receiver<bool>) {
     let mut connections = JoinSet::new();
     tokio::select! {
@@ -104,7 +103,7 @@ async fn run(shared: Arc<Shared>, listener: TcpListener, tick: Duration, mut clo
     drop(listener);
     let all = async { while connections.join_next().await.is_some() {} };
     if timeout(SHUTDOWN_WAIT, all).await.is_err() {
-        warn!("connections did not end in time, aborted");
+        warn!("connections did not end in time; aborting them");
         connections.shutdown().await;
     }
 }
@@ -122,14 +121,14 @@ async fn accept(
             Ok(accepted) => accepted,
             Err(error) => {
                 if let Some(times) = failed.hit(Instant::now()) {
-                    warn!(%error, times, "can't accept a connection");
+                    warn!(%error, times, "could not accept a connection");
                 }
                 sleep(ACCEPT_PAUSE).await;
                 continue;
             }
         };
         if let Some(times) = failed.clear() {
-            info!(times, "connections can be accepted again");
+            info!(times, "accepting connections again");
         }
         while connections.try_join_next().is_some() {}
         if shared.core().outage {
@@ -137,12 +136,12 @@ async fn accept(
         }
         if connections.len() >= CONNECTIONS_MAX {
             if let Some(times) = refused.hit(Instant::now()) {
-                warn!(%peer, limit = CONNECTIONS_MAX, times, "too many connections");
+                warn!(%peer, limit = CONNECTIONS_MAX, times, "too many connections; closing new ones");
             }
             continue;
         }
         if let Some(times) = refused.clear() {
-            info!(times, "there are fewer connections again");
+            info!(times, "number of connections below the limit again");
         }
         last += 1;
         connections.spawn(connection::serve(shared.clone(), stream, peer, last, closed.clone()));
@@ -159,7 +158,7 @@ async fn keep_time(shared: &Shared, tick: Duration) {
         last = Instant::now();
         let mut core = shared.core();
         if late >= PAUSE_MIN {
-            info!(late_ms = late.as_millis() as u64, "this process stood still, sessions are forgiven as long");
+            info!(late_ms = late.as_millis() as u64, "process was paused; extending session deadlines");
             core.state.extend_deadlines(late.as_millis() as u64);
         }
         core.tick();

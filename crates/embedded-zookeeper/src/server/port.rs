@@ -1,7 +1,7 @@
-//! The port, kept across restarts in the data folder, so that clients which lived on find the new server.
+//! The listen port, kept across restarts in the data folder, so that clients find the restarted server.
 //!
-//! The file's own modification time is when the last server started, or later: a start never counts from an earlier
-//! moment than the one before it, also if the clock was set back in between.
+//! The modification time of the port file is the start time of the last server, or later: a server never counts from
+//! an earlier time than its predecessor, even if the clock was set back in between.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -14,15 +14,15 @@ use tokio::time::{Instant, sleep};
 use super::error::StartError;
 use crate::config::Config;
 
-/// Name of the file in the data folder: the port in decimal, and a line end.
+/// Name of the port file in the data folder. It contains the port in decimal and a line end.
 pub(crate) const PORT_FILE: &str = "zookeeper-port";
-/// How long a kept port may be taken, by a server on its way out, before the start fails.
+/// How long a kept port may be in use, by a server that is shutting down, before the start fails.
 const KEPT_PORT_WAIT: Duration = Duration::from_secs(5);
-/// How often a kept port is tried within that time.
+/// The interval between attempts to bind a kept port.
 const KEPT_PORT_RETRY: Duration = Duration::from_millis(50);
 
-/// Listens where the configuration or the data folder says, and keeps the port in the data folder. Also gives the
-/// moment to count from, in milliseconds since 1970: `wall_ms`, or later if an earlier server started then.
+/// Listens on the configured or kept port, and keeps the port in the data folder. Also returns the time from which
+/// ids count, in milliseconds since 1970: `wall_ms`, or later if an earlier server counted from then.
 pub(crate) async fn listen(config: &Config, wall_ms: i64) -> Result<(TcpListener, i64), StartError> {
     let Some(folder) = &config.data_dir else {
         return Ok((bind(config.listen).await?, wall_ms));
@@ -47,8 +47,10 @@ pub(crate) async fn listen(config: &Config, wall_ms: i64) -> Result<(TcpListener
 /// The port that a server with this data folder listens on, or will; `None` before the first one started.
 pub fn kept_port(folder: &Path) -> io::Result<Option<u16>> {
     let port = read(&folder.join(PORT_FILE))?;
-    port.map(|text| text.parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, "the file holds no port")))
-        .transpose()
+    port.map(|text| {
+        text.parse().map_err(|_| io::Error::new(ErrorKind::InvalidData, "the file does not contain a port number"))
+    })
+    .transpose()
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
@@ -91,7 +93,7 @@ fn last_start_ms(file: &Path) -> io::Result<i64> {
     }
 }
 
-/// Writes aside and renames, so that a crash leaves the old port or the new one, never half of one.
+/// Writes a temporary file and renames it, so that a crash leaves the old port or the new one.
 fn write(folder: &Path, file: &Path, port: u16, start_ms: i64) -> io::Result<()> {
     let aside = folder.join(format!("{PORT_FILE}.new"));
     std::fs::write(&aside, format!("{port}\n"))?;

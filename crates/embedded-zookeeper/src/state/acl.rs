@@ -1,8 +1,8 @@
-//! Access control as ZooKeeper does it: a list per node, not inherited, and no super-user.
+//! Access control lists as in ZooKeeper: one per node, not inherited, without a super-user.
 //!
-//! Schemes: `world` (only `anyone`), `auth` (when setting: whoever the connection has authenticated as), `digest`
+//! Schemes: `world` (only `anyone`), `auth` (when setting: the identities that the connection has authenticated), `digest`
 //! (`user:base64(sha1(user:password))`) and `ip` (address, optionally with a prefix length). A connection always
-//! has its `ip` identity; others come from auth requests and go with the connection.
+//! has its `ip` identity; auth requests add others, for the lifetime of the connection.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ pub(crate) const DELETE: i32 = 8;
 pub(crate) const ADMIN: i32 = 16;
 pub(crate) const ALL: i32 = 31;
 
-/// A node's list; shared, because most nodes have one of few.
+/// A node's list; shared, because there are few distinct lists.
 pub(crate) type Acl = Arc<[AclEntry]>;
 
-/// Bytes of a list: what its entries take, and their texts.
+/// Bytes of a list: its entries and their texts.
 pub(crate) fn size(acl: &[AclEntry]) -> usize {
     let texts: usize = acl.iter().map(|entry| entry.identity.scheme.len() + entry.identity.id.len()).sum();
     size_of_val(acl) + texts
@@ -35,12 +35,12 @@ fn anyone(permissions: i32) -> Acl {
     Arc::from([AclEntry { permissions, identity }])
 }
 
-/// Everything for everybody: the nodes that a fresh tree has.
+/// All permissions for all clients: the built-in nodes.
 pub(crate) fn open() -> Acl {
     anyone(ALL)
 }
 
-/// Reading for everybody, writing for nobody: the ensemble's configuration.
+/// Read permission only, for all clients: the ensemble's configuration.
 pub(crate) fn read_only() -> Acl {
     anyone(READ)
 }
@@ -50,7 +50,7 @@ pub(crate) fn from_address(address: IpAddr) -> Identity {
     Identity { scheme: "ip".to_owned(), id: address.to_canonical().to_string() }
 }
 
-/// The identity that an auth request proves; `None` for a scheme that can't be proven here.
+/// The identity that an auth request proves; `None` for an unsupported scheme.
 pub(crate) fn authenticate(scheme: &str, secret: &[u8], address: &Identity) -> Option<Identity> {
     match scheme {
         "digest" => {
@@ -63,7 +63,7 @@ pub(crate) fn authenticate(scheme: &str, secret: &[u8], address: &Identity) -> O
     }
 }
 
-/// What an identity is shown as: a digest's user without the hash.
+/// The identity without secrets: a digest's user without the hash.
 pub(crate) fn display_name(identity: &Identity) -> Identity {
     let id = match identity.scheme.as_str() {
         "digest" => identity.id.split(':').next().unwrap_or_default().to_owned(),
@@ -72,10 +72,9 @@ pub(crate) fn display_name(identity: &Identity) -> Identity {
     Identity { scheme: identity.scheme.clone(), id }
 }
 
-/// Turns the list of a request into the one that is kept: `auth` becomes who asks, doubles go.
+/// The stored form of a requested list: `auth` is replaced by the caller's identities, duplicates are removed.
 ///
-/// An empty list, an unknown scheme, an id that its scheme can't have, and `auth` from somebody who has not
-/// authenticated are refused.
+/// An empty list, an unknown scheme, an invalid id, and `auth` from an unauthenticated caller are refused.
 pub(crate) fn resolve(requested: &[AclEntry], caller: &[Identity]) -> Result<Acl, ErrorCode> {
     let mut kept: Vec<AclEntry> = Vec::with_capacity(requested.len());
     let mut keep = |entry: AclEntry| {
@@ -118,7 +117,7 @@ pub(crate) fn check(acl: &[AclEntry], permissions: i32, caller: &[Identity]) -> 
     if granted { Ok(()) } else { Err(ErrorCode::NoAuth) }
 }
 
-/// The list as somebody without ADMIN may see it: hashes of digests hidden.
+/// The list as shown to a caller without ADMIN: hashes of digests are hidden.
 pub(crate) fn masked(acl: &[AclEntry]) -> Vec<AclEntry> {
     let mask = |entry: &AclEntry| {
         let mut entry = entry.clone();
@@ -134,7 +133,7 @@ fn is_digest(id: &str) -> bool {
     matches!(id.split_once(':'), Some((_, hash)) if !hash.is_empty() && !hash.contains(':'))
 }
 
-/// An address and how many of its leading bits count.
+/// An address and the length of its network prefix.
 fn network(id: &str) -> Option<(IpAddr, u32)> {
     let (address, bits) = id.split_once('/').map_or((id, None), |(address, bits)| (address, Some(bits)));
     let address: IpAddr = address.parse().ok()?;

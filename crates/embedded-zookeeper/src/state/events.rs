@@ -1,4 +1,4 @@
-//! From changes to events: who is told now, and who by watches that are set or set again.
+//! Delivery of events: to the watchers of a change, and for watches that are set again.
 
 use super::path;
 use super::watches::{ConnectionId, WatchKind};
@@ -9,7 +9,7 @@ use crate::proto::reply::{Reply, encode_event};
 use crate::proto::request::Rewatch;
 
 impl State {
-    /// Tells those who watch, unless they may not read what the event is about.
+    /// Notifies the watchers that may read the changed node.
     pub(super) fn notify(&mut self, fired: &[Fired], outputs: &mut Vec<Output>) {
         for event in fired {
             for connection in self.watches.trigger(event.kind, &event.path) {
@@ -45,7 +45,7 @@ impl State {
         Ok(Reply::Number(ErrorCode::Ok.number()))
     }
 
-    /// Sets the watches of the last connection again; what happened in between is told at once instead.
+    /// Sets the watches of the previous connection again; changes since then are delivered as events at once.
     pub(super) fn rewatch(
         &mut self,
         connection: ConnectionId,

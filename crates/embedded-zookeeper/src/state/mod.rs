@@ -1,7 +1,7 @@
-//! The server's state as one pure machine: tree, sessions, watches and connections.
+//! The server's state as one pure state machine: tree, sessions, watches and connections.
 //!
-//! Every call takes the time and gives back what is to be sent, in order. The caller sends it in that order, per
-//! connection; then an event reaches a connection before any reply that shows the change.
+//! Every call takes the time and returns the frames to send. The caller sends them in this order, per connection; so an
+//! event reaches a connection before any reply that shows the change.
 
 pub(crate) mod acl;
 mod events;
@@ -35,20 +35,20 @@ use crate::proto::records::Identity;
 use crate::proto::reply::{Reply, encode_reply};
 use crate::proto::request::{Header, Request, Write, decode_body, decode_header};
 
-/// How long a container may stand empty before it is deleted, at most; ZooKeeper's default.
+/// The interval between checks for empty containers; ZooKeeper's default.
 const CONTAINER_CHECK_MS: u64 = 60_000;
 
-/// How long nothing more is said of a tree that is full.
+/// The least time between two log lines about a full tree.
 const FULL_LOG_INTERVAL_MS: u64 = 60_000;
 
-/// Something to do for a connection.
+/// An action on a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     /// Send a reply.
     Frame { connection: ConnectionId, frame: Bytes },
     /// Send an event about `path`.
     Event { connection: ConnectionId, path: String, frame: Bytes },
-    /// Close the connection after what was sent before.
+    /// Close the connection after the frames sent before.
     Close { connection: ConnectionId },
 }
 
@@ -56,11 +56,11 @@ pub(crate) enum Output {
 #[derive(Debug)]
 struct Connection {
     session: i64,
-    /// Its address first, then what it has authenticated as.
+    /// The address first, then the authenticated identities.
     identities: Vec<Identity>,
 }
 
-/// What monitoring wants to know.
+/// Counters for monitoring.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counts {
     pub(crate) zxid: i64,
@@ -72,7 +72,7 @@ pub(crate) struct Counts {
     pub(crate) size: usize,
 }
 
-/// A session as it is told to tests.
+/// A session as shown to tests.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionState {
     pub(crate) id: i64,
@@ -88,15 +88,15 @@ pub(crate) struct State {
     watches: Watches,
     sessions: Sessions,
     connections: HashMap<ConnectionId, Connection>,
-    /// The last transaction id; raised by every write, failed ones included, and by sessions that come and go.
+    /// The last transaction id; raised by every write, including failed ones, and by sessions that open and close.
     zxid: i64,
     containers_due_ms: u64,
-    /// Clients that got no session since there were too many: told when it begins and when it is over.
+    /// Clients that were rejected since the session limit was reached; logged at the beginning and at the end.
     turned_away: u64,
     full_log: FullTreeLog,
 }
 
-/// Writes that were refused because the tree holds as much as it may: told at most once a minute.
+/// Log throttle for writes that were refused because the tree is full.
 #[derive(Debug, Default)]
 struct FullTreeLog {
     times: u64,
@@ -104,7 +104,7 @@ struct FullTreeLog {
 }
 
 impl State {
-    /// A fresh state. `secret` is what session passwords are derived from; `timeouts_ms` the timeouts granted.
+    /// An empty state. Session passwords are derived from `secret`; `timeouts_ms` is the range of granted timeouts.
     pub(crate) fn new(now: Now, secret: Password, timeouts_ms: RangeInclusive<u64>) -> Self {
         Self {
             tree: Tree::new(),
@@ -118,31 +118,31 @@ impl State {
         }
     }
 
-    /// The first frame of a connection: opens a session, goes on with one, or tells that it has expired.
+    /// Handles the first frame of a connection: opens a session, resumes one, or reports that it has expired.
     pub(crate) fn connect(&mut self, now: Now, connection: ConnectionId, peer: IpAddr, frame: Bytes) -> Vec<Output> {
         let close = Output::Close { connection };
         let request = match ConnectRequest::decode(frame) {
             Ok(request) => request,
             Err(error) => {
-                debug!(connection, %error, "handshake can't be read");
+                debug!(connection, %error, "malformed handshake");
                 return vec![close];
             }
         };
         let mut outputs = Vec::new();
         let granted = if request.session == 0 {
             if request.last_zxid_seen > self.zxid {
-                debug!(connection, "client has seen a later transaction than this server");
+                debug!(connection, "client has seen a later transaction than this server has");
                 return vec![close];
             }
             let Some(granted) = self.sessions.open(now, connection, request.timeout_ms) else {
                 if self.turned_away == 0 {
-                    info!(connection, limit = SESSIONS_MAX, "too many sessions, clients are turned away");
+                    info!(connection, limit = SESSIONS_MAX, "too many sessions; rejecting clients");
                 }
                 self.turned_away += 1;
                 return vec![close];
             };
             if self.turned_away > 0 {
-                info!(turned_away = self.turned_away, "sessions are opened again");
+                info!(turned_away = self.turned_away, "opening sessions again");
                 self.turned_away = 0;
             }
             self.zxid += 1;
@@ -168,7 +168,7 @@ impl State {
         outputs
     }
 
-    /// Any later frame. One of a connection without a session changes nothing and gets no answer.
+    /// Handles a later frame. A frame of a connection without a session changes nothing and is not answered.
     pub(crate) fn handle(&mut self, now: Now, connection: ConnectionId, frame: Bytes) -> Vec<Output> {
         let Some(session) = self.connections.get(&connection).map(|found| found.session) else {
             return Vec::new();
@@ -184,13 +184,13 @@ impl State {
         match decode_body(header.op, &mut reader) {
             Ok(request) => self.execute(now, connection, session, header, request),
             Err(error) => {
-                debug!(connection, op = header.op, %error, "request can't be read");
+                debug!(connection, op = header.op, %error, "malformed request");
                 vec![self.reply(connection, header, &Err(ErrorCode::Marshalling))]
             }
         }
     }
 
-    /// The connection is gone. Its session lives on until its deadline.
+    /// Forgets a closed connection. Its session stays until its deadline.
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
         self.watches.forget(connection);
         if let Some(gone) = self.connections.remove(&connection) {
@@ -198,7 +198,7 @@ impl State {
         }
     }
 
-    /// Ends the sessions that are overdue and deletes containers that are not used any more.
+    /// Expires overdue sessions and deletes unused containers.
     pub(crate) fn tick(&mut self, now: Now) -> Vec<Output> {
         let mut outputs = Vec::new();
         for session in self.sessions.overdue(now) {
@@ -216,7 +216,7 @@ impl State {
         outputs
     }
 
-    /// Ends a session: its nodes go, watches fire, its connection is closed. `None` if there is no such session.
+    /// Ends a session: deletes its nodes, fires watches, closes its connection. `None` if there is no such session.
     pub(crate) fn expire(&mut self, now: Now, session: i64) -> Option<Vec<Output>> {
         let ended = self.sessions.close(session)?;
         let txn = self.next_txn(now);
@@ -227,12 +227,12 @@ impl State {
         Some(outputs)
     }
 
-    /// Moves every session's deadline, after this server itself stood still for `by_ms`.
+    /// Extends every session's deadline, after this server itself was paused for `by_ms`.
     pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
         self.sessions.extend_deadlines(by_ms);
     }
 
-    /// The connection that a session has now.
+    /// The current connection of a session.
     pub(crate) fn connection_of(&self, session: i64) -> Option<ConnectionId> {
         self.sessions.get(session)?.connection
     }
@@ -248,7 +248,7 @@ impl State {
         self.sessions.iter().map(view).collect()
     }
 
-    /// What monitoring wants to know.
+    /// Counters for monitoring.
     pub(crate) fn counts(&self) -> Counts {
         Counts {
             zxid: self.zxid,
@@ -332,7 +332,7 @@ impl State {
             self.full_log.logged_ms = Some(now.mono_ms);
             let (nodes, bytes, times) = (self.tree.len(), self.tree.size(), self.full_log.times);
             let (most_nodes, most_bytes) = (NODES_MAX, BYTES_MAX);
-            warn!(nodes, most_nodes, bytes, most_bytes, times, "the tree is full, a write was refused");
+            warn!(nodes, most_nodes, bytes, most_bytes, times, "tree is full; write refused");
         }
     }
 

@@ -1,10 +1,9 @@
-//! Which paths a node can have, and where a path's parent is.
+//! Validation of node paths, and their parents.
 
 use crate::proto::codes::ErrorCode;
 
-/// The root's path.
 pub(crate) const ROOT: &str = "/";
-/// The nodes that every tree has and nobody can delete.
+/// The nodes that every tree has and no client can delete.
 pub(crate) const BUILT_IN: [&str; 4] = [ROOT, "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
 /// Parent and last name of a path. The parent of `/a` is the root; a path without a slash has none.
@@ -19,8 +18,8 @@ pub(crate) fn ancestors(path: &str) -> impl Iterator<Item = &str> {
         .skip(1)
 }
 
-/// Whether a node may have this path: absolute, without empty or relative parts, without control characters and
-/// without those that a UTF-16 server can't tell from half a character.
+/// Checks that a node may have this path: absolute, without empty or relative parts, without control characters and
+/// without those that a UTF-16 server cannot distinguish from half a character.
 pub(crate) fn validate(path: &str) -> Result<(), ErrorCode> {
     let valid = path == ROOT
         || path.strip_prefix('/').is_some_and(|rest| {

@@ -1,5 +1,5 @@
-//! Reads, checked as ZooKeeper checks them: data and children need READ, the list of access READ or ADMIN, whether
-//! a node exists needs nothing.
+//! Read operations with ZooKeeper's permission checks: data and children need READ, the access control list READ or
+//! ADMIN, existence nothing.
 
 use super::acl;
 use super::path::ROOT;
@@ -22,7 +22,7 @@ pub(crate) fn children(tree: &Tree, caller: &[Identity], path: &str, with_stat: 
     Ok(if with_stat { Reply::Children { children, stat: node.stat() } } else { Reply::Texts(children) })
 }
 
-/// Several reads of one moment; each fails for itself.
+/// Several reads of one state; each succeeds or fails on its own.
 pub(crate) fn batch(tree: &Tree, caller: &[Identity], batch: Vec<BatchRead>) -> Reply {
     let read = |read| match read {
         BatchRead::Data { path } => Part { op: op::GET_DATA, outcome: data(tree, caller, &path) },
@@ -31,7 +31,7 @@ pub(crate) fn batch(tree: &Tree, caller: &[Identity], batch: Vec<BatchRead>) -> 
     Reply::Parts(batch.into_iter().map(read).collect())
 }
 
-/// The list of access; without ADMIN, the hashes in it are hidden.
+/// The access control list; without ADMIN, its hashes are hidden.
 pub(crate) fn acl(tree: &Tree, caller: &[Identity], path: &str) -> Result<Reply, ErrorCode> {
     let node = tree.get(path)?;
     acl::check(&node.acl, acl::READ | acl::ADMIN, caller)?;

@@ -1,7 +1,7 @@
-//! Sessions: who may go on, and until when.
+//! Sessions: passwords and deadlines.
 //!
 //! A session's deadline is its last request plus its timeout, whether it has a connection or not. Ids start from the
-//! wall clock, so none is given out twice, not even by a server that was started again.
+//! wall clock, so none is issued twice, not even by a restarted server.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -12,9 +12,9 @@ use super::watches::ConnectionId;
 use crate::clock::Now;
 use crate::proto::connect::{Granted, PASSWORD_LEN, Password};
 
-/// The most sessions at a time; a client beyond is turned away without an answer and tries again.
+/// The most sessions at a time; further clients are disconnected without an answer and retry.
 pub(crate) const SESSIONS_MAX: usize = 10_000;
-/// How far the wall clock's milliseconds are shifted to make ids: as many fit into one millisecond.
+/// How many bits the wall clock's milliseconds are shifted to form ids: 2^20 ids per millisecond.
 pub(crate) const ID_BITS: u32 = 20;
 
 /// One session.
@@ -30,7 +30,7 @@ pub(crate) struct Session {
 pub(crate) struct Sessions {
     by_id: BTreeMap<i64, Session>,
     last_id: i64,
-    /// What passwords are derived from.
+    /// The key from which passwords are derived.
     secret: Password,
     /// The timeouts that are granted, in milliseconds.
     timeouts_ms: RangeInclusive<u64>,
@@ -50,8 +50,8 @@ impl Sessions {
         Some(self.attach(now, self.last_id, connection, requested_ms))
     }
 
-    /// Goes on with a session; `None` if it is unknown or the password is another's. Also gives back the
-    /// connection that had it until now.
+    /// Resumes a session; `None` if it is unknown or the password is wrong. Also returns the connection that had it
+    /// until now.
     pub(crate) fn resume(
         &mut self,
         now: Now,
@@ -72,32 +72,32 @@ impl Sessions {
         Granted { session: id, timeout_ms: timeout_ms as i32, password: self.password(id) }
     }
 
-    /// Notes a sign of life; `false` if there is no such session.
+    /// Renews the deadline; `false` if there is no such session.
     pub(crate) fn touch(&mut self, now: Now, id: i64) -> bool {
         let Some(session) = self.by_id.get_mut(&id) else { return false };
         session.deadline_ms = now.mono_ms + session.timeout_ms;
         true
     }
 
-    /// Notes that a connection is gone. Nothing happens if the session has another one by now.
+    /// Detaches a closed connection, unless the session has another one by now.
     pub(crate) fn detach(&mut self, id: i64, connection: ConnectionId) {
         if let Some(session) = self.by_id.get_mut(&id).filter(|session| session.connection == Some(connection)) {
             session.connection = None;
         }
     }
 
-    /// Ends a session.
+    /// Removes a session.
     pub(crate) fn close(&mut self, id: i64) -> Option<Session> {
         self.by_id.remove(&id)
     }
 
-    /// Sessions whose deadline has passed.
+    /// The sessions whose deadline has passed.
     pub(crate) fn overdue(&self, now: Now) -> Vec<i64> {
         let overdue = self.by_id.iter().filter(|(_, session)| session.deadline_ms <= now.mono_ms);
         overdue.map(|(id, _)| *id).collect()
     }
 
-    /// Moves every deadline: this server itself stood still, and can't blame its clients for their silence.
+    /// Extends every deadline: while the server was paused, it could not receive its clients' requests.
     pub(crate) fn extend_deadlines(&mut self, by_ms: u64) {
         for session in self.by_id.values_mut() {
             session.deadline_ms += by_ms;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wished_timeout_is_granted_within_the_limits() {
+    fn a_requested_timeout_is_granted_within_the_limits() {
         for (requested, granted) in [(-1, 100), (0, 100), (500, 500), (i32::MAX, 1_000)] {
             assert_eq!(sessions().open(at(0), 1, requested).unwrap().timeout_ms, granted);
         }

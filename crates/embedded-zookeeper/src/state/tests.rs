@@ -1,4 +1,4 @@
-//! The machine as a whole, with a clock of the test's own; and what holds for the tree whatever is asked of it.
+//! The state machine as a whole, with a manual clock, and the tree's invariants under arbitrary operations.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -98,7 +98,7 @@ fn a_silent_session_expires_with_its_nodes_and_watches_fire() {
     assert_eq!(words(&state.handle(at(900), 2, exists("/e", true))), ["2=0"]);
     assert!(state.tick(at(TIMEOUT_MS - 1)).is_empty());
     assert_eq!(words(&state.tick(at(TIMEOUT_MS))), ["2:/e", "1!"]);
-    assert_eq!(words(&state.handle(at(TIMEOUT_MS), 1, exists("/", false))), ["1!"], "nothing is executed any more");
+    assert_eq!(words(&state.handle(at(TIMEOUT_MS), 1, exists("/", false))), ["1!"], "no request is executed");
     assert_eq!(words(&state.handle(at(TIMEOUT_MS), 2, exists("/e", false))), ["2=-101"]);
     state.tree.assert_invariants();
 }
@@ -109,7 +109,7 @@ fn a_disconnected_session_keeps_its_nodes_and_loses_its_watches() {
     state.handle(at(0), 1, create("/e", 1));
     state.handle(at(0), 1, exists("/x", true));
     state.disconnect(1);
-    assert_eq!(words(&state.handle(at(500), 2, create("/x", 0))), ["2=0"], "nobody is told");
+    assert_eq!(words(&state.handle(at(500), 2, create("/x", 0))), ["2=0"], "no client is notified");
     assert_eq!(words(&state.handle(at(999), 2, exists("/e", false))), ["2=0"]);
     assert!(state.tick(at(1_000)).is_empty(), "there is no connection to close");
     assert_eq!(words(&state.handle(at(1_000), 2, exists("/e", false))), ["2=-101"]);
@@ -132,7 +132,7 @@ fn a_container_goes_when_it_has_had_children_and_has_none() {
     }
     state.handle(at(0), 1, create("/used/a", 0));
     state.handle(at(0), 1, exists("/used", true));
-    // A session needs a sign of life in each of its timeouts.
+    // A session needs a request within each timeout.
     let mut now = 0;
     while now < CONTAINER_CHECK_MS + 1 {
         assert!(state.tick(at(now)).is_empty());
@@ -188,7 +188,8 @@ fn zxids_rise_with_every_write_and_exceed_those_of_earlier_servers() {
     assert!(later.counts().zxid > before);
 }
 
-/// Data of a node, as long as a request can bring it; shared, so that a test needs not the memory that it asks for.
+/// The size of a node's data, about the longest that a request can have; shared, so that the test itself needs
+/// little memory.
 const LONG_BYTES: usize = 1_000_000;
 
 fn with_data(path: &str, data: Bytes) -> Write {
@@ -230,7 +231,7 @@ fn bytes_are_limited_in_whatever_way_they_come() {
     assert_eq!(write(&mut tree, Write::Create(listed)), over);
     assert_eq!(tree, before, "a refused write changes nothing");
 
-    // What takes no more is done, and makes room.
+    // A write that needs no more bytes is accepted, and frees capacity.
     write(&mut tree, set("/0", long.slice(1..))).unwrap();
     write(&mut tree, set("/0", Bytes::new())).unwrap();
     write(&mut tree, with_data("/more", long.slice(..LONG_BYTES / 2))).unwrap();
@@ -239,7 +240,7 @@ fn bytes_are_limited_in_whatever_way_they_come() {
     tree.assert_invariants();
 }
 
-// What holds for the tree whatever is asked of it.
+// The tree's invariants under arbitrary operations.
 
 const SESSIONS: [i64; 2] = [11, 12];
 const PATHS: [&str; 8] = ["/a", "/b", "/a/a", "/a/b", "/a/a/a", "/b/a", "/zookeeper/a", "/none/a"];
@@ -280,7 +281,7 @@ fn parent_stat(tree: &Tree, path: &str) -> Option<crate::proto::records::Stat> {
     tree.get(path::split(path)?.0).ok().map(super::tree::Node::stat)
 }
 
-/// Does one write and checks what it must have done to the tree and to the parent's stat.
+/// Applies one write and checks its effect on the tree and on the parent's stat.
 fn check_one(tree: &mut Tree, txn: Txn, session: i64, write: Write) {
     let before = tree.clone();
     let path = match &write {
@@ -306,7 +307,7 @@ fn check_many(tree: &mut Tree, txn: Txn, session: i64, writes: Vec<Write>) {
     let before = tree.clone();
     let count = writes.len();
     let (reply, fired) = writes::apply_all(tree, txn, Caller { session, identities: &[] }, writes);
-    let Reply::Parts(parts) = reply else { panic!("a transaction is answered in parts") };
+    let Reply::Parts(parts) = reply else { panic!("the reply to a transaction has parts") };
     assert_eq!(parts.len(), count);
     let code = |part: &Part| part.outcome.as_ref().err().copied();
     if let Some(failed) = parts.iter().position(|part| code(part).is_some_and(|code| code != ErrorCode::Ok)) {

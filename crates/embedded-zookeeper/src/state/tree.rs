@@ -1,11 +1,11 @@
-//! The nodes, and the four ways in which they change. Pure; permissions and versions are checked in `writes`.
+//! The tree of nodes and its four kinds of change. Pure; permissions and versions are checked in `writes`.
 //!
 //! # Invariants
 //!
-//! - Every node but the root stands in its parent's set of children, and every name there is a node.
-//! - `creates` counts the children ever made; a sequence number is its value before the child was made.
-//! - A node of a session stands in `ephemerals` under it, and has no children.
-//! - Each change gives back what takes it back; taking a row of them back in reverse order restores the tree.
+//! - Every node but the root is in its parent's set of children, and every name there is a node.
+//! - `creates` counts the children ever created; a sequence number is its value before the child was created.
+//! - An ephemeral node is in `ephemerals` under its session, and has no children.
+//! - Each change returns its undo record; undoing a series of changes in reverse order restores the tree.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,13 +16,13 @@ use super::path::{self, ROOT};
 use crate::proto::codes::ErrorCode;
 use crate::proto::records::Stat;
 
-/// How long a node lives.
+/// The lifetime of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lifetime {
     Persistent,
     /// As long as this session.
     Session(i64),
-    /// Until it has had children and has none any more.
+    /// Until it has had children and has none left.
     Container,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Txn {
     pub(crate) wall_ms: i64,
 }
 
-/// One node. Equality is over everything, for tests that a change was taken back.
+/// One node. Equality covers all fields, for tests of undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) data: Option<Bytes>,
@@ -77,7 +77,7 @@ impl Node {
             ctime: self.ctime,
             mtime: self.mtime,
             version: self.version,
-            // Creates and deletes together; deletes are the creates that are not there any more.
+            // Creates plus deletes; deletes are the created children that are gone.
             cversion: self.creates.wrapping_mul(2).wrapping_sub(num_children),
             aversion: self.aversion,
             ephemeral_owner: if let Lifetime::Session(session) = self.lifetime { session } else { 0 },
@@ -92,7 +92,7 @@ impl Node {
     }
 }
 
-/// What takes one change back.
+/// The undo record of one change.
 #[derive(Debug)]
 pub(crate) enum Undo {
     Inserted { path: String, parent_pzxid: i64 },
@@ -122,7 +122,7 @@ impl Tree {
             if let Some((parent, name)) = path::split(path).filter(|_| path != ROOT)
                 && let Some(parent) = tree.nodes.get_mut(parent)
             {
-                // Not counted as creates: a fresh ZooKeeper doesn't either.
+                // Not counted as creates: a fresh ZooKeeper does not count them either.
                 parent.children.insert(name.to_owned());
             }
             tree.link(path, Node::new(txn, Some(Bytes::new()), acl, Lifetime::Persistent));
@@ -139,7 +139,7 @@ impl Tree {
         self.nodes.get_mut(path).ok_or(ErrorCode::NoNode)
     }
 
-    /// Number of nodes, those that every tree has included.
+    /// Number of nodes, including the built-in ones.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
@@ -182,7 +182,7 @@ impl Tree {
         Ok(found)
     }
 
-    /// Adds a node. The caller has seen that the parent exists and the path doesn't.
+    /// Adds a node. The caller has checked that the parent exists and the path does not.
     pub(crate) fn insert(&mut self, txn: Txn, path: &str, node: Node) -> Result<Undo, ErrorCode> {
         let (parent, name) = path::split(path).ok_or(ErrorCode::BadArguments)?;
         let parent = self.get_mut(parent)?;
@@ -194,7 +194,7 @@ impl Tree {
         Ok(undo)
     }
 
-    /// Takes a node away. The caller has seen that it has no children and may be deleted.
+    /// Removes a node. The caller has checked that it has no children and may be deleted.
     pub(crate) fn remove(&mut self, txn: Txn, path: &str) -> Result<Undo, ErrorCode> {
         let (parent, name) = path::split(path).ok_or(ErrorCode::BadArguments)?;
         let node = self.unlink(path).ok_or(ErrorCode::NoNode)?;
@@ -235,7 +235,7 @@ impl Tree {
         Ok(undo)
     }
 
-    /// Takes one change back, if it was the last one.
+    /// Undoes the last change.
     pub(crate) fn undo(&mut self, change: Undo) {
         match change {
             Undo::Inserted { path, parent_pzxid } => {
@@ -320,18 +320,18 @@ impl Tree {
         for (path, node) in &self.nodes {
             if path != ROOT {
                 let (parent, name) = path::split(path).expect("a path has a parent");
-                assert!(self.nodes[parent].children.contains(name), "{path} is unknown to its parent");
+                assert!(self.nodes[parent].children.contains(name), "{path} is missing in its parent");
             }
             for name in &node.children {
                 let child = if path == ROOT { format!("/{name}") } else { format!("{path}/{name}") };
-                assert!(self.nodes.contains_key(&child), "{child} is not there");
+                assert!(self.nodes.contains_key(&child), "{child} does not exist");
             }
             let stat = node.stat();
             assert_eq!(stat.num_children as usize, node.children.len());
             size += path.len() + node.size();
             if !path::BUILT_IN.contains(&path.as_str()) {
-                assert!(node.creates >= stat.num_children, "{path} has more children than were made");
-                assert!(node.pzxid >= node.czxid && node.mzxid >= node.czxid, "{path} changed before it was made");
+                assert!(node.creates >= stat.num_children, "{path} has more children than were created");
+                assert!(node.pzxid >= node.czxid && node.mzxid >= node.czxid, "{path} changed before it was created");
             }
             if let Lifetime::Session(session) = node.lifetime {
                 assert!(node.children.is_empty(), "{path} lives with a session and has children");

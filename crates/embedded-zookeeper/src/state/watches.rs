@@ -1,8 +1,8 @@
-//! Who is notified what. A watch belongs to a connection and is gone with it; a client that comes back sets its
-//! watches again.
+//! The watches, by path and connection. A watch ends with its connection; a client that reconnects sets its watches
+//! again.
 //!
-//! One connection has at most one watch of each kind on a path, and is notified of one event once, however many of its
-//! watches match. One-shot watches go when they fire, persistent ones stay.
+//! A connection has at most one watch of each kind on a path, and receives each event once, however many of its
+//! watches match. One-shot watches are removed when they fire, persistent ones stay.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -18,13 +18,13 @@ pub(crate) const PATHS_PER_CONNECTION_MAX: usize = 100_000;
 /// The kinds of watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchKind {
-    /// One-shot: the node's data, or its coming into being.
+    /// One-shot: the node's data, or its creation.
     Data,
     /// One-shot: the node's children.
     Children,
-    /// Lasting: both.
+    /// Persistent: data and children.
     Persistent,
-    /// Lasting: the data of the node and of everything below it.
+    /// Persistent: the data of the node and of all its descendants.
     Recursive,
 }
 
@@ -49,12 +49,12 @@ impl WatchKinds {
 pub(crate) struct Watches {
     by_path: HashMap<String, BTreeMap<ConnectionId, WatchKinds>>,
     by_connection: HashMap<ConnectionId, HashSet<String>>,
-    /// Number of recursive watches: without any, no ancestor needs a look.
+    /// Number of recursive watches; if there are none, ancestors are not searched.
     recursive: usize,
 }
 
 impl Watches {
-    /// Sets a watch; again is no change.
+    /// Sets a watch. Idempotent.
     pub(crate) fn add(&mut self, connection: ConnectionId, path: &str, kind: WatchKind) -> Result<(), ErrorCode> {
         let paths = self.by_connection.entry(connection).or_default();
         if !paths.contains(path) {
@@ -79,20 +79,20 @@ impl Watches {
         Ok(kinds.is_some_and(|kinds| kinds.meets(wanted)))
     }
 
-    /// Takes away the watches on this path that the protocol's number `kind` means; whether there was one.
+    /// Removes the watches on this path that the protocol's number `kind` means. Returns whether there was one.
     pub(crate) fn remove(&mut self, connection: ConnectionId, path: &str, kind: i32) -> Result<bool, ErrorCode> {
         let wanted = Self::kinds_of_number(kind)?;
         Ok(self.take(connection, path, wanted))
     }
 
-    /// Takes away every watch of a connection that is gone.
+    /// Removes every watch of a closed connection.
     pub(crate) fn forget(&mut self, connection: ConnectionId) {
         for path in self.by_connection.remove(&connection).unwrap_or_default() {
             self.take(connection, &path, WatchKinds::ALL);
         }
     }
 
-    /// Who is to be notified of an event, each once. One-shot watches that it meets are gone with this call.
+    /// The connections to notify of an event, each once. Matching one-shot watches are removed.
     pub(crate) fn trigger(&mut self, kind: EventKind, path: &str) -> BTreeSet<ConnectionId> {
         let wanted = match kind {
             EventKind::Created | EventKind::DataChanged => {
@@ -124,7 +124,7 @@ impl Watches {
         watchers.filter(move |(_, kinds)| kinds.meets(wanted)).map(|(connection, _)| *connection)
     }
 
-    /// Takes away some kinds of one connection's watches on a path, and what is empty then.
+    /// Removes some kinds of one connection's watches on a path, and empty map entries.
     fn take(&mut self, connection: ConnectionId, path: &str, unwanted: WatchKinds) -> bool {
         let Some(watchers) = self.by_path.get_mut(path) else { return false };
         let Some(kinds) = watchers.get_mut(&connection) else { return false };

@@ -1,5 +1,4 @@
-//! Writes, checked as ZooKeeper checks them and in its order, alone or as a transaction that happens as a whole or
-//! not at all.
+//! Write operations with ZooKeeper's checks in ZooKeeper's order, alone or as an atomic transaction.
 
 use bytes::Bytes;
 
@@ -11,31 +10,31 @@ use crate::proto::records::{AclEntry, Identity};
 use crate::proto::reply::{Part, Reply};
 use crate::proto::request::{Create, Write};
 
-/// The most nodes that a tree holds; a create beyond is refused with *quota exceeded*.
+/// The most nodes of a tree; further creates are refused with *quota exceeded*.
 pub(crate) const NODES_MAX: usize = 1_000_000;
 
-/// The most bytes that paths, data and access lists of all nodes may have together; what would be more is refused with
-/// *quota exceeded*. Many times what an installation has: it keeps a client that writes without end from taking the
-/// memory of the process. A write that takes no more than was there before is always done.
+/// The most bytes of all paths, data and access lists; a write that would exceed it is refused with *quota exceeded*.
+/// It is many times the size of an installation, and keeps a client that writes without end from exhausting the
+/// memory of the process. A write that does not grow the tree is always accepted.
 pub(crate) const BYTES_MAX: usize = 256 << 20;
 
-/// Who asks.
+/// The caller of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) session: i64,
     pub(crate) identities: &'a [Identity],
 }
 
-/// An event that a change fires, before it is known who watches.
+/// An event that a change fires, before it is matched with watches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fired {
     pub(crate) kind: EventKind,
     pub(crate) path: String,
-    /// List of the node that the event is about: who may not read it is not told.
+    /// The access control list of the node; only connections that may read it are notified.
     pub(crate) acl: Acl,
 }
 
-/// A write that took place.
+/// A successful write.
 #[derive(Debug)]
 pub(crate) struct Applied {
     pub(crate) reply: Reply,
@@ -44,7 +43,7 @@ pub(crate) struct Applied {
     undo: Option<Undo>,
 }
 
-/// Does one write, or nothing.
+/// Applies one write, or changes nothing.
 pub(crate) fn apply(tree: &mut Tree, txn: Txn, caller: Caller<'_>, write: Write) -> Result<Applied, ErrorCode> {
     match write {
         Write::Create(request) => create(tree, txn, caller, request),
@@ -71,10 +70,10 @@ pub(crate) fn apply(tree: &mut Tree, txn: Txn, caller: Caller<'_>, write: Write)
     }
 }
 
-/// Does all writes under one transaction id, or nothing.
+/// Applies all writes under one transaction id, or changes nothing.
 ///
-/// The reply names the outcome of each part, as ZooKeeper's does: of a failed transaction, the parts before the one
-/// that failed bear code 0, that one its own code, the later ones *runtime inconsistency*.
+/// The reply has the outcome of each part, as in ZooKeeper: in a failed transaction, the parts before the failed one
+/// have code 0, the failed one has its own code, the later ones have *runtime inconsistency*.
 pub(crate) fn apply_all(tree: &mut Tree, txn: Txn, caller: Caller<'_>, writes: Vec<Write>) -> (Reply, Vec<Fired>) {
     let count = writes.len();
     let mut parts = Vec::with_capacity(count);
@@ -99,13 +98,13 @@ pub(crate) fn apply_all(tree: &mut Tree, txn: Txn, caller: Caller<'_>, writes: V
     (Reply::Parts(parts), fired)
 }
 
-/// Deletes what lives with a session that ends. The caller ends the session.
+/// Deletes the ephemeral nodes of an ended session. The caller removes the session.
 pub(crate) fn remove_ephemerals(tree: &mut Tree, txn: Txn, session: i64) -> Vec<Fired> {
     let paths: Vec<String> = tree.ephemerals(session).cloned().collect();
     remove_unchecked(tree, txn, paths)
 }
 
-/// Deletes nodes without asking anybody's permission. Paths that are gone are passed over.
+/// Deletes nodes without permission checks. Missing paths are skipped.
 pub(crate) fn remove_unchecked(tree: &mut Tree, txn: Txn, paths: Vec<String>) -> Vec<Fired> {
     paths.into_iter().filter_map(|path| remove(tree, txn, &path).ok()).flat_map(|applied| applied.fired).collect()
 }
@@ -129,7 +128,7 @@ fn op_of(write: &Write) -> i32 {
     }
 }
 
-/// Whether `after` bytes may stand where `before` were.
+/// Checks that `after` bytes may replace `before` bytes.
 fn check_capacity(tree: &Tree, before: usize, after: usize) -> Result<(), ErrorCode> {
     let fits = after <= before || tree.size() - before + after <= BYTES_MAX;
     if fits { Ok(()) } else { Err(ErrorCode::QuotaExceeded) }
@@ -139,7 +138,7 @@ fn expect_version(is: i32, expected: i32) -> Result<(), ErrorCode> {
     if expected == -1 || expected == is { Ok(()) } else { Err(ErrorCode::BadVersion) }
 }
 
-/// What the flags of a create request mean: lifetime, and whether a sequence number is appended.
+/// The meaning of the flags of a create request: lifetime, and whether a sequence number is appended.
 fn lifetime(flags: i32, session: i64) -> Result<(Lifetime, bool), ErrorCode> {
     match flags {
         0 => Ok((Lifetime::Persistent, false)),
@@ -147,7 +146,7 @@ fn lifetime(flags: i32, session: i64) -> Result<(Lifetime, bool), ErrorCode> {
         2 => Ok((Lifetime::Persistent, true)),
         3 => Ok((Lifetime::Session(session), true)),
         4 => Ok((Lifetime::Container, false)),
-        // A time to live: ZooKeeper refuses it too, unless it was started with a switch.
+        // A time to live: ZooKeeper refuses it too, unless it is enabled by a system property.
         5 | 6 => Err(ErrorCode::Unimplemented),
         _ => Err(ErrorCode::BadArguments),
     }
