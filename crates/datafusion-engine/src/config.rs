@@ -1,8 +1,7 @@
-//! What one engine is told when it starts: where its tenant's catalog is, how much it may use, who may connect.
+//! The configuration of one engine: the tenant's catalog, resource limits, the credential.
 //!
-//! Invariants: every limit has a name here and a default below; a configuration that can't work is refused by
-//! [`Config::check`] before a port is bound. A stale configuration only describes the engine that was started with it:
-//! another one needs another engine.
+//! Invariants: every limit has a name and a default here; [`Config::check`] rejects an invalid configuration before a port
+//! is bound. A configuration never changes while its engine runs.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,16 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EngineError;
 
-/// The least memory that an engine can work with: below it the buffers of one sort don't fit.
+/// The least memory of an engine: the buffers of one sort.
 pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
-/// The most threads that an engine is given.
+/// The most executor threads of an engine.
 pub const CPU_THREADS_MAX: usize = 512;
 
 /// One engine's configuration.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
-    /// Where it listens: a loopback address; port 0 takes a free one.
+    /// The listen address, on loopback; port 0 takes a free one.
     #[serde(default = "any_loopback_port")]
     pub listen: SocketAddr,
     /// The tenant whose engine this is.
@@ -33,26 +32,26 @@ pub struct Config {
     pub engine: String,
     /// The tenant's catalog: one file per definition, shared by all engines of the tenant. Not used with `catalog`.
     pub catalog_dir: PathBuf,
-    /// The catalog of all tenants in an object store, in the place of `catalog_dir`.
+    /// The catalog of all tenants in an object store, instead of `catalog_dir`.
     #[serde(default)]
     pub catalog: Option<BucketConfig>,
-    /// Where intermediate results spill: `<scratch_dir>/<engine>/spill`, emptied at start and at the end.
+    /// Intermediate results spill to `<scratch_dir>/<engine>/spill`, which is emptied at the start and at the end.
     pub scratch_dir: PathBuf,
-    /// The folders below which tables may lie and results may be written. None: no file can be read.
+    /// The folders that tables may be in and results may be written to. Without any, no file can be read.
     #[serde(default)]
     pub allowed_locations: Vec<PathBuf>,
-    /// Files and folders below which nothing is read or written, whatever is allowed: those of Enginehouse itself. The
-    /// engine's own catalog and scratch folders are always among them.
+    /// Enginehouse's own files and folders, which statements never read or write, even below an allowed location. The
+    /// engine's catalog and scratch folders are always included.
     #[serde(default)]
     pub own_paths: Vec<PathBuf>,
-    /// The memory pool of all statements together, in bytes (the unit's `DRIVER_MEMORY`).
+    /// The memory pool of all statements, in bytes (the unit's `DRIVER_MEMORY`).
     pub memory_bytes: u64,
-    /// The threads that execute statements (the unit's `DRIVER_CPU`, rounded up).
+    /// The number of executor threads (the unit's `DRIVER_CPU`, rounded up).
     pub cpu_threads: usize,
-    /// What a client, the engine agent, must present as its password.
+    /// The password that the client, the engine agent, must present.
     pub credential: Credential,
-    /// The unit's PROPERTIES. Those that begin with `datafusion.` are every session's first settings, and one that is
-    /// unknown, malformed or not a session's to change keeps the engine from starting; the others are shown by SET.
+    /// The unit's PROPERTIES. Those with the prefix `datafusion.` are every session's initial settings; the engine does
+    /// not start if one is unknown, malformed or not changeable in a session. SET shows the others.
     #[serde(default)]
     pub properties: BTreeMap<String, String>,
     /// The named limits.
@@ -60,13 +59,13 @@ pub struct Config {
     pub limits: Limits,
 }
 
-/// Where catalogs are kept in an object store.
+/// The object store of catalogs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BucketConfig {
-    /// Such as `s3://bucket/prefix`.
+    /// For example `s3://bucket/prefix`.
     pub url: String,
-    /// Options of the store, keys and secrets included, by the names of the crate `object_store`.
+    /// Options of the store, including keys and secrets, by their names in the crate `object_store`.
     #[serde(default)]
     pub options: BTreeMap<String, String>,
 }
@@ -90,23 +89,22 @@ pub struct Limits {
     pub sessions: usize,
     /// Open operations of one session.
     pub operations_per_session: usize,
-    /// A finished operation that nobody asked about for so long is closed.
+    /// A finished operation is closed after this time without a call.
     pub operation_idle_ms: u64,
-    /// A session without a call and without a running statement for so long is closed.
+    /// A session is closed after this time without a call or a running statement.
     pub session_idle_ms: u64,
-    /// The longest life of a statement, from its start to its last row.
+    /// The statement timeout, from the start to the last row.
     pub statement_timeout_ms: u64,
-    /// How long `GetOperationStatus` waits for news, unless the session says otherwise.
+    /// How long `GetOperationStatus` waits for a change, unless the session sets another time.
     pub long_poll_ms: u64,
     /// The most bytes that spilled intermediate results may take on disk.
     pub spill_bytes: u64,
     /// The longest text of a statement, in bytes.
     pub statement_bytes: usize,
-    /// The most bytes of text and binary values in one row: a row is fetched whole, and every relay must be able to carry
-    /// it.
+    /// The most bytes of text and binary values in one row: a row is fetched whole and must fit into every relay.
     pub row_bytes: usize,
-    /// The most bytes that one call of a function may give for one batch of rows. Functions whose result can be much
-    /// longer than their arguments (`repeat`, `lpad`, `range` …) are refused beyond it, with SQLSTATE 54000.
+    /// The most bytes that one call of a function may return for one batch of rows. Calls of functions whose result can
+    /// be much longer than their arguments (`repeat`, `lpad`, `range` …) fail above it with SQLSTATE 54000.
     pub function_bytes: usize,
     /// The most rows of a SHOW PARTITIONS; a table with more partitions is refused with SQLSTATE 54000.
     pub partitions: usize,
@@ -147,7 +145,7 @@ fn any_loopback_port() -> SocketAddr {
 }
 
 impl Config {
-    /// Refuses what can't work, naming the key; makes the folders that are the engine's to make.
+    /// Rejects an invalid configuration, naming the key, and creates the engine's own folders.
     pub fn check(&self) -> Result<(), EngineError> {
         let refuse = |key: &str, why: String| Err(EngineError::Config { key: key.to_owned(), why });
         if !self.listen.ip().is_loopback() {
@@ -155,7 +153,7 @@ impl Config {
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         if self.engine.is_empty() || self.engine.starts_with('.') || !self.engine.chars().all(plain) {
-            return refuse("engine", format!("{:?} is no engine name", self.engine));
+            return refuse("engine", format!("{:?} is not an engine name", self.engine));
         }
         if self.memory_bytes < MEMORY_BYTES_MIN {
             return refuse("memory_bytes", format!("{} is below {MEMORY_BYTES_MIN}", self.memory_bytes));
@@ -164,7 +162,7 @@ impl Config {
             return refuse("cpu_threads", format!("{} is not in 1..={CPU_THREADS_MAX}", self.cpu_threads));
         }
         if self.credential.0.is_empty() {
-            return refuse("credential", "it is empty, so that anybody could connect".to_owned());
+            return refuse("credential", "it is empty, so any client could connect".to_owned());
         }
         for (key, dir) in [("catalog_dir", &self.catalog_dir), ("scratch_dir", &self.scratch_dir)] {
             if let Err(error) = fs::create_dir_all(dir) {
@@ -181,12 +179,12 @@ impl Credential {
         Self(secret.into())
     }
 
-    /// Compares without telling by its duration how much was right.
+    /// Compares in constant time.
     pub fn matches(&self, presented: &str) -> bool {
         !self.0.is_empty() && keys_match(&self.0, presented)
     }
 
-    /// The secret itself, for whoever has to present it.
+    /// The secret itself, for a client that has to present it.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What the statements of one engine need of it: configuration, clock, catalog and resources.
+//! The shared context of an engine's statements: configuration, clock, catalog and resources.
 
 use std::sync::Arc;
 

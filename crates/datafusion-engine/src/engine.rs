@@ -1,9 +1,9 @@
-//! One engine: what all its sessions share, which sessions and operations there are, and the threads that execute.
+//! The engine: its shared context, its sessions and operations, and its executor threads.
 //!
-//! Statements run on threads of their own ([`Config::cpu_threads`] of them); the threads that speak the protocol only
-//! wait and convert. So a statement that uses every cycle it is given still can be asked about and cancelled. Invariants:
-//! nothing that a statement does, panics included, ends the engine; sessions, operations and their idle time are limited;
-//! a handle of something closed finds nothing.
+//! Statements run on the executor ([`Config::cpu_threads`] threads); the protocol threads only wait and convert. So the
+//! status of a statement that uses all its CPU can still be read, and it can be cancelled. Invariants: no statement ends
+//! the engine, not even by a panic; the numbers of sessions and operations and their idle time are limited; the handle of
+//! a closed session or operation is not found.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -29,18 +29,18 @@ use crate::session::Session;
 use crate::statement::head;
 use crate::storage::resources::Resources;
 
-/// The stack of an executing thread, in bytes: plans of [`depth::DEPTH_MAX`] levels are walked recursively. It is only
-/// reserved; a thread uses what it needs.
+/// The stack of an executor thread, in bytes: plans of [`depth::DEPTH_MAX`] levels are traversed recursively. The stack
+/// is only reserved; a thread uses as much as it needs.
 ///
 /// [`depth::DEPTH_MAX`]: crate::statement::depth::DEPTH_MAX
 const STACK_BYTES: usize = 64 << 20;
 
-/// How much an engine has to do.
+/// The load of an engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
     /// Open sessions.
     pub sessions: u32,
-    /// Statements that compute, or wait for their client to fetch.
+    /// Statements that compute or wait for their client to fetch.
     pub running_statements: u32,
 }
 
@@ -54,7 +54,7 @@ pub struct Engine {
     running: Arc<AtomicU32>,
 }
 
-/// The threads that execute. They are given up without waiting for what they do.
+/// The executor threads. Dropping it does not wait for running statements.
 struct Executor(Option<Runtime>);
 
 impl Drop for Executor {
@@ -65,7 +65,7 @@ impl Drop for Executor {
     }
 }
 
-/// Counts a statement as running for as long as it lives.
+/// Counts a statement as running until it is dropped.
 struct RunningGuard(Arc<AtomicU32>);
 
 impl RunningGuard {
@@ -81,7 +81,7 @@ impl Drop for RunningGuard {
     }
 }
 
-/// Ends a task when whoever waits for it does so no longer.
+/// Aborts a task when its caller is dropped.
 struct AbortOnDrop(AbortHandle);
 
 impl Drop for AbortOnDrop {
@@ -91,7 +91,7 @@ impl Drop for AbortOnDrop {
 }
 
 impl Engine {
-    /// Checks the configuration, opens the catalog and starts the threads.
+    /// Checks the configuration, opens the catalog and starts the executor.
     pub fn start(config: Config, clock: SharedClock) -> Result<Arc<Self>, EngineError> {
         let context = Arc::new(EngineContext::open(config, clock)?);
         let runtime = Builder::new_multi_thread()
@@ -100,7 +100,7 @@ impl Engine {
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
-            .map_err(EngineError::io("start the executing threads"))?;
+            .map_err(EngineError::io("start the executor threads"))?;
         Ok(Arc::new(Self {
             context,
             executor: Executor(Some(runtime)),
@@ -111,7 +111,7 @@ impl Engine {
         }))
     }
 
-    /// How much it has to do: two counters, cheap enough for every request.
+    /// The current load: two counters, cheap enough for every request.
     pub fn load(&self) -> Load {
         Load {
             sessions: self.session_count.load(Ordering::Relaxed),
@@ -138,7 +138,7 @@ impl Engine {
         self.context.clock()
     }
 
-    /// Opens a session. The connection is the one with which it ends.
+    /// Opens a session, which ends with its connection.
     pub fn open_session(&self, user: &str, connection: u64) -> Result<Arc<Session>, UserError> {
         let session = Arc::new(Session::new(
             self.context.initial_settings().clone(),
@@ -151,8 +151,8 @@ impl Engine {
         session.touch(self.clock().boottime());
         let mut sessions = self.sessions();
         if sessions.len() >= self.config().limits.sessions {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "the engine has too many sessions")
-                .detail(format!("it takes {}", self.config().limits.sessions))
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many sessions on the engine")
+                .detail(format!("The limit is {}.", self.config().limits.sessions))
                 .with_sqlstate("53300"));
         }
         sessions.insert(session.handle, Arc::clone(&session));
@@ -162,17 +162,16 @@ impl Engine {
         Ok(session)
     }
 
-    /// The open session of that handle.
+    /// The open session with this handle.
     pub fn session(&self, handle: &Handle) -> Result<Arc<Session>, UserError> {
         let session = self.sessions().get(handle).cloned();
-        let session = session.ok_or_else(|| {
-            UserError::new(ErrorKind::UndefinedObject, "the session is not open").with_sqlstate("08003")
-        })?;
+        let session = session
+            .ok_or_else(|| UserError::new(ErrorKind::UndefinedObject, "session is not open").with_sqlstate("08003"))?;
         session.touch(self.clock().boottime());
         Ok(session)
     }
 
-    /// Closes a session with everything that it runs; false if it was not open.
+    /// Closes a session and its operations; `false` if it was not open.
     pub fn close_session(&self, handle: &Handle) -> bool {
         let mut sessions = self.sessions();
         let session = sessions.remove(handle);
@@ -182,14 +181,14 @@ impl Engine {
         for operation in session.operations() {
             self.close_operation(&operation);
         }
-        // What it prepared may be deep, and is freed where the stack is.
+        // Its prepared plans may be deep; they are freed on an executor thread, which has the stack for it.
         if let Some(executor) = &self.executor.0 {
             executor.spawn(async move { drop(session) });
         }
         true
     }
 
-    /// Closes the sessions of a connection that ended.
+    /// Closes the sessions of a closed connection.
     pub fn close_connection(&self, connection: u64) {
         let ended: Vec<_> = self
             .sessions()
@@ -202,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Closes everything.
+    /// Closes all sessions.
     pub fn close_all(&self) {
         let handles: Vec<_> = self.sessions().keys().copied().collect();
         for handle in handles {
@@ -210,12 +209,12 @@ impl Engine {
         }
     }
 
-    /// The open operation of that handle. Its idle time begins anew if its own session's connection asks: whoever looks at
-    /// it from elsewhere, as the engine agent does during a drain, must not keep what its client has forgotten.
+    /// The open operation with this handle. A call on the connection of its own session resets its idle time; a call on
+    /// another connection, such as the engine agent's during a drain, does not keep an abandoned operation open.
     pub fn operation(&self, handle: &Handle, connection: u64) -> Result<Arc<Operation>, UserError> {
         let operation = self.operations().get(handle).cloned();
         let operation = operation.ok_or_else(|| {
-            UserError::new(ErrorKind::UndefinedObject, "the operation is not open").with_sqlstate("HY010")
+            UserError::new(ErrorKind::UndefinedObject, "operation is not open").with_sqlstate("HY010")
         })?;
         if let Some(session) =
             self.sessions().get(&operation.session).filter(|session| session.connection == connection)
@@ -227,7 +226,7 @@ impl Engine {
         Ok(operation)
     }
 
-    /// Closes an operation and what it runs; false if it was not open.
+    /// Closes an operation and cancels its statement; `false` if it was not open.
     pub fn close_operation(&self, handle: &Handle) -> bool {
         let Some(operation) = self.operations().remove(handle) else { return false };
         operation.cancel(self.clock().wall_ms());
@@ -241,19 +240,19 @@ impl Engine {
         operation.touch(self.clock().boottime());
         let limit = self.config().limits.operations_per_session;
         if !session.add_operation(operation.handle, limit) {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many open operations")
-                .detail(format!("it may have {limit}"))
-                .hint("Close what has been read."));
+            return Err(UserError::new(ErrorKind::ProgramLimit, "too many open operations in the session")
+                .detail(format!("The limit is {limit}."))
+                .hint("Close operations whose results have been read."));
         }
         self.operations().insert(operation.handle, Arc::clone(operation));
-        // The session may have ended in between: nothing may stay behind.
+        // The session may have been closed in between: close its operation too.
         if !self.sessions().contains_key(&session.handle) {
             self.close_operation(&operation.handle);
         }
         Ok(())
     }
 
-    /// An operation whose whole answer is there at once.
+    /// Registers a completed operation with all its rows.
     pub fn answer(&self, session: &Session, name: &str, rows: RecordBatch) -> Result<Arc<Operation>, UserError> {
         let (operation, _) =
             Operation::new(session.handle, name.to_owned(), BTreeMap::new(), true, self.clock().wall_ms());
@@ -263,7 +262,7 @@ impl Engine {
         Ok(operation)
     }
 
-    /// Starts a statement on the executing threads. Must be called on a runtime, which watches over it.
+    /// Starts a statement on the executor. Must be called on a Tokio runtime, which supervises it.
     pub fn execute(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -273,14 +272,14 @@ impl Engine {
     ) -> Result<Arc<Operation>, UserError> {
         let limit = self.config().limits.statement_bytes;
         if statement.len() > limit {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is too long")
-                .detail(format!("it has {} bytes of {limit}", statement.len())));
+            return Err(UserError::new(ErrorKind::ProgramLimit, "statement is too long")
+                .detail(format!("It has {} bytes; the limit is {limit}.", statement.len())));
         }
         let rows = head::has_result_set(&statement);
         let (operation, sender) = Operation::new(session.handle, statement, overlay, rows, self.clock().wall_ms());
         self.register(session, &operation)?;
         let Some(executor) = &self.executor.0 else {
-            return Err(UserError::internal("the engine has no threads"));
+            return Err(UserError::internal("the engine has no executor"));
         };
         let running = RunningGuard::new(&self.running);
         let work = pump(Arc::clone(&self.context), Arc::clone(session), Arc::clone(&operation), sender);
@@ -298,26 +297,26 @@ impl Engine {
         Ok(operation)
     }
 
-    /// Does work that may take long on the executing threads; its panic is an error of the call. It stops where it next
-    /// gives way when its time is over, or when nobody waits for it any longer.
+    /// Runs work that may take long on the executor; a panic becomes an error of the call. At the statement timeout, or
+    /// when the caller is dropped, the work stops at its next await point.
     pub async fn on_executor<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
         let Some(executor) = &self.executor.0 else {
-            return Err(UserError::internal("the engine has no threads").into());
+            return Err(UserError::internal("the engine has no executor").into());
         };
         let mut task = executor.spawn(work);
         let _abort = AbortOnDrop(task.abort_handle());
         match tokio::time::timeout(self.config().limits.statement_timeout(), &mut task).await {
             Ok(Ok(done)) => done,
             Ok(Err(join)) if join.is_panic() => Err(EngineError::Panicked(panic_text(join.into_panic().as_ref()))),
-            Ok(Err(_)) => Err(UserError::new(ErrorKind::Canceled, "the engine stops").into()),
-            Err(_) => Err(UserError::new(ErrorKind::Timeout, "the call took too long").into()),
+            Ok(Err(_)) => Err(UserError::new(ErrorKind::Canceled, "the engine is shutting down").into()),
+            Err(_) => Err(UserError::new(ErrorKind::Timeout, "canceling call due to statement timeout").into()),
         }
     }
 
-    /// Closes what nobody has asked about for too long. The server calls it every few seconds.
+    /// Closes operations and sessions that have been idle for too long. The server calls it every few seconds.
     pub fn sweep(&self) {
         let now = self.clock().boottime();
         let limits = &self.config().limits;
@@ -333,7 +332,7 @@ impl Engine {
             self.close_operation(handle);
         }
         if !stale.is_empty() {
-            tracing::info!(operations = stale.len(), "closed what nobody asked about");
+            tracing::info!(operations = stale.len(), "closed idle operations");
         }
         let idle: Vec<_> =
             self.sessions().values().filter(|session| session.idle(now) > session_idle).cloned().collect();
@@ -341,12 +340,12 @@ impl Engine {
         for session in idle {
             let runs = |handle| self.operations().get(handle).is_some_and(|operation| !operation.phase().is_final());
             if !session.operations().iter().any(runs) {
-                tracing::debug!(user = session.user, "closing a session that nobody uses");
+                tracing::debug!(user = session.user, "closing an idle session");
                 closed += usize::from(self.close_session(&session.handle));
             }
         }
         if closed > 0 {
-            tracing::info!(sessions = closed, "closed sessions that nobody used");
+            tracing::info!(sessions = closed, "closed idle sessions");
         }
     }
 

@@ -1,8 +1,8 @@
-//! What can go wrong in an engine, and what its user is told.
+//! The engine's errors, and their translation to user errors.
 //!
-//! DataFusion's errors are a tree of wrappers around the one that matters; [`user_error`] walks to it and gives it a
-//! SQLSTATE, so that a driver can tell a missing table from a full disk. Nothing here ends the engine: each of these
-//! ends one statement at most.
+//! DataFusion wraps the cause of an error several times; [`user_error`] unwraps it and assigns a SQLSTATE, so that a
+//! driver can distinguish a missing table from a full disk. None of these errors ends the engine; each ends at most one
+//! statement.
 
 use std::error::Error as StdError;
 use std::io;
@@ -16,51 +16,45 @@ use model::error::{ErrorKind, UserError};
 
 use crate::functions::hints;
 
-/// How far the wrappers are followed.
+/// The most wrappers that are unwrapped.
 const WRAPPERS_MAX: usize = 64;
-/// What the operating system says of a disk without room.
+/// The operating system's message for a full disk.
 const NO_SPACE: &str = "No space left on device";
-/// What DataFusion says when spilled rows take more disk than they may.
+/// A part of DataFusion's message when spilled rows exceed their limit.
 const SPILL_FULL: &str = "The used disk space during the spilling process";
 
-/// Anything that can go wrong in this crate.
+/// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Already in the form that a user reads.
+    /// An error for the user.
     #[error(transparent)]
     User(#[from] UserError),
-    /// DataFusion refused or failed.
+    /// An error of DataFusion.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
-    /// A file or socket of the engine's own failed.
-    #[error("{what}: {source}")]
+    /// An I/O error of the engine's own files and sockets.
+    #[error("could not {what}: {source}")]
     Io {
-        /// What was being done, with the path.
+        /// The failed action, with the path.
         what: String,
-        /// Why it failed.
         source: io::Error,
     },
-    /// The configuration can't work.
+    /// An invalid configuration.
     #[error("configuration key {key}: {why}")]
-    Config {
-        /// The key.
-        key: String,
-        /// What is wrong with its value.
-        why: String,
-    },
-    /// The code that executed a statement panicked; the engine lives on.
-    #[error("the statement's execution panicked: {0}")]
+    Config { key: String, why: String },
+    /// The code that executed a statement panicked; the engine continues.
+    #[error("statement execution panicked: {0}")]
     Panicked(String),
 }
 
 impl EngineError {
-    /// Names what was being done when a file or socket failed.
+    /// Adds the failed action, in the form "open FILE", to an I/O error.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
     }
 
-    /// Whose fault it is, and the SQLSTATE.
+    /// The kind of error, which implies whose fault it is and the SQLSTATE.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::User(error) => error.kind,
@@ -71,12 +65,12 @@ impl EngineError {
         }
     }
 
-    /// What the client is told.
+    /// The error that the client receives.
     pub fn into_user(self) -> UserError {
         match self {
             Self::User(error) => error,
             Self::DataFusion(error) => user_error(&error),
-            Self::Io { ref what, ref source } => UserError::new(io_kind(source), format!("{what}: {source}")),
+            Self::Io { ref what, ref source } => UserError::new(io_kind(source), format!("could not {what}: {source}")),
             other => UserError::new(other.kind(), other.to_string()),
         }
     }
@@ -85,15 +79,15 @@ impl EngineError {
 fn io_kind(error: &io::Error) -> ErrorKind {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::DiskFull,
-        // The sentence with which DataFusion refuses to spill more than it may.
+        // DataFusion's error when a spill exceeds its limit.
         io::ErrorKind::Other if error.to_string().contains(SPILL_FULL) => ErrorKind::DiskFull,
-        // A writer of batches wraps the operating system's error and hides its number.
+        // A writer of batches wraps the operating system's error and hides its code.
         io::ErrorKind::Other if error.to_string().contains(NO_SPACE) => ErrorKind::DiskFull,
         _ => ErrorKind::Io,
     }
 }
 
-/// Translates DataFusion's error: the kind and SQLSTATE from the innermost cause, the text without its prefixes.
+/// Translates an error of DataFusion: kind and SQLSTATE from the innermost cause, the text without its prefixes.
 pub fn user_error(error: &DataFusionError) -> UserError {
     let mut current = error;
     for _ in 0..WRAPPERS_MAX {
@@ -121,9 +115,7 @@ pub fn user_error(error: &DataFusionError) -> UserError {
 fn innermost(error: &DataFusionError) -> UserError {
     match error {
         DataFusionError::SQL(parser, _) => match parser.as_ref() {
-            ParserError::RecursionLimitExceeded => {
-                from_text(ErrorKind::ProgramLimit, "the statement is nested too deeply").with_sqlstate("54001")
-            }
+            ParserError::RecursionLimitExceeded => statement_too_complex("It is nested too deeply."),
             ParserError::ParserError(text) | ParserError::TokenizerError(text) => {
                 from_text(ErrorKind::Syntax, &format!("syntax error: {text}"))
             }
@@ -132,7 +124,7 @@ fn innermost(error: &DataFusionError) -> UserError {
         DataFusionError::SchemaError(schema, _) => schema_error(schema),
         DataFusionError::ResourcesExhausted(text) if text.contains(SPILL_FULL) => from_text(ErrorKind::DiskFull, text),
         DataFusionError::ResourcesExhausted(text) => from_text(ErrorKind::OutOfMemory, text)
-            .hint("Narrow the statement, or ALTER RESOURCE UNIT … DRIVER_MEMORY."),
+            .hint("Select less data, or increase DRIVER_MEMORY with ALTER RESOURCE UNIT."),
         DataFusionError::ArrowError(arrow, _) => arrow_error(arrow),
         DataFusionError::ParquetError(parquet) => {
             source_error(parquet.as_ref()).unwrap_or_else(|| bad_file(&parquet.to_string()))
@@ -145,7 +137,7 @@ fn innermost(error: &DataFusionError) -> UserError {
         DataFusionError::Configuration(text) => from_text(ErrorKind::InvalidValue, text),
         DataFusionError::Execution(text) => from_text(ErrorKind::DataException, text),
         DataFusionError::ExecutionJoin(join) if join.is_panic() => {
-            from_text(ErrorKind::Internal, &format!("the statement's execution panicked: {join}"))
+            from_text(ErrorKind::Internal, &format!("statement execution panicked: {join}"))
         }
         DataFusionError::External(inner) => match inner.downcast_ref::<object_store::Error>() {
             Some(store) => store_error(store),
@@ -155,7 +147,7 @@ fn innermost(error: &DataFusionError) -> UserError {
     }
 }
 
-/// DataFusion says what it misses in prose only; these are the sentences of version 55.
+/// Classifies a planning error by its text, the only form in which DataFusion 55 reports it.
 fn plan_error(text: &str) -> UserError {
     let quoted = |text: &str| text.split('\'').nth(1).unwrap_or_default().to_owned();
     let first = text.lines().next().unwrap_or_default();
@@ -204,19 +196,24 @@ fn plan_error(text: &str) -> UserError {
     from_text(ErrorKind::Syntax, text).with_sqlstate("42000")
 }
 
-/// The error for a table that is not there, by its full name: `datafusion.schema.table`. A table's own name may have dots.
+/// The error for a missing table, by its full name: `datafusion.schema.table`. A table's own name may contain dots.
 fn no_table(full: &str) -> UserError {
     let (schema, name) = full.split_once('.').and_then(|(_, rest)| rest.split_once('.')).unwrap_or(("", full));
     let error = UserError::new(ErrorKind::UndefinedTable, format!("table \"{name}\" does not exist"))
-        // The words by which clients of HiveServer2 recognize it.
+        // The words by which clients of HiveServer2 recognize a missing table.
         .detail(format!("SemanticException: Table not found {schema}.{name}"));
     if name.contains('/') {
-        return error.hint("To read a file, write CREATE EXTERNAL TABLE … STORED AS … LOCATION '…' first.");
+        return error.hint("To read a file, run CREATE EXTERNAL TABLE … STORED AS … LOCATION '…' first.");
     }
     error
 }
 
-/// The error for a schema that is not there.
+/// The error for a statement that is too complex to be planned.
+pub fn statement_too_complex(detail: &str) -> UserError {
+    UserError::new(ErrorKind::ProgramLimit, "statement too complex").detail(detail).with_sqlstate("54001")
+}
+
+/// The error for a missing schema.
 pub fn no_schema(name: &str) -> UserError {
     UserError::new(ErrorKind::UndefinedObject, format!("schema \"{name}\" does not exist"))
         .with_sqlstate("3F000")
@@ -229,14 +226,14 @@ fn schema_error(error: &SchemaError) -> UserError {
             let mut names: Vec<_> = valid_fields.iter().map(|field| field.name.as_str()).collect();
             names.truncate(20);
             let error = UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" does not exist", field.name));
-            if names.is_empty() { error } else { error.detail(format!("there are {}", names.join(", "))) }
+            if names.is_empty() { error } else { error.detail(format!("The columns are {}.", names.join(", "))) }
         }
         SchemaError::AmbiguousReference { field } => {
-            UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" is ambiguous", field.name))
+            UserError::new(ErrorKind::UndefinedColumn, format!("column reference \"{}\" is ambiguous", field.name))
                 .with_sqlstate("42702")
         }
         SchemaError::DuplicateQualifiedField { name, .. } | SchemaError::DuplicateUnqualifiedField { name } => {
-            UserError::new(ErrorKind::DuplicateObject, format!("column \"{name}\" stands there twice"))
+            UserError::new(ErrorKind::DuplicateObject, format!("column \"{name}\" specified more than once"))
                 .with_sqlstate("42701")
         }
     }
@@ -289,7 +286,7 @@ fn io_source(error: &io::Error) -> Option<UserError> {
     error.get_ref().and_then(|inner| source_error(inner))
 }
 
-/// The [`UserError`] that one of our own parts put at the bottom of somebody else's error.
+/// The [`UserError`] that this crate wrapped in an error of a library.
 fn source_error(error: &(dyn StdError + 'static)) -> Option<UserError> {
     let mut current = Some(error);
     for _ in 0..WRAPPERS_MAX {
@@ -306,7 +303,7 @@ fn source_error(error: &(dyn StdError + 'static)) -> Option<UserError> {
     None
 }
 
-/// The first line as message, the others as detail.
+/// An error with the first line of a text as message and the others as detail.
 fn from_text(kind: ErrorKind, text: &str) -> UserError {
     let text = without_debug(text.trim());
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
@@ -314,10 +311,10 @@ fn from_text(kind: ErrorKind, text: &str) -> UserError {
     if rest.trim().is_empty() { error } else { error.detail(rest.trim().to_owned()) }
 }
 
-/// The text up to where DataFusion prints a value of its own in Rust's debug form, or asks to report a bug.
+/// The text before a value in Rust's debug format, or before DataFusion's request to report a bug.
 fn without_debug(text: &str) -> &str {
     let text = text.split("\nThis issue was likely caused by a bug in DataFusion").next().unwrap_or(text);
-    // Such a form has a type's name before its fields: `Identifier(Ident { value: …`, `Some(HiveFormat {`.
+    // In this format a type's name precedes its fields: `Identifier(Ident { value: …`, `Some(HiveFormat {`.
     let Some(brace) = text.find(" { ").filter(|_| text.contains(": ")) else { return text };
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '(' | '[' | '_' | ':');
     let start = text[..brace].rfind(|c| !is_name(c)).map_or(0, |at| at + 1);
@@ -327,7 +324,7 @@ fn without_debug(text: &str) -> &str {
     text
 }
 
-/// Lower case at the beginning, unless it is an acronym.
+/// The text with a lower-case first letter, unless it begins with an acronym.
 fn lowered(text: &str) -> String {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {

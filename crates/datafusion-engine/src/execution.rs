@@ -1,8 +1,8 @@
-//! The life of one statement on the executing threads, and who watches over it.
+//! The execution of one statement: the task on the executor, and its supervisor.
 //!
-//! [`pump`] runs there: it plans, executes, and hands batches over as fast as they are fetched. [`supervise`] runs beside
-//! it, on the threads of the protocol: whatever becomes of the pump (its end, an error, a panic, a cancel, its time) becomes
-//! the operation's phase.
+//! [`pump`] plans and executes on the executor and queues batches as fast as the client fetches them. [`supervise`] runs
+//! on the protocol threads: it turns the end of the task (success, error, panic, cancellation, timeout) into the
+//! operation's phase.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::operation::{Operation, Phase};
 use crate::session::Session;
 use crate::statement::{self, Outcome};
 
-/// How long a statement's first rows wait for company before it is called finished.
+/// How long the first rows of a statement are held before its state becomes finished.
 const READY_DELAY: Duration = Duration::from_millis(200);
-/// What is shown of a statement in logs, in characters.
+/// The length of a statement in logs, in characters.
 const STATEMENT_SHOWN: usize = 200;
 
-/// How long a statement may take.
+/// The time limits of a statement.
 #[derive(Debug, Clone, Copy)]
 pub struct Timeouts {
-    /// The client's, until its first rows can be fetched: from then on the client sets the pace.
+    /// The client's limit, until the first rows can be fetched; from then on the client sets the pace.
     pub until_ready: Duration,
-    /// The engine's, until the last row is handed over.
+    /// The engine's limit, until the last row is queued.
     pub until_end: Duration,
 }
 
-/// Follows a statement's task to its end and moves the operation on. Returns when the task has really ended, which after
-/// a cancel or a timeout is later than the operation's end.
+/// Waits for a statement's task and sets the final phase of the operation. Returns when the task has ended, which after
+/// a cancellation or timeout is later than the operation's end.
 pub async fn supervise(
     operation: &Operation,
     mut task: JoinHandle<Result<(), EngineError>>,
@@ -78,20 +78,20 @@ fn phase_of(operation: &Operation, ended: Result<Result<(), EngineError>, JoinEr
         Err(join) if join.is_panic() => {
             let what = panic_text(join.into_panic().as_ref());
             let shown: String = operation.statement.chars().take(STATEMENT_SHOWN).collect();
-            tracing::error!(statement = shown, what, "a statement panicked");
+            tracing::error!(statement = shown, what, "statement panicked");
             Phase::Failed(Arc::new(EngineError::Panicked(what).into_user()))
         }
         Err(_) => Phase::Canceled,
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str).or_else(|| payload.downcast_ref::<&str>().copied());
-    text.unwrap_or("no reason given").to_owned()
+    text.unwrap_or("no message").to_owned()
 }
 
-/// Executes one statement and hands its rows over, as fast as they are fetched.
+/// Executes one statement and queues its rows, as fast as the client fetches them.
 pub async fn pump(
     engine: Arc<EngineContext>,
     session: Arc<Session>,
@@ -115,7 +115,7 @@ pub async fn pump(
     let mut ready_at: Option<Instant> = None;
     let mut rows = 0_u64;
     loop {
-        // A failure right after the first rows is better told by the status than by a later fetch, so they wait a little.
+        // An error right after the first rows is better reported by the status than by a later fetch: hold them briefly.
         let batch = match ready_at {
             Some(at) if !is_ready => {
                 let Ok(batch) = tokio::time::timeout_at(at, stream.next()).await else {

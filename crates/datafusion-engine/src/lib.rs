@@ -1,23 +1,23 @@
 //! The embedded engine: Apache `DataFusion` behind HiveServer2.
 //!
 //! One engine serves one tenant, as a process of its own or inside its engine agent, on loopback and to that agent only.
-//! [`Server`] listens; [`Engine`] holds what the sessions share: the pool of memory (the unit's `DRIVER_MEMORY`), the threads
-//! that execute (`DRIVER_CPU`), the tenant's catalog. The layers, outside in:
+//! [`Server`] listens; [`Engine`] holds the resources that sessions share: the memory pool (the unit's `DRIVER_MEMORY`),
+//! the executor threads (`DRIVER_CPU`) and the tenant's catalog. The layers, from the outside in:
 //!
 //! | module | what it does |
 //! | --- | --- |
 //! | [`service`], [`server`] | HiveServer2's calls, the listener |
-//! | [`engine`], [`operation`], [`execution`] | sessions and operations, threads of their own, rows on their way out |
-//! | [`session`], [`statement`] | settings, and from a text to rows |
-//! | [`functions`] | what functions and operators mean, and how much they may allocate |
-//! | [`catalog`] | tables, views and schemas in the tenant's folder |
-//! | [`storage`] | which files may be touched, how much memory and disk may be used |
-//! | [`rows`], [`metadata_calls`] | Arrow to HiveServer2, JDBC's metadata |
+//! | [`engine`], [`operation`], [`execution`] | sessions and operations, the executor, queued result rows |
+//! | [`session`], [`statement`] | settings, and the execution of a statement |
+//! | [`functions`] | semantics of functions and operators, and limits on their allocations |
+//! | [`catalog`] | tables, views and schemas of the tenant |
+//! | [`storage`] | the files that statements may access, limits on memory and disk |
+//! | [`rows`], [`metadata_calls`] | conversion of Arrow to HiveServer2, JDBC's metadata |
 //! | [`sample`] | data whose every value can be recomputed |
 //!
-//! Invariants: nothing that a statement does ends the engine; a result is never held whole; a file outside the allowed
-//! locations is neither read nor written. A stale caller (a handle that was closed, a dropped table) gets an error with its
-//! SQLSTATE and changes nothing.
+//! Invariants: no statement ends the engine; a result is never held whole; a file outside the allowed locations is
+//! neither read nor written. A stale caller (with a closed handle or a dropped table) receives an error with its SQLSTATE
+//! and changes nothing.
 
 pub mod catalog;
 pub mod config;

@@ -1,7 +1,7 @@
-//! `GetCatalogs`, `GetSchemas`, `GetTables`, `GetColumns` and their like: the catalog as JDBC's `DatabaseMetaData` wants it.
+//! The metadata calls (`GetCatalogs`, `GetSchemas`, `GetTables`, `GetColumns` …) in the format of JDBC's `DatabaseMetaData`.
 //!
-//! The columns and their order are JDBC's; drivers read them by position. A table whose definition can't be built any more
-//! is listed by `GetTables` and has no columns. Patterns are JDBC's; an identifier that is absent matches all.
+//! The columns and their order are JDBC's; drivers read them by position. A table whose definition can no longer be
+//! built is listed by `GetTables` and has no columns. Patterns are JDBC's; a missing identifier matches all.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::rows::types::{sql_type, type_name};
 use crate::session::Session;
 use crate::statement::show::{function_names, matches_jdbc};
 
-/// One value of a metadata answer.
+/// One value of a metadata result.
 #[derive(Debug, Clone)]
 enum Cell {
     Text(String),
@@ -41,7 +41,7 @@ impl From<Option<i32>> for Cell {
     }
 }
 
-/// A column of a metadata answer: its name and type.
+/// The columns of a metadata result: names and types.
 type Shape = [(&'static str, DataType)];
 
 const TEXT: DataType = DataType::Utf8;
@@ -78,7 +78,7 @@ fn batch(shape: &Shape, rows: &[Vec<Cell>]) -> Result<RecordBatch, EngineError> 
     };
     let columns = shape.iter().enumerate().map(|(at, (_, data_type))| column(at, data_type)).collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
-        .map_err(|error| UserError::internal(format!("metadata not made: {error}")).into())
+        .map_err(|error| UserError::internal(format!("could not build metadata rows: {error}")).into())
 }
 
 fn has_catalog(catalog: Option<&str>) -> bool {
@@ -93,7 +93,7 @@ fn schemas(engine: &Engine, catalog: Option<&str>, schema: Option<&str>) -> Resu
     Ok(names.into_iter().filter(|name| matches_jdbc(schema, name)).collect())
 }
 
-/// The tables of a schema: name and JDBC type. What can't be read counts as a table.
+/// The tables of a schema: name and JDBC type. An unreadable definition counts as a table.
 fn tables(
     engine: &Engine,
     session: &Session,
@@ -181,7 +181,7 @@ async fn build(engine: &Engine, session: &Session, schema: &str, name: &str) -> 
     }
 }
 
-/// What JDBC wants to know of a type: its code, column size, decimal digits, radix.
+/// JDBC's description of a type: code, column size, decimal digits, radix.
 fn jdbc_type(sql_type: &SqlType) -> (i32, Option<i32>, Option<i32>, Option<i32>) {
     match sql_type {
         SqlType::Boolean => (16, Some(1), None, None),
@@ -366,7 +366,7 @@ pub fn functions(session: &Session, catalog: Option<&str>, pattern: &str) -> Res
         function_names(session).into_iter().filter(|name| has_catalog(catalog) && matches_jdbc(Some(pattern), name));
     let rows: Vec<Vec<Cell>> = names
         .map(|name| {
-            // 1: no table; the specific name is the name, because functions here have one form each.
+            // 1: returns no table. The specific name is the name, because functions have no overloads here.
             vec![Cell::Null, Cell::Null, name.as_str().into(), "".into(), Cell::Number(1), name.as_str().into()]
         })
         .collect();
@@ -381,7 +381,7 @@ pub fn functions(session: &Session, catalog: Option<&str>, pattern: &str) -> Res
     batch(&shape, &rows)
 }
 
-/// `GetPrimaryKeys`: what a table's definition declares, which nobody enforces.
+/// `GetPrimaryKeys`: the keys that a table's definition declares. They are not enforced.
 pub async fn primary_keys(
     engine: &Engine,
     session: &Session,

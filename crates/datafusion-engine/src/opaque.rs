@@ -1,13 +1,13 @@
-//! A value whose type the compiler needn't look into to know that threads may share it.
+//! A wrapper that hides a type from the compiler's `Send` and `Sync` proofs.
 //!
-//! A session's context holds plans and expressions, a graph of some hundred types. Every method of an `async_trait` proves
-//! anew that its future may go to another thread, and looks through that graph each time: most of this crate's build
-//! time (apache/datafusion#13814). Behind a trait object it is looked through once, where the object is made.
+//! A session's context holds plans and expressions, a graph of some hundred types. For each method of an `async_trait`
+//! the compiler proves that its future is `Send` and traverses that graph, which takes most of this crate's build time
+//! (apache/datafusion#13814). Behind a trait object the graph is traversed once, where the object is created.
 
 use std::fmt;
 use std::ops::Deref;
 
-/// A shared value, known as `Send` and `Sync` by its trait object alone.
+/// A shared value, `Send` and `Sync` by its trait object alone.
 pub struct Opaque<T: 'static>(Box<dyn Inner<T>>);
 
 trait Inner<T>: Send + Sync {
@@ -21,7 +21,7 @@ impl<T: Send + Sync> Inner<T> for T {
 }
 
 impl<T: Send + Sync> Opaque<T> {
-    /// Puts the value behind its object.
+    /// Wraps a value.
     pub fn new(value: T) -> Self {
         Self(Box::new(value))
     }
@@ -37,7 +37,7 @@ impl<T> Deref for Opaque<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // The object's own method: the box, too, is something that may be inner.
+        // The object's own method: the box implements the trait, too.
         (*self.0).inner()
     }
 }

@@ -1,4 +1,4 @@
-//! One statement or metadata call: its state, its rows on their way to the client, its log.
+//! An operation (a statement or metadata call): its phase, its queued rows, its log.
 //!
 //! ```text
 //! Running -> Ready -> Complete        rows can be fetched from Ready on; Complete: the last one has been computed
@@ -6,9 +6,9 @@
 //!    +---------+----> Failed | Canceled
 //! ```
 //!
-//! Invariants: a final phase never changes. At most [`QUEUE_BATCHES`] batches wait for the client: the statement stands
-//! still until it fetches. Each row is handed out once, in order; only a small answer that was made at once (SHOW,
-//! metadata calls) can be read again from its start.
+//! Invariants: a final phase never changes. At most [`QUEUE_BATCHES`] batches are queued for the client; the statement
+//! is suspended until the client fetches. Each row is returned once, in order; only a small result that was computed at
+//! once (SHOW, metadata calls) can be read again from its start.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,34 +25,34 @@ use tokio::task::AbortHandle;
 
 use crate::rows::size::fitting_rows;
 
-/// The most batches that wait between a statement and its client.
+/// The most batches queued between a statement and its client.
 pub const QUEUE_BATCHES: usize = 4;
 /// The most rows of one fetch, whatever the client asks for.
 pub const FETCH_ROWS_MAX: usize = 16_384;
-/// About the most bytes of one fetch; a single row may be larger.
+/// The approximate limit on the bytes of one fetch; a single row may be larger.
 pub const FETCH_BYTES_MAX: usize = 8 << 20;
-/// The most log lines of one operation; the oldest go first.
+/// The most log lines of one operation; the oldest are dropped first.
 pub const LOG_LINES_MAX: usize = 1_000;
-/// How long a fetch waits for the phase once the rows have ended: they end a moment before.
+/// How long a fetch waits for the final phase after the last row, which comes slightly earlier.
 const PHASE_WAIT: Duration = Duration::from_secs(30);
 
-/// Where an operation stands.
+/// The phase of an operation.
 #[derive(Debug, Clone)]
 pub enum Phase {
     /// Planned or executed; no row yet.
     Running,
-    /// Rows can be fetched; more are computed.
+    /// Rows can be fetched; more are being computed.
     Ready,
-    /// Everything is computed.
+    /// All rows are computed.
     Complete,
-    /// It failed; also: its time was over.
+    /// It failed or timed out.
     Failed(Arc<UserError>),
-    /// Somebody cancelled it.
+    /// It was cancelled.
     Canceled,
 }
 
 impl Phase {
-    /// Whether it never changes again.
+    /// Whether the phase never changes again.
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Complete | Self::Failed(_) | Self::Canceled)
     }
@@ -64,13 +64,13 @@ pub struct Operation {
     pub handle: Handle,
     /// Its session.
     pub session: Handle,
-    /// Its text; of a metadata call the call's name.
+    /// The statement's text, or the name of the metadata call.
     pub statement: String,
     /// Settings for this statement only.
     pub overlay: BTreeMap<String, String>,
-    /// Whether it answers with rows.
+    /// Whether it returns rows.
     pub has_result_set: bool,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     pub started_ms: i64,
     phase: watch::Sender<Phase>,
     schema: OnceLock<SchemaRef>,
@@ -93,22 +93,22 @@ struct Reader {
 #[derive(Default)]
 struct Log {
     lines: VecDeque<String>,
-    // How many lines were taken out at the front, fetched or not.
+    // The index of the next line to fetch.
     read: usize,
 }
 
-/// Rows for one answer, in order.
+/// The rows of one fetch, in order.
 pub struct FetchedRows {
     /// The number of the first row.
     pub start: u64,
     /// The columns.
     pub schema: SchemaRef,
-    /// Slices of batches; none at the end.
+    /// Slices of batches; empty at the end.
     pub batches: Vec<RecordBatch>,
 }
 
 impl Operation {
-    /// A running operation, and where its rows go.
+    /// A running operation, and the sender of its rows.
     pub fn new(
         session: Handle,
         statement: String,
@@ -137,26 +137,26 @@ impl Operation {
         (Arc::new(operation), sender)
     }
 
-    /// Where it stands.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         self.phase.borrow().clone()
     }
 
-    /// Waits until there is something to fetch or to report, at most so long; then says where it stands.
+    /// Waits until rows can be fetched or the operation has ended, at most `at_most`. Returns the phase.
     pub async fn wait(&self, at_most: Duration) -> Phase {
         let mut phase = self.phase.subscribe();
         let _ = tokio::time::timeout(at_most, phase.wait_for(|phase| !matches!(phase, Phase::Running))).await;
         self.phase()
     }
 
-    /// Waits until it stands still for ever, at most so long; then says where it stands.
+    /// Waits until the phase is final, at most `at_most`. Returns the phase.
     pub async fn wait_final(&self, at_most: Duration) -> Phase {
         let mut phase = self.phase.subscribe();
         let _ = tokio::time::timeout(at_most, phase.wait_for(Phase::is_final)).await;
         self.phase()
     }
 
-    /// Moves on, unless it stands still for ever. Returns whether it moved.
+    /// Changes the phase, unless it is final. Returns whether it changed.
     pub fn move_to(&self, next: Phase, now_ms: i64) -> bool {
         let moved = self.phase.send_if_modified(|phase| {
             let moves = !phase.is_final();
@@ -171,22 +171,22 @@ impl Operation {
         moved
     }
 
-    /// When it ended, in milliseconds since 1970.
+    /// End time, in milliseconds since 1970.
     pub fn ended_ms(&self) -> Option<i64> {
         Some(self.ended_ms.load(Ordering::Relaxed)).filter(|ended| *ended > 0).map(|ended| ended as i64)
     }
 
-    /// Notes how many rows an INSERT or COPY wrote, once.
+    /// Sets the number of rows that an INSERT or COPY wrote, once.
     pub fn set_written_rows(&self, rows: i64) {
         let _ = self.written_rows.set(rows);
     }
 
-    /// How many rows an INSERT or COPY wrote; none while it runs, and of every other statement.
+    /// The number of rows that an INSERT or COPY wrote; `None` while it runs, and for every other statement.
     pub fn written_rows(&self) -> Option<i64> {
         self.written_rows.get().copied()
     }
 
-    /// Declares the columns, once.
+    /// Sets the columns, once.
     pub fn declare(&self, schema: SchemaRef) {
         let _ = self.schema.set(schema);
     }
@@ -196,23 +196,23 @@ impl Operation {
         self.schema.get().cloned()
     }
 
-    /// The whole answer of an operation that computes it at once.
+    /// Sets the whole result of an operation that computes it at once.
     pub fn answer(&self, rows: RecordBatch) {
         self.declare(rows.schema());
         let _ = self.answer.set(rows);
     }
 
-    /// The task to end when it is cancelled.
+    /// Sets the task to abort on cancellation.
     pub fn set_task(&self, task: AbortHandle) {
         let mut slot = self.task.lock();
-        // Cancelled before it was noted.
+        // Cancelled before the task was set.
         if matches!(*self.phase.borrow(), Phase::Canceled) {
             task.abort();
         }
         *slot = Some(task);
     }
 
-    /// Ends it now; what it computes stops where it next gives way.
+    /// Cancels the operation now; its task stops at its next await point.
     pub fn cancel(&self, now_ms: i64) {
         if self.move_to(Phase::Canceled, now_ms) {
             self.log_line("cancelled");
@@ -227,12 +227,12 @@ impl Operation {
         }
     }
 
-    /// Takes the next rows, at most `max_rows`; waits for the first of them. None: the end. `again`: from the start.
+    /// Takes the next rows, at most `max_rows`; waits for the first one. No batches mean the end. `again` restarts.
     pub async fn fetch(&self, max_rows: usize, again: bool) -> Result<FetchedRows, UserError> {
         let mut reader = self.rows.lock().await;
         if again && reader.position > 0 {
             if self.answer.get().is_none() {
-                return Err(UserError::new(ErrorKind::NotSupported, "the rows of a query can't be fetched again")
+                return Err(UserError::new(ErrorKind::NotSupported, "rows of a query cannot be fetched again")
                     .hint("Execute the statement again."));
             }
             reader.begun = false;
@@ -264,7 +264,7 @@ impl Operation {
                     reader.current = Some((batch, offset));
                     break;
                 }
-                // It is longer than a fetch should be, so it comes alone.
+                // The row exceeds the limit of a fetch, so it is returned alone.
                 (0, _) if wanted > 0 => (1, bytes_left),
                 fitting => fitting,
             };
@@ -279,12 +279,12 @@ impl Operation {
             }
         }
         if batches.is_empty() && self.answer.get().is_none() {
-            // The end of the rows says nothing about why: wait for the phase, which follows at once.
+            // The end of the rows does not tell success from failure: wait for the phase, which follows at once.
             match self.wait_final(PHASE_WAIT).await {
                 Phase::Complete => {}
                 other => {
                     check(&other)?;
-                    return Err(UserError::internal("the rows ended and nobody says why"));
+                    return Err(UserError::internal("the rows ended before the operation"));
                 }
             }
         }
@@ -301,7 +301,7 @@ impl Operation {
         }
     }
 
-    /// The lines that were not fetched yet, or all of them.
+    /// The lines that were not fetched yet, or all lines.
     pub fn log_lines(&self, again: bool, max_lines: usize) -> Vec<String> {
         let mut log = self.log.lock();
         let from = if again { 0 } else { log.read };
@@ -310,12 +310,12 @@ impl Operation {
         lines
     }
 
-    /// Notes that the client asked about it.
+    /// Resets the idle time.
     pub fn touch(&self, now: Duration) {
         self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// How long nobody has asked about it.
+    /// The time since the last call about it.
     pub fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
     }
@@ -331,5 +331,5 @@ fn check(phase: &Phase) -> Result<(), UserError> {
 
 /// The error of a cancelled statement.
 pub fn canceled() -> UserError {
-    UserError::new(ErrorKind::Canceled, "the statement was cancelled")
+    UserError::new(ErrorKind::Canceled, "canceling statement due to user request")
 }

@@ -1,4 +1,4 @@
-//! Sample data: taxi rides whose every value follows from a seed, so that any result over them can be recomputed.
+//! Sample data: taxi rides whose values are a function of a seed, so that any result can be recomputed.
 //!
 //! # The formula
 //!
@@ -44,15 +44,15 @@ pub const ROWS_MAX: u64 = 1_000_000_000;
 
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 const SECONDS_OF_YEAR: u64 = 31_536_000;
-/// How many rows are made at once.
+/// The rows of one batch.
 const BATCH_ROWS: u64 = 8_192;
-/// How many rows stand in one row group.
+/// The rows of one row group.
 const GROUP_ROWS: usize = 131_072;
 
 /// One ride, in whole units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ride {
-    /// From 1 on.
+    /// Starts at 1.
     pub id: u64,
     /// One of [`CITIES`].
     pub city: &'static str,
@@ -68,24 +68,16 @@ pub struct Ride {
     pub paid_by: Option<&'static str>,
 }
 
-/// Why sample data could not be written.
+/// An error of writing sample data.
 #[derive(Debug, thiserror::Error)]
 pub enum SampleError {
     /// More than [`ROWS_MAX`] rows, or none.
-    #[error("{0} rows can't be made: 1 to {ROWS_MAX}")]
+    #[error("{0} is not a valid number of rows; it must be from 1 to {ROWS_MAX}")]
     Rows(u64),
-    /// The file.
     #[error("{}: {source}", path.display())]
-    File {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// Parquet.
+    File { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Parquet(#[from] ParquetError),
-    /// Arrow.
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 }
@@ -96,7 +88,7 @@ fn mix(z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The ride of that number: the formula above.
+/// The ride with this number, by the formula above.
 pub fn ride(seed: u64, id: u64) -> Ride {
     let x = |field: u64| mix(seed.wrapping_add(id.wrapping_mul(8).wrapping_add(field).wrapping_mul(GOLDEN)));
     let distance = 5 + x(2) % 300;
@@ -149,7 +141,7 @@ fn batch(seed: u64, first: u64, last: u64) -> Result<RecordBatch, ArrowError> {
     )
 }
 
-/// Writes rides 1 to `rows` as one Parquet file. The file appears whole under its name, or not at all.
+/// Writes rides 1 to `rows` as one Parquet file, atomically.
 pub fn write_rides(path: &Path, seed: u64, rows: u64) -> Result<(), SampleError> {
     if rows == 0 || rows > ROWS_MAX {
         return Err(SampleError::Rows(rows));
@@ -161,7 +153,7 @@ pub fn write_rides(path: &Path, seed: u64, rows: u64) -> Result<(), SampleError>
     if let Some(dir) = path.parent() {
         fs::create_dir_all(dir).map_err(failed(dir))?;
     }
-    // Hidden from whoever lists the folder's `*.parquet` meanwhile.
+    // A listing of `*.parquet` does not include it before it is complete.
     let pending = path.with_extension(format!("{}.pending", std::process::id()));
     let file = File::create(&pending).map_err(failed(&pending))?;
     let properties = WriterProperties::builder()
@@ -193,7 +185,7 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
 
-    /// Computed once with another language from the formula in this module's text.
+    /// The expected values were computed from the documented formula in another language.
     #[test]
     fn the_formula_is_what_the_text_says() {
         assert_eq!(mix(GOLDEN), 0xE220_A839_7B1D_CDAF);

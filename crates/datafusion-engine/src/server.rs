@@ -1,4 +1,4 @@
-//! An engine with its listener.
+//! The server: an engine and its listener.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,13 +13,13 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::service::EngineService;
 
-/// How often what nobody asks about is looked for.
+/// The interval between sweeps of idle sessions and operations.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections of the engine's agent: one for each of its 2,000 sessions, and those for cancels and questions.
+/// Connections of the engine agent: one for each of its 2,000 sessions, and those for cancellations and status calls.
 const MAX_CONNECTIONS: usize = 2_500;
 
-/// An engine that listens and does not yet serve.
+/// A started engine whose listener is bound and does not serve yet.
 pub struct Server {
     engine: Arc<Engine>,
     listener: hs2::Server,
@@ -38,12 +38,11 @@ impl Server {
         Ok(Self { engine, listener, address })
     }
 
-    /// Where it listens.
     pub const fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// The engine, to be asked for its load.
+    /// The engine, for reading its load.
     pub fn engine(&self) -> Arc<Engine> {
         Arc::clone(&self.engine)
     }
@@ -52,7 +51,7 @@ impl Server {
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), EngineError> {
         let stop = CancellationToken::new();
         let service = Arc::new(EngineService::new(Arc::clone(&self.engine)));
-        tracing::info!(engine = self.engine.config().engine, address = %self.address, "engine serves");
+        tracing::info!(engine = self.engine.config().engine, address = %self.address, "engine ready");
         let mut serving = std::pin::pin!(self.listener.serve(service, stop.clone()));
         let mut shutdown = std::pin::pin!(shutdown);
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
@@ -60,7 +59,7 @@ impl Server {
             tokio::select! {
                 () = &mut serving => break,
                 () = &mut shutdown, if !stop.is_cancelled() => {
-                    // What runs is ended first, so that no connection waits for it.
+                    // Running statements end first, so that no connection waits for them.
                     self.engine.close_all();
                     stop.cancel();
                 }

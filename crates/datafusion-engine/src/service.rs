@@ -1,8 +1,8 @@
-//! An engine as a HiveServer2 server: one method per call, each a thin border between wire and engine.
+//! The HiveServer2 service of an engine: one method per call, each a thin adapter between wire and engine.
 //!
-//! Only who presents the engine's credential may say anything; the user's name is what that caller says it is (the engine
-//! agent has it from the proxy, which authenticated the user). Sessions end with their connection. A call that waits, for
-//! a statement, its rows, or what is read from the catalog's files, stops waiting when its client hangs up.
+//! A caller must present the engine's credential; it also supplies the user's name (the engine agent has it from the
+//! proxy, which authenticated the user). Sessions end with their connection. A call that waits for a statement, for rows
+//! or for the catalog's files stops waiting when its client disconnects.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -39,12 +39,12 @@ use crate::operation::{LOG_LINES_MAX, Operation, Phase, canceled};
 use crate::rows::{bytes_of, row_set, types};
 use crate::session::Session;
 
-/// The answer to the question how many rows a driver should fetch at once.
+/// The fetch size that drivers are advised to use.
 const DEFAULT_FETCH_ROWS: &str = "10000";
-/// The longest name of anything, as `GetInfo` says.
+/// The longest identifier, as reported by `GetInfo`.
 const NAME_LENGTH: i64 = 80;
 
-/// Says which text came, without saying the text: whoever sent one can tell that it arrived byte for byte.
+/// Logs the hash of a statement, not its text: the sender can verify that it arrived byte for byte.
 fn log_received(statement: &str) {
     if tracing::enabled!(tracing::Level::DEBUG) {
         let hash =
@@ -57,7 +57,7 @@ fn log_received(statement: &str) {
 pub struct EngineService(Arc<Engine>);
 
 impl EngineService {
-    /// Serves an engine.
+    /// The service of this engine.
     pub const fn new(engine: Arc<Engine>) -> Self {
         Self(engine)
     }
@@ -83,14 +83,14 @@ impl EngineService {
 }
 
 fn bad_handle() -> UserError {
-    UserError::new(ErrorKind::InvalidValue, "the handle is malformed")
+    UserError::new(ErrorKind::InvalidValue, "malformed handle")
 }
 
-/// Waits, but no longer than the client does.
+/// Runs `work` until the client disconnects.
 async fn unless_hung_up<T>(cx: &Context, work: impl Future<Output = T>) -> Result<T, UserError> {
     tokio::select! {
         done = work => Ok(done),
-        () = cx.hung_up.cancelled() => Err(UserError::new(ErrorKind::ConnectionLost, "the client hung up")),
+        () = cx.hung_up.cancelled() => Err(UserError::new(ErrorKind::ConnectionLost, "connection to client lost")),
     }
 }
 
@@ -100,7 +100,7 @@ impl Service for EngineService {
         if !self.0.config().credential.matches(&credentials.password) {
             return Err(UserError::new(
                 ErrorKind::InvalidAuthorization,
-                "an engine takes connections from its engine agent only",
+                "engine accepts connections only from its engine agent",
             ));
         }
         Ok(if credentials.authzid.is_empty() {
@@ -116,7 +116,7 @@ impl Service for EngineService {
 
     async fn open_session(&self, cx: &Context, request: TOpenSessionReq) -> Result<TOpenSessionResp, UserError> {
         if cx.mechanism == Mechanism::HttpBasic {
-            return Err(UserError::new(ErrorKind::NotSupported, "an engine is not reached over HTTP"));
+            return Err(UserError::new(ErrorKind::NotSupported, "HTTP is not supported by the engine"));
         }
         let version = protocol::negotiate(request.client_protocol)?;
         let session = self.0.open_session(&cx.principal.user, cx.connection)?;
@@ -157,7 +157,7 @@ impl Service for EngineService {
             }
             TGetInfoType::CLI_DATA_SOURCE_READ_ONLY => text("N"),
             TGetInfoType::CLI_ODBC_KEYWORDS => text("COPY,DATABASES,EXPLAIN,EXTERNAL,LOCATION,RESET,SHOW,STORED"),
-            other => Err(UserError::new(ErrorKind::NotSupported, format!("info type {} is not known here", other.0))
+            other => Err(UserError::new(ErrorKind::NotSupported, format!("info type {} is not supported", other.0))
                 .with_sqlstate("HYC00")),
         }?;
         Ok(TGetInfoResp::new(status::success(), value))
@@ -217,7 +217,7 @@ impl Service for EngineService {
         if let Phase::Failed(error) = &phase {
             status::operation_error(error, &mut answer);
             if error.kind == ErrorKind::Timeout {
-                // Drivers make a timeout of their own from it, such as JDBC's SQLTimeoutException.
+                // Drivers map this state to their timeout error, such as JDBC's SQLTimeoutException.
                 answer.operation_state = Some(TOperationState::TIMEDOUT_STATE);
             }
         }
@@ -291,9 +291,9 @@ impl Service for EngineService {
         let (bytes, limit) = (bytes_of(&rows), self.0.config().limits.row_bytes);
         let count: usize = fetched.batches.iter().map(RecordBatch::num_rows).sum();
         if bytes > limit && count == 1 {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "a row is too long")
-                .detail(format!("row {} has {bytes} bytes and may have {limit}", fetched.start + 1))
-                .hint("Select a part of the long value, as with substr."));
+            return Err(UserError::new(ErrorKind::ProgramLimit, "row is too long")
+                .detail(format!("Row {} has {bytes} bytes; the limit is {limit}.", fetched.start + 1))
+                .hint("Select a part of the long value, for example with substr."));
         }
         self.0.operation(&operation.handle, cx.connection)?;
         Ok(TFetchResultsResp::new(status::success(), !fetched.batches.is_empty(), rows))
@@ -314,7 +314,7 @@ impl Service for EngineService {
     async fn get_schemas(&self, cx: &Context, request: TGetSchemasReq) -> Result<TGetSchemasResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let engine = Arc::clone(&self.0);
-        // Schemas are folders and tables are files: work for the threads that execute, as below.
+        // Schemas are folders and tables are files: read them on the executor, as below.
         let rows = self.0.on_executor(async move {
             metadata::get_schemas(&engine, request.catalog_name.as_deref(), request.schema_name.as_deref())
         });
@@ -354,7 +354,7 @@ impl Service for EngineService {
     async fn get_columns(&self, cx: &Context, request: TGetColumnsReq) -> Result<TGetColumnsResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let (engine, caller) = (Arc::clone(&self.0), Arc::clone(&session));
-        // Columns are read from files: work for the threads that execute.
+        // Columns are read from files, on the executor.
         let rows = self.0.on_executor(async move {
             metadata::get_columns(
                 &engine,
@@ -424,7 +424,7 @@ impl Service for EngineService {
     ) -> Result<TSetClientInfoResp, UserError> {
         let session = self.session(&request.session_handle)?;
         let facts = request.configuration.unwrap_or_default();
-        tracing::debug!(user = session.user, count = facts.len(), "client tells of itself");
+        tracing::debug!(user = session.user, count = facts.len(), "client info received");
         Ok(TSetClientInfoResp::new(status::success()))
     }
 }

@@ -5,14 +5,14 @@
 //! <url>/<tenant>/schemas/<schema>/<table>.json     a definition
 //! ```
 //!
-//! Every engine of the tenant uses the objects at the same time, without locks. A definition is created by a conditional
-//! put, so of two engines that race for one name exactly one succeeds; a replacement is a plain put, and the last one
-//! wins. A schema is dropped by deleting its marker first and listing its tables afterwards; a definition is written
-//! first and its schema's marker checked afterwards. So in each order of a drop and a create one of the two sees the
-//! other and takes its own step back. The store has to be consistent: a read returns the last write.
+//! The engines of the tenant use the objects concurrently, without locks. A definition is created by a conditional put, so
+//! of two engines that race for one name exactly one succeeds; a replacement is a plain put, and the last one wins. A
+//! drop deletes the schema's marker and then lists its tables; a create writes the definition and then checks the
+//! marker. So in each order one of the two sees the other and undoes its own step. The store must be consistent: a read
+//! returns the last write.
 //!
-//! DataFusion looks names up in calls that can't wait asynchronously, so requests run on a thread of this module and the
-//! caller's thread waits, at most [`CALL_DEADLINE`] for each.
+//! DataFusion's look-ups are synchronous, so requests run on a thread of this module while the caller's thread blocks, for
+//! at most [`CALL_DEADLINE`] per call.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,9 +35,9 @@ use super::folder::{
 };
 use crate::error::{EngineError, no_schema};
 
-/// How long one call of the catalog waits for the store; a listing counts as one.
+/// The deadline of one call of the catalog, including a whole listing.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long one request may take before it is repeated.
+/// The timeout of one request, after which it is retried.
 const REQUEST_TIMEOUT: &str = "5 seconds";
 const CONNECT_TIMEOUT: &str = "3 seconds";
 const MARKER: &str = ".schema";
@@ -51,7 +51,7 @@ pub struct Bucket {
     threads: Threads,
 }
 
-/// The runtime that the requests run on; it is not waited for when the engine ends.
+/// The runtime of the requests. Dropping it does not wait for them.
 #[derive(Debug)]
 struct Threads(Option<Runtime>);
 
@@ -64,8 +64,8 @@ impl Drop for Threads {
 }
 
 impl Bucket {
-    /// Opens the catalog of a tenant below a URL, such as `s3://bucket/prefix`. `options` are those of the store, by the
-    /// names of the crate `object_store`. Reads once, so that a wrong URL or key keeps the engine from starting.
+    /// Opens the catalog of a tenant below a URL, such as `s3://bucket/prefix`. `options` has the store's options, by
+    /// their names in the crate `object_store`. Reads once, so that a wrong URL or key fails the engine's start.
     pub fn open(url: &str, options: &BTreeMap<String, String>, tenant: &str) -> Result<Self, EngineError> {
         let wrong = |why: String| EngineError::Config { key: "catalog_url".to_owned(), why };
         let parsed = Url::parse(url).map_err(|error| wrong(format!("{url}: {error}")))?;
@@ -84,12 +84,12 @@ impl Bucket {
             .thread_name("catalog")
             .enable_all()
             .build()
-            .map_err(EngineError::io("start the thread of the catalog"))?;
+            .map_err(EngineError::io("start the catalog thread"))?;
         let schemas = below(prefix, &[&encode("tenant", tenant)?, "schemas"])?;
         Ok(Self { store, schemas, threads: Threads(Some(runtime)) })
     }
 
-    /// Runs requests on the module's thread and waits for them.
+    /// Runs a request on the module's thread and waits for it.
     fn wait<T: Send + 'static>(
         &self,
         what: impl Into<String>,
@@ -97,7 +97,7 @@ impl Bucket {
     ) -> Result<Result<T, object_store::Error>, EngineError> {
         let what = what.into();
         let (sender, receiver) = mpsc::sync_channel(1);
-        let Some(runtime) = &self.threads.0 else { return Err(failed(&what, "the engine ends")) };
+        let Some(runtime) = &self.threads.0 else { return Err(failed(&what, "The engine is shutting down.")) };
         runtime.spawn(async move {
             let outcome = tokio::time::timeout(CALL_DEADLINE, request).await;
             // The caller may have given up.
@@ -107,7 +107,7 @@ impl Bucket {
         match received {
             Ok(Ok(outcome)) => Ok(outcome),
             Ok(Err(_)) | Err(_) => {
-                Err(failed(&what, &format!("the object store did not answer within {} s", CALL_DEADLINE.as_secs())))
+                Err(failed(&what, &format!("The object store did not respond within {} s.", CALL_DEADLINE.as_secs())))
             }
         }
     }
@@ -125,7 +125,7 @@ impl Bucket {
         Ok(names)
     }
 
-    /// Whether the schema exists; `false` also while the store is away.
+    /// Whether the schema exists; `false` also while the store is unavailable.
     pub fn has_schema(&self, schema: &str) -> bool {
         self.is_schema(schema).unwrap_or(false)
     }
@@ -161,7 +161,7 @@ impl Bucket {
         }
     }
 
-    /// Drops a schema; one that still has tables only with `cascade`.
+    /// Drops a schema. One that has tables is dropped only with `cascade`.
     pub fn drop_schema(&self, schema: &str, cascade: bool) -> Result<(), EngineError> {
         if schema == DEFAULT_SCHEMA {
             return Err(schema_not_dropped().into());
@@ -177,7 +177,7 @@ impl Bucket {
             return Ok(());
         }
         if !cascade {
-            // A table came in between, or was there: the schema stays.
+            // There are tables, perhaps created concurrently: restore the marker.
             match self.put(&what, marker, Vec::new(), PutMode::Create)? {
                 Err(error) if !is_taken(&error) => return Err(store_error(&what, &error)),
                 _ => return Err(schema_not_empty(schema, tables.len()).into()),
@@ -193,7 +193,7 @@ impl Bucket {
     pub fn table_names(&self, schema: &str) -> Result<Vec<String>, EngineError> {
         let what = "list the tables";
         let (store, prefix) = (Arc::clone(&self.store), below(&self.schemas, &[&encode("schema", schema)?])?);
-        // A schema that is full is refused one more, so this is the most that a list has.
+        // The limit on definitions bounds the listing.
         let most = DEFINITIONS_MAX + SCHEMAS_MAX;
         let listed = self.wait(what, async move {
             let mut found = Vec::new();
@@ -211,7 +211,7 @@ impl Bucket {
         Ok(names)
     }
 
-    /// Reads one definition; `None` if it is not there.
+    /// Reads one definition; `None` if it does not exist.
     pub fn read(&self, schema: &str, name: &str) -> Result<Option<Definition>, EngineError> {
         let Ok(path) = self.path(schema, name) else { return Ok(None) };
         let what = format!("read the definition of \"{schema}\".\"{name}\"");
@@ -231,7 +231,7 @@ impl Bucket {
         }
     }
 
-    /// Gives a definition its name.
+    /// Publishes a definition under its name.
     pub fn publish(&self, definition: &Definition, how: Publish) -> Result<(), EngineError> {
         let (schema, name) = (&definition.schema, &definition.name);
         let path = self.path(schema, name)?;
@@ -250,7 +250,7 @@ impl Bucket {
         match self.put(&what, path.clone(), bytes, mode)? {
             Ok(()) => {}
             Err(error) if is_taken(&error) => {
-                // A put whose answer was lost is repeated, and finds its own object.
+                // A put whose response was lost is retried, and finds its own object.
                 let ours = self.read(schema, name)?.is_some_and(|found| found.id == definition.id);
                 if !ours {
                     return Err(exists(schema, name).into());
@@ -258,16 +258,16 @@ impl Bucket {
             }
             Err(error) => return Err(store_error(&what, &error)),
         }
-        // If the store does not answer here, the definition stands and its creator receives the error.
+        // If the store fails here, the definition remains and its creator receives the error.
         if !self.is_schema(schema)? {
-            // Its schema was dropped meanwhile, and that DROP may have listed its tables already.
+            // The schema was dropped concurrently, and that DROP may already have listed its tables.
             self.delete(&what, path)?;
             return Err(no_schema(schema).into());
         }
         Ok(())
     }
 
-    /// Takes a definition away; `false` if it was not there.
+    /// Removes a definition; `false` if it did not exist.
     pub fn remove(&self, schema: &str, name: &str) -> Result<bool, EngineError> {
         let Ok(path) = self.path(schema, name) else { return Ok(false) };
         if !self.is_there(path.clone())? {
@@ -288,7 +288,7 @@ impl Bucket {
         self.wait(what, async move { store.put_opts(&path, PutPayload::from(bytes), mode.into()).await.map(|_| ()) })
     }
 
-    /// Deletes an object; one that is not there is deleted.
+    /// Deletes an object. Deleting a missing object succeeds.
     fn delete(&self, what: &str, path: Path) -> Result<(), EngineError> {
         let store = Arc::clone(&self.store);
         match self.wait(what, async move { store.delete(&path).await })? {
@@ -306,16 +306,16 @@ impl Bucket {
     }
 }
 
-/// A path below another. Its parts are encoded already, and are not encoded again.
+/// A path below another. Its parts are already encoded.
 fn below(path: &Path, parts: &[&str]) -> Result<Path, UserError> {
     let mut text = path.to_string();
     for part in parts {
         text = format!("{text}/{part}");
     }
-    Path::parse(&text).map_err(|error| UserError::internal(format!("{text} is no path of an object: {error}")))
+    Path::parse(&text).map_err(|error| UserError::internal(format!("{text} is not an object path: {error}")))
 }
 
-/// Waits on this thread; a thread that runs tasks hands the others on before.
+/// Blocks this thread; a runtime's thread first hands its other tasks to another thread.
 fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     match Handle::try_current() {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => tokio::task::block_in_place(wait),
@@ -323,7 +323,7 @@ fn waiting<T>(wait: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Whether a conditional put found an object of the name.
+/// Whether a conditional put found an existing object.
 fn is_taken(error: &object_store::Error) -> bool {
     matches!(error, object_store::Error::AlreadyExists { .. } | object_store::Error::Precondition { .. })
 }
@@ -337,14 +337,14 @@ fn failed(what: &str, why: &str) -> EngineError {
     UserError::new(ErrorKind::Io, format!("could not {what}")).detail(why.to_owned()).into()
 }
 
-/// The cause without the request: an error of the store quotes URLs, and these may have signatures.
+/// The error without details of the request: the store's errors quote URLs, which may contain signatures.
 fn store_error(what: &str, error: &object_store::Error) -> EngineError {
-    tracing::warn!(%error, "the catalog's object store failed");
+    tracing::warn!(%error, "object store of the catalog failed");
     let why = match error {
-        object_store::Error::PermissionDenied { .. } => "the object store denies it to this engine's key",
-        object_store::Error::Unauthenticated { .. } => "the object store does not know this engine's key",
-        object_store::Error::NotFound { .. } => "the object store has no such bucket",
-        _ => "the object store failed; the engine's log has its answer",
+        object_store::Error::PermissionDenied { .. } => "The object store denied access to the engine's key.",
+        object_store::Error::Unauthenticated { .. } => "The object store does not know the engine's key.",
+        object_store::Error::NotFound { .. } => "The bucket does not exist in the object store.",
+        _ => "The object store failed. Its error is in the engine's log.",
     };
     failed(what, why)
 }

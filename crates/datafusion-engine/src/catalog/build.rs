@@ -1,8 +1,8 @@
-//! From a definition to something that DataFusion can scan.
+//! Building of tables and views from their definitions, and planning of statements over them.
 //!
-//! A table over files is built once per definition id and kept: inferring its columns reads files. A view is planned anew
-//! each time, because what it names may have been replaced. The location is checked again whenever a table is built: the
-//! definition may be older than the present configuration.
+//! A table over files is built once per definition id and cached, because inferring its columns reads files. A view is
+//! planned each time, because the tables that it names may have been replaced. The location is checked whenever a table is
+//! built: the definition may be older than the current configuration.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ use super::definitions::Definitions;
 use super::prefetched::{self, PrefetchedCatalogs};
 use super::provider::{SessionCatalogs, TableResult, TableSource};
 use crate::dialect::{SqlDialect, names, rewrite};
-use crate::error::EngineError;
+use crate::error::{EngineError, statement_too_complex};
 use crate::functions::{column_names, spelling};
 use crate::opaque::Opaque;
 use crate::session::state::session_state;
@@ -39,24 +39,24 @@ use crate::statement::plannable::plannable;
 use crate::statement::relations;
 use crate::storage::Locations;
 
-/// How many views may stand on one another.
+/// The deepest nesting of views.
 const VIEW_DEPTH_MAX: usize = 16;
-/// What a statement may weigh, with the views on which it stands. A part of an expression counts once for each part that it
-/// is in, itself included, because planning names all of them: so `a + a + …` with n of them weighs n². A view is planned
-/// by putting the plans of those that it names into its own, and counts each time that it is planned. Whoever plans does not
-/// give way, so what takes long can be neither cancelled nor timed out: this much takes a few seconds.
+/// The most planning cost of a statement, including its views. A part of an expression counts once for each part that
+/// contains it, including itself, because planning derives the names of all of them: a chain `a + a + …` of length n costs
+/// n². The plan of a view contains the plans of the views that it names, and counts each time that it is planned. Planning
+/// does not yield, so it can be neither cancelled nor timed out; this cost takes a few seconds.
 const PLAN_COST_MAX: usize = 5_000_000;
-/// What an operator of a plan weighs without its expressions: each rule of the optimizer looks at it several times.
+/// The cost of an operator without its expressions: each rule of the optimizer visits it several times.
 const OPERATOR_COST: usize = 50;
-/// How many built tables are kept; one more, and all are built anew when next needed.
+/// The most cached tables; one more empties the cache.
 const BUILT_MAX: usize = 10_000;
 
-/// What is known, while a statement is planned, of the views on which it stands.
+/// The nesting of views while a statement is planned.
 #[derive(Debug, Clone, Default)]
 struct ViewNesting {
-    /// How many stand above what is being planned.
+    /// The number of views above the current one.
     depth: usize,
-    /// What everything weighs that was planned for the statement so far.
+    /// The planning cost of the statement so far.
     cost: Arc<AtomicUsize>,
 }
 
@@ -69,7 +69,7 @@ impl ViewNesting {
         VIEW_NESTING.try_with(Self::clone).unwrap_or_default()
     }
 
-    /// Adds a plan, or refuses it.
+    /// Adds the cost of a plan, or refuses it.
     fn charge(&self, plan: &LogicalPlan) -> Result<(), DataFusionError> {
         let budget = PLAN_COST_MAX.saturating_sub(self.cost.load(Ordering::Relaxed));
         let mut visitor = CostVisitor { budget, cost: 0, depth: 0 };
@@ -81,13 +81,11 @@ impl ViewNesting {
             part.apply_expressions(|expression| expression.visit(&mut visitor))
         })?;
         if visitor.cost > budget {
-            let error = UserError::new(ErrorKind::ProgramLimit, "the statement is too much to be planned")
-                .detail(format!(
-                    "Its expressions, with those of the views on which it stands, weigh more than {PLAN_COST_MAX}: each part \
-                     counts once for every part that it is in."
-                ))
-                .hint("Shorten long chains of operators, or write what a view computes into a table with COPY.")
-                .with_sqlstate("54001");
+            let error = statement_too_complex(&format!(
+                "The planning cost of its expressions, including those of its views, exceeds {PLAN_COST_MAX}. Each part of \
+                 an expression counts once for every part that contains it."
+            ))
+            .hint("Shorten long chains of operators, or write the result of a view to a table with COPY.");
             return Err(DataFusionError::External(Box::new(error)));
         }
         self.cost.fetch_add(visitor.cost, Ordering::Relaxed);
@@ -95,7 +93,7 @@ impl ViewNesting {
     }
 }
 
-/// Weighs expressions, and stops when they are too heavy.
+/// Adds up the cost of expressions, and stops above the budget.
 struct CostVisitor {
     budget: usize,
     cost: usize,
@@ -130,7 +128,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Reads definitions from there. `config` and `runtime` are those under which definitions are read.
+    /// The catalog of these definitions, which are planned with `config` and `runtime`.
     pub fn new(
         definitions: Definitions,
         locations: Arc<Locations>,
@@ -145,21 +143,19 @@ impl Catalog {
         })
     }
 
-    /// What is defined.
     pub fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
-    /// The folders in which tables may lie.
+    /// The folders that tables may be in.
     pub fn locations(&self) -> &Locations {
         &self.locations
     }
 
-    /// A table or view that can be scanned; none if there is no such definition.
+    /// A table or view that can be scanned; `None` if there is no such definition.
     ///
-    /// The future is boxed here because the compiler proves here, once, that what a plan holds may go to another thread;
-    /// inside a method of an `async_trait` it would prove it anew each time, which takes seconds
-    /// (apache/datafusion#13814).
+    /// The future is boxed so that the compiler proves only once, here, that a plan is `Send`; in each method of an
+    /// `async_trait` the proof would be repeated, which takes seconds (apache/datafusion#13814).
     pub fn table<'a>(&'a self, schema: &'a str, name: &'a str) -> BoxFuture<'a, TableResult> {
         Box::pin(async move {
             match self.definitions.read(schema, name)? {
@@ -169,7 +165,7 @@ impl Catalog {
         })
     }
 
-    /// Builds what a definition defines, or says why it can't be built.
+    /// Builds the table or view of a definition.
     pub async fn build(&self, definition: &Definition) -> Result<Arc<dyn TableProvider>, EngineError> {
         match definition.kind {
             ObjectKind::ExternalTable => self.external_table(definition).await,
@@ -179,7 +175,7 @@ impl Catalog {
                     return Err(UserError::new(
                         ErrorKind::ProgramLimit,
                         format!(
-                            "view \"{}\" stands on more than {VIEW_DEPTH_MAX} views, or on itself",
+                            "view \"{}\" depends on more than {VIEW_DEPTH_MAX} levels of views, or on itself",
                             definition.name
                         ),
                     )
@@ -209,9 +205,9 @@ impl Catalog {
         if table.schema().fields().is_empty() {
             return Err(UserError::new(
                 ErrorKind::Io,
-                format!("the location of table \"{}\" has no files to read the columns from", definition.name),
+                format!("location of table \"{}\" has no files from which to infer the columns", definition.name),
             )
-            .hint("Write the columns in parentheses after the table's name.")
+            .hint("Specify the columns in parentheses after the table name.")
             .with_sqlstate("58P01")
             .into());
         }
@@ -260,9 +256,9 @@ impl TableSource for Catalog {
     }
 }
 
-/// Plans a statement. For CREATE EXTERNAL TABLE no name is looked up: `DataFusion` would look for the table itself, and
-/// find one that can't be built any more, or is being built just now. A statement that weighs too much is refused before
-/// anything else looks at its plan.
+/// Plans a statement. CREATE EXTERNAL TABLE is planned without a catalog: `DataFusion` would look up the table itself,
+/// which may no longer be buildable or is being built right now. A statement that is too complex is refused before its
+/// plan is processed further.
 pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     relations::check_statement(&statement).map_err(|refused| DataFusionError::External(Box::new(refused)))?;
     let mut statement = rewrite::rewritten(statement);
@@ -283,7 +279,7 @@ pub async fn plan(state: &mut SessionState, statement: Statement) -> Result<Logi
     Ok(plan)
 }
 
-/// Looks the statement's tables up, matches its names with theirs, and plans it.
+/// Looks up the statement's tables, matches the case of its names with theirs, and plans it.
 async fn plan_over_tables(state: &mut SessionState, mut statement: Statement) -> Result<LogicalPlan, DataFusionError> {
     let mut tables = prefetched::tables(state, &statement).await?;
     names::match_case(&mut statement, &mut tables)?;
@@ -295,7 +291,7 @@ async fn plan_over_tables(state: &mut SessionState, mut statement: Statement) ->
     plan
 }
 
-/// Replaces the locations of a CREATE EXTERNAL TABLE by their resolved form, or refuses them. Returns whether all exist.
+/// Resolves the locations of a CREATE EXTERNAL TABLE, or refuses them. Returns whether all exist.
 pub fn confine(locations: &Locations, command: &mut CreateExternalTable) -> Result<bool, UserError> {
     if command.unbounded {
         return Err(UserError::new(ErrorKind::NotSupported, "unbounded tables are not supported"));
@@ -309,7 +305,7 @@ pub fn confine(locations: &Locations, command: &mut CreateExternalTable) -> Resu
     Ok(all_exist)
 }
 
-/// A view's plan with the types that its columns really have.
+/// A view's plan with coerced types, so that its columns have their final types.
 pub fn coerced(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
     Analyzer::with_rules(vec![Arc::new(TypeCoercion::new())]).execute_and_check(
         plan,
@@ -320,5 +316,5 @@ pub fn coerced(plan: LogicalPlan) -> Result<LogicalPlan, DataFusionError> {
 
 fn not_a(definition: &Definition) -> EngineError {
     let word = definition.kind.word();
-    UserError::new(ErrorKind::Io, format!("the definition of \"{}\" does not define a {word}", definition.name)).into()
+    UserError::new(ErrorKind::Io, format!("definition of \"{}\" does not define a {word}", definition.name)).into()
 }

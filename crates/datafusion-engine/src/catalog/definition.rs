@@ -1,19 +1,19 @@
-//! One definition of the tenant's catalog: what is in its file.
+//! A definition of the tenant's catalog: the content of its file.
 //!
-//! A definition is the statement that made the object, with what is needed to read it the same way again. It is
-//! immutable: to change one is to replace its file by another definition with another id, so a reader has either the
-//! old one or the new one, and whatever was built from one can be kept as long as the id stays.
+//! A definition is the statement that created the object, with the settings needed to parse it the same way again. It is
+//! immutable: a change replaces the file by a definition with another id, so a reader sees either the old or the new one,
+//! and a table built from it can be cached under its id.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the file's form that this code writes. In 2 the dialect is recorded.
+/// The format version that this code writes. Version 2 added the dialect.
 pub const VERSION: u32 = 2;
 /// The oldest version that this code reads.
 pub const OLDEST_VERSION: u32 = 1;
 
-/// What a definition defines.
+/// The kind of object that a definition defines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ObjectKind {
@@ -26,33 +26,29 @@ pub enum ObjectKind {
 /// One file of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
-    /// The version of this form.
+    /// The format version.
     pub version: u32,
-    /// New for every definition, so that a replaced one is noticed.
+    /// Unique for every definition, so that a replacement is detected.
     pub id: String,
-    /// What it defines.
     pub kind: ObjectKind,
-    /// The schema of the object.
     pub schema: String,
-    /// The name of the object.
     pub name: String,
     /// The statement as the user wrote it.
     pub statement: String,
-    /// The schema in which the statement's bare names are looked up.
+    /// The schema of the statement's unqualified names.
     pub default_schema: String,
-    /// DataFusion's `sql_parser` settings under which the statement was read.
+    /// DataFusion's `sql_parser` settings with which the statement was parsed.
     pub parser: BTreeMap<String, String>,
-    /// The SQL dialect in which the statement was written; none: the one that `parser` names.
+    /// The SQL dialect of the statement; `None` for the one in `parser`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
-    /// Who made it.
     pub created_by: String,
-    /// When, in milliseconds since 1970.
+    /// In milliseconds since 1970.
     pub created_at_ms: i64,
 }
 
 impl ObjectKind {
-    /// The word for it in messages.
+    /// The word in messages.
     pub const fn word(self) -> &'static str {
         match self {
             Self::ExternalTable => "table",

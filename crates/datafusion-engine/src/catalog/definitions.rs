@@ -1,8 +1,8 @@
-//! Where the definitions of a tenant's catalog are kept: a folder, or a bucket of an object store.
+//! The store of a tenant's definitions: a folder, or a bucket of an object store.
 //!
-//! Both keep one JSON document for each definition and make the same promises: a reader finds a whole definition or none,
-//! of two engines that create one name exactly one succeeds, and the last replacement wins. Nothing is cached: each call
-//! reads what is there.
+//! Both store one JSON document for each definition and give the same guarantees: a reader finds a whole definition or
+//! none, of two engines that create one name exactly one succeeds, and the last replacement wins. Nothing is cached: each
+//! call reads the current state.
 
 use super::bucket::Bucket;
 use super::definition::Definition;
@@ -12,9 +12,9 @@ use crate::error::EngineError;
 /// The definitions of one tenant.
 #[derive(Debug)]
 pub enum Definitions {
-    /// Files that the engines of one machine, or of one shared volume, have in common.
+    /// Files shared by the engines of one machine or one shared volume.
     Folder(Folder),
-    /// Objects that every engine of the tenant reaches.
+    /// Objects that all engines of the tenant reach.
     Bucket(Bucket),
 }
 
@@ -39,7 +39,7 @@ impl Definitions {
         }
     }
 
-    /// Whether the schema exists. A name that can't be one does not.
+    /// Whether the schema exists; `false` for an invalid name.
     pub fn has_schema(&self, schema: &str) -> bool {
         match self {
             Self::Folder(folder) => folder.has_schema(schema),
@@ -55,7 +55,7 @@ impl Definitions {
         }
     }
 
-    /// Drops a schema; one that still has tables only with `cascade`.
+    /// Drops a schema. One that has tables is dropped only with `cascade`.
     pub fn drop_schema(&self, schema: &str, cascade: bool) -> Result<(), EngineError> {
         match self {
             Self::Folder(folder) => folder.drop_schema(schema, cascade),
@@ -71,7 +71,7 @@ impl Definitions {
         }
     }
 
-    /// Reads one definition; `None` if it is not there.
+    /// Reads one definition; `None` if it does not exist.
     pub fn read(&self, schema: &str, name: &str) -> Result<Option<Definition>, EngineError> {
         match self {
             Self::Folder(folder) => folder.read(schema, name),
@@ -79,7 +79,7 @@ impl Definitions {
         }
     }
 
-    /// Gives a definition its name.
+    /// Publishes a definition under its name.
     pub fn publish(&self, definition: &Definition, how: Publish) -> Result<(), EngineError> {
         match self {
             Self::Folder(folder) => folder.publish(definition, how),
@@ -87,7 +87,7 @@ impl Definitions {
         }
     }
 
-    /// Takes a definition away; `false` if it was not there.
+    /// Removes a definition; `false` if it did not exist.
     pub fn remove(&self, schema: &str, name: &str) -> Result<bool, EngineError> {
         match self {
             Self::Folder(folder) => folder.remove(schema, name),

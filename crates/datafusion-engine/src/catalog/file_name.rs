@@ -1,19 +1,19 @@
-//! How the name of a schema or table becomes the name of a file, and back.
+//! Encoding of names of schemas and tables as file names.
 //!
-//! Invariant: the file name of any name that is accepted has only `a-z 0-9 _ %`, so no name reaches another folder,
-//! hides itself, or means two files on a file system that ignores case; two names never share a file.
+//! Invariant: an encoded name contains only `a-z 0-9 _ %`, so no name refers to another folder or a hidden file, and the
+//! encoding is unique even on a file system that ignores case.
 
 use std::fmt::Write;
 
 use model::error::{ErrorKind, UserError};
 
-/// The longest encoded name: file systems end at 255 bytes, and the ending of the file needs some.
+/// The longest encoded name, in bytes: file systems allow 255, including the file's extension.
 pub const ENCODED_BYTES_MAX: usize = 240;
 
-/// The file name for a name: other bytes than `a-z 0-9 _` as `%XX`.
+/// The file name of a name, with bytes other than `a-z 0-9 _` as `%XX`.
 pub fn encode(object: &str, name: &str) -> Result<String, UserError> {
     if name.is_empty() {
-        return Err(UserError::new(ErrorKind::InvalidName, format!("the name of a {object} is empty")));
+        return Err(UserError::new(ErrorKind::InvalidName, format!("{object} name is empty")));
     }
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -26,14 +26,14 @@ pub fn encode(object: &str, name: &str) -> Result<String, UserError> {
     }
     if encoded.len() > ENCODED_BYTES_MAX {
         let start: String = name.chars().take(20).collect();
-        return Err(UserError::new(ErrorKind::InvalidName, format!("the name of {object} \"{start}…\" is too long"))
-            .detail(format!("it takes {} bytes of {ENCODED_BYTES_MAX}", encoded.len()))
+        return Err(UserError::new(ErrorKind::InvalidName, format!("{object} name \"{start}…\" is too long"))
+            .detail(format!("Its encoded form has {} bytes; the limit is {ENCODED_BYTES_MAX}.", encoded.len()))
             .with_sqlstate("42622"));
     }
     Ok(encoded)
 }
 
-/// The name of a file name that [`encode`] made; none for any other file.
+/// The name of a file name that [`encode`] returned; `None` for any other file name.
 pub fn decode(encoded: &str) -> Option<String> {
     let bytes = encoded.as_bytes();
     let mut name = Vec::with_capacity(bytes.len());

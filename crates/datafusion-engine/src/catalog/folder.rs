@@ -5,11 +5,11 @@
 //! <catalog_dir>/pending/<uuid>                     a definition being written, a schema being deleted
 //! ```
 //!
-//! Several engines of one tenant use the folder at once, without locks. Invariants: a definition's file is complete from
-//! the moment that it has its name (written and synced elsewhere, then linked: creating loses against whoever was
-//! first; or renamed over the old one: the last replacement wins). A schema exists if its folder does; making it is one
-//! `mkdir`, dropping an empty one is one `rmdir`, which fails if a table came in between; dropping one with its tables
-//! moves the folder away in one rename. Nothing is cached: a caller's knowledge is as old as its call.
+//! The engines of the tenant use the folder concurrently, without locks. Invariants: a definition's file is complete as
+//! soon as it has its name. It is written and synced elsewhere and then linked, so that the first of several creates wins,
+//! or renamed over the old file, so that the last replacement wins. A schema exists if its folder exists; creating it is
+//! one `mkdir`, dropping an empty one is one `rmdir`, which fails if a table was created in between; dropping one with its
+//! tables moves the folder away in one rename. Nothing is cached.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind as IoKind, Write};
@@ -33,16 +33,16 @@ pub const DEFINITION_BYTES_MAX: u64 = 1 << 20;
 pub const DEFINITIONS_MAX: usize = 10_000;
 /// The most schemas of one tenant.
 pub const SCHEMAS_MAX: usize = 1_000;
-/// What lies in `pending` for longer was left behind by a dead engine.
+/// Files in `pending` that are older were left behind by a dead engine.
 const PENDING_AGE_MAX: Duration = Duration::from_hours(1);
 const ENDING: &str = ".json";
 
-/// Whether a definition may take the place of another.
+/// Whether a definition may replace another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Publish {
-    /// The name must be free.
+    /// The name must not exist.
     Create,
-    /// Whatever has the name is replaced.
+    /// An existing definition is replaced.
     Replace,
 }
 
@@ -54,11 +54,11 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, makes what is missing, and removes what dead engines left half done.
+    /// Opens the folder, creates missing subfolders, and removes leftovers of dead engines.
     pub fn open(catalog_dir: &Path) -> Result<Self, EngineError> {
         let folder = Self { schemas: catalog_dir.join("schemas"), pending: catalog_dir.join("pending") };
         for dir in [&folder.schemas.join(DEFAULT_SCHEMA), &folder.pending] {
-            fs::create_dir_all(dir).map_err(EngineError::io(format!("make {}", dir.display())))?;
+            fs::create_dir_all(dir).map_err(EngineError::io(format!("create {}", dir.display())))?;
         }
         folder.sweep();
         Ok(folder)
@@ -76,7 +76,7 @@ impl Folder {
             if age.is_some_and(|age| age > PENDING_AGE_MAX) {
                 let path = entry.path();
                 let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-                tracing::info!(path = %path.display(), ok = removed.is_ok(), "removed what a dead engine left");
+                tracing::info!(path = %path.display(), ok = removed.is_ok(), "removed a leftover of a dead engine");
             }
         }
     }
@@ -86,12 +86,12 @@ impl Folder {
         names(&self.schemas, "", "list the schemas")
     }
 
-    /// Whether the schema exists. A name that can't be one does not.
+    /// Whether the schema exists; `false` for an invalid name.
     pub fn has_schema(&self, schema: &str) -> bool {
         self.schema_dir(schema).is_ok_and(|dir| dir.is_dir())
     }
 
-    /// Makes a schema. Engines that do so at the same moment may pass [`SCHEMAS_MAX`] by as many as they are.
+    /// Creates a schema. Concurrent creates may exceed [`SCHEMAS_MAX`], by at most one per engine.
     pub fn create_schema(&self, schema: &str) -> Result<(), EngineError> {
         let dir = self.schema_dir(schema)?;
         if !dir.exists() && self.schema_names()?.len() >= SCHEMAS_MAX {
@@ -100,11 +100,11 @@ impl Folder {
         match fs::create_dir(&dir) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == IoKind::AlreadyExists => Err(schema_exists(schema).into()),
-            Err(error) => Err(EngineError::io(format!("make schema \"{schema}\""))(error)),
+            Err(error) => Err(EngineError::io(format!("create schema \"{schema}\""))(error)),
         }
     }
 
-    /// Drops a schema; one that still has tables only with `cascade`.
+    /// Drops a schema. One that has tables is dropped only with `cascade`.
     pub fn drop_schema(&self, schema: &str, cascade: bool) -> Result<(), EngineError> {
         if schema == DEFAULT_SCHEMA {
             return Err(schema_not_dropped().into());
@@ -115,9 +115,9 @@ impl Folder {
             return match fs::rename(&dir, &away) {
                 Ok(()) => {
                     failpoint!(failpoints::SCHEMA_MOVED);
-                    // It is dropped. What is left of it is swept later, or is being swept just now.
+                    // The schema is dropped. Remaining files are swept later, or right now by another engine.
                     if let Err(error) = fs::remove_dir_all(&away) {
-                        tracing::info!(%error, path = %away.display(), "a dropped schema's files are left for a sweep");
+                        tracing::info!(%error, path = %away.display(), "could not remove all files of a dropped schema; the next sweep removes them");
                     }
                     Ok(())
                 }
@@ -141,7 +141,7 @@ impl Folder {
         names(&self.schema_dir(schema)?, ENDING, "list the tables")
     }
 
-    /// Reads one definition; none if it is not there.
+    /// Reads one definition; `None` if it does not exist.
     pub fn read(&self, schema: &str, name: &str) -> Result<Option<Definition>, EngineError> {
         let Ok(path) = self.path(schema, name) else { return Ok(None) };
         let what = || format!("read the definition of \"{schema}\".\"{name}\"");
@@ -159,7 +159,7 @@ impl Folder {
         }
     }
 
-    /// Gives a definition its name.
+    /// Publishes a definition under its name.
     pub fn publish(&self, definition: &Definition, how: Publish) -> Result<(), EngineError> {
         let (schema, name) = (&definition.schema, &definition.name);
         let path = self.path(schema, name)?;
@@ -177,7 +177,7 @@ impl Folder {
         });
         let cleared = fs::remove_file(&pending);
         if let (Ok(()), Publish::Create, Err(error)) = (&published, how, cleared) {
-            tracing::warn!(%error, path = %pending.display(), "second name of a definition stays behind");
+            tracing::warn!(%error, path = %pending.display(), "could not remove the temporary file of a definition");
         }
         failpoint!(failpoints::DEFINITION_PUBLISHED);
         match published {
@@ -188,7 +188,7 @@ impl Folder {
         }
     }
 
-    /// Takes a definition away; false if it was not there.
+    /// Removes a definition; `false` if it did not exist.
     pub fn remove(&self, schema: &str, name: &str) -> Result<bool, EngineError> {
         let Ok(path) = self.path(schema, name) else { return Ok(false) };
         match fs::remove_file(&path) {
@@ -207,24 +207,24 @@ impl Folder {
     }
 }
 
-/// The document of a definition.
+/// Encodes a definition.
 pub(super) fn to_bytes(definition: &Definition) -> Result<Vec<u8>, UserError> {
     let bytes = serde_json::to_vec_pretty(definition)
-        .map_err(|error| UserError::internal(format!("definition not written: {error}")))?;
+        .map_err(|error| UserError::internal(format!("could not encode the definition: {error}")))?;
     if bytes.len() as u64 > DEFINITION_BYTES_MAX {
         let name = &definition.name;
-        return Err(UserError::new(ErrorKind::ProgramLimit, format!("the definition of \"{name}\" is too large")));
+        return Err(UserError::new(ErrorKind::ProgramLimit, format!("definition of \"{name}\" is too large")));
     }
     Ok(bytes)
 }
 
-/// A definition from its document, or from the size of one that is too large to read.
+/// Decodes a definition. `Err` is the size of a document that is too large to read.
 pub(super) fn from_bytes(schema: &str, name: &str, bytes: Result<&[u8], u64>) -> Result<Definition, UserError> {
     match bytes.map(serde_json::from_slice::<Definition>) {
         Ok(Ok(definition)) if (OLDEST_VERSION..=VERSION).contains(&definition.version) => Ok(definition),
-        Ok(Ok(definition)) => Err(damaged(schema, name, &format!("its version is {}", definition.version))),
-        Ok(Err(error)) => Err(damaged(schema, name, &error.to_string())),
-        Err(size) => Err(damaged(schema, name, &format!("it has {size} bytes and may have {DEFINITION_BYTES_MAX}"))),
+        Ok(Ok(definition)) => Err(damaged(schema, name, &format!("Its format version is {}.", definition.version))),
+        Ok(Err(error)) => Err(damaged(schema, name, &format!("It is malformed: {error}."))),
+        Err(size) => Err(damaged(schema, name, &format!("It has {size} bytes; the limit is {DEFINITION_BYTES_MAX}."))),
     }
 }
 
@@ -248,22 +248,22 @@ pub(super) fn schema_is_full(schema: &str) -> UserError {
 }
 
 pub(super) fn too_many_schemas() -> UserError {
-    UserError::new(ErrorKind::ProgramLimit, "there are too many schemas")
-        .detail(format!("There may be {SCHEMAS_MAX}."))
-        .hint("Drop a schema that is not used.")
+    UserError::new(ErrorKind::ProgramLimit, "too many schemas")
+        .detail(format!("The limit is {SCHEMAS_MAX}."))
+        .hint("Drop an unused schema.")
 }
 
-/// The error for a name that is taken.
+/// The error for a name that already exists.
 pub fn exists(schema: &str, name: &str) -> UserError {
     UserError::new(ErrorKind::DuplicateObject, format!("table \"{name}\" already exists"))
-        .detail(format!("in schema \"{schema}\""))
+        .detail(format!("Its schema is \"{schema}\"."))
         .with_sqlstate("42P07")
 }
 
 fn damaged(schema: &str, name: &str, why: &str) -> UserError {
-    UserError::new(ErrorKind::Io, format!("the definition of table \"{name}\" can't be read"))
-        .detail(format!("in schema \"{schema}\": {why}"))
-        .hint(format!("DROP TABLE {schema}.{name}, and create it again"))
+    UserError::new(ErrorKind::Io, format!("definition of table \"{name}\" cannot be read"))
+        .detail(why.to_owned())
+        .hint(format!("Run DROP TABLE {schema}.{name}, and create the table again."))
 }
 
 fn names(dir: &Path, ending: &str, what: &str) -> Result<Vec<String>, EngineError> {
@@ -293,7 +293,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
 fn sync_dir(path: &Path) -> Result<(), EngineError> {
     let Some(dir) = path.parent() else { return Ok(()) };
     match File::open(dir).and_then(|dir| dir.sync_all()) {
-        // The schema was dropped in between: there is nothing left to keep.
+        // The schema was dropped in between: there is nothing left to sync.
         Err(error) if error.kind() == IoKind::NotFound => Ok(()),
         synced => synced.map_err(EngineError::io(format!("sync {}", dir.display()))),
     }

@@ -1,9 +1,9 @@
 //! The tenant's tables, views and schemas.
 //!
-//! [`folder`] keeps definitions in files that the engines of one machine share, [`bucket`] in an object store that each
-//! engine of the tenant reaches; [`definitions`] is either. [`build`] turns one into something that can be scanned;
-//! [`provider`] is how DataFusion looks names up, and [`prefetched`] holds what one statement names. The definitions are the
-//! truth: an engine that is restarted, or a second engine of the tenant, reads the same.
+//! [`folder`] stores definitions in files that the engines of one machine share, [`bucket`] in an object store that all
+//! engines of the tenant reach; [`definitions`] is either. [`build`] builds a scannable table from a definition,
+//! [`provider`] implements DataFusion's look-ups, and [`prefetched`] holds the tables of one statement. The definitions
+//! are the only source: a restarted engine, or a second engine of the tenant, reads the same.
 
 pub mod bucket;
 pub mod build;

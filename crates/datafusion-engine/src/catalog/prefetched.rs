@@ -1,8 +1,8 @@
-//! The tables that one statement names, looked up once, before it is planned.
+//! The tables that one statement names, looked up once before planning.
 //!
-//! A bare name is a temporary table's, if the session has one of that name; a qualified name is always the catalog's. A
-//! name that matches no table exactly may match one in another case. The planner then finds the tables here, under the
-//! names in the statement, without building a view or reading a folder again.
+//! An unqualified name refers to a temporary table if the session has one with this name; a qualified name always refers to
+//! the catalog. A name that matches no table exactly may match one in another case. The planner then finds the tables
+//! here, under the names in the statement, without building a view or reading a folder again.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use model::error::{ErrorKind, UserError};
 
 use super::temporary::TEMPORARY_SCHEMA;
 
-/// Tables by the names that a statement has for them.
+/// Tables by their names in a statement.
 pub type Tables = HashMap<ResolvedTableReference, Arc<dyn TableProvider>>;
 
-/// Looks the tables of a statement up. What is not found is left to the planner to report.
+/// Looks up the tables of a statement. The planner reports the missing ones.
 pub async fn tables(state: &SessionState, statement: &Statement) -> Result<Tables> {
     let defaults = &state.config_options().catalog;
     let mut tables = Tables::new();
@@ -56,7 +56,7 @@ pub async fn tables(state: &SessionState, statement: &Statement) -> Result<Table
     Ok(tables)
 }
 
-/// The one name of a schema's that differs from this one in case alone.
+/// The only name in a schema that differs from this one in case alone.
 fn in_another_case(schema: &dyn SchemaProvider, name: &str) -> Option<String> {
     let lower = name.to_lowercase();
     let mut names = schema.table_names().into_iter().filter(|other| other.to_lowercase() == lower);
@@ -73,12 +73,11 @@ fn name_clash(name: &ResolvedTableReference) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// A list of catalogs in which the tables of a statement have been looked up.
+/// A list of catalogs with the prefetched tables of a statement.
 #[derive(Debug)]
 pub struct PrefetchedCatalogs {
-    /// The list that answers for everything else.
+    /// The list for all other look-ups.
     pub inner: Arc<dyn CatalogProviderList>,
-    /// The tables.
     pub tables: Arc<Tables>,
 }
 

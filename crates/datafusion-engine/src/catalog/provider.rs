@@ -1,9 +1,9 @@
-//! The catalog in the form in which DataFusion looks names up.
+//! The catalog as DataFusion's `CatalogProviderList`.
 //!
-//! Every look-up reads the folder, so a statement sees what any engine of the tenant wrote before it began; a table that
-//! is dropped while a statement scans it is scanned to the end. A session's temporary tables are a schema of their own,
-//! [`TEMPORARY_SCHEMA`], in which bare names are looked up first. `information_schema` is built over a tolerant view of the same: one definition that
-//! can't be built any more (its files are gone) hides its own columns there, and nobody else's.
+//! Every look-up reads the definitions, so a statement sees what any engine of the tenant wrote before it began; a table
+//! that is dropped during a scan is scanned to the end. A session's temporary tables are in a schema of their own,
+//! [`TEMPORARY_SCHEMA`], which is searched first for unqualified names. `information_schema` uses a tolerant view of the
+//! catalog: a definition that can no longer be built (its files are gone) hides only its own columns.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -20,7 +20,7 @@ use super::definitions::Definitions;
 use super::temporary::{TEMPORARY_SCHEMA, TemporaryTables};
 use crate::error::EngineError;
 
-/// The one catalog that there is.
+/// The only catalog.
 pub const CATALOG: &str = "datafusion";
 
 /// The tenant's definitions, and the tables built from them.
@@ -35,7 +35,7 @@ pub trait TableSource: fmt::Debug + Send + Sync {
 /// What a look-up of one table returns.
 pub type TableResult = std::result::Result<Option<Arc<dyn TableProvider>>, EngineError>;
 
-/// The list with the one catalog, as one session sees it.
+/// The list with the only catalog, as one session sees it.
 #[derive(Debug, Clone)]
 pub struct SessionCatalogs {
     // Weak: the catalog itself holds one of these, to plan its definitions.
@@ -45,12 +45,12 @@ pub struct SessionCatalogs {
 }
 
 impl SessionCatalogs {
-    /// As a session sees it.
+    /// The catalog as a session sees it.
     pub fn for_session(source: Weak<dyn TableSource>, temporary: Arc<TemporaryTables>) -> Self {
         Self { source, temporary, tolerant: false }
     }
 
-    /// As a definition sees it: without any session's temporary tables.
+    /// The catalog as a definition sees it, without temporary tables.
     pub fn for_definitions(source: Weak<dyn TableSource>) -> Self {
         Self { source, temporary: Arc::default(), tolerant: false }
     }
@@ -122,7 +122,7 @@ struct TenantSchema {
 }
 
 impl TenantSchema {
-    /// A temporary table, which `information_schema` lists in the schema in which the session is.
+    /// A temporary table, which `information_schema` lists in the session's current schema.
     fn listed(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         if self.catalogs.tolerant { self.catalogs.temporary.get(&self.name, name) } else { None }
     }

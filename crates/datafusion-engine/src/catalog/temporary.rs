@@ -8,12 +8,12 @@ use parking_lot::RwLock;
 
 use super::folder::DEFAULT_SCHEMA;
 
-/// The schema of a session's temporary tables. No statement can name it: a text with this character is refused.
+/// The schema of a session's temporary tables. No statement can name it, because its name contains a null character.
 pub const TEMPORARY_SCHEMA: &str = "\0temporary";
 /// The most temporary tables and views of one session.
 pub const TEMPORARY_MAX: usize = 1_000;
 
-/// What lives only as long as a session: its schema and its temporary tables.
+/// The current schema and the temporary tables of a session.
 #[derive(Debug)]
 pub struct TemporaryTables {
     schema: RwLock<String>,
@@ -27,12 +27,12 @@ impl Default for TemporaryTables {
 }
 
 impl TemporaryTables {
-    /// Follows a USE.
+    /// Sets the current schema.
     pub fn use_schema(&self, schema: &str) {
         schema.clone_into(&mut self.schema.write());
     }
 
-    /// The temporary table of that name, if `schema` is the one in which the session is.
+    /// The temporary table with this name, if `schema` is the session's current schema.
     pub fn get(&self, schema: &str, name: &str) -> Option<Arc<dyn TableProvider>> {
         if *self.schema.read() != schema {
             return None;
@@ -40,7 +40,7 @@ impl TemporaryTables {
         self.named(name)
     }
 
-    /// The temporary table of that name; in any case, unless two names match.
+    /// The temporary table with this name, in any case unless two names match.
     pub fn named(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         let tables = self.tables.read();
         if let Some(table) = tables.get(name) {
@@ -51,7 +51,7 @@ impl TemporaryTables {
         others.next().filter(|_| others.next().is_none()).map(|(_, table)| Arc::clone(table))
     }
 
-    /// Adds or replaces one; false if there are too many.
+    /// Adds or replaces a table; `false` if there are too many.
     pub fn put(&self, name: &str, table: Arc<dyn TableProvider>) -> bool {
         let mut tables = self.tables.write();
         if tables.len() >= TEMPORARY_MAX && !tables.contains_key(name) {
@@ -61,12 +61,12 @@ impl TemporaryTables {
         true
     }
 
-    /// Drops one; none if it was not there.
+    /// Drops a table; `None` if it did not exist.
     pub fn remove(&self, name: &str) -> Option<Arc<dyn TableProvider>> {
         self.tables.write().remove(name)
     }
 
-    /// The names, in order, if `schema` is the one in which the session is.
+    /// The names, in order, if `schema` is the session's current schema.
     pub fn names(&self, schema: &str) -> Vec<String> {
         if *self.schema.read() != schema {
             return Vec::new();

@@ -1,9 +1,9 @@
-//! The escapes of Spark's strings.
+//! Escape sequences of string literals, as in Spark.
 //!
-//! The table is Spark 3.5's `unescapeSQLString`. One thing differs: a doubled quote is one quote, as DataFusion has always
-//! read it; Spark reads two strings and joins them, which leaves no quote.
+//! The rules are those of Spark 3.5's `unescapeSQLString`, with one difference: a doubled quote is one quote, as in
+//! DataFusion. Spark reads two strings and concatenates them, which leaves no quote.
 
-/// The value of a string. `raw` is what stands between its quotes, `quote` the quote itself.
+/// The value of a string literal. `raw` is the text between its quotes, `quote` the quote character.
 pub fn unescape(raw: &str, quote: char) -> String {
     let mut value = String::with_capacity(raw.len());
     let mut rest = raw;
@@ -12,7 +12,7 @@ pub fn unescape(raw: &str, quote: char) -> String {
         rest = &rest[at..];
         if let Some(after) = rest.strip_prefix(quote) {
             value.push(quote);
-            // The second one of a pair: a single quote would have ended the string.
+            // A pair of quotes: a single one would have ended the string.
             rest = after.strip_prefix(quote).unwrap_or(after);
         } else {
             rest = escape(&rest[1..], &mut value);
@@ -22,7 +22,7 @@ pub fn unescape(raw: &str, quote: char) -> String {
     value
 }
 
-/// Adds what an escape stands for and returns what follows it. `rest` is what follows the backslash.
+/// Appends the value of an escape sequence and returns the rest after it. `rest` begins after the backslash.
 fn escape<'a>(rest: &'a str, value: &mut String) -> &'a str {
     if let Some((unit, after)) = number(rest, "u", 4, 16) {
         return utf16(unit, after, value);
@@ -46,14 +46,14 @@ fn escape<'a>(rest: &'a str, value: &mut String) -> &'a str {
         Some('r') => value.push('\r'),
         Some('t') => value.push('\t'),
         Some('Z') => value.push('\u{1a}'),
-        // For LIKE, which reads the backslash itself.
+        // The backslash is kept for LIKE, which interprets it.
         Some(wildcard @ ('%' | '_')) => value.extend(['\\', wildcard]),
         Some(other) => value.push(other),
     }
     chars.as_str()
 }
 
-/// A number of exactly so many digits behind a prefix, and what follows it.
+/// A number of exactly `digits` digits after a prefix, and the rest after it.
 fn number<'a>(rest: &'a str, prefix: &str, digits: usize, radix: u32) -> Option<(u32, &'a str)> {
     let (number, after) = rest.strip_prefix(prefix)?.split_at_checked(digits)?;
     if !number.chars().all(|digit| digit.is_digit(radix)) {
@@ -62,7 +62,7 @@ fn number<'a>(rest: &'a str, prefix: &str, digits: usize, radix: u32) -> Option<
     Some((u32::from_str_radix(number, radix).ok()?, after))
 }
 
-/// One unit of UTF-16, which with the next one may make one character. Half a character is U+FFFD.
+/// One UTF-16 code unit, which may form a surrogate pair with the next one. An unpaired surrogate is U+FFFD.
 fn utf16<'a>(unit: u32, after: &'a str, value: &mut String) -> &'a str {
     if (0xD800..0xDC00).contains(&unit)
         && let Some((low @ 0xDC00..0xE000, end)) = after.strip_prefix('\\').and_then(|rest| number(rest, "u", 4, 16))

@@ -1,12 +1,12 @@
-//! The dialect in which the engine reads SQL: DataFusion's generic one with the strings and names of Spark 3.5.
+//! The engine's SQL dialect: DataFusion's generic dialect with the string literals and identifiers of Spark 3.5.
 //!
-//! HiveServer2's clients fill parameters into a statement by themselves and escape them with backslashes. So a backslash
-//! escapes inside a string ([`escapes`]), `"…"` is a string, and names are quoted with backquotes. Where the grammar
-//! expects a name, as after AS or FROM, it also accepts a string, so that `AS "total"` names a column. Everything else is
-//! read as the generic dialect reads it.
+//! HiveServer2's clients substitute parameters themselves and escape them with backslashes. So a backslash is an escape
+//! character in a string ([`escapes`]), `"…"` is a string, and identifiers are quoted with backquotes. Where the grammar
+//! expects an identifier, as after AS or FROM, it also accepts a string, so that `AS "total"` names a column. Everything
+//! else follows the generic dialect.
 //!
-//! Invariant: each text is read in one way by all of the engine. [`SqlDialect`] is that way: it belongs to a session's
-//! settings, or to the stored definition in which the text stands.
+//! Invariant: all parts of the engine parse a text in the same dialect. This [`SqlDialect`] is part of the session's
+//! settings, or of the stored definition that contains the text.
 
 pub mod escapes;
 pub mod names;
@@ -27,7 +27,7 @@ use model::error::{ErrorKind, UserError};
 /// The name under which a stored definition records [`SqlDialect::Own`].
 pub const OWN: &str = "enginehouse";
 
-/// Answers these questions as the generic dialect does.
+/// Implements these methods as the generic dialect does.
 macro_rules! as_generic {
     ($($question:ident,)*) => {
         $(fn $question(&self) -> bool {
@@ -36,12 +36,12 @@ macro_rules! as_generic {
     };
 }
 
-/// The engine's dialect, as the parser asks for it.
+/// The engine's dialect, for the parser.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EngineDialect;
 
 impl Dialect for EngineDialect {
-    // The parser asks in some places whether this is the generic dialect; it is one.
+    // In some places the parser checks for the generic dialect.
     fn dialect(&self) -> TypeId {
         TypeId::of::<GenericDialect>()
     }
@@ -66,7 +66,7 @@ impl Dialect for EngineDialect {
         true
     }
 
-    // The generic dialect knows these functions without parentheses only.
+    // The generic dialect accepts these functions only without parentheses.
     fn parse_prefix(&self, parser: &mut Parser) -> Option<Result<Expr, ParserError>> {
         let [first, open, close] = parser.peek_tokens_ref();
         let Token::Word(word @ Word { quote_style: None, keyword, .. }) = &first.token else { return None };
@@ -80,7 +80,7 @@ impl Dialect for EngineDialect {
         Some(parser.parse_function(name))
     }
 
-    // The generic dialect knows the precedence of DIV and not what it is.
+    // The generic dialect defines the precedence of DIV, but not the operator.
     fn parse_infix(&self, parser: &mut Parser, left: &Expr, precedence: u8) -> Option<Result<Expr, ParserError>> {
         parser.parse_keyword(Keyword::DIV).then(|| {
             let right = parser.parse_subexpr(precedence)?;
@@ -170,17 +170,17 @@ impl Dialect for EngineDialect {
     }
 }
 
-/// In which dialect a text is read.
+/// The dialect of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SqlDialect {
-    /// The engine's own.
+    /// The engine's dialect.
     Own,
-    /// One of the parser's, which a session chose or in which a definition was stored.
+    /// A dialect of the parser, set in a session or recorded in a definition.
     Foreign(Foreign),
 }
 
 impl SqlDialect {
-    /// The dialect of a session. The setting's default, `generic`, stands for the engine's own.
+    /// The dialect of a session. The setting's default, `generic`, means the engine's dialect.
     pub fn from_options(options: &ConfigOptions) -> Self {
         match options.sql_parser.dialect {
             Foreign::Generic => Self::Own,
@@ -188,23 +188,23 @@ impl SqlDialect {
         }
     }
 
-    /// The dialect of a stored definition. One without a recorded dialect was written in DataFusion's, which `options`
-    /// name: there was no other then.
+    /// The dialect of a stored definition. A definition without a recorded dialect is older than the engine's dialect and
+    /// uses DataFusion's, which is in `options`.
     pub fn from_definition(recorded: Option<&str>, options: &ConfigOptions) -> Result<Self, UserError> {
         match recorded {
             None => Ok(Self::Foreign(options.sql_parser.dialect)),
             Some(OWN) => Ok(Self::Own),
-            Some(other) => Err(UserError::new(ErrorKind::Io, "the definition can not be read")
-                .detail(format!("It was written in the SQL dialect \"{other}\", which this engine does not know."))),
+            Some(other) => Err(UserError::new(ErrorKind::Io, "definition cannot be read")
+                .detail(format!("Its SQL dialect \"{other}\" is unknown to this engine."))),
         }
     }
 
-    /// What a definition records.
+    /// The name that a definition records.
     pub fn recorded(self) -> Option<String> {
         (self == Self::Own).then(|| OWN.to_owned())
     }
 
-    /// The tokens of a text, with the strings' values. `"…"` is a string of double quotes in the engine's own dialect.
+    /// The tokens of a text, with unescaped strings. `"…"` is a double-quoted string in the engine's dialect.
     pub fn tokens(self, text: &str) -> Result<Vec<TokenWithSpan>, DataFusionError> {
         let tokens = match self {
             Self::Own => {
@@ -219,12 +219,12 @@ impl SqlDialect {
         tokens.map_err(|error| ParserError::from(error).into())
     }
 
-    /// The one statement of a text.
+    /// Parses a text that contains one statement.
     pub fn statement(self, text: &str, options: &ConfigOptions) -> Result<Statement, DataFusionError> {
         let mut tokens = self.tokens(text)?;
         if self == Self::Own {
             explain_mode(&mut tokens);
-            // The planner knows no double-quoted values, and the grammar takes either kind where it wants a name.
+            // The planner supports no double-quoted strings, and the grammar accepts either kind as an identifier.
             for token in &mut tokens {
                 if let Token::DoubleQuotedString(value) = &mut token.token {
                     token.token = Token::SingleQuotedString(std::mem::take(value));
@@ -248,7 +248,9 @@ impl SqlDialect {
                 UserError::new(ErrorKind::NotSupported, "several statements in one text are not supported")
                     .hint("Send the statements one by one."),
             )),
-            (None, _) => Err(external(UserError::new(ErrorKind::Syntax, "syntax error: the text holds no statement"))),
+            (None, _) => {
+                Err(external(UserError::new(ErrorKind::Syntax, "syntax error: the text contains no statement")))
+            }
         }
     }
 
@@ -256,13 +258,13 @@ impl SqlDialect {
         match self {
             Self::Own => Ok(Box::new(EngineDialect)),
             Self::Foreign(foreign) => dialect_from_str(foreign)
-                .ok_or_else(|| DataFusionError::Configuration(format!("SQL dialect {foreign} is not known"))),
+                .ok_or_else(|| DataFusionError::Configuration(format!("unknown SQL dialect {foreign}"))),
         }
     }
 }
 
-/// Puts the modes of Spark's EXPLAIN into DataFusion's words: EXTENDED shows every stage of the plan, as VERBOSE does, and
-/// FORMATTED and COST the last one.
+/// Translates the modes of Spark's EXPLAIN: EXTENDED shows every stage of the plan, as VERBOSE does; FORMATTED and COST show
+/// the last one.
 fn explain_mode(tokens: &mut Vec<TokenWithSpan>) {
     let mut words = tokens.iter().enumerate().filter(|(_, token)| !matches!(token.token, Token::Whitespace(_)));
     let (Some((_, explain)), Some((at, mode))) = (words.next(), words.next()) else { return };
@@ -281,7 +283,7 @@ fn external(error: UserError) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// A token whose text is as the client wrote it, with its value in place of that text.
+/// The token with its unescaped value.
 fn unescaped(mut token: TokenWithSpan) -> TokenWithSpan {
     token.token = match token.token {
         Token::SingleQuotedString(raw) => Token::SingleQuotedString(escapes::unescape(&raw, '\'')),

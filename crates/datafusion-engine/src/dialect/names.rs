@@ -1,11 +1,11 @@
-//! Names of columns match in any case, as in Spark.
+//! Case-insensitive matching of column names, as in Spark.
 //!
-//! DataFusion compares names exactly, after it has put unquoted ones in lower case. So before a statement is planned, each
-//! name in it that matches a column of its tables in another case is replaced by that column's own spelling. A name that
-//! the statement itself gives, as after AS, has one spelling in all of the statement: the first one that is written.
+//! DataFusion converts unquoted names to lower case and compares exactly. So before planning, each name in a statement that
+//! matches a column of its tables in another case is replaced by the column's spelling. A name that the statement itself
+//! defines, as after AS, has one spelling throughout the statement: the first one.
 //!
-//! Where two tables of a statement spell a column differently, one of them is read under the other's spelling. A table
-//! with two columns that differ in case alone needs their exact spelling; every other one is refused with 42702.
+//! If two tables of a statement spell a column differently, one of them is read with the other's spelling. Columns of one
+//! table that differ in case alone need their exact spelling; any other spelling is refused with 42702.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
@@ -29,10 +29,10 @@ use model::error::{ErrorKind, UserError};
 use super::rewrite::visit;
 use crate::catalog::prefetched::Tables;
 
-/// A refusal, boxed: a tree is walked recursively, and each level has a frame with several of them.
-type Refused = Box<UserError>;
+/// An error, boxed because a tree is traversed recursively and each stack frame contains several of them.
+type BoxedError = Box<UserError>;
 
-/// Replaces names in the statement, and tables among those that it names.
+/// Replaces names in the statement, and tables whose columns are spelled differently.
 pub fn match_case(statement: &mut Statement, tables: &mut Tables) -> Result<()> {
     let target = insert_target(statement);
     let mut names = Names::default();
@@ -59,7 +59,7 @@ pub fn match_case(statement: &mut Statement, tables: &mut Tables) -> Result<()> 
     }
 }
 
-/// Keeps the columns of a CREATE EXTERNAL TABLE as they are written: they have to match those in its files.
+/// Keeps the case of the columns of a CREATE EXTERNAL TABLE, because they have to match those in its files.
 pub fn keep_case(table: &mut CreateExternalTable) {
     let mut names = Names::default();
     for column in &mut table.columns {
@@ -77,7 +77,7 @@ pub fn keep_case(table: &mut CreateExternalTable) {
     let _ = table.constraints.visit(&mut names);
 }
 
-/// The last part of the name of the table into which a statement inserts: its columns keep their spelling.
+/// The last part of the target's name of an INSERT; the target's columns keep their spelling.
 fn insert_target(statement: &Statement) -> Option<String> {
     match statement {
         Statement::Statement(statement) => match statement.as_ref() {
@@ -96,12 +96,12 @@ fn last_part(name: &ObjectName) -> Option<String> {
     Some(name.0.last()?.as_ident()?.value.to_lowercase())
 }
 
-/// What a statement itself names, before its tables are known.
+/// The names that a statement itself defines.
 #[derive(Default)]
 struct Collected {
     /// Tables, their aliases and common table expressions, in lower case.
     relations: HashSet<String>,
-    /// Columns, as first written.
+    /// Columns, with their first spelling.
     given: Vec<String>,
 }
 
@@ -162,23 +162,23 @@ fn alias_of(table: &mut TableFactor) -> Option<&mut TableAlias> {
     }
 }
 
-/// The spelling of each name.
+/// The spellings of names.
 #[derive(Default)]
 struct Names {
     relations: HashSet<String>,
-    /// Lower case to the spelling that is planned.
+    /// Lower case to the planned spelling.
     columns: HashMap<String, String>,
     /// Lower case to the spellings of two columns of one table.
     ambiguous: HashMap<String, BTreeSet<String>>,
     /// Fields of structs, lower case to spellings.
     fields: HashMap<String, BTreeSet<String>>,
-    /// Where names stand that are done, and are visited again as parts of an expression.
+    /// Positions of names that are already replaced and are visited again as parts of an expression.
     done: HashSet<Location>,
 }
 
 impl Names {
     fn add_tables(&mut self, tables: &mut Tables, target: Option<&str>) -> Result<()> {
-        // In a fixed order, the target of an INSERT first: the first spelling is the one that is planned.
+        // In a fixed order, with the target of an INSERT first: the first spelling is planned.
         let mut order: Vec<ResolvedTableReference> = tables.keys().cloned().collect();
         order.sort_by_key(|name| (target != Some(name.table.to_lowercase().as_str()), name.to_string()));
         for name in order {
@@ -231,7 +231,7 @@ impl Names {
         }
     }
 
-    /// The table with its columns under the spellings that are planned.
+    /// The table with its columns in the planned spellings.
     fn renamed(&self, name: &ResolvedTableReference, table: Arc<dyn TableProvider>) -> Result<Arc<dyn TableProvider>> {
         let schema = table.schema();
         let scan = LogicalPlanBuilder::scan(name.table.as_ref(), provider_as_source(table), None)?;
@@ -247,7 +247,7 @@ impl Names {
         Ok(Arc::new(ViewTable::new(plan, None)))
     }
 
-    fn column(&self, ident: &mut Ident) -> ControlFlow<Refused> {
+    fn column(&self, ident: &mut Ident) -> ControlFlow<BoxedError> {
         let lower = ident.value.to_lowercase();
         if let Some(spellings) = self.ambiguous.get(&lower) {
             if spellings.contains(&ident.value) {
@@ -256,11 +256,13 @@ impl Names {
             }
             if !spellings.contains(&lower) || ident.quote_style.is_some() {
                 let spellings: Vec<_> = spellings.iter().map(String::as_str).collect();
-                let error =
-                    UserError::new(ErrorKind::UndefinedColumn, format!("column \"{}\" is ambiguous", ident.value))
-                        .detail(format!("The table has the columns {}.", spellings.join(", ")))
-                        .hint("Write the name exactly as the table has it.")
-                        .with_sqlstate("42702");
+                let error = UserError::new(
+                    ErrorKind::UndefinedColumn,
+                    format!("column reference \"{}\" is ambiguous", ident.value),
+                )
+                .detail(format!("The table has the columns {}.", spellings.join(", ")))
+                .hint("Write the name exactly as in the table.")
+                .with_sqlstate("42702");
                 return ControlFlow::Break(Box::new(error));
             }
             return ControlFlow::Continue(());
@@ -283,8 +285,8 @@ impl Names {
         }
     }
 
-    /// `column`, `table.column`, `schema.table.column` and so on, each perhaps with fields of a struct behind it.
-    fn compound(&self, parts: &mut [Ident]) -> ControlFlow<Refused> {
+    /// `column`, `table.column`, `schema.table.column` and so on, optionally followed by fields of a struct.
+    fn compound(&self, parts: &mut [Ident]) -> ControlFlow<BoxedError> {
         let is_relation = |at: usize| parts.len() > at + 1 && self.relations.contains(&parts[at].value.to_lowercase());
         let column = (0..3).find(|at| is_relation(*at)).map_or(0, |at| at + 1);
         for (at, part) in parts.iter_mut().enumerate().skip(column) {
@@ -297,8 +299,8 @@ impl Names {
         ControlFlow::Continue(())
     }
 
-    /// `a.b[1].c`: names that follow one another from the beginning are a column's, later ones are fields.
-    fn access(&mut self, root: &mut Expr, chain: &mut [AccessExpr]) -> ControlFlow<Refused> {
+    /// `a.b[1].c`: the leading names belong to a column, later ones are fields.
+    fn access(&mut self, root: &mut Expr, chain: &mut [AccessExpr]) -> ControlFlow<BoxedError> {
         let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
         let mut fields = chain;
         if let Expr::Identifier(first) = root {
@@ -316,14 +318,14 @@ impl Names {
             let AccessExpr::Dot(field) = access else { continue };
             let Expr::Identifier(ident) = field else { continue };
             self.field(ident);
-            // The planner knows the name of such a field as a string only.
+            // The planner accepts the name of such a field only as a string.
             let name = if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() };
             *field = Expr::Value(Value::SingleQuotedString(name).into());
         }
         ControlFlow::Continue(())
     }
 
-    fn done_with(&mut self, names: Vec<&mut Ident>) -> ControlFlow<Refused> {
+    fn done_with(&mut self, names: Vec<&mut Ident>) -> ControlFlow<BoxedError> {
         let mut parts: Vec<Ident> = names.iter().map(|name| Ident::clone(name)).collect();
         self.compound(&mut parts)?;
         for (name, part) in names.into_iter().zip(parts) {
@@ -335,14 +337,14 @@ impl Names {
         ControlFlow::Continue(())
     }
 
-    fn object(&self, name: &mut ObjectName) -> ControlFlow<Refused> {
+    fn object(&self, name: &mut ObjectName) -> ControlFlow<BoxedError> {
         match name.0.last_mut() {
             Some(ObjectNamePart::Identifier(ident)) => self.column(ident),
             _ => ControlFlow::Continue(()),
         }
     }
 
-    fn wildcard(&self, options: &mut WildcardAdditionalOptions) -> ControlFlow<Refused> {
+    fn wildcard(&self, options: &mut WildcardAdditionalOptions) -> ControlFlow<BoxedError> {
         match &mut options.opt_exclude {
             Some(ExcludeSelectItem::Single(name)) => self.object(name)?,
             Some(ExcludeSelectItem::Multiple(names)) => names.iter_mut().try_for_each(|name| self.object(name))?,
@@ -365,9 +367,9 @@ fn spell(ident: &mut Ident, spelling: &str) {
 }
 
 impl VisitorMut for Names {
-    type Break = Refused;
+    type Break = BoxedError;
 
-    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Refused> {
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<BoxedError> {
         match expr {
             Expr::Identifier(ident) if self.done.contains(&ident.span.start) => ControlFlow::Continue(()),
             Expr::Identifier(ident) => self.column(ident),
@@ -377,7 +379,7 @@ impl VisitorMut for Names {
         }
     }
 
-    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Refused> {
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<BoxedError> {
         for item in &mut select.projection {
             match item {
                 SelectItem::ExprWithAlias { alias, .. } => self.column(alias)?,
@@ -393,21 +395,21 @@ impl VisitorMut for Names {
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Refused> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<BoxedError> {
         for cte in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             cte.alias.columns.iter_mut().try_for_each(|column| self.column(&mut column.name))?;
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<Refused> {
+    fn pre_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<BoxedError> {
         match alias_of(table) {
             Some(alias) => alias.columns.iter_mut().try_for_each(|column| self.column(&mut column.name)),
             None => ControlFlow::Continue(()),
         }
     }
 
-    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<Refused> {
+    fn pre_visit_statement(&mut self, statement: &mut ast::Statement) -> ControlFlow<BoxedError> {
         match statement {
             ast::Statement::Insert(insert) => insert.columns.iter_mut().try_for_each(|column| self.object(column)),
             ast::Statement::CreateView(view) => {

@@ -1,8 +1,8 @@
-//! Forms of Spark's and Hive's grammar that the parser reads and the planner does not, in forms that it plans.
+//! Rewrites of Spark's and Hive's syntax that the parser accepts and the planner does not.
 //!
 //! | written | planned as |
 //! | --- | --- |
-//! | `GROUP BY a WITH ROLLUP`, `WITH CUBE`, `GROUP BY a, b GROUPING SETS (…)` | `GROUP BY ROLLUP (a)` and its like |
+//! | `GROUP BY a WITH ROLLUP`, `WITH CUBE`, `GROUP BY a, b GROUPING SETS (…)` | `GROUP BY ROLLUP (a)` etc. |
 //! | `MINUS` | `EXCEPT` |
 //! | `FROM t` without SELECT | `SELECT * FROM t` |
 
@@ -14,13 +14,13 @@ use datafusion::sql::sqlparser::ast::{
     SetQuantifier, VisitMut, VisitorMut, WildcardAdditionalOptions,
 };
 
-/// The statement in forms that the planner knows.
+/// The statement in syntax that the planner supports.
 pub fn rewritten(mut statement: Statement) -> Statement {
     let _ = visit(&mut statement, &mut Forms);
     statement
 }
 
-/// Visits the trees in a statement of DataFusion's parser.
+/// Visits all syntax trees of a statement of DataFusion's parser.
 pub fn visit<V: VisitorMut>(statement: &mut Statement, visitor: &mut V) -> ControlFlow<V::Break> {
     match statement {
         Statement::Statement(statement) => statement.visit(visitor),
@@ -69,7 +69,7 @@ fn minus_is_except(body: &mut SetExpr) {
     }
 }
 
-/// Moves one modifier behind GROUP BY into its keys.
+/// Moves a modifier after GROUP BY into the keys.
 fn grouping_sets(keys: &mut Vec<Expr>, modifiers: &mut Vec<GroupByWithModifier>) {
     let each = |keys: &mut Vec<Expr>| std::mem::take(keys).into_iter().map(|key| vec![key]).collect();
     let sets = match modifiers.as_slice() {

@@ -1,7 +1,7 @@
-//! What functions have in common that stand around another one.
+//! A macro for functions that wrap another function.
 
-/// All of a `ScalarUDFImpl` but its evaluation, as `self.inner` has it. `simplify` is not forwarded: some functions replace
-/// themselves by a form without their adapter there.
+/// Forwards all methods of `ScalarUDFImpl` except the evaluation to `self.inner`. `simplify` is not forwarded, because some
+/// functions replace themselves there by a form without their wrapper.
 macro_rules! as_inner {
     () => {
         fn name(&self) -> &str {

@@ -1,4 +1,4 @@
-//! Several values as one, for `count(DISTINCT a, b)`.
+//! The function `all_or_null`, which combines several values into one for `count(DISTINCT a, b)`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use datafusion::arrow::datatypes::{DataType, Field, Fields};
 use datafusion::common::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-/// Its arguments as a struct; NULL if one of them is NULL.
+/// Returns its arguments as a struct; NULL if one of them is NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AllOrNull {
     signature: Signature,
@@ -39,7 +39,7 @@ impl ScalarUDFImpl for AllOrNull {
             .iter()
             .fold(None, |nulls, column| NullBuffer::union(nulls.as_ref(), column.logical_nulls().as_ref()));
         let DataType::Struct(fields) = args.return_type().clone() else {
-            return Err(datafusion::error::DataFusionError::Internal("all_or_null gives a struct".to_owned()));
+            return Err(datafusion::error::DataFusionError::Internal("all_or_null returns a struct".to_owned()));
         };
         Ok(ColumnarValue::Array(Arc::new(StructArray::try_new(fields, columns, nulls)?)))
     }

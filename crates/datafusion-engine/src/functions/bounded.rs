@@ -1,9 +1,9 @@
-//! A function whose result is measured before it is computed.
+//! Functions with a limit on the size of their results, which is estimated before evaluation.
 //!
-//! DataFusion accounts the memory of operators that keep rows, not that of expressions: `repeat('x', 1000000000)` is
-//! allocated outside every pool, and a failed allocation ends the process. A bounded function refuses the call with
-//! SQLSTATE 54000 when the result for one batch would, by its arguments, exceed the limit. The limit also holds while
-//! a plan is optimized, because constants are evaluated through the same function.
+//! DataFusion accounts for the memory of operators that hold rows, not for that of expressions: `repeat('x', 1000000000)` is
+//! allocated outside the pool, and a failed allocation ends the process. A bounded function fails with SQLSTATE 54000
+//! if, by its arguments, the result for one batch would exceed the limit. The limit also holds during optimization,
+//! because constants are evaluated through the same function.
 
 use std::sync::Arc;
 
@@ -24,13 +24,13 @@ pub struct Bounded {
 }
 
 impl Bounded {
-    /// Limits `inner` to `bytes_max` bytes for each batch.
+    /// Limits the results of `inner` to `bytes_max` bytes per batch.
     pub const fn new(inner: Arc<ScalarUDF>, measure: Measure, bytes_max: usize) -> Self {
         Self { inner, measure, bytes_max }
     }
 }
 
-/// The error of a call that would give too much.
+/// The error of a call whose result is too large.
 pub fn too_much(name: &str, rows: usize, bytes: u128, bytes_max: usize) -> DataFusionError {
     let error = UserError::new(ErrorKind::ProgramLimit, format!("result of {name} is too large"))
         .detail(format!("{rows} rows of one batch would have about {bytes} bytes; the limit is {bytes_max}."))

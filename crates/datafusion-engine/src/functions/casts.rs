@@ -1,8 +1,8 @@
-//! Casts as Spark evaluates them with ANSI mode off: what can't be converted is NULL, and a whole number that is too large
-//! for its type keeps its lower bits. INSERT refuses such a number.
+//! Casts with Spark's semantics without ANSI mode: a value that cannot be converted becomes NULL, and an integer that is too
+//! large for its type keeps its lower bits. INSERT refuses such an integer.
 //!
-//! The rule runs after DataFusion has inserted the casts of its own type coercion, so that `'abc' = 1` is NULL and no error
-//! too. Casts that can't fail stay as they are.
+//! The rule runs after DataFusion's type coercion has inserted its casts, so that `'abc' = 1` is NULL, too, and not an error.
+//! Casts that cannot fail are not changed.
 
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::common::Result;
@@ -17,7 +17,7 @@ use datafusion::optimizer::AnalyzerRule;
 
 use super::computed;
 
-/// The analyzer's last rule.
+/// The last rule of the analyzer.
 #[derive(Debug)]
 pub struct LenientCasts {
     whole_number: ScalarUDF,
@@ -31,7 +31,7 @@ impl Default for LenientCasts {
 }
 
 impl LenientCasts {
-    /// The cast as Spark evaluates it. `is_stored`: its value is what an INSERT writes.
+    /// The cast with Spark's semantics. `is_stored`: an INSERT writes its value.
     fn lenient(&self, from: &DataType, to: Cast, is_stored: bool) -> Transformed<Expr> {
         let target = to.field.data_type().clone();
         if from.is_string() && target.is_integer() {
@@ -46,11 +46,11 @@ impl LenientCasts {
             && let Some(sign) = sign_bit(&target)
             && bits(from) > bits(&target)
         {
-            // A number that a column can't hold is an error.
+            // A number out of the column's range is an error.
             if is_stored {
                 return Transformed::no(Expr::Cast(to));
             }
-            // The lower bits are kept: what stands above the sign's bit is taken off, and the sign put back.
+            // Keep the lower bits: mask the bits above the sign bit, then extend the sign.
             let low = binary(cast(*to.expr, DataType::Int64), Operator::BitwiseAnd, sign * 2 - 1);
             let signed = binary(binary(low, Operator::BitwiseXor, sign), Operator::Minus, sign);
             return Transformed::yes(tried(signed, target));
@@ -61,7 +61,7 @@ impl LenientCasts {
             return Transformed::yes(tried(seconds, target));
         }
         if can_fail(from, &target) {
-            // Blanks around a value do not matter.
+            // Surrounding blanks are ignored.
             let value = if from.is_string() { btrim(vec![*to.expr]) } else { *to.expr };
             return Transformed::yes(tried(value, target));
         }
@@ -73,7 +73,7 @@ fn tried(expression: Expr, target: DataType) -> Expr {
     Expr::TryCast(TryCast::new(Box::new(expression), target))
 }
 
-/// The value of the bit that is the sign of a whole number, where it is shorter than those of BIGINT.
+/// The value of the sign bit of an integer type that is shorter than BIGINT.
 const fn sign_bit(data_type: &DataType) -> Option<i64> {
     match data_type {
         DataType::Int8 => Some(1 << 7),
@@ -104,8 +104,7 @@ fn can_fail(from: &DataType, to: &DataType) -> bool {
     matches!((from, to), (DataType::Date32 | DataType::Date64 | DataType::Timestamp(..), DataType::Timestamp(..)))
 }
 
-/// The digits before and after the decimal point that values of an exact type may have. Integers count as their largest
-/// value has: one type that is wider than another has more.
+/// The most digits before and after the decimal point of an exact type. Integers have the digits of their largest value.
 fn digits(data_type: &DataType) -> Option<(i16, i16)> {
     Some(match data_type {
         DataType::Int8 | DataType::UInt8 => (3, 0),

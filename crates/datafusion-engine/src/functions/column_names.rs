@@ -1,7 +1,7 @@
-//! The names of result columns without an alias, as Spark derives them: `SELECT 1` gives a column `1`, `SELECT a + 1` a
+//! The names of result columns without an alias, derived as in Spark: `SELECT 1` gives a column `1`, `SELECT a + 1` a
 //! column `(a + 1)`.
 //!
-//! A name that a SELECT list already has is not given again: DataFusion requires names to be distinct.
+//! A name that is already in the SELECT list is not used again, because DataFusion requires distinct names.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -14,9 +14,9 @@ use datafusion::sql::sqlparser::ast::{
 
 use crate::dialect::rewrite::visit;
 
-/// Functions whose column can be several: an alias would name only one.
+/// Functions that return several columns: an alias would name only one.
 const MANY_COLUMNS: [&str; 5] = ["unnest", "explode", "explode_outer", "inline", "posexplode"];
-/// Longer names than this are left to DataFusion, in bytes.
+/// The longest derived name, in bytes; longer ones are left to DataFusion.
 const NAME_MAX: usize = 1_000;
 
 /// Names the columns of every SELECT in a statement.

@@ -1,4 +1,4 @@
-//! Functions that neither DataFusion nor `datafusion-spark` has.
+//! Functions that neither DataFusion nor `datafusion-spark` provides.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::rows::{ArgumentType, Cell, Row, function, item};
 use super::{java_pattern, json_path};
 use crate::rows::text::texts;
 
-/// Text as a whole number, as Spark casts it: blanks are ignored, a fraction is cut off.
+/// Spark's cast of text to an integer: blanks are ignored, a fraction is truncated.
 pub fn whole_number() -> ScalarUDF {
     function("whole_number", &[ArgumentType::Text], 1, DataType::Int64, |row| {
         let text = row.text(0).trim();
@@ -174,8 +174,8 @@ const fn days_of_month(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Whole months if both are the same day of the month or both the last one; else the rest counts in 31sts, rounded to
-/// eight places.
+/// Whole months if both are the same day of the month or both the last one; otherwise the remaining days are counted as
+/// 31sts of a month, rounded to eight decimal places.
 fn months_between(later: i64, earlier: i64) -> f64 {
     let ((y1, m1, d1), (y2, m2, d2)) =
         (civil(later.div_euclid(MICROS_OF_DAY)), civil(earlier.div_euclid(MICROS_OF_DAY)));

@@ -1,6 +1,6 @@
-//! Functions whose meaning depends on the type of their first argument.
+//! Functions that are dispatched on the type of their first argument.
 //!
-//! `concat` joins texts or lists, and `element_at` reads a list or a map. DataFusion has a function for each.
+//! `concat` concatenates texts or lists, and `element_at` reads a list or a map. DataFusion has a function for each.
 
 use std::sync::Arc;
 

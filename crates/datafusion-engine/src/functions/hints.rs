@@ -1,8 +1,8 @@
-//! Which function to use instead of one that does not exist.
+//! Hints for calls of functions that do not exist.
 
 use datafusion::common::utils::datafusion_strsim::levenshtein;
 
-/// Functions of other systems, and what does their work here.
+/// Functions of other systems, and their replacements.
 const INSTEAD: &[(&str, &str)] = &[
     ("bround", "round"),
     ("date_trunc_month", "date_trunc"),
@@ -24,15 +24,15 @@ const INSTEAD: &[(&str, &str)] = &[
     ("unhex_string", "unhex"),
 ];
 
-/// The hint for a function that does not exist, if there is a useful one. `nearest` is the existing name that is spelled
-/// most like it.
+/// The hint for a function that does not exist, if there is a useful one. `nearest` is the existing name with the most
+/// similar spelling.
 pub fn hint(name: &str, nearest: Option<&str>) -> Option<String> {
     let name = name.to_ascii_lowercase();
     if let Some((_, instead)) = INSTEAD.iter().find(|(other, _)| *other == name) {
         return Some(format!("Use {instead}."));
     }
     let nearest = nearest?;
-    // A slip of the finger, no other word: one letter in four, and not in the shortest names.
+    // Only a typing error counts as near: one letter in four, and none in the shortest names.
     let allowed = name.chars().count() / 4;
     (levenshtein(&name, nearest) <= allowed).then(|| format!("Did you mean {nearest}?"))
 }

@@ -1,10 +1,10 @@
-//! Patterns of `java.time.format.DateTimeFormatter`, in which Spark writes dates, as those of `strftime`.
+//! Translation of date patterns from `java.time.format.DateTimeFormatter`, which Spark uses, to `strftime`.
 
 use datafusion::common::Result;
 use datafusion::error::DataFusionError;
 use model::error::{ErrorKind, UserError};
 
-/// The same pattern for `to_char` and `to_timestamp`, or which letter of it has no equivalent.
+/// The pattern for `to_char` and `to_timestamp`, or an error that names the letter without an equivalent.
 pub fn strftime(pattern: &str) -> Result<String> {
     let mut result = String::new();
     let mut chars = pattern.chars().peekable();

@@ -8,8 +8,8 @@ enum Step {
     All,
 }
 
-/// The value at a path as text: strings without quotes, everything else as JSON. None if the text is no JSON, the path is
-/// malformed, or there is nothing (or a null) at it.
+/// The value at a path as text: strings without quotes, everything else as JSON. `None` if the text is not JSON, the path
+/// is malformed, or the value is missing or null.
 pub fn get(text: &str, path: &str) -> Option<String> {
     let steps = steps(path)?;
     let root: Value = serde_json::from_str(text).ok()?;

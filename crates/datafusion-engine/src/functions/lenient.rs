@@ -1,4 +1,4 @@
-//! Functions that give NULL instead of an error.
+//! Functions that return NULL instead of an error.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::adapter::as_inner;
 
-/// A function whose errors are NULL: a batch that fails is computed again row by row.
+/// A function that returns NULL on an error: a failed batch is evaluated again row by row.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Lenient {
     inner: Arc<ScalarUDF>,

@@ -1,6 +1,6 @@
-//! How many bytes a call will give, estimated from its arguments.
+//! Estimates of the size of a call's result from its arguments.
 //!
-//! An estimate is an upper bound up to a small factor: what it lets pass fits the limit within a few bytes per row.
+//! An estimate is an upper bound up to a few bytes per row.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use datafusion::logical_expr::ColumnarValue;
 use regex_automata::meta::Regex;
 
 const MICROS_OF_DAY: i64 = 86_400_000_000;
-/// What one element takes in addition to its bytes: an offset or a view.
+/// The bytes of an element in addition to its value: an offset or a view.
 const ELEMENT_BYTES: u128 = 8;
 /// The longest text of one number in a list.
 const NUMBER_BYTES: u128 = 24;
@@ -45,7 +45,7 @@ pub enum Measure {
     Join,
 }
 
-/// The measure of a function that can give much more than it is given.
+/// The measure of a function whose result can be much larger than its arguments.
 pub fn measure_of(name: &str) -> Option<Measure> {
     Some(match name {
         "concat" | "concat_ws" | "make_array" | "make_list" | "array" | "array_concat" | "array_cat"
@@ -137,7 +137,7 @@ impl Argument<'_> {
 }
 
 impl Measure {
-    /// About how many bytes the result for all rows will have.
+    /// The approximate size of the result for all rows, in bytes.
     pub fn bytes(self, args: &Arguments<'_>) -> Result<u128> {
         let counts = |index, otherwise| -> Result<Vec<u128>> {
             Ok(args.numbers(index, otherwise)?.into_iter().map(|count| count.max(0) as u128).collect())
@@ -235,7 +235,7 @@ fn series(args: &Arguments<'_>) -> Result<u128> {
 }
 
 fn entries(stop: i128, start: i128, step: i128) -> u128 {
-    // A step of zero, and one in the wrong direction, give nothing or an error.
+    // A step of zero or in the wrong direction returns no entries or an error.
     let count = (stop - start).checked_div(step).unwrap_or_default().max(-1) + 1;
     count as u128 * ELEMENT_BYTES
 }
@@ -251,7 +251,7 @@ fn regexp_replace(args: &Arguments<'_>) -> u128 {
             let length = text.len() as u128;
             // Each reference to a group repeats at most the matched text.
             let references = to.matches(['\\', '$']).count() as u128;
-            // Counting matches is worth its time only where they could multiply a long text.
+            // Counting matches is only worth its time if they could multiply a long text.
             let most = length + (length + 1) * to.len() as u128 + references * length;
             if most < 4_096 {
                 return most;
@@ -268,7 +268,7 @@ fn regexp_replace(args: &Arguments<'_>) -> u128 {
         .sum()
 }
 
-/// The widths and precisions that a format asks for, added up.
+/// The sum of the widths and precisions of a format.
 fn widths(format: &str) -> u128 {
     let mut sum = 0_u128;
     for part in format.split('%').skip(1) {

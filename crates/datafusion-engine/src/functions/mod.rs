@@ -1,19 +1,19 @@
-//! The functions and operators of the engine's SQL: DataFusion's, with Spark's meaning where the two differ.
+//! The functions and operators of the engine's SQL: DataFusion's, with Spark's semantics where the two differ.
 //!
 //! | module | what it does |
 //! | --- | --- |
-//! | [`bounded`], [`measure`] | refuses a call whose result would exceed [`Limits::function_bytes`], before it is allocated |
+//! | [`bounded`], [`measure`] | a limit ([`Limits::function_bytes`]) on results, checked before they are allocated |
 //! | [`wide`] | the same limit for large constants, which an operator repeats for each row of a batch |
-//! | [`operators`], [`quotients`] | `/`, `%`, `||`, `[…]` and comparisons as Spark evaluates them |
-//! | [`casts`] | a cast that fails gives NULL |
-//! | [`spelling`], [`template`] | Spark's functions that DataFusion has under another name or with other arguments |
+//! | [`operators`], [`quotients`] | `/`, `%`, `||`, `[…]` and comparisons with Spark's semantics |
+//! | [`casts`] | a failed cast returns NULL |
+//! | [`spelling`], [`template`] | Spark's functions that DataFusion provides under another name or with other arguments |
 //! | [`column_names`] | the names of result columns without an alias |
 //! | [`mod@dispatch`], [`lenient`], [`mod`] | small adapters: one name for two functions, NULL instead of an error, a tuple |
-//! | [`rows`], [`computed`], [`type_names`] | functions that neither DataFusion nor `datafusion-spark` has |
-//! | [`hints`] | which function to use instead of one that does not exist |
+//! | [`rows`], [`computed`], [`type_names`] | functions that neither DataFusion nor `datafusion-spark` provides |
+//! | [`hints`] | hints for functions that do not exist |
 //!
-//! Order of preference for a function: DataFusion's own, `datafusion-spark`'s, a rewrite to either, own code. A function
-//! that only DataFusion has stays. What still differs from Spark is listed in `docs/sql-differences.md`.
+//! Order of preference for a function: DataFusion's, `datafusion-spark`'s, a rewrite to either, own code. Functions that
+//! only DataFusion has are kept. The remaining differences from Spark are listed in `docs/sql-differences.md`.
 //!
 //! [`Limits::function_bytes`]: crate::config::Limits::function_bytes
 
@@ -54,7 +54,7 @@ use datafusion_spark::function::string::concat as spark_concat;
 use dispatch::dispatch;
 use measure::measure_of;
 
-/// Functions of `datafusion-spark` that do not replace DataFusion's of the same name: DataFusion's take more types.
+/// Functions of `datafusion-spark` that do not replace DataFusion's, which accept more types.
 const KEPT: [&str; 2] = ["avg", "trunc"];
 
 /// The functions of one engine, built once and shared by its sessions.
@@ -67,7 +67,7 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// All functions; a call may give at most `bytes_max` bytes for one batch.
+    /// All functions; a call may return at most `bytes_max` bytes for one batch.
     pub fn new(bytes_max: usize) -> Self {
         let defaults = SessionStateDefaults::default_scalar_functions();
         let known =
@@ -93,7 +93,7 @@ impl Functions {
         Self { scalar, by_name, aggregate, bytes_max }
     }
 
-    /// The function of that name or alias.
+    /// The function with this name or alias.
     pub fn scalar(&self, name: &str) -> Result<&Arc<ScalarUDF>, DataFusionError> {
         self.by_name.get(name).ok_or_else(|| DataFusionError::Internal(format!("function {name} is not registered")))
     }

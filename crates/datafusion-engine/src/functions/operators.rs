@@ -1,4 +1,4 @@
-//! Operators as Spark evaluates them.
+//! Operators with Spark's semantics.
 //!
 //! Division of integers is a division of doubles, division by zero is NULL, a DECIMAL is divided and rounded to as many
 //! digits as in Spark ([`super::quotients`]), a DOUBLE and a DECIMAL are compared as DOUBLE, `array[0]` is the first element,
@@ -16,14 +16,14 @@ use datafusion::sql::sqlparser::ast::BinaryOperator;
 use super::Functions;
 use super::quotients::Quotient;
 
-/// Plans operators before DataFusion's own planners do.
+/// The expression planner that runs before DataFusion's own ones.
 #[derive(Debug)]
 pub struct Operators {
     functions: Arc<Functions>,
 }
 
 impl Operators {
-    /// Uses these functions.
+    /// A planner that uses these functions.
     pub const fn new(functions: Arc<Functions>) -> Self {
         Self { functions }
     }
@@ -63,7 +63,7 @@ impl Operators {
                 let right = self.nonzero(right, &DataType::Int64)?;
                 return Ok(Some(binary(left, Operator::Divide, right)));
             }
-            // DIV of others: what stands before the decimal point of the quotient.
+            // DIV of others: the integer part of the quotient.
             _ => return Ok(Some(cast(double_arithmetic(Operator::Divide, left, right)?, DataType::Int64))),
         };
         let any_text = left_type.is_string() || right_type.is_string();
@@ -122,8 +122,8 @@ fn doubled(expression: Expr, data_type: &DataType) -> Expr {
     }
 }
 
-/// Whether an operand is a text. Only operands without operands of their own are looked at: deriving the types of long
-/// chains again at each of their links would take too long.
+/// Whether an operand is text. Only checks operands that have no operands of their own: deriving the type of a long chain
+/// again at each of its links would take too long.
 fn is_text(operand: &Expr, schema: &DFSchema) -> bool {
     matches!(operand, Expr::Literal(..) | Expr::Column(_) | Expr::Cast(_))
         && operand.get_type(schema).is_ok_and(|data_type| data_type.is_string())
@@ -144,8 +144,8 @@ fn text_arithmetic(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
     Some(binary(doubled(expr.left.clone(), &left), operator, doubled(expr.right.clone(), &right)))
 }
 
-/// A DOUBLE and a DECIMAL are compared as DOUBLE: DataFusion would take the DOUBLE for a DECIMAL, which few of its values
-/// are. A constant stays DECIMAL, so that files can be pruned by it.
+/// A DOUBLE and a DECIMAL are compared as DOUBLE: DataFusion would convert the DOUBLE to DECIMAL, which is inexact for most
+/// values. A constant stays DECIMAL, so that files can be pruned by it.
 fn compared(expr: &RawBinaryExpr, schema: &DFSchema) -> Option<Expr> {
     let operator = match expr.op {
         BinaryOperator::Eq => Operator::Eq,
@@ -214,7 +214,7 @@ impl ExprPlanner for Operators {
         }
         let index = match *key {
             Expr::Literal(ScalarValue::Int64(Some(index)), _) => lit(index.max(-1).saturating_add(1)),
-            // Element 0 of array_element is NULL, and so is what has a negative index.
+            // Element 0 of array_element is NULL; negative indexes are mapped to it.
             other => binary(
                 self.call("greatest", vec![cast(other, DataType::Int64), lit(-1_i64)])?,
                 Operator::Plus,

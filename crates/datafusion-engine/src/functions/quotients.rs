@@ -1,18 +1,18 @@
-//! The quotient of exact numbers, with as many digits as Spark gives it.
+//! Division of exact numbers with Spark's result types.
 //!
-//! DataFusion gives a quotient four digits more than the dividend has, and cuts off what is behind them. Spark gives it six
-//! at least, as many as its operands need, and rounds. So the dividend is given digits until DataFusion's quotient has one
-//! digit more than Spark's, and the cast to Spark's type rounds.
+//! DataFusion's quotient has four more decimal places than the dividend and is truncated. Spark's has at least six, as many
+//! as its operands need, and is rounded. So the dividend is cast to a scale with which DataFusion's quotient has one more
+//! decimal place than Spark's, and the cast to Spark's type rounds.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Expr;
 
-/// How many digits DataFusion adds behind the decimal point of the dividend.
+/// How many decimal places DataFusion adds to those of the dividend.
 const ADDED_SCALE: i16 = 4;
-/// Digits behind the decimal point that a quotient has at least.
+/// The least decimal places of a quotient.
 const SCALE_MIN: i16 = 6;
-/// Digits that a DECIMAL has at most, and those of the type in which a wide one is computed.
+/// The most digits of a DECIMAL, and of the type in which a wide one is computed.
 const PRECISION_MAX: i16 = 38;
 const WIDE_PRECISION_MAX: i16 = 76;
 
@@ -28,7 +28,7 @@ pub struct Quotient {
 }
 
 impl Quotient {
-    /// The types for two operands; nothing unless both are exact and their quotient can be computed.
+    /// The types for two operands; `None` unless both are exact and their quotient can be computed.
     pub fn for_operands(left: (&Expr, &DataType), right: (&Expr, &DataType)) -> Option<Self> {
         let ((p1, s1), (p2, s2)) = (digits(left.0, left.1)?, digits(right.0, right.1)?);
         // `DecimalType.adjustPrecisionScale` of Spark.
@@ -39,7 +39,7 @@ impl Quotient {
             (PRECISION_MAX, (PRECISION_MAX - whole).max(scale.min(SCALE_MIN)))
         };
         let dividend_scale = s1.max(scale + 1 - ADDED_SCALE);
-        // It is computed as a whole number of so many digits.
+        // The quotient is computed as an integer with this many digits.
         let computed = whole + dividend_scale + ADDED_SCALE;
         if computed > WIDE_PRECISION_MAX {
             return None;
@@ -62,7 +62,7 @@ fn decimal((precision, scale): (i16, i16), is_wide: bool) -> DataType {
     }
 }
 
-/// How many digits an exact number has, and how many of them behind the decimal point. A constant has those that it needs.
+/// The precision and scale of an exact number. A constant has the digits of its value.
 fn digits(expr: &Expr, data_type: &DataType) -> Option<(i16, i16)> {
     if let Expr::Literal(ScalarValue::Int64(Some(value)), _) = expr {
         return Some((value.unsigned_abs().checked_ilog10().unwrap_or(0) as i16 + 1, 0));

@@ -1,7 +1,7 @@
-//! The frame of functions that are computed row by row.
+//! A framework for functions that are evaluated row by row.
 //!
-//! Arguments are converted to the types that a function declares. The result is NULL where an argument is NULL, and where
-//! the function gives nothing.
+//! Arguments are converted to the types that a function declares. The result is NULL if an argument is NULL or the function
+//! returns `None`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -20,7 +20,7 @@ use datafusion::scalar::ScalarValue;
 use model::error::{ErrorKind, UserError};
 use regex_automata::meta::Regex;
 
-/// A type that a function takes.
+/// The type of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArgumentType {
     /// Text.
@@ -50,15 +50,12 @@ impl ArgumentType {
     }
 }
 
-/// What a function gives for one row.
+/// The result of a function for one row.
 pub enum Cell {
     /// Text.
     Text(String),
-    /// A number.
     Int(i32),
-    /// A number.
     Long(i64),
-    /// A number.
     Double(f64),
     /// A list of texts.
     Texts(Vec<String>),
@@ -125,7 +122,7 @@ impl Row<'_> {
         array.as_primitive::<TimestampMicrosecondType>().value(row)
     }
 
-    /// The regular expression of an argument, compiled once for equal ones in a row.
+    /// The regular expression of an argument. Consecutive equal ones are compiled once.
     pub(super) fn regex(&mut self, index: usize) -> Result<Regex> {
         let pattern = self.text(index);
         if let Some((known, regex)) = &*self.regex
@@ -274,7 +271,7 @@ pub(super) fn item() -> Arc<Field> {
     Arc::new(Field::new_list_field(DataType::Utf8, true))
 }
 
-/// Builds a function. The arguments behind the first `required` ones are optional.
+/// Builds a function. The arguments after the first `required` ones are optional.
 pub(super) fn function(
     name: &'static str,
     kinds: &'static [ArgumentType],

@@ -1,8 +1,8 @@
-//! Spark's functions that DataFusion has under another name, with other arguments, or as an expression.
+//! Replacement of Spark's functions that DataFusion has under another name, with other arguments, or as an expression.
 //!
-//! Each is an expression in which `$1`, `$2` … stand for the arguments, at most once each, so that nested calls do not
-//! multiply. The calls of a statement are replaced before it is planned. What stands around a call of an aggregate or
-//! window function (OVER, FILTER, DISTINCT) goes to the first call in its replacement.
+//! A replacement is an expression with the placeholders `$1`, `$2` … for the arguments, each at most once, so that nested
+//! calls do not multiply. Calls are replaced before planning. The modifiers of an aggregate or window function (OVER,
+//! FILTER, DISTINCT) are moved to the first call in its replacement.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -141,7 +141,7 @@ const SPELLINGS: &[(&str, usize, &str)] = &[
     ("ntile", 1, "CAST(ntile($1) AS INT)"),
 ];
 
-/// The parsed replacements. The test below shows that all of them are in it.
+/// The parsed replacements. A test below checks that all of them parse.
 static PARSED: LazyLock<HashMap<(&str, usize), Expr>> = LazyLock::new(|| {
     let parse = |text| Parser::new(&GenericDialect {}).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     SPELLINGS.iter().filter_map(|(name, arity, text)| Some(((*name, *arity), parse(text).ok()?))).collect()
@@ -186,7 +186,7 @@ impl VisitorMut for Speller {
     }
 }
 
-/// Spark's names of types, and timestamps in microseconds: in nanoseconds they would end in 2262.
+/// Maps Spark's type names, and timestamps to microseconds: in nanoseconds their range would end in 2262.
 fn spark_type(data_type: &mut DataType) {
     match data_type {
         DataType::Timestamp(precision @ None, TimezoneInfo::None) => *precision = Some(6),
@@ -218,7 +218,7 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     if name == "map" {
         return keys_and_values(&mut list.args);
     }
-    // A constant states the order of the list.
+    // A constant specifies the order of the list.
     let name = match (name.as_str(), list.args.get(1).map(is_true)) {
         ("sort_array", Some(Some(ascending))) => {
             list.args.truncate(1);
@@ -227,7 +227,7 @@ fn replacement(function: &mut Function) -> Option<Expr> {
         _ => name.as_str(),
     };
     let (key, template) = PARSED.get_key_value(&(name, list.args.len()))?;
-    // What stands around the call would be dropped with it. The planner refuses it under its own name.
+    // A replacement without a call would drop the modifiers. The planner rejects the call under its own name.
     let is_surrounded = list.duplicate_treatment.is_some()
         || function.filter.is_some()
         || function.over.is_some()
@@ -235,13 +235,13 @@ fn replacement(function: &mut Function) -> Option<Expr> {
     if !matches!(function.parameters, FunctionArguments::None) || (is_surrounded && !has_call(template)) {
         return None;
     }
-    // A pattern with `%` is DataFusion's own.
+    // A pattern with `%` has DataFusion's syntax.
     if matches!(key.0, "to_date" | "to_timestamp")
         && list.args.get(1).and_then(text_of).is_some_and(|pattern| pattern.contains('%'))
     {
         return None;
     }
-    // `trunc(number, digits)` is DataFusion's too.
+    // `trunc(number, digits)` is DataFusion's.
     if key.0 == "trunc" && list.args.get(1).and_then(text_of).is_none() {
         return None;
     }
@@ -300,7 +300,7 @@ fn is_true(arg: &FunctionArg) -> Option<bool> {
     }
 }
 
-/// `count(DISTINCT a, b)` counts the rows in which neither is NULL by both outer.
+/// `count(DISTINCT a, b)` counts the distinct pairs in which neither value is NULL.
 fn count_distinct_of_several(function: &mut Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &mut function.args else { return None };
     if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) {
@@ -319,7 +319,7 @@ fn count_distinct_of_several(function: &mut Function) -> Option<Expr> {
     Some(Expr::Function(outer))
 }
 
-/// `map(k, v, k, v)`; DataFusion's own `map(keys, values)` stays.
+/// `map(k, v, k, v)`; DataFusion's `map(keys, values)` is kept.
 fn keys_and_values(args: &mut Vec<FunctionArg>) -> Option<Expr> {
     let is_list = |arg: &FunctionArg| match arg {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(_))) => true,

@@ -1,4 +1,4 @@
-//! Puts arguments, and what stands around a call, into the replacement of the call.
+//! Substitution of the arguments and modifiers of a call into its replacement.
 
 use std::ops::ControlFlow;
 
@@ -6,9 +6,9 @@ use datafusion::sql::sqlparser::ast::{
     DuplicateTreatment, Expr, FunctionArguments, NullTreatment, Value, VisitorMut, WindowType,
 };
 
-/// Puts the arguments into a replacement.
+/// Substitutes arguments for the placeholders of a replacement.
 pub struct ArgumentFiller {
-    /// The arguments, in their order; each is taken once.
+    /// The arguments, in order; each is used once.
     pub args: Vec<Expr>,
 }
 
@@ -17,11 +17,11 @@ impl VisitorMut for ArgumentFiller {
 
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
         if let Expr::Value(value) = &*expr
-            && let Value::Placeholder(place) = &value.value
-            && let Some(index) = place.strip_prefix('$').and_then(|place| place.parse::<usize>().ok())
+            && let Value::Placeholder(placeholder) = &value.value
+            && let Some(index) = placeholder.strip_prefix('$').and_then(|number| number.parse::<usize>().ok())
             && let Some(arg) = index.checked_sub(1).and_then(|index| self.args.get_mut(index))
         {
-            // Parentheses keep the argument together.
+            // Parentheses keep the precedence.
             *expr = match std::mem::replace(arg, null()) {
                 leaf @ (Expr::Identifier(_)
                 | Expr::CompoundIdentifier(_)
@@ -40,7 +40,7 @@ pub fn null() -> Expr {
     Expr::Value(Value::Null.into())
 }
 
-/// What stands around a call. It moves to the first call of the replacement.
+/// The modifiers of a call. They are moved to the first call in its replacement.
 pub struct CallModifiers {
     /// DISTINCT.
     pub distinct: Option<DuplicateTreatment>,
@@ -50,7 +50,7 @@ pub struct CallModifiers {
     pub over: Option<WindowType>,
     /// IGNORE NULLS or RESPECT NULLS.
     pub nulls: Option<NullTreatment>,
-    /// Whether it has moved.
+    /// Whether they have been moved.
     pub is_moved: bool,
 }
 

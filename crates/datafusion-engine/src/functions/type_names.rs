@@ -1,4 +1,4 @@
-//! The name of a value's type: `typeof`.
+//! The function `typeof`.
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Result, ScalarValue};
@@ -11,7 +11,7 @@ struct TypeOf {
     signature: Signature,
 }
 
-/// The function `typeof`, whose result is what DESCRIBE shows for a column of that type.
+/// The function `typeof`. It returns the type's name as in DESCRIBE.
 pub fn type_of() -> ScalarUDF {
     ScalarUDF::new_from_impl(TypeOf { signature: Signature::any(1, Volatility::Immutable) })
 }

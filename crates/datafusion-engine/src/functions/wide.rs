@@ -1,7 +1,7 @@
-//! Large constants, which an operator repeats for each row of a batch.
+//! A limit on large constants, which an operator repeats for each row of a batch.
 //!
-//! `repeat('x', 200000)` is one constant after optimization, and a projection of it over 8,192 rows has 1.6 GB. A constant
-//! above `WIDE_BYTES` is therefore read through a function that refuses to be repeated beyond the limit.
+//! `repeat('x', 200000)` is a constant after optimization, and its projection over 8,192 rows takes 1.6 GB. A constant above
+//! `WIDE_BYTES` is therefore read through a function that fails if its repetition would exceed the limit.
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
@@ -15,19 +15,19 @@ use datafusion::optimizer::{ApplyOrder, OptimizerConfig, OptimizerRule};
 
 use super::bounded::too_much;
 
-/// From this size on a constant is wide, in bytes.
+/// The size above which a constant is wide, in bytes.
 const WIDE_BYTES: usize = 4_096;
 
-/// The optimizer's last rule: it puts wide constants behind `Wide`.
+/// The last rule of the optimizer: it wraps wide constants in `Wide`.
 #[derive(Debug)]
 pub struct WideConstants {
     function: ScalarUDF,
 }
 
 impl WideConstants {
-    /// Constants of one column and batch have at most `bytes_max` bytes.
+    /// Limits constants to `bytes_max` bytes per column and batch.
     pub fn new(bytes_max: usize) -> Self {
-        // Volatile, or the optimizer would make a constant of it.
+        // Volatile, or the optimizer would fold it to a constant.
         let signature = Signature::any(1, Volatility::Volatile);
         Self { function: ScalarUDF::new_from_impl(Wide { signature, bytes_max }) }
     }
@@ -63,7 +63,7 @@ impl OptimizerRule for WideConstants {
     }
 
     fn rewrite(&self, plan: LogicalPlan, _config: &dyn OptimizerConfig) -> Result<Transformed<LogicalPlan>> {
-        // Only what computes columns repeats constants.
+        // Only operators that compute columns repeat constants.
         if !matches!(
             plan,
             LogicalPlan::Projection(_) | LogicalPlan::Aggregate(_) | LogicalPlan::Window(_) | LogicalPlan::Sort(_)
@@ -78,7 +78,7 @@ impl OptimizerRule for WideConstants {
     }
 }
 
-/// Its argument, unless the rows of the batch repeat it too often.
+/// Returns its argument, unless its repetition for the rows of the batch is too large.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Wide {
     signature: Signature,

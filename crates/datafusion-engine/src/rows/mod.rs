@@ -1,7 +1,7 @@
-//! Arrow batches as HiveServer2's columnar rows.
+//! Conversion of Arrow batches to HiveServer2's columnar rows.
 //!
-//! A fetch is cut out of the batches by slices, which copy nothing; each column is then written once into the form of the
-//! wire. Nulls are one bit each, least significant first; the value under a null is the type's zero.
+//! A fetch slices batches without copying; each column is then converted once to the wire format. Nulls are one bit each,
+//! least significant first; the value of a null is the type's zero.
 
 pub mod size;
 pub mod text;
@@ -24,13 +24,13 @@ use hs2::tcli::{
 
 use types::sql_type;
 
-/// The rows of some slices as one row set whose first row has the number `start`.
+/// The rows of slices as one row set whose first row has the number `start`.
 pub fn row_set(schema: &SchemaRef, batches: &[RecordBatch], start: u64) -> Result<TRowSet, ArrowError> {
     let columns = (0..schema.fields().len()).map(|index| column(schema.field(index).data_type(), batches, index));
     Ok(hs2::rowset::from_columns(start as i64, columns.collect::<Result<_, _>>()?))
 }
 
-/// How many bytes the texts and binaries of a row set have.
+/// The bytes of the texts and binaries of a row set.
 pub fn bytes_of(rows: &TRowSet) -> usize {
     let columns = rows.columns.iter().flatten().map(|column| match column {
         TColumn::StringVal(texts) => texts.values.iter().map(String::len).sum(),
@@ -67,7 +67,7 @@ fn nulls(array: &ArrayRef) -> Vec<u8> {
     bits
 }
 
-/// The value, or the zero of its type under a null.
+/// The values, with zero in place of nulls.
 macro_rules! numbers {
     ($array:expr, $arrow:ty, $wire:ty) => {
         $array.as_primitive::<$arrow>().iter().map(|value| value.map(<$wire>::from).unwrap_or_default()).collect()

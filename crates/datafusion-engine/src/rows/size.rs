@@ -1,8 +1,8 @@
-//! How many bytes rows have on the wire, before they are written.
+//! Estimates of the size of rows on the wire.
 //!
-//! Nested values become text, which can be forty times as long as what Arrow keeps: a list of booleans has one bit for each
-//! entry, and its text six characters. A dictionary or run-end value counts once for each row that has it. The sizes are
-//! upper bounds, a few bytes for each value above the truth.
+//! Nested values become text, which can be forty times as long as their Arrow form: a list of booleans has one bit for
+//! each entry, and its text has six characters. A dictionary or run-end value counts once for each row that has it. The
+//! estimates are upper bounds, a few bytes per value above the exact size.
 
 use std::collections::HashMap;
 
@@ -14,12 +14,11 @@ use datafusion::arrow::record_batch::RecordBatch;
 
 /// The longest text of a number with its separator: a 256-bit decimal.
 const NUMBER_TEXT_BYTES: usize = 80;
-/// What a row takes in a column in addition to its value: a length or an offset.
+/// The bytes of a row in a column in addition to its value: a length or an offset.
 const ROW_BYTES: usize = 4;
 
-/// How many rows of a batch, from `offset` on and at most `wanted`, have at most `bytes` bytes, and how many they have.
-/// None fit where the first row alone is longer; what fits may be cut short by a long row behind it, so that such a row
-/// comes alone.
+/// How many rows of a batch, from `offset` on and at most `wanted`, fit into `bytes` bytes, and their size. None fit if
+/// the first row alone is longer. A long row may reduce the number of rows before it, and is then returned alone.
 pub fn fitting_rows(batch: &RecordBatch, offset: usize, wanted: usize, bytes: usize) -> (usize, usize) {
     let size_of = |rows| {
         let columns = batch.columns().iter();
@@ -31,7 +30,7 @@ pub fn fitting_rows(batch: &RecordBatch, offset: usize, wanted: usize, bytes: us
         if size <= bytes {
             return (rows, size);
         }
-        // By the average first; a long row among short ones makes that too many, but fewer each time.
+        // The first guess is by the average. With one long row among short ones it is too high, but decreases each time.
         let average = (rows as u128 * bytes as u128 / size as u128) as usize;
         rows = average.min(rows / 2);
     }

@@ -1,4 +1,4 @@
-//! Values as text: what HiveServer2 sends as strings.
+//! The text form of values that HiveServer2 sends as strings.
 //!
 //! Dates are `yyyy-MM-dd`, timestamps `yyyy-MM-dd HH:mm:ss[.fffffffff]` without trailing zeros in the fraction (in their
 //! zone, if they have one), intervals as Hive writes them, nested values as JSON whose numbers are numbers, with the fields
@@ -20,7 +20,7 @@ use model::error::{ErrorKind, UserError};
 const DATE: &str = "%Y-%m-%d";
 const TIMESTAMP: &str = "%Y-%m-%d %H:%M:%S%.f";
 const TIME: &str = "%H:%M:%S%.f";
-/// How deep nested values are written; deeper ones stand as Arrow shows them.
+/// The deepest nesting that is formatted here; deeper values have Arrow's own format.
 const DEPTH_MAX: usize = 32;
 
 fn options() -> FormatOptions<'static> {
@@ -33,7 +33,7 @@ fn options() -> FormatOptions<'static> {
         .with_time_format(Some(TIME))
 }
 
-/// All values of a column as text; a null's text is not looked at.
+/// All values of a column as text; the text of a null is ignored.
 pub fn texts(array: &ArrayRef) -> Result<Vec<String>, ArrowError> {
     let rows = 0..array.len();
     match array.data_type() {
@@ -149,21 +149,21 @@ fn day_time(nanos: i128) -> String {
     format!("{sign}{days} {:02}:{:02}:{:02}.{fraction:09}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// An array whose values are written into longer texts.
+/// An array whose values are parts of longer texts.
 enum Nested {
     /// Only nulls.
     Null,
     Boolean(BooleanArray),
-    /// Numbers as they are.
+    /// Numbers, without quotes.
     Number(ArrayRef),
-    /// Everything else that is no container, between quotes.
+    /// Other values that are not containers, between quotes.
     Quoted(ArrayRef),
     List {
         list: ArrayRef,
         items: Vec<Option<(usize, usize)>>,
         item: Box<Nested>,
     },
-    /// List views may overlap, so each row is read by itself.
+    /// List views may overlap, so each row is converted separately.
     Views {
         list: ArrayRef,
         depth: usize,
@@ -250,7 +250,7 @@ impl Nested {
                     DataType::Int64 => values.as_primitive::<Int64Type>().value(row).to_string(),
                     _ => shown(values, row)?,
                 };
-                // What is no number in JSON: NaN and the infinities.
+                // NaN and the infinities are not numbers in JSON.
                 let is_number = number.bytes().any(|byte| byte.is_ascii_digit());
                 if is_number { text.push_str(&number) } else { text.push_str(&quoted(&number)) }
             }

@@ -1,7 +1,7 @@
-//! Which type of HiveServer2 an Arrow type becomes, and its name.
+//! The mapping of Arrow types to HiveServer2's types and their names.
 //!
-//! Nothing is refused: what HiveServer2 has no type for becomes a wider one (unsigned numbers) or text (times, lists as
-//! JSON). The mapping is a promise to clients: they choose their getters by it.
+//! The mapping is total: a type that HiveServer2 lacks becomes a wider one (unsigned numbers) or text (times, lists as
+//! JSON). It is stable, because clients choose their getters by it.
 
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, Schema};
 use hs2::{Column, SqlType};
@@ -48,13 +48,13 @@ pub fn sql_type(data_type: &DataType) -> SqlType {
     }
 }
 
-/// A negative scale only multiplies: HiveServer2 knows it as more digits.
+/// HiveServer2 has no negative scale: it becomes more digits.
 fn decimal(precision: u8, scale: i8) -> SqlType {
     let precision = u32::from(precision) + u32::from(scale.min(0).unsigned_abs());
     SqlType::Decimal { precision, scale: u32::from(scale.max(0).unsigned_abs()) }
 }
 
-/// The type's name as DESCRIBE and `GetColumns` say it.
+/// The type's name in DESCRIBE and `GetColumns`.
 pub fn type_name(data_type: &DataType) -> String {
     match data_type {
         DataType::List(item)

@@ -1,8 +1,8 @@
-//! Makes operators that multiply rows give way, so that they can be cancelled.
+//! An optimizer rule that makes operators yield, so that they can be cancelled.
 //!
-//! A task that is cancelled ends where it next gives way. `DataFusion` lets the leaves of a plan do so: an operator that
-//! asks them for each batch gives way with them. A join or an unnest can make millions of batches from one, asks no leaf
-//! in between, and would compute on for hours after its client is gone.
+//! A cancelled task ends when it next yields. `DataFusion` makes the leaves of a plan yield, and with them each operator
+//! that reads a leaf for each batch. A join or an unnest can produce millions of batches from one without reading a leaf
+//! in between, and would run for hours after its client is gone.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 
-/// Parts of the names of operators that make more batches than they are given.
+/// Parts of the names of operators that produce more batches than they read.
 const MULTIPLIERS: [&str; 3] = ["Join", "Unnest", "Recursive"];
 
 /// The last rule of the physical optimizer.

@@ -1,7 +1,6 @@
-//! One client session: where it is, its settings, its temporary tables, its open operations.
+//! A client session: its current schema, settings, temporary tables and open operations.
 //!
-//! Sessions share memory, disk, threads and the catalog, and nothing else. A caller with the handle of a session that
-//! has ended finds nothing under it.
+//! Sessions share memory, disk, threads and the catalog, and nothing else. The handle of a closed session is not found.
 
 pub mod cooperative;
 pub mod settings;
@@ -28,26 +27,23 @@ use settings::SetOutcome;
 
 /// One client session.
 pub struct Session {
-    /// Its handle.
     pub handle: Handle,
-    /// The client's user.
     pub user: String,
-    /// The connection with which it ends.
+    /// The connection. The session ends with it.
     pub connection: u64,
-    /// DataFusion's half.
+    /// DataFusion's state of the session.
     pub context: Opaque<SessionContext>,
-    /// Its temporary tables.
     pub temporary: Arc<TemporaryTables>,
-    /// The settings that are only remembered. Also the lock that makes changes of settings one after another.
+    /// The settings that are only stored. Its lock also serializes changes of DataFusion's settings.
     pub variables: tokio::sync::Mutex<BTreeMap<String, String>>,
-    /// Those with which it began.
+    /// The initial stored settings.
     pub first_variables: BTreeMap<String, String>,
     operations: Mutex<HashSet<Handle>>,
     touched_ms: AtomicU64,
 }
 
 impl Session {
-    /// Opens a session over what the engine shares. `first` are its settings, `properties` what SET shows besides.
+    /// Opens a session with DataFusion's settings `first` and the properties that SET also shows.
     pub fn new(
         first: SessionConfig,
         properties: &BTreeMap<String, String>,
@@ -74,7 +70,7 @@ impl Session {
         }
     }
 
-    /// Applies what a client put into `OpenSession`: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
+    /// Applies the configuration of `OpenSession`: `use:database`, `set:hiveconf:k`, `set:hivevar:k`, or bare keys.
     ///
     /// Boxed for the same reason as [`Catalog::table`].
     pub fn configure<'a>(
@@ -95,9 +91,9 @@ impl Session {
             if key.starts_with("env:") || key.starts_with("system:") {
                 return Err(UserError::new(
                     ErrorKind::InsufficientPrivilege,
-                    format!("setting \"{key}\" can't be changed in a session"),
+                    format!("setting \"{key}\" cannot be changed in a session"),
                 )
-                .detail("it belongs to the engine's process")
+                .detail("It belongs to the engine's process.")
                 .into());
             }
             self.set(catalog, key, value).await?;
@@ -126,23 +122,23 @@ impl Session {
         Ok(())
     }
 
-    /// The schema in which it is.
+    /// The current schema.
     pub fn schema(&self) -> String {
         self.context.state_ref().read().config_options().catalog.default_schema.clone()
     }
 
-    /// How long GetOperationStatus may wait, if the session says.
+    /// How long GetOperationStatus may wait, if the session sets it.
     pub async fn long_poll(&self) -> Option<Duration> {
         self.variables.lock().await.get(settings::LONG_POLL).and_then(|text| settings::duration(text))
     }
 
-    /// Notes an open operation; false if there are too many.
+    /// Adds an open operation; `false` if there are too many.
     pub fn add_operation(&self, operation: Handle, limit: usize) -> bool {
         let mut operations = self.operations.lock();
         operations.len() < limit && operations.insert(operation)
     }
 
-    /// Forgets a closed operation.
+    /// Removes a closed operation.
     pub fn remove_operation(&self, operation: &Handle) {
         self.operations.lock().remove(operation);
     }
@@ -152,18 +148,18 @@ impl Session {
         self.operations.lock().iter().copied().collect()
     }
 
-    /// Notes that the client said something.
+    /// Resets the idle time.
     pub fn touch(&self, now: Duration) {
         self.touched_ms.store(now.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// How long the client has said nothing.
+    /// The time since the client's last call.
     pub fn idle(&self, now: Duration) -> Duration {
         now.saturating_sub(Duration::from_millis(self.touched_ms.load(Ordering::Relaxed)))
     }
 }
 
-/// The properties that are no settings of `DataFusion`'s, secret values masked: the engine's users are not its operators.
+/// The properties that are not settings of `DataFusion`. Secret values are masked, because users are not operators.
 fn shown(properties: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let mut shown = SecretKeys::default().mask(properties);
     shown.retain(|key, _| !key.starts_with("datafusion."));

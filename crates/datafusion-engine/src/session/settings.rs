@@ -1,8 +1,8 @@
-//! SET: which settings a session may change, and which are only remembered.
+//! SET: the settings that a session may change, and those that are only stored.
 //!
-//! A key that begins with `datafusion.` is DataFusion's and takes effect, unless it would reach beyond the session: what
-//! all sessions share (`datafusion.runtime.*`: memory, disk) is the unit's business. Every other key is kept and shown as
-//! Spark does; clients send many by themselves. Invariant: keys, values and their number are limited.
+//! A key with the prefix `datafusion.` changes DataFusion's setting, unless it affects other sessions: shared resources
+//! (`datafusion.runtime.*`: memory, disk) are configured by the unit. Every other key is stored and shown, as in Spark;
+//! drivers set many. Invariant: keys, values and their number are limited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,33 +14,33 @@ use model::error::{ErrorKind, UserError};
 
 use crate::error::EngineError;
 
-/// The most keys that a session remembers.
+/// The most stored keys of a session.
 pub const VARIABLES_MAX: usize = 1_000;
 /// The longest key and the longest value, in bytes.
 pub const VARIABLE_BYTES_MAX: usize = 64 << 10;
-/// The largest `datafusion.execution.batch_size`: a result keeps a few batches in memory.
+/// The largest `datafusion.execution.batch_size`: a result holds a few batches in memory.
 pub const BATCH_SIZE_MAX: usize = 65_536;
 /// The largest `datafusion.execution.target_partitions`.
 pub const PARTITIONS_MAX: usize = 1_024;
 /// The largest `datafusion.sql_parser.recursion_limit`.
 pub const RECURSION_MAX: usize = 200;
-/// How long a `GetOperationStatus` may be told to wait at most.
+/// The longest wait of a `GetOperationStatus`.
 pub const LONG_POLL_MAX: Duration = Duration::from_secs(30);
-/// The key that says how long it waits.
+/// The key of the wait of `GetOperationStatus`.
 pub const LONG_POLL: &str = "hive.server2.long.polling.timeout";
 
-/// What a key means to this engine.
+/// How the engine treats a key.
 #[derive(Debug, PartialEq, Eq)]
 enum SettingClass {
-    /// The schema for bare names.
+    /// The current schema.
     Schema,
-    /// A setting of DataFusion's.
+    /// A setting of DataFusion.
     DataFusion,
-    /// A setting of DataFusion's, a whole number in `1..=`.
+    /// A setting of DataFusion, an integer from 1 to this limit.
     Limited(usize),
     /// Refused, with the reason.
     Refused(&'static str),
-    /// Only kept.
+    /// Only stored.
     Kept,
 }
 
@@ -53,15 +53,15 @@ fn class_of(key: &str) -> SettingClass {
         }
         "datafusion.sql_parser.recursion_limit" => SettingClass::Limited(RECURSION_MAX),
         _ if key.starts_with("datafusion.runtime.") => {
-            SettingClass::Refused("it is shared by all sessions of the engine")
+            SettingClass::Refused("It is shared by all sessions of the engine.")
         }
-        _ if key.starts_with("datafusion.catalog.") => SettingClass::Refused("the catalog is the tenant's"),
+        _ if key.starts_with("datafusion.catalog.") => SettingClass::Refused("The catalog belongs to the tenant."),
         _ if key.starts_with("datafusion.") => SettingClass::DataFusion,
         _ => SettingClass::Kept,
     }
 }
 
-/// The name under which a key is kept: without the prefix that only says where it came from.
+/// The key without the prefix that names its origin.
 pub fn plain_key(key: &str) -> &str {
     let key = key.trim();
     for prefix in ["hiveconf:", "hivevar:", "spark:"] {
@@ -75,12 +75,12 @@ pub fn plain_key(key: &str) -> &str {
     key
 }
 
-/// What changing one setting asks the session to do besides.
+/// The outcome of a SET.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SetOutcome {
-    /// Nothing.
+    /// The setting is applied.
     Applied,
-    /// Go to this schema.
+    /// The session has to change to this schema.
     UseSchema(String),
 }
 
@@ -96,8 +96,8 @@ pub async fn set(
         return Err(UserError::new(ErrorKind::Syntax, "syntax error: SET needs a key before the equals sign").into());
     }
     if key.len() > VARIABLE_BYTES_MAX || value.len() > VARIABLE_BYTES_MAX {
-        return Err(UserError::new(ErrorKind::ProgramLimit, "the setting is too long")
-            .detail(format!("key and value have at most {VARIABLE_BYTES_MAX} bytes each"))
+        return Err(UserError::new(ErrorKind::ProgramLimit, "setting is too long")
+            .detail(format!("Keys and values may have at most {VARIABLE_BYTES_MAX} bytes each."))
             .into());
     }
     let lowered = key.to_ascii_lowercase();
@@ -110,13 +110,16 @@ pub async fn set(
         }
         SettingClass::Kept => {
             if lowered == LONG_POLL && duration(value).is_none() {
-                return Err(UserError::new(ErrorKind::InvalidValue, format!("setting \"{key}\" can't be {value}"))
-                    .hint("Write a time, such as 500ms or 5s.")
-                    .into());
+                return Err(UserError::new(
+                    ErrorKind::InvalidValue,
+                    format!("invalid value for setting \"{key}\": \"{value}\""),
+                )
+                .hint("Specify a time, such as 500ms or 5s.")
+                .into());
             }
             if variables.len() >= VARIABLES_MAX && !variables.contains_key(key) {
-                return Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many settings")
-                    .detail(format!("it keeps at most {VARIABLES_MAX}"))
+                return Err(UserError::new(ErrorKind::ProgramLimit, "too many settings in the session")
+                    .detail(format!("The limit is {VARIABLES_MAX}."))
                     .into());
             }
             variables.insert(key.to_owned(), value.to_owned());
@@ -125,18 +128,16 @@ pub async fn set(
     Ok(SetOutcome::Applied)
 }
 
-/// Whether a session may have this value of a setting of `DataFusion`'s; `DataFusion` itself decides whether it can.
+/// Checks that a session may set this value. `DataFusion` itself checks that the value is valid.
 pub fn check(key: &str, value: &str) -> Result<(), UserError> {
     match class_of(key) {
         SettingClass::Refused(why) => Err(refused(key, why)),
-        SettingClass::Schema => Err(refused(key, "USE does that")),
+        SettingClass::Schema => Err(refused(key, "The USE statement changes it.")),
         SettingClass::Limited(max)
             if !unquoted(value).parse::<usize>().is_ok_and(|number| (1..=max).contains(&number)) =>
         {
-            Err(UserError::new(
-                ErrorKind::InvalidValue,
-                format!("setting \"{key}\" can't be {value}: it is a number from 1 to {max}"),
-            ))
+            Err(UserError::new(ErrorKind::InvalidValue, format!("invalid value for setting \"{key}\": \"{value}\""))
+                .detail(format!("The value must be a number from 1 to {max}.")))
         }
         SettingClass::Limited(_) | SettingClass::DataFusion | SettingClass::Kept => Ok(()),
     }
@@ -148,7 +149,7 @@ async fn apply(context: &SessionContext, key: &str, value: &str) -> Result<(), E
     Ok(())
 }
 
-/// Gives a setting its first value. One that had none was set by nobody, so it gets DataFusion's default: none.
+/// Restores the initial value of a setting. One without an initial value is reset to DataFusion's default.
 async fn restore(context: &SessionContext, first: &ConfigEntry) -> Result<(), EngineError> {
     if let Some(value) = &first.value {
         return apply(context, &first.key, value).await;
@@ -158,7 +159,7 @@ async fn restore(context: &SessionContext, first: &ConfigEntry) -> Result<(), En
     Ok(())
 }
 
-/// Gives one setting, or all, the value back with which the session began.
+/// Restores the initial value of one setting, or of all settings.
 pub async fn reset(
     context: &SessionContext,
     first: &SessionConfig,
@@ -193,7 +194,7 @@ pub async fn reset(
     }
 }
 
-/// The present value of a setting of DataFusion's; none if there is no such setting.
+/// The current value of a setting of DataFusion; `None` if there is no such setting.
 pub fn value_of(context: &SessionContext, key: &str) -> Option<String> {
     let state = context.state_ref();
     let state = state.read();
@@ -201,7 +202,7 @@ pub fn value_of(context: &SessionContext, key: &str) -> Option<String> {
 }
 
 fn refused(key: &str, why: &str) -> UserError {
-    UserError::new(ErrorKind::InsufficientPrivilege, format!("setting \"{key}\" can't be changed in a session"))
+    UserError::new(ErrorKind::InsufficientPrivilege, format!("setting \"{key}\" cannot be changed in a session"))
         .detail(why)
 }
 
@@ -215,7 +216,7 @@ fn unquoted(value: &str) -> &str {
     value
 }
 
-/// A time as Hive writes it: `500ms`, `5s`, `1m`, or bare milliseconds; at most [`LONG_POLL_MAX`].
+/// A time in Hive's format: `500ms`, `5s`, `1m`, or bare milliseconds; at most [`LONG_POLL_MAX`].
 pub fn duration(text: &str) -> Option<Duration> {
     let text = unquoted(text).to_ascii_lowercase();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();

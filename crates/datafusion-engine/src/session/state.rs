@@ -1,4 +1,4 @@
-//! What DataFusion keeps for one session: its settings and functions over the engine's shared resources.
+//! DataFusion's state of a session: its settings and functions over the engine's shared resources.
 
 use std::sync::Arc;
 
@@ -20,23 +20,23 @@ use crate::session::cooperative::CooperativeOperators;
 use crate::session::settings;
 use crate::storage::resources::Resources;
 
-/// The settings with which every session begins, or which of the unit's properties can't be one.
+/// The settings of a new session, or an error that names an invalid property of the unit.
 pub fn initial_settings(config: &Config) -> Result<SessionConfig, EngineError> {
     let partitions = config.cpu_threads;
     let mut settings = SessionConfig::new()
         .with_target_partitions(partitions)
         .with_default_catalog_and_schema(CATALOG, DEFAULT_SCHEMA)
         .with_create_default_catalog_and_schema(false)
-        // The catalog brings its own, which one broken table can't break.
+        // The catalog provides its own, which tolerates broken tables.
         .with_information_schema(false)
         .with_sort_spill_reservation_bytes(Resources::sort_reservation(config, partitions));
     settings.set_extension(Arc::new(Functions::new(config.limits.function_bytes)));
     // NULL is less than every value, as in Spark.
     "nulls_min".clone_into(&mut settings.options_mut().sql_parser.default_null_ordering);
-    // A table's files may lie in folders such as `year=2026/`; plain subfolders are other tables'.
+    // A table's files may be in folders such as `year=2026/`; other subfolders belong to other tables.
     settings.options_mut().execution.listing_table_ignore_subdirectory = true;
-    // Spark and Hive write timestamps as INT96. As nanoseconds, which is DataFusion's default, those after 2262 would be
-    // read as others without an error.
+    // Spark and Hive write timestamps as INT96. Read as nanoseconds, DataFusion's default, those after 2262 would be
+    // silently wrong.
     settings.options_mut().execution.parquet.coerce_int96 = Some("us".to_owned());
     for (key, value) in config.properties.iter().filter(|(key, _)| key.starts_with("datafusion.")) {
         let why = settings::check(key, value).map_err(|error| error.text());
@@ -50,7 +50,7 @@ fn settings_set(settings: &mut SessionConfig, key: &str, value: &str) -> Result<
     settings.options_mut().set(key, value).map_err(|error| user_error(&error).text())
 }
 
-/// A session's state: DataFusion's functions and ours, over the shared resources.
+/// The state of a session: DataFusion's and this crate's functions, over the shared resources.
 pub fn session_state(
     settings: SessionConfig,
     runtime: Arc<RuntimeEnv>,
@@ -63,7 +63,7 @@ pub fn session_state(
         .with_runtime_env(runtime)
         .with_catalog_list(catalogs)
         .with_physical_optimizer_rule(Arc::new(CooperativeOperators));
-    // Ours come first: the first planner that knows an operator plans it.
+    // The engine's planners come first: the first one that supports an operator plans it.
     let builder = match &functions {
         Some(functions) => functions.rules(builder),
         None => builder,
@@ -72,7 +72,7 @@ pub fn session_state(
     if let Some(functions) = functions
         && let Err(error) = functions.register(&mut state)
     {
-        tracing::warn!(%error, "functions not registered");
+        tracing::warn!(%error, "could not register functions");
     }
     for (name, property) in [
         ("current_catalog", SessionProperty::Catalog),
@@ -84,7 +84,7 @@ pub fn session_state(
     ] {
         let function = SessionFunction { name, property, signature: Signature::nullary(Volatility::Stable) };
         if let Err(error) = state.register_udf(Arc::new(ScalarUDF::new_from_impl(function))) {
-            tracing::warn!(%error, name, "function not registered");
+            tracing::warn!(%error, name, "could not register function");
         }
     }
     state
@@ -97,7 +97,7 @@ enum SessionProperty {
     User(String),
 }
 
-/// A function without arguments that tells where, or who, the session is.
+/// A function without arguments that returns a property of the session.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct SessionFunction {
     name: &'static str,

@@ -1,8 +1,8 @@
-//! Statements that DataFusion reads differently, or not at all, and that HiveServer2's clients send.
+//! The parser of statements from HiveServer2's clients that DataFusion parses differently or not at all.
 //!
-//! Only these heads are read here: SET, RESET, USE, SHOW (DATABASES, SCHEMAS, TABLES, VIEWS, COLUMNS, CREATE TABLE,
-//! FUNCTIONS, CATALOGS), DESCRIBE, and CREATE and DROP of a schema. Everything else is DataFusion's SQL and reaches its
-//! parser as the client wrote it; so does a text with one of these heads that goes on otherwise.
+//! It parses only these statements: SET, RESET, USE, SHOW (DATABASES, SCHEMAS, TABLES, VIEWS, COLUMNS, CREATE TABLE,
+//! FUNCTIONS, CATALOGS), DESCRIBE, and CREATE and DROP of a schema. Every other text, including one that begins like
+//! these and continues differently, is passed unchanged to DataFusion's parser.
 
 use datafusion::sql::sqlparser::tokenizer::{Token, Word};
 use model::error::{ErrorKind, UserError};
@@ -10,19 +10,17 @@ use model::error::{ErrorKind, UserError};
 use super::head::{after_blanks, first_word};
 use crate::dialect::SqlDialect;
 
-/// A table's name as written: schema if given, and name, unquoted parts in lower case.
+/// A table's name as written, with unquoted parts in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableName {
-    /// The part before the dot.
     pub schema: Option<String>,
-    /// The last part.
     pub name: String,
 }
 
-/// A statement, as far as this module reads it.
+/// A parsed statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// SET alone: what was set. `verbose`: DataFusion's settings too.
+    /// SET alone: the settings. `verbose` also shows DataFusion's.
     SetShow {
         /// With `-v`.
         verbose: bool,
@@ -33,11 +31,9 @@ pub enum Command {
     Set(String, String),
     /// RESET, of one key or all.
     Reset(Option<String>),
-    /// USE.
     Use(String),
     /// SHOW DATABASES.
     ShowSchemas(Option<String>),
-    /// SHOW TABLES.
     ShowTables {
         /// IN or FROM.
         schema: Option<String>,
@@ -46,56 +42,39 @@ pub enum Command {
         /// SHOW VIEWS.
         only_views: bool,
     },
-    /// SHOW COLUMNS.
     ShowColumns(TableName),
-    /// SHOW CREATE TABLE.
     ShowCreate(TableName),
-    /// SHOW PARTITIONS.
     ShowPartitions(TableName),
-    /// SHOW FUNCTIONS.
     ShowFunctions(Option<String>),
-    /// SHOW CATALOGS.
     ShowCatalogs,
-    /// DESCRIBE of a table; `extended`: its statement too.
+    /// DESCRIBE of a table; `extended` also shows its statement.
     Describe {
-        /// The table.
         table: TableName,
         /// EXTENDED or FORMATTED.
         extended: bool,
     },
-    /// DESCRIBE of one column.
     DescribeColumn {
-        /// The table.
         table: TableName,
-        /// The column.
         column: String,
     },
     /// DESCRIBE QUERY: the columns of a query, with its text.
     DescribeQuery(String),
-    /// DESCRIBE DATABASE.
     DescribeSchema(String),
-    /// CREATE SCHEMA.
     CreateSchema {
-        /// The schema.
         name: String,
-        /// IF NOT EXISTS.
         if_not_exists: bool,
     },
-    /// DROP SCHEMA.
     DropSchema {
-        /// The schema.
         name: String,
-        /// IF EXISTS.
         if_exists: bool,
-        /// CASCADE.
         cascade: bool,
     },
-    /// DataFusion's.
+    /// Any other statement, for DataFusion.
     Sql,
 }
 
 impl Command {
-    /// Reads what is read here.
+    /// Parses a statement.
     pub fn read(statement: &str, dialect: SqlDialect) -> Result<Self, UserError> {
         let head = first_word(statement);
         if head == "set" {
@@ -104,7 +83,7 @@ impl Command {
         if !matches!(head.as_str(), "reset" | "use" | "show" | "describe" | "desc" | "create" | "drop") {
             return Ok(Self::Sql);
         }
-        // What can't be split into tokens is for DataFusion's parser to complain about.
+        // DataFusion's parser reports text that cannot be tokenized.
         let Ok(tokens) = dialect.tokens(statement) else { return Ok(Self::Sql) };
         let tokens = tokens.into_iter().map(|token| token.token);
         let mut tokens: Vec<_> = tokens.filter(|token| !matches!(token, Token::Whitespace(_))).collect();
@@ -127,8 +106,8 @@ impl Command {
     }
 }
 
-/// The query of a DESCRIBE QUERY. A query without the word QUERY is refused, as by HiveServer2: clients ask with
-/// `DESCRIBE text` whether the text is the name of a table.
+/// The query of a DESCRIBE QUERY. A query without the word QUERY is refused, as in HiveServer2: clients use
+/// `DESCRIBE text` to check whether the text is the name of a table.
 fn described_query(statement: &str) -> Result<Option<String>, UserError> {
     let after = |text: &str, word: &str| text.get(word.len()..).unwrap_or_default().to_owned();
     let rest = after(after_blanks(statement), &first_word(statement));
@@ -141,13 +120,13 @@ fn described_query(statement: &str) -> Result<Option<String>, UserError> {
     let head = first_word(&rest);
     let goes_on = !after(after_blanks(&rest), &head).trim_matches(|c: char| c.is_whitespace() || c == ';').is_empty();
     if opens || (goes_on && matches!(head.as_str(), "select" | "with" | "values" | "from")) {
-        return Err(UserError::new(ErrorKind::Syntax, "syntax error: DESCRIBE takes the name of a table")
-            .hint("To describe a query, write DESCRIBE QUERY before it."));
+        return Err(UserError::new(ErrorKind::Syntax, "syntax error: DESCRIBE requires the name of a table")
+            .hint("To describe a query, use DESCRIBE QUERY."));
     }
     Ok(None)
 }
 
-/// SET takes the rest of the text as it is: `SET x=don't` is no string that was left open.
+/// SET takes the rest of the text literally: `SET x=don't` contains no unterminated string.
 fn set(statement: &str) -> Command {
     let text = after_blanks(statement)[3..].trim();
     let text = text.strip_suffix(';').map_or(text, str::trim_end);
@@ -226,7 +205,7 @@ impl Reader {
         Some(text)
     }
 
-    /// `schema`, or `catalog.schema`, of which the last part counts.
+    /// `schema` or `catalog.schema`; returns the last part.
     fn schema(&mut self) -> Option<String> {
         let mut name = self.name()?;
         while self.tokens.get(self.at) == Some(&Token::Period) {
@@ -365,7 +344,7 @@ impl Reader {
 }
 
 fn use_syntax_error() -> UserError {
-    UserError::new(ErrorKind::Syntax, "syntax error: USE takes the name of a schema")
+    UserError::new(ErrorKind::Syntax, "syntax error: USE requires the name of a schema")
         .hint("SHOW DATABASES lists the schemas.")
 }
 

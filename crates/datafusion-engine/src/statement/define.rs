@@ -1,8 +1,8 @@
-//! CREATE and DROP: the statements that change the tenant's catalog.
+//! DDL: the statements that change the tenant's catalog.
 //!
-//! Invariants: a definition is published only after it has been built once, so that nobody finds a table that never
-//! worked; its location is below an allowed one; of two engines that create the same name one is told that it exists.
-//! What lasts is a definition in the tenant's folder; only what is TEMPORARY belongs to the session.
+//! Invariants: a definition is published only after it has been built once, so that no other session finds a table that
+//! never worked; its location is below an allowed one; of two engines that create the same name, one receives an error.
+//! Permanent objects are definitions in the tenant's catalog; TEMPORARY objects belong to the session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,21 +50,20 @@ pub fn drop_schema(catalog: &Catalog, name: &str, if_exists: bool, cascade: bool
     }
 }
 
-/// A change of a schema that DataFusion's parser read, in a form that [`super::command`] leaves alone.
+/// A CREATE of a schema in a syntax that DataFusion's parser handles, not [`super::command`].
 pub struct SchemaChange {
     name: String,
     if_not_exists: bool,
 }
 
 impl SchemaChange {
-    /// Makes it so.
     pub fn apply(self, catalog: &Catalog) -> Result<(), EngineError> {
         create_schema(catalog, &self.name, self.if_not_exists)
     }
 }
 
-/// CREATE DATABASE makes a schema: HiveServer2's clients call schemas databases.
-pub fn schema_of(statement: &Statement) -> Result<Option<SchemaChange>, UserError> {
+/// The schema of a CREATE DATABASE or CREATE SCHEMA: HiveServer2's clients call schemas databases.
+pub fn schema_change(statement: &Statement) -> Result<Option<SchemaChange>, UserError> {
     let Statement::Statement(statement) = statement else { return Ok(None) };
     let (name, if_not_exists) = match statement.as_ref() {
         ast::Statement::CreateDatabase { db_name, if_not_exists, .. } => (db_name, *if_not_exists),
@@ -79,7 +78,7 @@ pub fn schema_of(statement: &Statement) -> Result<Option<SchemaChange>, UserErro
     Ok(Some(SchemaChange { name, if_not_exists }))
 }
 
-/// Applies a change that DataFusion planned. `text` is the statement as the user wrote it.
+/// Applies a planned DDL statement. `text` is the statement as the user wrote it.
 pub async fn apply(
     engine: &EngineContext,
     session: &Session,
@@ -100,7 +99,7 @@ pub async fn apply(
             "a table that is neither external nor temporary is not supported by this engine",
         )
         .hint(
-            "CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS …",
+            "Use CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', COPY (…) TO '…', or CREATE TEMPORARY TABLE … AS ….",
         )
         .into()),
         DdlStatement::DropTable(command) => ddl.drop(&command.name, ObjectKind::ExternalTable, command.if_exists),
@@ -134,7 +133,7 @@ impl DdlContext<'_> {
         if *name.schema == *"information_schema" {
             return Err(UserError::new(
                 ErrorKind::InsufficientPrivilege,
-                "schema \"information_schema\" can't be changed",
+                "schema \"information_schema\" cannot be changed",
             ));
         }
         if !self.engine.catalog().definitions().has_schema(&name.schema) {
@@ -166,7 +165,7 @@ impl DdlContext<'_> {
         }
     }
 
-    /// Decides whether a name may be taken: None means that there is nothing to do.
+    /// Decides how to publish a definition. `None` means that there is nothing to do.
     fn publish_how(
         &self,
         kind: ObjectKind,
@@ -175,7 +174,7 @@ impl DdlContext<'_> {
         or_replace: bool,
     ) -> Result<Option<Publish>, EngineError> {
         let found = match self.engine.catalog().definitions().read(&name.schema, &name.table) {
-            // What can't be read any more may be replaced, by those who ask for it.
+            // An unreadable definition may be replaced explicitly.
             Err(_) if or_replace => return Ok(Some(Publish::Replace)),
             found => found?,
         };
@@ -183,7 +182,7 @@ impl DdlContext<'_> {
             None => Ok(Some(if or_replace { Publish::Replace } else { Publish::Create })),
             Some(_) if if_not_exists => Ok(None),
             Some(found) if or_replace && found.kind == kind => Ok(Some(Publish::Replace)),
-            Some(found) if or_replace => Err(wrong_kind(&found).into()),
+            Some(found) if or_replace => Err(wrong_kind(&found, kind).into()),
             Some(_) => Err(exists(&name.schema, &name.table).into()),
         }
     }
@@ -194,7 +193,7 @@ impl DdlContext<'_> {
         if !all_exist && command.schema.fields().is_empty() {
             let locations = command.locations.join(", ");
             return Err(UserError::new(ErrorKind::Io, format!("location \"{locations}\" does not exist"))
-                .hint("Write the columns in parentheses after the table's name to begin with an empty table.")
+                .hint("To create an empty table, specify the columns in parentheses after the table name.")
                 .with_sqlstate("58P01")
                 .into());
         }
@@ -219,13 +218,13 @@ impl DdlContext<'_> {
         self.publish(&definition, how, command.if_not_exists)
     }
 
-    /// Refuses a format before its files are looked for.
+    /// Refuses an unsupported format before its files are listed.
     fn check_format(&self, format: &str) -> Result<(), UserError> {
         if self.state.get_file_format_factory(&format.to_lowercase()).is_some() {
             return Ok(());
         }
         Err(UserError::new(ErrorKind::NotSupported, format!("format \"{format}\" is not supported by this engine"))
-            .hint("It reads ARROW, CSV, JSON (one object a line) and PARQUET."))
+            .hint("Supported formats are ARROW, CSV, JSON (one object per line) and PARQUET."))
     }
 
     async fn create_view(&self, command: CreateView, if_not_exists: bool) -> Result<(), EngineError> {
@@ -239,7 +238,7 @@ impl DdlContext<'_> {
             return Ok(());
         };
         let definition = self.definition(ObjectKind::View, &name);
-        // Built without the session's temporary tables: a view that names one would work for nobody else.
+        // Built without the session's temporary tables: a view that names one would not work in other sessions.
         self.engine.catalog().build(&definition).await?;
         self.publish(&definition, how, if_not_exists)
     }
@@ -260,25 +259,24 @@ impl DdlContext<'_> {
             name => name?,
         };
         let definitions = self.engine.catalog().definitions();
-        // A definition that can't be read can still be dropped.
+        // An unreadable definition can still be dropped.
         if let Ok(Some(found)) = definitions.read(&name.schema, &name.table)
             && found.kind != kind
         {
-            return Err(wrong_kind(&found).into());
+            return Err(wrong_kind(&found, kind).into());
         }
         if definitions.remove(&name.schema, &name.table)? || if_exists {
             return Ok(());
         }
         let word = kind.word();
         Err(UserError::new(ErrorKind::UndefinedTable, format!("{word} \"{}\" does not exist", name.table))
-            .detail(format!("looked for in schema \"{}\"", name.schema))
+            .detail(format!("Schema \"{}\" has no such {word}.", name.schema))
             .into())
     }
 }
 
-fn wrong_kind(found: &Definition) -> UserError {
-    let word = found.kind.word();
-    UserError::new(ErrorKind::WrongState, format!("\"{}\" is a {word}", found.name))
-        .hint(format!("DROP {} {}", word.to_uppercase(), found.name))
+fn wrong_kind(found: &Definition, expected: ObjectKind) -> UserError {
+    UserError::new(ErrorKind::WrongState, format!("\"{}\" is not a {}", found.name, expected.word()))
+        .hint(format!("Use DROP {} to remove it.", found.kind.word().to_uppercase()))
         .with_sqlstate("42809")
 }

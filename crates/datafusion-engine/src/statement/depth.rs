@@ -1,22 +1,23 @@
-//! Refuses statements whose plan would be too deep, before anything walks it.
+//! A limit on the depth of a statement's plan, checked before the plan is built.
 //!
-//! The parser limits what nests in parentheses, but `1 + 1 + 1 + …` is a tree as deep as it is long, and whoever walks such
-//! a tree (planner, optimizer, the code that frees it) uses stack for each level. A stack that overflows ends the process,
-//! and with it everybody's session. So the depth is bounded from the tokens alone, without a tree: operators that follow
-//! one another in one list item add up, a comma or a new clause begins anew, parentheses add what surrounds them.
+//! The parser limits nesting in parentheses, but the tree of `1 + 1 + 1 + …` is as deep as the chain is long, and each
+//! traversal (by the planner, the optimizer, the destructor) uses stack for each level. A stack overflow ends the process,
+//! and with it all sessions. So the depth is bounded by the tokens alone, without a tree: consecutive operators in one list
+//! item add up, a comma or a new clause resets the count, parentheses add the depth around them.
 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::Token;
-use model::error::{ErrorKind, UserError};
+use model::error::UserError;
 
 use crate::dialect::SqlDialect;
+use crate::error::statement_too_complex;
 
-/// The most operators above one another. The executing threads' stack is sized for it.
+/// The most nested operators. The stack of the executor threads is sized for it.
 pub const DEPTH_MAX: usize = 2_000;
-/// An operator or parenthesis takes a byte at least: a shorter text can't be too deep.
+/// An operator or parenthesis takes at least one byte, so a shorter text cannot be too deep.
 const SHORT_BYTES: usize = DEPTH_MAX;
 
-/// Refuses a statement that is too deep. A text that has no tokens is left to the parser.
+/// Refuses a statement that is too deep. The parser reports text that cannot be tokenized.
 pub fn check(statement: &str, dialect: SqlDialect) -> Result<(), UserError> {
     if statement.len() <= SHORT_BYTES {
         return Ok(());
@@ -53,16 +54,14 @@ pub fn check(statement: &str, dialect: SqlDialect) -> Result<(), UserError> {
             levels.push(0);
         }
         if depth > DEPTH_MAX {
-            return Err(UserError::new(ErrorKind::ProgramLimit, "the statement is nested too deeply")
-                .detail(format!("more than {DEPTH_MAX} operators stand above one another"))
-                .hint("Write a list (IN, VALUES), or put the values into a table.")
-                .with_sqlstate("54001"));
+            return Err(statement_too_complex(&format!("It nests more than {DEPTH_MAX} operators."))
+                .hint("Use a list (IN, VALUES), or put the values into a table."));
         }
     }
     Ok(())
 }
 
-/// Clauses whose expressions stand beside those of the clause before. (SELECT does not: UNION chains add up.)
+/// Clauses whose expressions are independent of the previous clause. (SELECT is not one: UNION chains add up.)
 const fn starts_clause(keyword: Keyword) -> bool {
     matches!(
         keyword,

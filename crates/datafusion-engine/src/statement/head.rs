@@ -1,7 +1,7 @@
-//! The first word of a statement, before anything reads the rest.
+//! The first word of a statement, which is read before the statement is parsed.
 
-/// Whether a statement answers with rows, decided by its first word, because HiveServer2 wants to know before it is read.
-/// INSERT and COPY have no rows, as in Hive: the count is the operation's.
+/// Whether a statement returns rows, decided by its first word, because HiveServer2 reports it before the statement is
+/// parsed. INSERT and COPY return no rows, as in Hive: the operation has their count.
 pub fn has_result_set(statement: &str) -> bool {
     !matches!(
         first_word(statement).as_str(),
@@ -16,7 +16,7 @@ pub fn first_word(statement: &str) -> String {
     rest.chars().take_while(is_part).take(32).collect::<String>().to_ascii_lowercase()
 }
 
-/// What follows white space, comments, opening parentheses and empty statements.
+/// The rest after white space, comments, opening parentheses and empty statements.
 pub fn after_blanks(statement: &str) -> &str {
     let mut rest = statement;
     loop {
@@ -31,7 +31,7 @@ pub fn after_blanks(statement: &str) -> &str {
     }
 }
 
-/// What follows a block comment, given what follows its `/*`. Comments nest; one that is not closed reaches to the end.
+/// The rest after a block comment; `rest` begins after its `/*`. Comments nest; an unclosed one extends to the end.
 fn after_comment(mut rest: &str) -> &str {
     let mut depth = 1;
     while depth > 0 {

@@ -1,8 +1,8 @@
-//! From a statement's text to its rows.
+//! Execution of a statement, from its text to its rows.
 //!
-//! [`command`] reads what DataFusion doesn't; [`show`] answers it; [`define`] changes the tenant's catalog; everything else
-//! is planned by DataFusion in the session's state and executed as a stream. The state is copied when the statement
-//! begins: a SET or USE beside it has no effect on it any more.
+//! [`command`] parses statements that DataFusion does not support; [`show`] executes SHOW and DESCRIBE; [`define`] changes the
+//! tenant's catalog; everything else is planned by DataFusion in the session's state and executed as a stream. The state is
+//! copied when the statement begins: a concurrent SET or USE does not affect it.
 
 pub mod clauses;
 pub mod command;
@@ -39,16 +39,16 @@ use crate::storage::Locations;
 use command::Command;
 use plannable::plannable;
 
-/// How often EXECUTE may lead to another plan: once, and a little.
+/// The most nested EXECUTE statements.
 const PREPARED_DEPTH_MAX: usize = 4;
 
-/// What a statement answers.
+/// The result of a statement.
 pub enum Outcome {
-    /// It is done; there are no rows.
+    /// No rows.
     Done,
-    /// A few rows, made at once.
+    /// A few rows, computed at once.
     Answer(RecordBatch),
-    /// Rows as they are computed.
+    /// A stream of rows.
     Rows(SendableRecordBatchStream),
 }
 
@@ -94,7 +94,7 @@ pub async fn run(
     }
 }
 
-/// Plans a query and answers its columns.
+/// Plans a query and returns its columns as rows.
 async fn describe_query(session: &Session, query: &str, dialect: SqlDialect) -> Result<RecordBatch, EngineError> {
     depth::check(query, dialect)?;
     let mut state = session.context.state();
@@ -117,7 +117,7 @@ async fn setting(session: &Session, key: &str) -> Option<String> {
 
 async fn settings_of(session: &Session, verbose: bool) -> Vec<Vec<String>> {
     let kept = session.variables.lock().await;
-    // How long a poll may wait is said by whoever relays for the client, not by the client.
+    // The relay sets the poll's wait, not the client.
     let listed = kept.iter().filter(|(key, _)| verbose || *key != settings::LONG_POLL);
     let mut rows: Vec<_> = listed.map(|(key, value)| vec![key.clone(), value.clone()]).collect();
     if verbose {
@@ -137,7 +137,7 @@ async fn sql(
 ) -> Result<Outcome, EngineError> {
     let mut state = session.context.state();
     if !operation.overlay.is_empty() {
-        // Settings for this statement only are tried on a copy of the session.
+        // The settings of this statement are applied to a copy of the session.
         let context = SessionContext::new_with_state(state);
         let mut ignored = BTreeMap::new();
         for (key, value) in &operation.overlay {
@@ -148,7 +148,7 @@ async fn sql(
     let dialect = SqlDialect::from_options(state.config_options());
     depth::check(text, dialect)?;
     let statement = dialect.statement(text, state.config_options())?;
-    let statement = match define::schema_of(&statement)? {
+    let statement = match define::schema_change(&statement)? {
         Some(changed) => return changed.apply(engine.catalog()).map(|()| Outcome::Done),
         None => statement,
     };
@@ -188,10 +188,10 @@ async fn sql(
             }
         }
     }
-    Err(UserError::new(ErrorKind::ProgramLimit, "a prepared statement executes prepared statements too deeply").into())
+    Err(UserError::new(ErrorKind::ProgramLimit, "prepared statements are nested too deeply").into())
 }
 
-/// Runs an INSERT or COPY to its end. The planner answers with the count of rows; HiveServer2's clients expect no result.
+/// Runs an INSERT or COPY to its end. The plan returns the number of rows; HiveServer2's clients expect no result set.
 async fn run_write(mut stream: SendableRecordBatchStream, operation: &Operation) -> Result<(), EngineError> {
     let mut rows = 0_i64;
     while let Some(batch) = stream.next().await {
@@ -205,7 +205,7 @@ async fn run_write(mut stream: SendableRecordBatchStream, operation: &Operation)
     Ok(())
 }
 
-/// Replaces the target of every COPY, also of one that is only explained, by its resolved form, or refuses it.
+/// Resolves the target of every COPY, including an explained one, or refuses it.
 fn confine_copies(locations: &Locations, plan: LogicalPlan) -> Result<LogicalPlan, EngineError> {
     let confine = |plan| match plan {
         LogicalPlan::Copy(mut copy) => match locations.confine(&copy.output_url) {
@@ -220,12 +220,12 @@ fn confine_copies(locations: &Locations, plan: LogicalPlan) -> Result<LogicalPla
     Ok(plan.transform_up(confine)?.data)
 }
 
-/// Rows of texts, as SHOW answers them.
+/// Rows of texts, the result format of SHOW.
 pub fn table(columns: &[&str], rows: &[Vec<String>]) -> Result<RecordBatch, EngineError> {
     let fields: Vec<_> = columns.iter().map(|name| Field::new(*name, DataType::Utf8, true)).collect();
     let arrays = (0..columns.len())
         .map(|column| Arc::new(rows.iter().map(|row| row.get(column)).collect::<StringArray>()) as ArrayRef)
         .collect();
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-        .map_err(|error| UserError::internal(format!("rows not made: {error}")).into())
+        .map_err(|error| UserError::internal(format!("could not build rows: {error}")).into())
 }

@@ -1,7 +1,7 @@
-//! How many relations one query may join.
+//! A limit on the number of relations that one query joins.
 //!
-//! The time that DataFusion needs to plan a join grows with more than the third power of its relations, and planning can
-//! be neither cancelled nor timed out. The branches of a UNION are planned one by one, and count one by one.
+//! DataFusion's time for planning a join grows with more than the third power of its relations, and planning can be neither
+//! cancelled nor timed out. The branches of a UNION are planned separately and counted separately.
 
 use std::ops::ControlFlow;
 
@@ -12,10 +12,10 @@ use datafusion::sql::parser::{CopyToSource, Statement};
 use datafusion::sql::sqlparser::ast::{Select, Visit, Visitor};
 use model::error::{ErrorKind, UserError};
 
-/// The most relations that are joined: tables, views, subqueries. DataFusion plans this many in less than a second.
+/// The most joined relations: tables, views, subqueries. DataFusion plans this many in less than a second.
 pub const RELATIONS_MAX: usize = 256;
 
-/// Refuses a statement with a longer FROM clause, before it is planned at all.
+/// Refuses a statement with a longer FROM clause before planning.
 pub fn check_statement(statement: &Statement) -> Result<(), UserError> {
     let flow = match statement {
         Statement::Statement(statement) => Visit::visit(statement.as_ref(), &mut Counter),
@@ -29,7 +29,7 @@ pub fn check_statement(statement: &Statement) -> Result<(), UserError> {
     if flow.is_break() { Err(too_many()) } else { Ok(()) }
 }
 
-/// Refuses a plan that joins more relations, those of its views, common table expressions and subqueries included.
+/// Refuses a plan that joins more relations, including those of its views, common table expressions and subqueries.
 pub fn check_plan(plan: &LogicalPlan) -> Result<(), DataFusionError> {
     if count(plan)? > RELATIONS_MAX {
         return Err(DataFusionError::External(Box::new(too_many())));
@@ -39,8 +39,8 @@ pub fn check_plan(plan: &LogicalPlan) -> Result<(), DataFusionError> {
 
 fn too_many() -> UserError {
     UserError::new(ErrorKind::ProgramLimit, "statement joins too many relations")
-        .detail(format!("The limit is {RELATIONS_MAX}, those in its subqueries and views included."))
-        .hint("Join in steps: write intermediate results with CREATE TEMPORARY TABLE or COPY.")
+        .detail(format!("The limit is {RELATIONS_MAX}, including relations in subqueries and views."))
+        .hint("Join in steps, and store intermediate results with CREATE TEMPORARY TABLE or COPY.")
         .with_sqlstate("54001")
 }
 
@@ -55,7 +55,7 @@ impl Visitor for Counter {
     }
 }
 
-/// The relations that are joined below a plan's node; more than [`RELATIONS_MAX`] are not counted to the end.
+/// The joined relations below a plan's node; counting stops above [`RELATIONS_MAX`].
 fn count(plan: &LogicalPlan) -> Result<usize, DataFusionError> {
     let inputs = plan.inputs();
     let mut joined = 0;

@@ -1,4 +1,4 @@
-//! SHOW and DESCRIBE, with the columns that Spark gives them, because clients look for those.
+//! SHOW and DESCRIBE, with Spark's columns, which clients expect.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::error::{EngineError, no_schema};
 use crate::rows::types::type_name;
 use crate::session::Session;
 
-/// Answers a SHOW or DESCRIBE.
+/// Executes a SHOW or DESCRIBE.
 pub async fn answer(engine: &EngineContext, session: &Session, command: Command) -> Result<RecordBatch, EngineError> {
     let definitions = engine.catalog().definitions();
     match command {
@@ -55,7 +55,7 @@ pub async fn answer(engine: &EngineContext, session: &Session, command: Command)
                 }
             }
             names.retain(|name| matches(pattern.as_deref(), name));
-            // HiveServer2's one column. PyHive takes the first column of this answer for the name.
+            // One column, as in HiveServer2. PyHive takes the first column as the name.
             table(&["tab_name"], &names.into_iter().map(|name| vec![name]).collect::<Vec<_>>())
         }
         Command::ShowColumns(name) => {
@@ -89,7 +89,7 @@ pub async fn answer(engine: &EngineContext, session: &Session, command: Command)
             ];
             table(&["info_name", "info_value"], &rows)
         }
-        _ => Err(UserError::internal("a statement other than SHOW was answered as one").into()),
+        _ => Err(UserError::internal("statement is neither SHOW nor DESCRIBE").into()),
     }
 }
 
@@ -105,7 +105,7 @@ async fn describe(
         provider.schema().fields().iter().map(|field| row(field.name(), &type_name(field.data_type()))).collect();
     let partitions = partition_columns(provider.as_ref());
     if !partitions.is_empty() {
-        // As Spark's: PyHive and Superset look for these words.
+        // As in Spark: PyHive and Superset search for these words.
         rows.push(row("# Partition Information", ""));
         rows.push(vec!["# col_name".to_owned(), "data_type".to_owned(), "comment".to_owned()]);
         rows.extend(partitions.iter().map(|(name, data_type)| row(name, &type_name(data_type))));
@@ -151,7 +151,7 @@ async fn find(
     table.ok_or_else(|| no_table(&schema, name).into())
 }
 
-/// The error for a table that does not exist, with the words by which PyHive recognizes it in what a DESCRIBE answers.
+/// The error for a missing table, with the words by which PyHive recognizes it in the reply to a DESCRIBE.
 fn no_table(schema: &str, name: &TableName) -> UserError {
     let TableName { schema: written, name } = name;
     let full = written.as_ref().map_or_else(|| name.clone(), |schema| format!("{schema}.{name}"));
@@ -159,12 +159,12 @@ fn no_table(schema: &str, name: &TableName) -> UserError {
         .detail(format!("SemanticException: Table not found {full} (in schema \"{schema}\")"))
 }
 
-/// The columns of a table that are in the names of its folders, with their types.
+/// The partition columns of a table, which are in the names of its folders, with their types.
 fn partition_columns(provider: &dyn TableProvider) -> &[(String, DataType)] {
     provider.downcast_ref::<ListingTable>().map_or(&[], |table| &table.options().table_partition_cols)
 }
 
-/// SHOW PARTITIONS: each combination of values that a file has, as `year=2026/month=1`.
+/// SHOW PARTITIONS: each existing combination of values, as `year=2026/month=1`.
 async fn partitions(engine: &EngineContext, session: &Session, name: &TableName) -> Result<RecordBatch, EngineError> {
     let limit = engine.config().limits.partitions;
     let provider = find(engine, session, name).await?;
@@ -187,7 +187,7 @@ async fn partitions(engine: &EngineContext, session: &Session, name: &TableName)
             format!("table \"{}\" has too many partitions", name.name),
         )
         .detail(format!("SHOW PARTITIONS returns at most {limit} rows."))
-        .hint("Select the distinct values of the partition's columns.")
+        .hint("Select the distinct values of the partition columns.")
         .into());
     }
     let mut rows = BTreeSet::new();
@@ -203,7 +203,7 @@ async fn partitions(engine: &EngineContext, session: &Session, name: &TableName)
     table(&["partition"], &rows.into_iter().map(|row| vec![row]).collect::<Vec<_>>())
 }
 
-/// DESCRIBE of one column, in Spark's rows.
+/// DESCRIBE of one column, in Spark's format.
 async fn describe_column(
     engine: &EngineContext,
     session: &Session,
@@ -218,7 +218,7 @@ async fn describe_column(
         field.or_else(|| schema.fields().iter().map(AsRef::as_ref).find(|field| field.name().to_lowercase() == lower));
     let Some(field) = field else {
         return Err(UserError::new(ErrorKind::UndefinedColumn, format!("column \"{column}\" does not exist"))
-            .detail(format!("It was looked for in table \"{}\".", name.name))
+            .detail(format!("Table \"{}\" has no such column.", name.name))
             .into());
     };
     let row = |name: &str, value: &str| vec![name.to_owned(), value.to_owned()];
@@ -226,7 +226,7 @@ async fn describe_column(
     table(&["info_name", "info_value"], &rows)
 }
 
-/// The columns of a query that was planned, as DESCRIBE QUERY answers them.
+/// The columns of a planned query, in the format of DESCRIBE QUERY.
 pub fn columns(schema: &Schema) -> Result<RecordBatch, EngineError> {
     let row = |field: &Arc<Field>| vec![field.name().clone(), type_name(field.data_type()), String::new()];
     table(&["col_name", "data_type", "comment"], &schema.fields().iter().map(row).collect::<Vec<_>>())
@@ -240,7 +240,7 @@ pub fn function_names(session: &Session) -> BTreeSet<String> {
     names.chain(state.window_functions().keys()).chain(state.table_functions().keys()).cloned().collect()
 }
 
-/// A pattern as Hive's SHOW has it: `*` (or `%`) is any text, `|` separates choices, case does not count.
+/// Matches a pattern of Hive's SHOW: `*` (or `%`) is any text, `|` separates alternatives, case is ignored.
 pub fn matches(pattern: Option<&str>, name: &str) -> bool {
     let Some(pattern) = pattern else { return true };
     let name: Vec<char> = name.to_lowercase().chars().collect();
@@ -250,11 +250,11 @@ pub fn matches(pattern: Option<&str>, name: &str) -> bool {
     })
 }
 
-/// A JDBC pattern: `%` is any text, `_` any character, `\` makes the next one plain. Case does not count. `.*`, which
-/// impyla sends because Hive reads patterns as regular expressions, is any text too: no name has both characters.
+/// Matches a JDBC pattern: `%` is any text, `_` any character, `\` escapes the next character, case is ignored. `.*`, which
+/// impyla sends because Hive's patterns are regular expressions, is also any text.
 pub fn matches_jdbc(pattern: Option<&str>, name: &str) -> bool {
     let Some(pattern) = pattern else { return true };
-    // `*` is what some clients send for everything.
+    // Some clients send `*` for all names.
     if pattern.is_empty() || pattern == "*" {
         return true;
     }
@@ -263,7 +263,7 @@ pub fn matches_jdbc(pattern: Option<&str>, name: &str) -> bool {
     matches_from(&pattern, &name, Some('_'))
 }
 
-/// Matches with one point to go back to, so that no pattern takes more than length times length steps.
+/// Matches with a single backtracking point, so that the number of steps is at most quadratic.
 fn matches_from(pattern: &[char], name: &[char], one: Option<char>) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

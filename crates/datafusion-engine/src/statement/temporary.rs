@@ -1,7 +1,7 @@
-//! TEMPORARY tables and views: they belong to one session and go with it.
+//! TEMPORARY tables and views. They belong to one session and end with it.
 //!
-//! The rows of a temporary table lie in memory, and the memory is the pool's: a table that does not fit fails with 53200
-//! while it is made, and what it holds is given back when the last statement that reads it has ended.
+//! The rows of a temporary table are in memory, which is reserved in the pool: creating a table that does not fit fails with
+//! 53200, and the reservation is released when the last statement that reads the table has ended.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::catalog::temporary::TEMPORARY_MAX;
 use crate::error::EngineError;
 use crate::session::Session;
 
-/// Rows in memory, and the reservation that pays for them.
+/// Rows in memory, with their memory reservation.
 #[derive(Debug)]
 struct TemporaryTable {
     rows: MemTable,
@@ -40,7 +40,7 @@ impl TableProvider for TemporaryTable {
         TableType::Temporary
     }
 
-    // An `async fn` that hands its arguments on, without a future of its own around them: see `Catalog::table`.
+    // An `async fn` that forwards its arguments without a future of its own: see `Catalog::table`.
     fn scan<'own, 'state, 'columns, 'filters, 'all>(
         &'own self,
         state: &'state dyn PlanSession,
@@ -83,7 +83,7 @@ pub async fn create_table(
     keep(session, &name, Arc::new(TemporaryTable { rows, _memory: memory }), command.or_replace, command.if_not_exists)
 }
 
-/// Gives a temporary table or view its name.
+/// Stores a temporary table or view under its name.
 pub fn keep(
     session: &Session,
     name: &str,
@@ -97,8 +97,8 @@ pub fn keep(
     if session.temporary.put(name, table) {
         return Ok(());
     }
-    Err(UserError::new(ErrorKind::ProgramLimit, "the session has too many temporary tables")
-        .detail(format!("it may have {TEMPORARY_MAX}"))
+    Err(UserError::new(ErrorKind::ProgramLimit, "too many temporary tables in the session")
+        .detail(format!("The limit is {TEMPORARY_MAX}."))
         .into())
 }
 

@@ -1,8 +1,8 @@
-//! The file system as DataFusion sees it: only what lies below the allowed folders.
+//! An object store over the local file system that is confined to the allowed folders.
 //!
-//! Every operation resolves the path's links first and is refused outside. A stale table definition, a pattern, a link
-//! made after the table: none leads further than [`Locations`] does. Between the check and the operation somebody with
-//! write access to the folder itself could still exchange a link; whoever has that reads the files anyway.
+//! Every operation resolves the path's links first and is refused outside. A stale table definition, a pattern, or a link
+//! created after the table leads no further than [`Locations`] allows. Between the check and the operation, a process with
+//! write access to the folder could still replace a link; such a process can read the files anyway.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,7 +22,7 @@ use model::error::{ErrorKind, UserError};
 
 use super::Locations;
 
-/// A local file system that ends at the allowed folders.
+/// The local file system, confined to the allowed folders.
 #[derive(Debug)]
 pub struct ConfinedFiles {
     files: Arc<LocalFileSystem>,

@@ -1,8 +1,8 @@
-//! The folders below which a tenant's files may lie.
+//! The folders that a tenant's files may be in.
 //!
 //! Invariant: what [`Locations::confine`] returns is an absolute path without symbolic links, `.` or `..` in its
-//! existing part, at or below one of the folders and outside of Enginehouse's own. That holds at the time of the call; [`super::confined`] looks
-//! again at every file operation.
+//! existing part, at or below one of the folders and outside of Enginehouse's own. This holds at the time of the call;
+//! [`super::confined`] checks again at every file operation.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,16 +12,16 @@ use model::error::{ErrorKind, UserError};
 
 use crate::error::EngineError;
 
-/// The characters that make a path a pattern, as DataFusion reads them.
+/// The characters that make a path a pattern for DataFusion.
 const PATTERN_CHARS: [char; 3] = ['?', '*', '['];
-/// Allowed folders that a hint names at most.
+/// The most allowed folders in a hint.
 const MAX_SHOWN: usize = 10;
 
 /// The allowed folders, each absolute and resolved.
 #[derive(Debug, Clone)]
 pub struct Locations {
     roots: Vec<PathBuf>,
-    /// What is subtracted from them, each absolute, and resolved as far as it exists.
+    /// Excluded paths, each absolute, and resolved as far as it exists.
     own: Vec<PathBuf>,
 }
 
@@ -30,14 +30,14 @@ pub struct Locations {
 pub struct Confined {
     /// The file or folder (of a pattern: the folder before it), resolved.
     pub path: PathBuf,
-    /// The form that DataFusion is given: a `file://` URL, or path and pattern.
+    /// The form for DataFusion: a `file://` URL, or path and pattern.
     pub text: String,
-    /// Whether something is there now.
+    /// Whether it exists now.
     pub exists: bool,
 }
 
 impl Locations {
-    /// Resolves the configured folders; one that is not there is refused, because nobody could say later where it is.
+    /// Resolves the configured folders. A missing one is refused, because its later location would be unknown.
     pub fn new(folders: &[PathBuf]) -> Result<Self, EngineError> {
         let resolve = |folder: &PathBuf| {
             fs::canonicalize(folder).map_err(|error| EngineError::Config {
@@ -48,14 +48,14 @@ impl Locations {
         Ok(Self { roots: folders.iter().map(resolve).collect::<Result<_, _>>()?, own: Vec::new() })
     }
 
-    /// Subtracts files and folders, with everything below them.
+    /// Excludes files and folders, with everything below them.
     #[must_use]
     pub fn without(mut self, own: &[PathBuf]) -> Self {
         self.own = own.iter().map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect();
         self
     }
 
-    /// Resolves what stands in LOCATION or COPY TO, and refuses it outside the allowed folders.
+    /// Resolves the path of a LOCATION or COPY TO, and refuses it outside the allowed folders.
     pub fn confine(&self, location: &str) -> Result<Confined, UserError> {
         let path = local_path(location)?;
         let pattern = path.find(PATTERN_CHARS).filter(|_| !Path::new(&path).exists());
@@ -75,7 +75,7 @@ impl Locations {
         Ok(Confined { path: resolved, text, exists })
     }
 
-    /// Whether a path, existing or about to be made, is at or below an allowed folder once its links are resolved.
+    /// Whether a path, existing or not, is at or below an allowed folder with its links resolved.
     pub fn allows(&self, path: &Path) -> bool {
         self.resolve(path, "").is_ok()
     }
@@ -86,7 +86,7 @@ impl Locations {
         let resolved = loop {
             match fs::canonicalize(existing) {
                 Ok(resolved) => break resolved,
-                // A link that points to nothing can't be resolved, but a write through it would land where it points.
+                // A dangling link cannot be resolved, but a write through it would create its target.
                 Err(_) if fs::symlink_metadata(existing).is_ok() => return Err(self.refused(location)),
                 Err(_) => {}
             }
@@ -113,15 +113,15 @@ impl Locations {
         let folders: Vec<String> = self.roots.iter().take(MAX_SHOWN).map(|root| root.display().to_string()).collect();
         let more = if self.roots.len() > MAX_SHOWN { ", …" } else { "" };
         let allowed = match folders.as_slice() {
-            [] => "No folder is allowed".to_owned(),
-            folders => format!("Allowed is what is below {}{more}", folders.join(", ")),
+            [] => "No folders are allowed".to_owned(),
+            folders => format!("Allowed folders are {}{more}", folders.join(", ")),
         };
         UserError::new(
             ErrorKind::InsufficientPrivilege,
             format!("location \"{location}\" is not below an allowed location"),
         )
         .hint(format!(
-            "{allowed}. The operator sets engines.allowed_locations, or starts a standalone with --allow FOLDER."
+            "{allowed}. The operator configures them with engines.allowed_locations, or with --allow FOLDER of standalone."
         ))
     }
 }
@@ -139,7 +139,7 @@ fn local_path(location: &str) -> Result<String, UserError> {
         Some((scheme, rest)) if rest.starts_with("//") => {
             return Err(UserError::new(
                 ErrorKind::NotSupported,
-                format!("location \"{location}\" has the scheme \"{scheme}\", which this engine does not read"),
+                format!("location \"{location}\" has the unsupported scheme \"{scheme}\""),
             )
             .hint("Specify an absolute path, or a URL that begins with file:///."));
         }
@@ -148,7 +148,7 @@ fn local_path(location: &str) -> Result<String, UserError> {
     match path {
         Some(path) if path.starts_with('/') && !path.contains('\0') => Ok(path),
         _ => Err(UserError::new(ErrorKind::InvalidValue, format!("location \"{location}\" is not an absolute path"))
-            .hint("Write the whole path, such as '/data/rides/'.")),
+            .hint("Specify an absolute path, such as '/data/rides/'.")),
     }
 }
 
@@ -192,14 +192,14 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    struct Ground {
+    struct Fixture {
         _dir: tempfile::TempDir,
         root: PathBuf,
         outside: PathBuf,
         locations: Locations,
     }
 
-    fn ground() -> Ground {
+    fn fixture() -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let base = fs::canonicalize(dir.path()).unwrap();
         let (root, outside) = (base.join("allowed"), base.join("outside"));
@@ -208,29 +208,29 @@ mod tests {
         fs::write(root.join("rides/a b.csv"), "1").unwrap();
         fs::write(outside.join("secret.csv"), "1").unwrap();
         let locations = Locations::new(std::slice::from_ref(&root)).unwrap();
-        Ground { _dir: dir, root, outside, locations }
+        Fixture { _dir: dir, root, outside, locations }
     }
 
     #[test]
     fn what_is_below_an_allowed_folder_is_resolved() {
-        let g = ground();
-        let root = g.root.display().to_string();
-        let text = |location: String| g.locations.confine(&location).unwrap().text;
+        let fixture = fixture();
+        let root = fixture.root.display().to_string();
+        let text = |location: String| fixture.locations.confine(&location).unwrap().text;
         assert_eq!(text(format!("{root}/rides")), format!("file://{root}/rides/"));
         assert_eq!(text(format!("{root}/./rides/../rides/")), format!("file://{root}/rides/"));
         assert_eq!(text(format!("file://{root}/rides/a%20b.csv")), format!("file://{root}/rides/a%20b.csv"));
         assert_eq!(text(format!("{root}/rides/*.csv")), format!("{root}/rides/*.csv"));
-        let new = g.locations.confine(&format!("{root}/new/deeper/")).unwrap();
+        let new = fixture.locations.confine(&format!("{root}/new/deeper/")).unwrap();
         assert!(!new.exists);
         assert_eq!(new.text, format!("file://{root}/new/deeper/"));
     }
 
     #[test]
     fn nothing_leads_out() {
-        let g = ground();
-        let root = g.root.display().to_string();
-        symlink(&g.outside, g.root.join("link")).unwrap();
-        symlink(g.outside.join("not-yet"), g.root.join("dangling")).unwrap();
+        let fixture = fixture();
+        let root = fixture.root.display().to_string();
+        symlink(&fixture.outside, fixture.root.join("link")).unwrap();
+        symlink(fixture.outside.join("not-yet"), fixture.root.join("dangling")).unwrap();
         for location in [
             "/etc/passwd".to_owned(),
             format!("{root}/../outside/"),
@@ -244,26 +244,28 @@ mod tests {
             format!("file://{root}/%2e%2e/outside/secret.csv"),
             format!("{root}-but-longer"),
         ] {
-            let error = g.locations.confine(&location).unwrap_err();
+            let error = fixture.locations.confine(&location).unwrap_err();
             assert_eq!(error.sqlstate(), "42501", "{location}");
         }
-        let error = g.locations.confine("/etc/passwd").unwrap_err();
+        let error = fixture.locations.confine("/etc/passwd").unwrap_err();
         let hint = error.hint.unwrap();
         assert!(hint.contains(&root) && hint.contains("--allow"), "{hint}");
-        assert_eq!(g.locations.confine("rides/").unwrap_err().sqlstate(), "22023");
-        assert_eq!(g.locations.confine("s3://bucket/rides/").unwrap_err().sqlstate(), "0A000");
+        assert_eq!(fixture.locations.confine("rides/").unwrap_err().sqlstate(), "22023");
+        assert_eq!(fixture.locations.confine("s3://bucket/rides/").unwrap_err().sqlstate(), "0A000");
     }
     #[test]
     fn own_folders_are_refused_below_an_allowed_one() {
-        let g = ground();
-        let (catalog, engines) = (g.root.join("catalog"), g.root.join("engines"));
+        let fixture = fixture();
+        let (catalog, engines) = (fixture.root.join("catalog"), fixture.root.join("engines"));
         fs::create_dir_all(catalog.join("t_2")).unwrap();
-        let locations = g.locations.clone().without(&[catalog.clone(), engines.clone()]);
-        symlink(&catalog, g.root.join("link")).unwrap();
-        for path in [catalog.clone(), catalog.join("t_2/x.json"), g.root.join("link/t_2"), engines.join("new")] {
+        let locations = fixture.locations.clone().without(&[catalog.clone(), engines.clone()]);
+        symlink(&catalog, fixture.root.join("link")).unwrap();
+        for path in [catalog.clone(), catalog.join("t_2/x.json"), fixture.root.join("link/t_2"), engines.join("new")] {
             assert_eq!(locations.confine(&path.display().to_string()).unwrap_err().sqlstate(), "42501", "{path:?}");
             assert!(!locations.allows(&path), "{path:?}");
         }
-        assert!(locations.allows(&g.root.join("rides")) && locations.allows(&g.root.join("catalog-of-mine")));
+        assert!(
+            locations.allows(&fixture.root.join("rides")) && locations.allows(&fixture.root.join("catalog-of-mine"))
+        );
     }
 }

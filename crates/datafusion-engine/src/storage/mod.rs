@@ -1,9 +1,8 @@
-//! Which files an engine may touch, and what its statements may use of memory and disk.
+//! Access control for files, and the limits of statements on memory and disk.
 //!
-//! SQL of a tenant names files in three ways: LOCATION, COPY TO, and INSERT INTO an external table. [`Locations`] refuses
-//! a path outside the configured folders when the statement is read, with an error that says so; [`confined`] checks
-//! every single file operation again, symbolic links resolved, so that what a folder was made to point to afterwards
-//! helps nobody.
+//! A tenant's SQL names files in three ways: LOCATION, COPY TO, and INSERT INTO an external table. [`Locations`] refuses a
+//! path outside the configured folders when the statement is planned; [`confined`] checks every file operation again, with
+//! symbolic links resolved, so that a link that is created later does not lead outside.
 
 pub mod confined;
 pub mod locations;

@@ -1,8 +1,8 @@
-//! Memory, disk and file system of one engine, shared by all its sessions.
+//! Memory, disk and file system of an engine, shared by all its sessions.
 //!
-//! One pool holds all statements to the unit's `DRIVER_MEMORY`: operators that can spill are given even shares and write
-//! to the scratch folder; one that can't is refused with SQLSTATE 53200. Listings are not cached: another engine of the
-//! tenant, or a program beside it, may have added a file.
+//! One pool limits all statements to the unit's `DRIVER_MEMORY`: operators that can spill have equal shares and write to
+//! the scratch folder; others fail with SQLSTATE 53200. Listings are not cached, because another engine of the tenant or
+//! another program may have added a file.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,32 +18,32 @@ use super::scratch::Scratch;
 use crate::config::Config;
 use crate::error::EngineError;
 
-/// How many of the largest users of memory an error names.
+/// How many of the largest memory consumers an error names.
 const CONSUMERS_NAMED: NonZeroUsize = NonZeroUsize::new(5).unwrap();
-/// The most memory that one sort keeps back for merging what it spilled, in bytes: DataFusion's own default.
+/// The most memory that one sort reserves for merging its spills, in bytes: DataFusion's default.
 const SORT_RESERVATION_BYTES_MAX: usize = 10 << 20;
-/// Sorts of one statement may keep back this part of the pool together.
+/// The sorts of one statement may reserve this part of the pool.
 const SORT_RESERVATION_PART: usize = 8;
-/// What is kept of files' footers and statistics, each, stands beside the pool: this part of it…
+/// The caches of files' footers and of statistics are outside the pool. Each is at most this part of it…
 const CACHE_PART: usize = 32;
-/// … and at most so many bytes.
+/// … and at most this many bytes.
 const CACHE_BYTES_MAX: usize = 20 << 20;
 
-/// What one spilled run is taken to hold in memory while it is merged.
+/// The estimated memory of one spilled run while it is merged, in bytes.
 const MERGED_RUN_BYTES: usize = 4 << 20;
 /// The most runs that are merged at once.
 const FAN_IN_MAX: usize = 256;
 
-/// What all statements of an engine share; the scratch folder goes with it.
+/// The resources of an engine. The scratch folder is removed when it is dropped.
 #[derive(Debug)]
 pub struct Resources {
-    /// Memory pool, disk manager and the confined file system, as DataFusion wants them.
+    /// Memory pool, disk manager and the confined file system, for DataFusion.
     pub runtime: Arc<RuntimeEnv>,
     _scratch: Scratch,
 }
 
 impl Resources {
-    /// Makes an empty scratch folder and the pool. What lay in the folder was a dead engine's of the same name.
+    /// Creates an empty scratch folder and the pool. Old content of the folder is from a dead engine with this name.
     pub fn new(config: &Config, locations: &Arc<Locations>) -> Result<Self, EngineError> {
         let scratch = Scratch::take(&config.scratch_dir, &config.engine)?;
         let pool = TrackConsumersPool::new(FairSpillPool::new(memory(config)), CONSUMERS_NAMED);
@@ -63,14 +63,14 @@ impl Resources {
         Ok(Self { runtime, _scratch: scratch })
     }
 
-    /// What one sort keeps back for merging, so that a small pool is not used up before the first row.
+    /// The memory that one sort reserves for merging, limited so that reservations do not exhaust a small pool.
     pub fn sort_reservation(config: &Config, partitions: usize) -> usize {
         (memory(config) / (SORT_RESERVATION_PART * partitions.max(1))).min(SORT_RESERVATION_BYTES_MAX)
     }
 }
 
-/// How many spilled runs are merged at once. Each holds about two batches in memory that can't spill, in every partition:
-/// without a bound one partition takes the whole pool and the next one fails.
+/// How many spilled runs are merged at once. In every partition, each holds about two batches that cannot spill: without a
+/// limit, one partition takes the whole pool and the next one fails.
 fn fan_in(config: &Config) -> usize {
     (memory(config) / (config.cpu_threads * MERGED_RUN_BYTES)).clamp(2, FAN_IN_MAX)
 }

@@ -1,24 +1,24 @@
-//! The folder in which one engine spills: `<scratch_dir>/<engine>`, gone with its engine.
+//! The scratch folder of an engine: `<scratch_dir>/<engine>`, removed with its engine.
 //!
-//! An engine that is killed can't tidy up, and its name is never used again, so what it spilled would fill the disk one
-//! day. Each engine holds a lock in its folder for as long as it lives, and whoever starts removes the folders whose
-//! lock is free. A folder without a lock file is left alone unless it is empty.
+//! A killed engine cannot remove its folder, and its name is never used again, so its spill files would eventually fill
+//! the disk. Each engine holds a lock in its folder while it runs, and a starting engine removes the folders whose lock is
+//! free. A folder without a lock file is removed only if it is empty.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::EngineError;
 
-/// The file in the folder that a living engine holds locked.
+/// The file in the folder that a running engine holds locked.
 const LOCK: &str = "lock";
-/// The part of the folder that is spilled to.
+/// The subfolder of spill files.
 const SPILL: &str = "spill";
-/// How often the folder is made again when one that tidies up took it for a dead engine's before it was locked.
+/// How often the folder is created again if another engine's sweep removes it before it is locked.
 const TRIES: usize = 10;
-/// Folders of dead engines that one start removes at most: the rest is the next one's.
+/// The most folders that one sweep removes; the next start removes the rest.
 const SWEPT_AT_ONCE: usize = 1_000;
 
-/// The folder, for as long as this lives.
+/// The locked scratch folder. Dropping it removes the folder.
 #[derive(Debug)]
 pub struct Scratch {
     folder: PathBuf,
@@ -26,14 +26,14 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes an empty folder and takes it. What lay in it was a dead engine's of the same name; what lies beside it and
-    /// belongs to nobody who lives is removed.
+    /// Clears leftovers of a previous engine with this name, locks the folder, and removes the folders of engines that are
+    /// no longer running.
     pub fn take(scratch_dir: &Path, engine: &str) -> Result<Self, EngineError> {
         let folder = scratch_dir.join(engine);
-        fs::create_dir_all(scratch_dir).map_err(EngineError::io(format!("make {}", scratch_dir.display())))?;
+        fs::create_dir_all(scratch_dir).map_err(EngineError::io(format!("create {}", scratch_dir.display())))?;
         sweep(scratch_dir, engine);
         for _ in 0..TRIES {
-            if let Some(lock) = locked(&folder).map_err(EngineError::io(format!("take {}", folder.display())))? {
+            if let Some(lock) = locked(&folder).map_err(EngineError::io(format!("lock {}", folder.display())))? {
                 let spill = folder.join(SPILL);
                 match fs::remove_dir_all(&spill) {
                     Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -41,21 +41,21 @@ impl Scratch {
                     }
                     _ => {}
                 }
-                fs::create_dir(&spill).map_err(EngineError::io(format!("make {}", spill.display())))?;
+                fs::create_dir(&spill).map_err(EngineError::io(format!("create {}", spill.display())))?;
                 return Ok(Self { folder, _lock: lock });
             }
         }
-        let taken = std::io::Error::other("another process holds it");
-        Err(EngineError::io(format!("take {}", folder.display()))(taken))
+        let taken = std::io::Error::other("another process holds its lock");
+        Err(EngineError::io(format!("lock {}", folder.display()))(taken))
     }
 
-    /// Where to spill.
+    /// The folder of spill files.
     pub fn spill_dir(&self) -> PathBuf {
         self.folder.join(SPILL)
     }
 }
 
-/// Makes the folder and locks it; `None` if somebody removed it in between, or has it.
+/// Creates and locks the folder; `None` if it was removed in between, or another process holds the lock.
 fn locked(folder: &Path) -> std::io::Result<Option<File>> {
     fs::create_dir_all(folder)?;
     let path = folder.join(LOCK);
@@ -64,19 +64,19 @@ fn locked(folder: &Path) -> std::io::Result<Option<File>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // Locked and still there: nobody else can have locked it to remove it.
+    // The locked file still exists, so no other process holds the lock to remove it.
     Ok((file.try_lock().is_ok() && path.exists()).then_some(file))
 }
 
-/// Removes the folders of engines that are dead. Whatever can't be looked at stays.
+/// Removes the folders of dead engines. Unreadable folders are kept.
 fn sweep(scratch_dir: &Path, own: &str) {
     let Ok(entries) = fs::read_dir(scratch_dir) else { return };
     for entry in entries.flatten().filter(|entry| entry.file_name() != own).take(SWEPT_AT_ONCE) {
         let folder = entry.path();
         match File::options().append(true).open(folder.join(LOCK)) {
             Ok(lock) if lock.try_lock().is_ok() => match fs::remove_dir_all(&folder) {
-                Ok(()) => tracing::info!(folder = %folder.display(), "scratch folder of a dead engine removed"),
-                Err(error) => tracing::debug!(%error, folder = %folder.display(), "scratch folder not removed"),
+                Ok(()) => tracing::info!(folder = %folder.display(), "removed the scratch folder of a dead engine"),
+                Err(error) => tracing::debug!(%error, folder = %folder.display(), "could not remove a scratch folder"),
             },
             Ok(_) => {}
             // Succeeds with an empty folder only.
@@ -88,7 +88,7 @@ fn sweep(scratch_dir: &Path, own: &str) {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.folder) {
-            tracing::debug!(%error, folder = %self.folder.display(), "scratch folder not removed");
+            tracing::debug!(%error, folder = %self.folder.display(), "could not remove a scratch folder");
         }
     }
 }
@@ -113,7 +113,7 @@ mod tests {
         assert!(!dead.exists() && strange.exists() && !root.path().join("empty").exists());
         let other = Scratch::take(root.path(), "other").unwrap();
         assert!(living.spill_dir().join("run").exists());
-        assert!(Scratch::take(root.path(), "living").is_err(), "it was taken twice");
+        assert!(Scratch::take(root.path(), "living").is_err(), "it was locked twice");
         drop((living, other));
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().flatten().map(|entry| entry.file_name()).collect();
         assert_eq!(left, ["strange"]);

@@ -1,4 +1,4 @@
-//! The tenant's catalog: tables that outlive an engine, other engines' tables, locations that are refused.
+//! The tenant's catalog: persistence, sharing between engines, refused locations.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -41,7 +41,7 @@ async fn tables_and_views_are_seen_after_a_restart_and_by_a_second_engine() {
     let expected = (1..=20_000).filter(|id| sample::ride(42, *id).distance_tenths > 250).count().to_string();
     assert_eq!(one(&mut second, "SELECT count(*) FROM farther").await, expected);
     assert_eq!(one(&mut second, "SELECT name FROM default.people WHERE id = 2").await, "bob");
-    // Either engine sees what the other changes, without being told.
+    // Each engine sees the other's changes without notification.
     run(&mut second, "DROP VIEW farther").await;
     assert_eq!(state(&mut session, "SELECT * FROM farther").await, "42P01");
     run(&mut second, "CREATE OR REPLACE VIEW far AS SELECT 7 AS seven").await;
@@ -121,7 +121,7 @@ async fn a_location_outside_the_allowed_ones_is_always_refused() {
         "58P01"
     );
     assert_eq!(state(&mut session, &format!("SELECT * FROM '{data}/mine/a.csv'")).await, "42P01");
-    // A link below an allowed folder is not followed out of it, neither now nor if it comes later.
+    // A link below an allowed folder does not lead out of it, neither now nor if it is created later.
     run(
         &mut session,
         &format!(
@@ -156,7 +156,7 @@ async fn results_are_written_below_the_allowed_folders_and_read_back() {
     assert_eq!(written(&mut session, "INSERT INTO sink SELECT v, 'x' FROM back WHERE v <= 10").await, 10);
     assert_eq!(written(&mut session, "INSERT INTO sink VALUES (11, NULL)").await, 1);
     assert_eq!(one(&mut session, "SELECT sum(v) FROM sink").await, "66");
-    // What a column can't hold is not cut.
+    // A value that a column cannot hold is not truncated.
     run(&mut session, &format!("CREATE EXTERNAL TABLE small (v TINYINT) STORED AS PARQUET LOCATION '{data}/small/'"))
         .await;
     assert_eq!(state(&mut session, "INSERT INTO small VALUES (300)").await, "22003");
@@ -195,7 +195,7 @@ async fn one_broken_table_hides_nothing_but_itself() {
     assert_eq!(state(&mut session, "SELECT * FROM on_gone").await, "42P01");
     assert_eq!(state(&mut session, "SELECT * FROM damaged").await, "58030");
     run(&mut session, "DROP TABLE damaged").await;
-    // What a restarted engine can't build any more is dropped, or replaced, like anything else.
+    // A table that a restarted engine can no longer build can still be dropped or replaced.
     engine.stop().await;
     let engine = fixture.start("e-2").await;
     let mut session = engine.session().await;
@@ -234,6 +234,6 @@ async fn names_are_any_text_and_tables_need_a_location() {
     assert!(!fixture.root().join("t.json").exists());
     let (state, text) = refusal(&mut session, "CREATE TABLE t AS SELECT 1").await;
     assert_eq!(state, "0A000");
-    assert!(text.contains("Hint: CREATE EXTERNAL TABLE"), "{text}");
+    assert!(text.contains("Hint: Use CREATE EXTERNAL TABLE"), "{text}");
     engine.stop().await;
 }

@@ -1,11 +1,11 @@
-//! SQL as HiveServer2's clients write it: their escapes, the clauses that they may not lose, the forms of Spark and Hive.
+//! SQL as HiveServer2's clients write it: escapes, unsupported clauses, the syntax of Spark and Hive.
 
 use std::fs;
 
 use crate::fixture::{Fixture, executed, one, refusal, rows, run, state, status};
 use hs2::tcli::{TExecuteStatementReq, TOperationState};
 
-/// As PyHive, impyla and Hive's JDBC driver put a text into a statement.
+/// A string literal as PyHive, impyla and Hive's JDBC driver write it.
 fn quoted_by_clients(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('\'', "\\'").replace('\r', "\\r");
     format!("'{}'", text.replace('\n', "\\n").replace('\t', "\\t"))
@@ -81,7 +81,7 @@ async fn strings_are_read_as_spark_reads_them() {
     let (ungrouped, text) = refusal(&mut session, "SELECT a, count(*) FROM (SELECT 1 AS a) t").await;
     assert_eq!((ungrouped.as_str(), text.contains("While expanding")), ("42803", false), "{text}");
     assert_eq!(state(&mut session, "SELECT 1; SELECT 2").await, "0A000");
-    // Another dialect can still be chosen, and is then every reader's.
+    // Another dialect can still be set, and then applies to all parts of the engine.
     run(&mut session, "SET datafusion.sql_parser.dialect = postgresql").await;
     assert_eq!(one(&mut session, r"SELECT 'a\'").await, r"a\");
     engine.stop().await;
@@ -95,7 +95,7 @@ async fn a_view_is_read_in_the_dialect_in_which_it_was_written() {
     run(&mut session, r"CREATE VIEW new AS SELECT 'it\'s \\' AS x").await;
     let schema = fixture.root().join("catalog/schemas/default");
     let stored = fs::read_to_string(schema.join("new.json")).unwrap();
-    // As version 0.1.0 stored it, which knew no other dialect than DataFusion's.
+    // As stored by version 0.1.0, which supported only DataFusion's dialect.
     let old = stored
         .replace("\"version\": 2", "\"version\": 1")
         .replace("\"version\":2", "\"version\":1")

@@ -1,4 +1,4 @@
-//! Errors with their SQLSTATE, panics, hostile statements, handles of what is closed, idle time.
+//! Errors with their SQLSTATE, panics, hostile statements, closed handles, idle time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ async fn deeply_nested_statements_never_crash_the_engine() {
     engine.stop().await;
 }
 
-/// Each part of them is allowed; it is what they come to together that would keep a thread for minutes.
+/// Each part of these statements is allowed, but their combination would take minutes to plan.
 #[tokio::test]
 async fn statements_that_would_plan_for_minutes_are_refused_at_once() {
     let fixture = Fixture::new();
@@ -124,12 +124,12 @@ async fn statements_that_would_plan_for_minutes_are_refused_at_once() {
     for sql in [format!("SELECT 1 FROM {}", many(30)), format!("CREATE VIEW wide AS SELECT l0.x0 FROM {}", many(30))] {
         let (state, text) = refusal(&mut session, &sql).await;
         assert_eq!(state, "54001", "{text}");
-        assert!(text.contains("the views on which it stands"), "{text}");
+        assert!(text.contains("including those of its views"), "{text}");
     }
     engine.stop().await;
 }
 
-/// Each names the one below it four times, which is nothing in itself.
+/// Each view names the one below it four times, so the plans grow exponentially.
 #[tokio::test]
 async fn views_that_multiply_one_another_are_refused_early() {
     let fixture = Fixture::new();
@@ -160,7 +160,7 @@ async fn closed_handles_are_not_found() {
     let request = TGetOperationStatusReq { operation_handle: handle.clone(), get_progress_update: None };
     let refused = session.client().get_operation_status(&request).await.unwrap_err();
     assert_eq!(refused.user_error().sqlstate(), "HY010");
-    // The right id with another secret is nobody's handle either.
+    // A handle with the right id and a wrong secret is not found either.
     let live = session.execute("SELECT 1").await.unwrap().handle().clone();
     let mut forged = live.clone();
     forged.operation_id.secret[0] ^= 1;
@@ -185,7 +185,7 @@ async fn idle_operations_are_closed_and_running_ones_are_not() {
     done.wait_final(DEADLINE).await;
     asked.wait_final(DEADLINE).await;
     clock.advance(Duration::from_secs(40));
-    // Only the connection of its own session keeps it.
+    // Only calls on its session's connection reset the idle time.
     assert!(engine.operation(&done.handle, other).is_ok());
     assert!(engine.operation(&asked.handle, own).is_ok());
     clock.advance(Duration::from_secs(21));

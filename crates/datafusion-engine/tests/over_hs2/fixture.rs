@@ -1,4 +1,4 @@
-//! What every scenario stands on: engines on free loopback ports over folders of their own, and clients of them.
+//! The test fixture: engines on free loopback ports with folders of their own, and their clients.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 pub const SECRET: &str = "of this engine only";
 pub const DEADLINE: Duration = Duration::from_mins(1);
 
-/// Scenarios run beside one another, except those that break things for, or measure, the whole process.
+/// Tests run concurrently, except those that affect or measure the whole process.
 static LOCK: RwLock<()> = RwLock::new(());
 
 /// The folders of a tenant.
@@ -45,7 +45,7 @@ impl Fixture {
         Self::with_isolation(Isolation::Shared(LOCK.read()))
     }
 
-    /// Nothing else runs in this process meanwhile.
+    /// No other test of this process runs meanwhile.
     pub fn exclusive() -> Self {
         Self::with_isolation(Isolation::Exclusive(LOCK.write()))
     }
@@ -56,7 +56,7 @@ impl Fixture {
         Self { dir, _isolation: isolation }
     }
 
-    /// The folder below which tables may lie.
+    /// The allowed location of tables.
     pub fn data(&self) -> PathBuf {
         self.dir.path().join("data").canonicalize().unwrap()
     }
@@ -139,7 +139,7 @@ pub async fn one(session: &mut Session, sql: &str) -> String {
     rows[0][0].clone()
 }
 
-/// A statement that only has to succeed.
+/// Runs a statement that must succeed.
 pub async fn run(session: &mut Session, sql: &str) {
     session.run(sql, DEADLINE).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
 }
@@ -153,7 +153,7 @@ pub async fn written(session: &mut Session, sql: &str) -> i64 {
     answer.num_modified_rows.unwrap_or_else(|| panic!("{sql}: no count"))
 }
 
-/// A statement that has ended before it is answered, as most drivers send it.
+/// Runs a statement synchronously, as most drivers do.
 pub async fn executed(
     session: &mut Session,
     sql: &str,
@@ -188,7 +188,7 @@ pub async fn state(session: &mut Session, sql: &str) -> String {
     refusal(session, sql).await.0
 }
 
-/// CPU time that this process's executing threads have used, in clock ticks.
+/// CPU time of this process's executor threads, in clock ticks.
 pub fn executing_ticks() -> u64 {
     let mut ticks = 0;
     for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {

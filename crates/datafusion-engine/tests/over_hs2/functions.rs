@@ -1,10 +1,10 @@
-//! Functions: how much they may allocate, what they mean, and how many relations are planned.
+//! Functions: limits on their allocations, their semantics, and the limit on joined relations.
 
 use std::time::{Duration, Instant};
 
 use crate::fixture::{Fixture, one, refusal, rows, run};
 
-/// What is resident of this process, in bytes.
+/// The resident set of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -51,7 +51,7 @@ async fn functions_that_multiply_are_refused_before_they_allocate() {
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < (64 + 500) << 20, "{grown} bytes more are resident");
-    // What fits stays.
+    // Results within the limit are returned.
     assert_eq!(one(&mut session, "SELECT sum(length(repeat('x', v % 100))) FROM some").await, "4950000");
     assert_eq!(one(&mut session, "SELECT length(lpad('x', 100000, 'yz'))").await, "100000");
     assert_eq!(one(&mut session, "SELECT cardinality(range(0, 1000000))").await, "1000000");
@@ -91,7 +91,7 @@ async fn joins_of_too_many_relations_are_refused_at_once() {
     engine.stop().await;
 }
 
-/// Statements and what Spark answers.
+/// Expressions with Spark's results.
 #[tokio::test]
 async fn functions_and_operators_mean_what_they_mean_in_spark() {
     let fixture = Fixture::new();

@@ -1,4 +1,4 @@
-//! A real engine behind a real HiveServer2 listener, asked by a real HiveServer2 client.
+//! An engine behind its HiveServer2 listener, tested with a HiveServer2 client.
 #![allow(missing_docs, clippy::unwrap_used, clippy::panic)]
 
 mod catalog;

@@ -139,7 +139,7 @@ async fn the_metadata_calls_answer_in_jdbcs_columns() {
     engine.stop().await;
 }
 
-/// A definition that takes long to read: nobody has written yet what is read from it.
+/// The definition is a named pipe: reading it blocks until the test writes.
 #[tokio::test]
 async fn a_slow_catalog_read_does_not_block_other_sessions() {
     let fixture = Fixture::new();
@@ -147,7 +147,7 @@ async fn a_slow_catalog_read_does_not_block_other_sessions() {
     let (mut slow, mut other) = (engine.session().await, engine.session().await);
     let file = fixture.root().join("catalog/schemas/default/slow.json");
     assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
-    // Opened as soon as somebody reads it, and written when the other session was served, or when that took too long.
+    // The pipe opens when the engine reads it, and is written when the other session was served or timed out.
     let (begins, begun) = tokio::sync::oneshot::channel();
     let (served, waits) = std::sync::mpsc::sync_channel(1);
     let writer = std::thread::spawn(move || {
@@ -168,11 +168,11 @@ async fn a_slow_catalog_read_does_not_block_other_sessions() {
         let reply = slow.client().get_tables(&request).await.unwrap();
         answer(&mut slow, reply.operation_handle).await
     });
-    // Only then somebody can be held up.
+    // From now on the read blocks.
     tokio::time::timeout(DEADLINE, begun).await.unwrap().unwrap();
     run(&mut other, "SELECT 'goes on'").await;
     let _ = served.send(());
     assert_eq!(texts(&asking.await.unwrap().1, 2), ["slow"]);
-    assert!(writer.join().unwrap(), "nobody was served while one call read the catalog");
+    assert!(writer.join().unwrap(), "the other session was blocked by the read of the catalog");
     engine.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Names of columns and tables, in whatever case they are written, and what clients ask about them.
+//! Names of columns and tables: matching in any case, and the clients' queries about them.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ async fn columns_match_in_any_case() {
     run(&mut session, "CREATE VIEW v AS SELECT customerid, NAME FROM m").await;
     assert_eq!(one(&mut session, "SELECT Name FROM V WHERE CUSTOMERID = 1").await, "x");
     assert_eq!(rows(&mut session, "DESCRIBE m CUSTOMERID").await[0], ["col_name", "customerId"]);
-    // What is declared has the case in which it is declared: it has to match the file's.
+    // A declared column keeps its case, because it has to match the file's.
     run(&mut session, &format!("CREATE EXTERNAL TABLE d (customerId BIGINT, PRIMARY KEY (customerid)) STORED AS PARQUET LOCATION '{data}/m/'")).await;
     assert_eq!(one(&mut session, "SELECT customerid FROM d").await, "1");
     // Two columns that differ in case alone are distinguished by their exact names.
@@ -173,7 +173,7 @@ async fn tables_are_described_as_clients_expect() {
     run(&mut session, "CREATE VIEW v AS SELECT 1 AS id").await;
     assert_eq!(state(&mut session, "SHOW PARTITIONS v").await, "42809");
     assert_eq!(rows(&mut session, "DESCRIBE QUERY SELECT 1 AS a, 'x' AS b").await[1][..2], ["b", "string"]);
-    // pandas asks whether a query is the name of a table.
+    // pandas checks whether a query is the name of a table.
     let (refused, text) = refusal(&mut session, "DESCRIBE SELECT 1").await;
     assert_eq!(refused, "42601", "{text}");
     assert!(text.contains("DESCRIBE QUERY"), "{text}");

@@ -1,4 +1,4 @@
-//! Memory, disk and threads: what is more than the unit has spills, or fails alone.
+//! Memory, disk and threads: a statement that exceeds the unit's limits spills or fails alone.
 
 use crate::fixture::{DEADLINE, Fixture, RunningEngine, one, refusal, state};
 
@@ -9,7 +9,7 @@ async fn an_order_by_over_more_than_the_memory_spills_and_is_right() {
     config.memory_bytes = 24 << 20;
     let engine = RunningEngine::start(config).await;
     let mut session = engine.session().await;
-    // About 90 MB of rows, in an order that only sorting finds.
+    // About 90 MB of rows in pseudo-random order.
     let sql = "SELECT value * 7919 % 1000003 AS k, repeat('x', 80) AS pad FROM generate_series(1, 1000002) ORDER BY k";
     let mut statement = session.execute(sql).await.unwrap();
     let (mut next, mut spilled) = (1_i64, 0);
@@ -82,14 +82,14 @@ async fn the_executor_has_the_units_threads_and_does_not_block_the_protocol() {
         .await,
         "1"
     );
-    // One thread, two statements that would take it for ever: both are asked about and cancelled.
+    // One thread and two endless statements: the status of both can be read, and both can be cancelled.
     let mut second = engine.session().await;
     let mut busy = session.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
     let mut also = second.execute("SELECT count(*) FROM generate_series(1, 100000000000)").await.unwrap();
     let asked = std::time::Instant::now();
     busy.poll().await.unwrap();
     also.poll().await.unwrap();
-    assert!(asked.elapsed() < DEADLINE, "the protocol waits for what executes");
+    assert!(asked.elapsed() < DEADLINE, "the protocol waits for the executor");
     busy.cancel().await.unwrap();
     also.cancel().await.unwrap();
     assert_eq!(one(&mut session, "SELECT 1").await, "1");
@@ -107,8 +107,8 @@ async fn a_row_above_the_limit_fails_its_statement() {
     assert_eq!(one(&mut session, "SELECT repeat('x', 1048576)").await.len(), 1 << 20);
     let (state, text) = refusal(&mut session, "SELECT repeat('x', 1048577)").await;
     assert_eq!(state, "54000", "{text}");
-    assert!(text.contains("row 1 has 1048577 bytes and may have 1048576"), "{text}");
-    // Many shorter ones are fetched piece by piece.
+    assert!(text.contains("Row 1 has 1048577 bytes; the limit is 1048576."), "{text}");
+    // Many shorter rows are fetched in several calls.
     let sql = "SELECT repeat('x', 500000) FROM generate_series(1, 40)";
     assert_eq!(crate::fixture::rows(&mut session, sql).await.len(), 40);
     engine.stop().await;
@@ -129,7 +129,7 @@ async fn a_row_that_is_too_long_is_refused_also_among_short_ones() {
     assert_eq!(lengths, [1, 1, 9 << 20, 1, 1, 1, 1, 1, 1, 1]);
     let (state, text) = refusal(&mut session, &sql((9 << 20) + 1)).await;
     assert_eq!(state, "54000", "{text}");
-    assert!(text.contains("row 3 has 9437185 bytes and may have 9437184"), "{text}");
+    assert!(text.contains("Row 3 has 9437185 bytes; the limit is 9437184."), "{text}");
     engine.stop().await;
 }
 

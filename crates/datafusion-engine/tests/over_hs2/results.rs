@@ -1,4 +1,4 @@
-//! Results: all types, large ones in batches, statements that run beside their client, cancel.
+//! Results: all types, large results in batches, asynchronous statements, cancellation.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ async fn a_million_rows_arrive_in_batches_and_are_never_held_whole() {
         .await
         .unwrap();
     statement.wait(DEADLINE).await.unwrap();
-    // Finished for the client, and still computing: the statement waits for its rows to be fetched.
+    // Finished for the client, and still running: the statement waits until its rows are fetched.
     assert_eq!(engine.engine.load().running_statements, 1);
     let (mut seen, mut fetches) = (vec![false; 1_000_001], 0);
     loop {
@@ -154,7 +154,7 @@ async fn a_cancelled_statement_uses_no_cpu_two_seconds_later() {
         let mut session = engine.session().await;
         let (handle, cancelled_at) = {
             let mut statement = session.execute(sql).await.unwrap();
-            // It is busy, or it would not be worth cancelling.
+            // The statement uses the CPU, so that the cancellation is visible.
             let before = executing_ticks();
             let busy = async {
                 while executing_ticks() < before + 5 {
@@ -172,7 +172,7 @@ async fn a_cancelled_statement_uses_no_cpu_two_seconds_later() {
             }
         };
         tokio::time::timeout(Duration::from_secs(2), stopped).await.unwrap_or_else(|_| panic!("still runs: {sql}"));
-        // Time must pass here: that nothing happens in it is what is shown. The last look begins two seconds after the cancel.
+        // The test waits here to show that the CPU is idle. The last check begins two seconds after the cancellation.
         let at_rest = async {
             loop {
                 let before = executing_ticks();

@@ -1,4 +1,4 @@
-//! Sessions: who may connect, what is a session's own, what clients say at connect.
+//! Sessions: authentication, isolation, statements sent at connect.
 
 use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 
@@ -82,7 +82,7 @@ async fn statements_sent_at_connect_are_answered() {
         .unwrap();
     assert!(session.configuration().contains_key("hive.server2.thrift.resultset.default.fetch.size"));
     assert_eq!(rows(&mut session, "SET hivevar:a").await[0][1], "1");
-    // What a proxy says for itself is not listed among what the client said.
+    // SET does not list the proxy's own setting among the client's.
     let listed = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| row[0].clone()).collect::<Vec<_>>();
     assert_eq!(listed(rows(&mut session, "SET").await), ["a", "some.bare.key"]);
     assert!(listed(rows(&mut session, "SET -v").await).iter().any(|key| key == "hive.server2.long.polling.timeout"));
@@ -168,7 +168,7 @@ async fn unit_properties_are_initial_settings_and_are_checked_at_start() {
     run(&mut session, "RESET").await;
     assert_eq!(rows(&mut session, "SET team").await[0][1], "blue");
     assert_eq!(rows(&mut session, batch_size).await[0][1], "1234");
-    // Also what had no value.
+    // Also a setting without an initial value.
     for reset in ["RESET", "RESET datafusion.execution.time_zone"] {
         let zone = "SET datafusion.execution.time_zone";
         let first = rows(&mut session, zone).await[0][1].clone();

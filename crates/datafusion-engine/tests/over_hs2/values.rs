@@ -1,4 +1,4 @@
-//! Values on the wire: how many rows a fetch has, and what has no text.
+//! Values on the wire: the size of a fetch, and values without a text form.
 
 use std::time::Duration;
 
@@ -82,7 +82,7 @@ async fn a_clients_timeout_ends_with_the_first_rows() {
     let mut session = engine.session().await;
     let request = TExecuteStatementReq {
         session_handle: session.handle().clone(),
-        // More rows than the engine computes ahead of its client.
+        // More rows than the engine queues for its client.
         statement: "SELECT value FROM generate_series(1, 1000000)".to_owned(),
         conf_overlay: None,
         run_async: Some(false),
@@ -91,7 +91,7 @@ async fn a_clients_timeout_ends_with_the_first_rows() {
     let handle = session.client().execute_statement(&request).await.unwrap().operation_handle.unwrap();
     let mut statement = session.statement(handle);
     statement.wait(DEADLINE).await.unwrap();
-    // Time must pass here: that it does not end the statement is what is shown.
+    // The test waits here to show that the elapsed time does not end the statement.
     tokio::time::sleep(Duration::from_millis(1_500)).await;
     let mut count = 0;
     loop {

@@ -1,4 +1,4 @@
-//! The clauses of statements that define or write.
+//! The clauses of DDL statements and INSERT.
 
 use datafusion::sql::parser::CreateExternalTable;
 use datafusion::sql::sqlparser::ast::{
@@ -8,8 +8,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{Checked, refuse, refused};
 
-/// Checks a statement's own clauses; its queries and expressions are visited by themselves. What is not listed is refused
-/// by the planner as a whole.
+/// Checks a statement's own clauses; its queries and expressions are visited separately. The planner rejects the statements
+/// that are not listed.
 pub fn statement(statement: &Statement) -> Checked {
     match statement {
         Statement::CreateTable(table) => create_table(table),
@@ -42,7 +42,7 @@ pub fn statement(statement: &Statement) -> Checked {
             replace_invalid_characters,
             default_ddl_collation,
             storage_serialization_policy,
-            // A text for people; no result depends on it.
+            // A comment has no effect on results.
             comment: _,
             default_charset,
             default_collation,
@@ -114,7 +114,7 @@ fn create_table(table: &CreateTable) -> Checked {
         like,
         clone,
         version,
-        // A text for people; no result depends on it.
+        // A comment has no effect on results.
         comment: _,
         on_commit,
         on_cluster,
@@ -164,10 +164,10 @@ fn create_table(table: &CreateTable) -> Checked {
         || !matches!(table_options, CreateTableOptions::None)
         || *iceberg;
     refuse(of_files, "a table of files that is not external").map_err(|error| {
-        error.hint("Write CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', or COPY (…) TO '…'.")
+        error.hint("Use CREATE EXTERNAL TABLE … STORED AS PARQUET LOCATION '…', or COPY (…) TO '…'.")
     })?;
     refuse(*hive_distribution != HiveDistributionStyle::NONE || partition_by.is_some(), "PARTITIONED BY of this table")
-        .map_err(|error| error.hint("Write CREATE EXTERNAL TABLE … PARTITIONED BY (…)."))?;
+        .map_err(|error| error.hint("Use CREATE EXTERNAL TABLE … PARTITIONED BY (…)."))?;
     refuse(
         clustered_by.is_some() || cluster_by.is_some() || order_by.is_some(),
         "CLUSTERED BY or ORDER BY of a table",
@@ -177,7 +177,7 @@ fn create_table(table: &CreateTable) -> Checked {
     refuse(clone.is_some() || version.is_some(), "CLONE")?;
     refuse(*transient || *volatile || *dynamic || *snapshot, "this kind of table")?;
     refuse(on_commit.is_some(), "ON COMMIT")?;
-    refuse(primary_key.is_some(), "PRIMARY KEY behind the columns")?;
+    refuse(primary_key.is_some(), "PRIMARY KEY after the columns")?;
     refuse(inherits.is_some() || partition_of.is_some() || for_values.is_some(), "INHERITS or PARTITION OF")?;
     let other = *without_rowid
         || *strict
@@ -222,7 +222,7 @@ fn create_view(view: &CreateView) -> Checked {
         query: _,
         options,
         cluster_by,
-        // A text for people; no result depends on it.
+        // A comment has no effect on results.
         comment: _,
         with_no_schema_binding,
         if_not_exists: _,
@@ -275,7 +275,7 @@ fn column(column: &ColumnDef) -> Checked {
             | ColumnOption::Default(_)
             | ColumnOption::PrimaryKey(_)
             | ColumnOption::Unique(_)
-            // A text for people; no result depends on it.
+            // A comment has no effect on results.
             | ColumnOption::Comment(_) => return Ok(()),
             ColumnOption::ForeignKey(_) => "REFERENCES of a column",
             ColumnOption::Check(_) => "CHECK of a column",
@@ -333,7 +333,7 @@ fn insert(insert: &Insert) -> Checked {
         multi_table_when_clauses,
         multi_table_else_clause,
     } = insert;
-    refuse(!matches!(table, TableObject::TableName(_)), "INSERT into what is no table")?;
+    refuse(!matches!(table, TableObject::TableName(_)), "INSERT into a function or query")?;
     refuse(or.is_some() || *ignore, "INSERT OR … or INSERT IGNORE")?;
     refuse(table_alias.is_some() || insert_alias.is_some(), "an alias in INSERT")?;
     refuse(!assignments.is_empty(), "INSERT … SET")?;

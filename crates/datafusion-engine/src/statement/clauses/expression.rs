@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::query::order_key;
 use super::{Checked, refuse, refused};
 
-/// Checks one expression; those in it are visited by themselves. `is_scalar` knows the functions of one row.
+/// Checks one expression; nested ones are visited separately. `is_scalar` tells whether a function is scalar.
 pub fn expression(expr: &Expr, is_scalar: impl Fn(&str) -> bool) -> Checked {
     let what = match expr {
         Expr::Identifier(_)
@@ -56,13 +56,13 @@ pub fn expression(expr: &Expr, is_scalar: impl Fn(&str) -> bool) -> Checked {
         | Expr::Wildcard(_)
         | Expr::QualifiedWildcard(..)
         | Expr::AtTimeZone { timestamp: _, time_zone: _ }
-        // Planned where they stand in the arguments of a function, or in a struct.
+        // Planned as arguments of a function or fields of a struct.
         | Expr::Named { expr: _, name: _ }
         | Expr::Lambda(_) => return Ok(()),
         Expr::Function(one) => return function(one, is_scalar),
         Expr::Like { negated: _, any, expr: _, pattern: _, escape_char: _ }
         | Expr::ILike { negated: _, any, expr: _, pattern: _, escape_char: _ } => {
-            return refuse(*any, "LIKE ANY").map_err(|error| error.hint("Join several LIKE with OR."));
+            return refuse(*any, "LIKE ANY").map_err(|error| error.hint("Combine several LIKE with OR."));
         }
         Expr::Cast { kind: _, expr: _, data_type: _, array, format } => {
             refuse(*array, "CAST to an ARRAY type of MySQL")?;
@@ -100,7 +100,7 @@ fn function(function: &Function, is_scalar: impl Fn(&str) -> bool) -> Checked {
     let Function { name, uses_odbc_syntax: _, parameters, args, filter, null_treatment, over, within_group } = function;
     let name = name.to_string().to_lowercase();
     refuse(!matches!(parameters, FunctionArguments::None), "a second list of arguments of a function")?;
-    // The planner reads these for aggregates and windows only.
+    // The planner uses these only for aggregate and window functions.
     if is_scalar(&name) {
         let of = |clause: &str| format!("{clause} of {name}()");
         refuse(filter.is_some(), &of("FILTER"))?;
@@ -124,8 +124,8 @@ fn function(function: &Function, is_scalar: impl Fn(&str) -> bool) -> Checked {
     match over {
         None | Some(WindowType::NamedWindow(_)) => Ok(()),
         Some(WindowType::WindowSpec(WindowSpec { window_name, partition_by: _, order_by, window_frame })) => {
-            refuse(window_name.is_some(), "OVER with a window's name and more")
-                .map_err(|error| error.hint("Write OVER name, or all of the window."))?;
+            refuse(window_name.is_some(), "OVER with the name of a window and further clauses")
+                .map_err(|error| error.hint("Write OVER name, or the whole window."))?;
             if let Some(WindowFrame { units: _, start_bound: _, end_bound: _ }) = window_frame {}
             order_by.iter().try_for_each(order_key)
         }

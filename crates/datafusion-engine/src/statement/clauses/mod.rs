@@ -1,10 +1,10 @@
-//! Refuses every clause that the parser accepts and DataFusion's planner drops or can not plan.
+//! Checks that a statement has no clause that the parser accepts and DataFusion's planner ignores or cannot plan.
 //!
-//! The parser reads the clauses of a dozen dialects. The planner of DataFusion 55 refuses many of them and drops some,
-//! which would be a wrong result without an error. So each node of a statement's tree is checked before it is planned.
+//! The parser accepts the clauses of a dozen dialects. The planner of DataFusion 55 rejects many of them and ignores some,
+//! which would silently return a wrong result. So each node of a statement's tree is checked before planning.
 //!
-//! Invariant: the structs of the tree are taken apart without `..`, so that a field which is new in the parser does not
-//! compile until it is decided here whether it is planned (`_`), refused, or without effect on a result (with a reason).
+//! Invariant: the structs of the tree are destructured without `..`, so that a new field of the parser does not compile
+//! until it is marked here as planned (`_`), refused, or without effect on results (with a reason).
 
 pub mod definition;
 mod expression;
@@ -17,10 +17,10 @@ use datafusion::sql::parser::{CopyToSource, CopyToStatement, ExplainStatement, S
 use datafusion::sql::sqlparser::ast::{self, Expr, Query, Select, TableFactor, Visit, Visitor};
 use model::error::{ErrorKind, UserError};
 
-/// What a check of one node returns.
+/// The result of checking one node.
 type Checked = Result<(), UserError>;
 
-/// Refuses a statement with a clause that would not be planned. `state` knows which functions are scalar.
+/// Refuses a statement with a clause that would not be planned. `state` has the scalar functions.
 pub fn check(statement: &Statement, state: &SessionState) -> Checked {
     let mut clauses = Clauses { state };
     match statement {
@@ -40,14 +40,14 @@ pub fn check(statement: &Statement, state: &SessionState) -> Checked {
     }
 }
 
-/// The error for a clause.
+/// The error for an unsupported clause.
 fn refused(clause: &str) -> UserError {
     UserError::new(ErrorKind::NotSupported, format!("{clause} is not supported by this engine"))
 }
 
-/// Refuses a clause that is there.
-fn refuse(is_there: bool, clause: &str) -> Checked {
-    if is_there { Err(refused(clause)) } else { Ok(()) }
+/// Refuses a clause if it is present.
+fn refuse(is_present: bool, clause: &str) -> Checked {
+    if is_present { Err(refused(clause)) } else { Ok(()) }
 }
 
 /// Visits each node of a tree once.
@@ -68,7 +68,7 @@ impl Clauses<'_> {
     }
 }
 
-/// The refusal is boxed: a tree is walked recursively, and each level has a frame with several of them.
+/// Boxes the error: a tree is traversed recursively, and each stack frame contains several of them.
 fn flow(checked: Checked) -> ControlFlow<Box<UserError>> {
     checked.map_or_else(|refused| ControlFlow::Break(Box::new(refused)), ControlFlow::Continue)
 }

@@ -1,4 +1,4 @@
-//! The clauses of a query: what stands around SELECT, in it, and in its FROM.
+//! The clauses of a query: around SELECT, in SELECT, and in FROM.
 
 use datafusion::sql::sqlparser::ast::{
     Cte, Expr, ExprWithAliasAndOrderBy, Function, FunctionArg, GroupByExpr, Join, JoinConstraint, JoinOperator,
@@ -41,7 +41,7 @@ pub fn query(query: &Query) -> Checked {
 }
 
 fn common_table(cte: &Cte, recursive: bool) -> Checked {
-    // MATERIALIZED changes no result.
+    // MATERIALIZED has no effect on results.
     let Cte { alias, query, from, materialized: _, closing_paren_token: _ } = cte;
     refuse(from.is_some(), "FROM after a common table expression")?;
     table_alias(alias)?;
@@ -57,7 +57,7 @@ fn common_table(cte: &Cte, recursive: bool) -> Checked {
         format_clause: _,
         pipe_operators,
     } = query.as_ref();
-    // The planner takes the two sides of the UNION alone.
+    // The planner uses only the two sides of the UNION.
     if recursive && matches!(body.as_ref(), SetExpr::SetOperation { op: SetOperator::Union, .. }) {
         refuse(with.is_some(), "WITH inside a recursive common table expression")?;
         refuse(order_by.is_some(), "ORDER BY of a recursive common table expression")?;
@@ -69,7 +69,7 @@ fn common_table(cte: &Cte, recursive: bool) -> Checked {
 
 fn set_expr(body: &SetExpr) -> Checked {
     match body {
-        // Visited by themselves.
+        // Visited separately.
         SetExpr::Select(_) | SetExpr::Query(_) => Ok(()),
         SetExpr::SetOperation { left, op, set_quantifier, right } => {
             let by_name = match set_quantifier {
@@ -84,7 +84,7 @@ fn set_expr(body: &SetExpr) -> Checked {
             set_expr(left)?;
             set_expr(right)
         }
-        // ROW before a row's values changes nothing.
+        // ROW before a row's values has no effect.
         SetExpr::Values(Values { explicit_row: _, value_keyword, rows: _ }) => refuse(*value_keyword, "VALUE"),
         SetExpr::Insert(_) | SetExpr::Update(_) | SetExpr::Delete(_) | SetExpr::Merge(_) => {
             Err(refused("a statement that writes inside a query"))
@@ -132,7 +132,7 @@ fn pipe(operator: &PipeOperator) -> Checked {
 pub fn select(select: &Select) -> Checked {
     let Select {
         select_token: _,
-        // Hints change no result; Spark, too, passes over those that it does not know.
+        // Hints have no effect on results; Spark, too, ignores unknown ones.
         optimizer_hints: _,
         distinct: _,
         select_modifiers,
@@ -148,7 +148,7 @@ pub fn select(select: &Select) -> Checked {
         connect_by,
         group_by,
         cluster_by,
-        // It only places rows; a result has no places.
+        // It only distributes rows among tasks, with no effect on results.
         distribute_by: _,
         sort_by,
         having,
@@ -156,16 +156,16 @@ pub fn select(select: &Select) -> Checked {
         qualify,
         window_before_qualify: _,
         value_table_mode,
-        // FROM first, with or without SELECT, has been made a plain SELECT.
+        // FROM first, with or without SELECT, is already rewritten to a plain SELECT.
         flavor: _,
     } = select;
     refuse(select_modifiers.is_some(), "a modifier of SELECT such as SQL_CALC_FOUND_ROWS")?;
     refuse(top.is_some(), "TOP").map_err(|error| error.hint("Use LIMIT."))?;
     refuse(exclude.is_some(), "EXCLUDE after the columns")
         .map_err(|error| error.hint("Write SELECT * EXCLUDE (…)."))?;
-    refuse(into.is_some(), "SELECT INTO").map_err(|error| error.hint("Write CREATE TEMPORARY TABLE … AS SELECT …."))?;
+    refuse(into.is_some(), "SELECT INTO").map_err(|error| error.hint("Use CREATE TEMPORARY TABLE … AS SELECT …."))?;
     refuse(!lateral_views.is_empty(), "LATERAL VIEW")
-        .map_err(|error| error.hint("Write explode(…) in the SELECT list."))?;
+        .map_err(|error| error.hint("Use explode(…) in the SELECT list."))?;
     refuse(prewhere.is_some(), "PREWHERE").map_err(|error| error.hint("Use WHERE."))?;
     refuse(!connect_by.is_empty(), "CONNECT BY").map_err(|error| error.hint("Use WITH RECURSIVE."))?;
     refuse(!cluster_by.is_empty(), "CLUSTER BY").map_err(|error| error.hint("Use ORDER BY."))?;
@@ -183,7 +183,7 @@ pub fn select(select: &Select) -> Checked {
             NamedWindowExpr::WindowSpec(_) => {}
         }
     }
-    // The planner looks named windows up in the SELECT list only. Elsewhere it would compute an aggregate.
+    // The planner resolves named windows only in the SELECT list. Elsewhere it would compute an aggregate.
     having.iter().chain(qualify).try_for_each(no_named_window)
 }
 
@@ -254,7 +254,7 @@ fn join(join: &Join) -> Checked {
         JoinOperator::AsOf { match_condition: _, constraint: _ } => return Err(refused("ASOF JOIN")),
         JoinOperator::StraightJoin(_) => return Err(refused("STRAIGHT_JOIN").hint("Use JOIN.")),
         JoinOperator::ArrayJoin | JoinOperator::LeftArrayJoin | JoinOperator::InnerArrayJoin => {
-            return Err(refused("ARRAY JOIN").hint("Write unnest(…) in the SELECT list."));
+            return Err(refused("ARRAY JOIN").hint("Use unnest(…) in the SELECT list."));
         }
     };
     match constraint {
@@ -272,7 +272,7 @@ fn table_alias(alias: &TableAlias) -> Checked {
 
 pub fn table_factor(table: &TableFactor) -> Checked {
     let sampled = |sample: bool| {
-        refuse(sample, "TABLESAMPLE").map_err(|error| error.hint("Write WHERE random() < 0.01, or LIMIT."))
+        refuse(sample, "TABLESAMPLE").map_err(|error| error.hint("Use WHERE random() < 0.01, or LIMIT."))
     };
     let alias = match table {
         TableFactor::Table {
@@ -292,7 +292,7 @@ pub fn table_factor(table: &TableFactor) -> Checked {
             refuse(version.is_some(), "the version of a table (FOR … AS OF)")?;
             refuse(*with_ordinality, "WITH ORDINALITY")?;
             refuse(!partitions.is_empty(), "PARTITION (…) of a table")
-                .map_err(|error| error.hint("Write a condition on the partition's columns into WHERE."))?;
+                .map_err(|error| error.hint("Use a condition on the partition columns in WHERE."))?;
             refuse(json_path.is_some(), "a path into a table")?;
             refuse(!index_hints.is_empty(), "an index hint")?;
             if let Some(TableFunctionArgs { args, settings }) = args {

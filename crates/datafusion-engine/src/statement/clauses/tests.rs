@@ -1,4 +1,4 @@
-//! Every clause that is refused, and ordinary statements of all families, which are not.
+//! Refused clauses, and ordinary statements of all kinds, which are accepted.
 
 use datafusion::prelude::SessionContext;
 
@@ -6,7 +6,7 @@ use super::check;
 use crate::dialect::{SqlDialect, rewrite};
 use crate::functions::spelling;
 
-/// The SQLSTATE and text of the refusal.
+/// The SQLSTATE and text of the error.
 fn checked(sql: &str) -> Result<(), (String, String)> {
     let state = SessionContext::new().state();
     let statement = SqlDialect::Own.statement(sql, state.config_options());

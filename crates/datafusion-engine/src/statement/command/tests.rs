@@ -1,4 +1,4 @@
-//! Statements that the engine answers itself: how they are read.
+//! Parsing of the statements that the engine executes itself.
 
 #![allow(clippy::unwrap_used)]
 
