@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{Recorded, Report};
+use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
@@ -50,8 +50,11 @@ pub trait AgentApi: Send + Sync + 'static {
     /// An alteration is superseded by a newer committed one of the same object; else [`ApiError::Conflict`].
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError>;
 
-    /// Writes what a tick has seen.
-    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError>;
+    /// Records uids and ends in one transaction.
+    async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError>;
+
+    /// Publishes the rows of a tick for SHOW; [`ApiError::Conflict`] if another tick has ended since.
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError>;
 
     /// Gives a slot a new incarnation; [`ApiError::Conflict`] if the slot is gone or has moved.
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError>;

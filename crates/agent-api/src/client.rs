@@ -8,7 +8,7 @@ use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{Recorded, Report};
+use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 use serde::de::DeserializeOwned;
@@ -21,6 +21,7 @@ use crate::credential::{SERVICE_MASTER, SERVICE_PROXY};
 use crate::error::ApiError;
 use crate::failpoints::{CLIENT_ANSWERED, CLIENT_SEND};
 use crate::method;
+use crate::report::ReportMessage;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TMasterReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
     TProxySnapshotReq, TRaiseEpochReq, TSnapshotReq, TStalledReq, TSupersededReq,
@@ -192,9 +193,15 @@ impl AgentApi for AgentClient {
         self.call(method::SUPERSEDED, &request, Effect::Writes).await
     }
 
-    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {
-        let request = TObservedReq { epoch: epoch.get(), report: method::to_json(report)? };
-        self.call(method::OBSERVED, &request, Effect::Writes).await
+    async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError> {
+        let report = method::to_json(&ReportMessage::from(facts))?;
+        self.call(method::OBSERVED, &TObservedReq { epoch: epoch.get(), report }, Effect::Writes).await
+    }
+
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError> {
+        let report = method::to_json(&ReportMessage::from(publication))?;
+        let request = TObservedReq { epoch: epoch.get(), report };
+        self.call::<_, Recorded>(method::OBSERVED, &request, Effect::Writes).await.map(drop)
     }
 
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {

@@ -16,6 +16,7 @@ pub mod failpoints;
 mod method;
 pub mod overlay;
 mod pool;
+mod report;
 mod server;
 
 /// The structs on the wire, generated from `idl/EnginehouseService.thrift`.

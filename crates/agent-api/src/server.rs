@@ -7,6 +7,7 @@ use model::alteration::RequestId;
 use model::error::{ErrorKind, UserError};
 use model::failpoint;
 use model::number::{Epoch, Generation};
+use model::observation::Recorded;
 use model::slot::Renewal;
 use serde::Serialize;
 use thrift::protocol::TSerializable;
@@ -15,6 +16,7 @@ use crate::api::AgentApi;
 use crate::error::ApiError;
 use crate::failpoints::{SERVER_DONE, SERVER_READ};
 use crate::method;
+use crate::report::ReportMessage;
 use crate::wire::{
     TAbortReq, TApiResp, TFinishReq, TNewIncarnationReq, TNewIncarnationsReq, TObservedReq, TOutcomeReq,
     TRaiseEpochReq, TStalledReq, TSupersededReq,
@@ -89,7 +91,16 @@ async fn superseded(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serializ
 
 async fn observed(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {
     let request: TObservedReq = read(call)?;
-    api.observed(Epoch(request.epoch), &method::from_json(&request.report)?).await
+    let (epoch, message) = (Epoch(request.epoch), method::from_json::<ReportMessage>(&request.report)?);
+    let (facts, publication) = message.split();
+    let recorded = match facts {
+        Some(facts) => api.record(epoch, &facts).await?,
+        None => Recorded::default(),
+    };
+    if let Some(publication) = publication {
+        api.publish(epoch, &publication).await?;
+    }
+    Ok(recorded)
 }
 
 async fn new_incarnation(api: &dyn AgentApi, call: &Call<'_>) -> Result<impl Serialize + use<>, ApiError> {

@@ -12,7 +12,7 @@ use hs2::{Auth, Client, ClientOptions};
 use model::alteration::{Abort, AlterationProgress, Outcome};
 use model::engine_state::Phase;
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{EndedEngine, MadeEngine, ObservedEngine, Report};
+use model::observation::{CreatedEngine, EndedEngine, EngineFacts, ObservedEngine, Publication};
 use model::slot::Renewal;
 use tokio::time::timeout;
 
@@ -67,7 +67,7 @@ async fn every_call_does_what_the_store_does() {
     assert_eq!(client.proxy_snapshot().await.unwrap().slots, snapshot.slots);
 
     let slot = snapshot.slots[0].clone();
-    let report = Report {
+    let report = Publication {
         engines: vec![ObservedEngine {
             name: slot.engine(),
             uid: Some("uid-1".to_owned()),
@@ -85,19 +85,22 @@ async fn every_call_does_what_the_store_does() {
             labels: std::sync::Arc::new([("k".to_owned(), "v".to_owned())].into()),
             details: std::sync::Arc::new([("process pid".to_owned(), "7".to_owned())].into()),
         }],
-        made: vec![
-            MadeEngine { name: slot.engine(), uid: "uid-1".to_owned(), config: "c".to_owned() },
-            MadeEngine { name: slot.engine(), uid: "uid-2".to_owned(), config: "c".to_owned() },
+        waits_for: Some("something".to_owned()),
+        ..Publication::default()
+    };
+    client.publish(Epoch(1), &report).await.unwrap();
+    let facts = EngineFacts {
+        created: vec![
+            CreatedEngine { name: slot.engine(), uid: "uid-1".to_owned(), config: "c".to_owned() },
+            CreatedEngine { name: slot.engine(), uid: "uid-2".to_owned(), config: "c".to_owned() },
         ],
         ended: vec![EndedEngine {
-            name: model::EngineName::new("nobody").unwrap(),
+            name: model::EngineName::new("unknown").unwrap(),
             reason: "r".to_owned(),
             log_tail: None,
         }],
-        waits_for: Some("something".to_owned()),
-        ..Report::default()
     };
-    let recorded = client.observed(Epoch(1), &report).await.unwrap();
+    let recorded = client.record(Epoch(1), &facts).await.unwrap();
     assert_eq!(recorded.other_uid, [(slot.engine(), "uid-1".to_owned())]);
     assert_eq!(recorded.unknown.len(), 1);
     assert_eq!(store.overview(None).await.unwrap().observed[0].engine, report.engines[0]);
@@ -141,7 +144,7 @@ async fn a_deposed_master_is_told_by_whom() {
     let client = agent.client(Role::Master);
     client.raise_epoch(Epoch(0), "one").await.unwrap();
     let current = client.raise_epoch(Epoch(1), "two").await.unwrap();
-    let error = client.observed(Epoch(1), &Report::default()).await.unwrap_err();
+    let error = client.publish(Epoch(1), &Publication::default()).await.unwrap_err();
     assert_eq!(error, ApiError::Deposed(Box::new(current)));
     agent.stop().await;
 }

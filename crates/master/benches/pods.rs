@@ -33,7 +33,7 @@ use master::Settings;
 use model::clock::SystemClock;
 use model::credential::ClusterSecret;
 use model::engine_type::EngineType;
-use model::observation::MadeEngine;
+use model::observation::CreatedEngine;
 use model::{Epoch, labels};
 use orchestrator::kubernetes::connect::connect;
 use orchestrator::kubernetes::signature::Signer;
@@ -146,7 +146,7 @@ async fn ticks(kubeconfig: &Path) {
     assert_eq!((listing.engines.len(), listing.foreign.len(), listing.unreadable.len()), (ENGINES, 0, 0));
     let made = listing.engines.into_iter().map(|it| {
         let config = it.labels[labels::CONFIG].clone();
-        MadeEngine { name: it.name, uid: it.uid, config }
+        CreatedEngine { name: it.name, uid: it.uid, config }
     });
     installation.made(made.collect()).await;
     let (mut reconciler, ctx) = installation.reconciler(Arc::new(kubernetes)).await;

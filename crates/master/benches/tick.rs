@@ -22,7 +22,7 @@ use master::Settings;
 use model::clock::SystemClock;
 use model::credential::ClusterSecret;
 use model::engine_state::Phase;
-use model::observation::MadeEngine;
+use model::observation::CreatedEngine;
 use model::snapshot::Snapshot;
 use orchestrator::Observed;
 use orchestrator::memory::Memory;
@@ -42,7 +42,7 @@ async fn main() {
     for (at, slot) in snapshot.slots.iter().enumerate() {
         let labels = installation.labels(&snapshot, slot);
         let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{at:012x}"));
-        made.push(MadeEngine { name: name.clone(), uid: uid.clone(), config: labels.config.clone() });
+        made.push(CreatedEngine { name: name.clone(), uid: uid.clone(), config: labels.config.clone() });
         memory.put(Observed {
             name,
             uid,

@@ -17,7 +17,7 @@ use coordination::{AlterNode, Observation as Coordinated};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode, Report};
+use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode, Publication};
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::{Listing, Observed};
 use planner::{Decision, EngineLoad, Instance};
@@ -75,8 +75,8 @@ pub trait ControllerCtx: Send + Sync + 'static {
     /// Lets one decision take effect, guarded where it takes effect.
     async fn apply(&self, decision: &Decision, expected: &Expected<'_>) -> Result<Effect, Failure>;
 
-    /// Writes what SHOW is to know.
-    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure>;
+    /// Publishes the rows for SHOW.
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure>;
 
     /// Asks an engine agent for its load.
     async fn status(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure>;

@@ -14,7 +14,7 @@ use model::catalog::Catalog;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::name::PoolName;
-use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode, Report};
+use model::observation::{ClusterWarnings, ObservedEngine, ObservedNode, Publication};
 use model::snapshot::Snapshot;
 use planner::{DrainOrder, EngineLoad, Instance, ObservedState, Permit, Registration, Unregistered};
 
@@ -238,8 +238,13 @@ impl TickMemory {
 
     /// What SHOW is to know and does not yet: everything the first time, then what changed. The rows are in the order of
     /// names, each name once, as a plan's are.
-    pub fn report(&self, rows: &[Arc<ObservedEngine>], waits_for: Option<String>, around: &ClusterWarnings) -> Report {
-        let mut report = Report { waits_for, ..Report::default() };
+    pub fn report(
+        &self,
+        rows: &[Arc<ObservedEngine>],
+        waits_for: Option<String>,
+        around: &ClusterWarnings,
+    ) -> Publication {
+        let mut report = Publication { waits_for, ..Publication::default() };
         match &self.reported {
             None => {
                 report.complete = true;
@@ -270,7 +275,7 @@ impl TickMemory {
 }
 
 /// Takes rows out of a report that has more than fit into one transaction's time: what is to be written before it.
-pub(crate) fn parts_of(report: &mut Report, rows: usize) -> Vec<Report> {
+pub(crate) fn parts_of(report: &mut Publication, rows: usize) -> Vec<Publication> {
     let mut parts = Vec::new();
     while report.engines.len() > rows.max(1) {
         let rest = report.engines.split_off(rows.max(1));
@@ -278,7 +283,7 @@ pub(crate) fn parts_of(report: &mut Report, rows: usize) -> Vec<Report> {
         if report.complete {
             report.kept.extend(engines.iter().map(|it| it.name.clone()));
         }
-        parts.push(Report { engines, part: true, after_tick_ms: report.after_tick_ms, ..Report::default() });
+        parts.push(Publication { engines, part: true, after_tick_ms: report.after_tick_ms, ..Publication::default() });
     }
     parts
 }

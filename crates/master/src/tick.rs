@@ -16,7 +16,7 @@ use model::alteration::RequestId;
 use model::engine_name::EngineName;
 use model::log_throttle::{KeyedLogThrottle, LogThrottle};
 use model::number::Epoch;
-use model::observation::{ObservedNode, Report};
+use model::observation::{ObservedNode, Publication};
 use parking_lot::Mutex;
 use planner::{Delta, DesiredState, EngineLoad, IncrementalPlanner, Instance, Plan};
 use tokio::sync::Notify;
@@ -390,11 +390,11 @@ impl Reconciler {
             Settled::Stands(Some(what)) => what,
             _ => plan.waits_for.unwrap_or(reason),
         };
-        let mut report = Report {
+        let mut report = Publication {
             engines: plan.rows.into_iter().map(Arc::unwrap_or_clone).collect(),
             waits_for: Some(waits_for),
             after_tick_ms: Some(desired.snapshot.master.last_tick_ms),
-            ..Report::default()
+            ..Publication::default()
         };
         // What these rows say is not what the next list is compared with: it is reported as a whole.
         self.memory.reported(None);

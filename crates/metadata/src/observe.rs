@@ -1,16 +1,17 @@
-//! What a master reports: engines and nodes as it sees them, uids, ends, namespaces, the time of its tick.
+//! What a master records and publishes: uids and ends of engines; and for SHOW the engines and nodes as it observes them.
 //!
-//! A report of a deposed master is refused as a whole. So is one that comes late within its epoch, because the agent that
-//! it was sent to first stood still and another one has written it, and those after it, since: a report holds only what
-//! changed, so what a late one says of an engine would stand there until that engine changes again.
+//! Facts and rows are written apart. [`Store::record`] writes what later plans rely on. [`Store::publish`] writes what
+//! people read, and that the tick has ended. Both reject a deposed master. A publication is also rejected if it arrives late
+//! within its epoch, after another agent has written it and later ones: it contains only changes, so an old row would stay
+//! until its engine changes again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::engine_name::EngineName;
 use model::number::Epoch;
 use model::observation::{
-    EndedEngine, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, MadeEngine, ObservedEngine, ObservedNode, Recorded,
-    Report, cut, tail,
+    CreatedEngine, EndedEngine, EngineFacts, MAX_LOG_TAIL_BYTES, MAX_NODES, MAX_REASON_BYTES, ObservedEngine,
+    ObservedNode, Publication, Recorded, cut, tail,
 };
 
 use crate::backend::Mode;
@@ -34,68 +35,81 @@ pub const MAX_KEPT: usize = 100_000;
 pub const NAMESPACE_KEEP_MS: i64 = 24 * 3600 * 1000;
 
 impl Store {
-    /// Writes a report in one transaction, and that the master's tick has ended now.
-    pub async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, Error> {
-        let Report { engines, gone, made, ended, .. } = report;
-        let longest = [engines.len(), gone.len(), made.len(), ended.len()];
-        if longest.into_iter().any(|count| count > MAX_REPORT) {
-            return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
-        }
-        if report.nodes.as_ref().is_some_and(|nodes| nodes.len() > MAX_NODES) {
+    /// Records uids and ends in one transaction.
+    pub async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, Error> {
+        limit_engines([facts.created.len(), facts.ended.len()])?;
+        let mut tx = self.begin(Mode::Write).await?;
+        let result = write_facts(&mut tx, epoch, facts).await;
+        tx.end(POINTS, result).await
+    }
+
+    /// Publishes rows in one transaction and, unless they are a part, that the master's tick has ended now.
+    pub async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Error> {
+        limit_engines([publication.engines.len(), publication.gone.len()])?;
+        if publication.nodes.as_ref().is_some_and(|nodes| nodes.len() > MAX_NODES) {
             return Err(Error::Broken(format!("a report has more than {MAX_NODES} nodes")));
         }
         let mut tx = self.begin(Mode::Write).await?;
-        let result = write(&mut tx, epoch, report).await;
+        let result = write_rows(&mut tx, epoch, publication).await;
         tx.end(POINTS, result).await
     }
 }
 
-async fn write(tx: &mut Transaction, epoch: Epoch, report: &Report) -> Result<Done<Recorded>, Error> {
+fn limit_engines(counts: [usize; 2]) -> Result<(), Error> {
+    if counts.into_iter().any(|count| count > MAX_REPORT) {
+        return Err(Error::Broken(format!("a report has more than {MAX_REPORT} engines")));
+    }
+    Ok(())
+}
+
+async fn write_facts(tx: &mut Transaction, epoch: Epoch, facts: &EngineFacts) -> Result<Done<Recorded>, Error> {
     lock(tx, epoch).await?;
     let now_ms = tx.now_ms().await?;
-    if report.part {
-        still_that_tick(tx, report).await?;
-    } else {
-        end_tick(tx, report, now_ms).await?;
-    }
-    if let Some(cluster_warnings) = &report.cluster_warnings {
-        tx.execute(sql::MASTER_CLUSTER_WARNINGS, args![to_json(cluster_warnings)?]).await?;
-    }
-    // Rows of `engine` and `namespace` are written by commits too: in one order, behind one lock. It is taken before the
-    // first reading of a table where that can be known: who reads first may be refused for what came in between.
-    let engines = !(report.made.is_empty() && report.ended.is_empty());
-    if engines {
-        tx.draw(0).await?;
-    }
-    let namespaces = match &report.namespaces_in_use {
-        None => NamespaceChanges::default(),
-        Some(in_use) => namespace_changes(tx, in_use, now_ms).await?,
-    };
+    // Commits write rows of `engine` too. The lock is taken before the first read: a transaction that reads first may be
+    // rejected for a change in between.
+    tx.lock_catalog().await?;
     let mut recorded = Recorded::default();
-    if !(engines || namespaces.is_empty()) {
-        tx.draw(0).await?;
-    }
-    record_uids(tx, &report.made, now_ms, &mut recorded).await?;
-    record_ends(tx, &report.ended, now_ms, &mut recorded).await?;
-    write_namespaces(tx, &namespaces, now_ms).await?;
-    write_engines(tx, &report.engines, now_ms, epoch).await?;
-    tx.execute_in(sql::OBSERVED_DELETE, &[], keys(report.gone.iter().map(EngineName::as_str))).await?;
-    if report.complete && report.kept.len() > MAX_KEPT {
-        tracing::warn!(
-            kept = report.kept.len(),
-            limit = MAX_KEPT,
-            "report too long to delete the rows of other engines"
-        );
-    } else if report.complete {
-        delete_others(tx, report).await?;
-    }
-    if let Some(nodes) = &report.nodes {
-        write_nodes(&mut *tx, nodes, now_ms, epoch).await?;
-    }
+    record_uids(tx, &facts.created, now_ms, &mut recorded).await?;
+    record_ends(tx, &facts.ended, now_ms, &mut recorded).await?;
     Ok(Done::Write(recorded))
 }
 
-/// Makes the table what the report says. Only rows that differ are written: there may be thousands.
+async fn write_rows(tx: &mut Transaction, epoch: Epoch, publication: &Publication) -> Result<Done<()>, Error> {
+    lock(tx, epoch).await?;
+    let now_ms = tx.now_ms().await?;
+    if publication.part {
+        check_same_tick(tx, publication).await?;
+    } else {
+        end_tick(tx, publication, now_ms).await?;
+    }
+    if let Some(cluster_warnings) = &publication.cluster_warnings {
+        tx.execute(sql::MASTER_CLUSTER_WARNINGS, args![to_json(cluster_warnings)?]).await?;
+    }
+    if let Some(in_use) = &publication.namespaces_in_use {
+        let changes = namespace_changes(tx, in_use, now_ms).await?;
+        if !changes.is_empty() {
+            tx.lock_catalog().await?;
+        }
+        write_namespaces(tx, &changes, now_ms).await?;
+    }
+    write_engines(tx, &publication.engines, now_ms, epoch).await?;
+    tx.execute_in(sql::OBSERVED_DELETE, &[], keys(publication.gone.iter().map(EngineName::as_str))).await?;
+    if publication.complete && publication.kept.len() > MAX_KEPT {
+        tracing::warn!(
+            kept = publication.kept.len(),
+            limit = MAX_KEPT,
+            "report too long to delete the rows of other engines"
+        );
+    } else if publication.complete {
+        delete_others(tx, publication).await?;
+    }
+    if let Some(nodes) = &publication.nodes {
+        write_nodes(&mut *tx, nodes, now_ms, epoch).await?;
+    }
+    Ok(Done::Write(()))
+}
+
+/// Replaces the table by these nodes. Writes only rows that differ: there may be thousands.
 async fn write_nodes(tx: &mut Transaction, nodes: &[ObservedNode], now_ms: i64, epoch: Epoch) -> Result<(), Error> {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for row in tx.rows(sql::NODES_OBSERVED, args![]).await? {
@@ -116,19 +130,19 @@ async fn write_nodes(tx: &mut Transaction, nodes: &[ObservedNode], now_ms: i64, 
     tx.insert_all(sql::NODES_INSERT, written).await
 }
 
-/// Refuses a part of a tick that has ended since. The master's row is locked.
-async fn still_that_tick(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
-    let Some(before_ms) = report.after_tick_ms else { return Ok(()) };
+/// Rejects a part of a tick that has ended since. The master's row is locked.
+async fn check_same_tick(tx: &mut Transaction, publication: &Publication) -> Result<(), Error> {
+    let Some(before_ms) = publication.after_tick_ms else { return Ok(()) };
     if read::master(tx).await?.last_tick_ms != before_ms {
         return Err(Error::Conflict("this tick's report, or a later one's, was written already".to_owned()));
     }
     Ok(())
 }
 
-/// Writes that a tick has ended, unless another one has since the one before.
-async fn end_tick(tx: &mut Transaction, report: &Report, now_ms: i64) -> Result<(), Error> {
-    let waits_for = report.waits_for.as_deref();
-    let Some(before_ms) = report.after_tick_ms else {
+/// Writes the end of a tick, unless another one has ended since the previous one.
+async fn end_tick(tx: &mut Transaction, publication: &Publication, now_ms: i64) -> Result<(), Error> {
+    let waits_for = publication.waits_for.as_deref();
+    let Some(before_ms) = publication.after_tick_ms else {
         tx.execute(sql::MASTER_TICK, args![now_ms, waits_for]).await?;
         return Ok(());
     };
@@ -141,17 +155,22 @@ async fn end_tick(tx: &mut Transaction, report: &Report, now_ms: i64) -> Result<
 }
 
 /// Records uids behind the catalog's lock: each engine's once.
-async fn record_uids(tx: &mut Transaction, made: &[MadeEngine], now_ms: i64, to: &mut Recorded) -> Result<(), Error> {
-    let mut uids = uids(tx, keys(made.iter().map(|made| made.name.as_str()))).await?;
+async fn record_uids(
+    tx: &mut Transaction,
+    created: &[CreatedEngine],
+    now_ms: i64,
+    to: &mut Recorded,
+) -> Result<(), Error> {
+    let mut uids = uids(tx, keys(created.iter().map(|created| created.name.as_str()))).await?;
     let mut first = Vec::new();
-    for made in made {
-        match uids.get_mut(made.name.as_str()) {
-            None => to.unknown.push(made.name.clone()),
-            Some(Some(uid)) if *uid != made.uid => to.other_uid.push((made.name.clone(), uid.clone())),
+    for created in created {
+        match uids.get_mut(created.name.as_str()) {
+            None => to.unknown.push(created.name.clone()),
+            Some(Some(uid)) if *uid != created.uid => to.other_uid.push((created.name.clone(), uid.clone())),
             Some(Some(_)) => {}
             Some(unknown) => {
-                *unknown = Some(made.uid.clone());
-                first.push(args![made.name.as_str(), made.uid.as_str(), made.config.as_str()]);
+                *unknown = Some(created.uid.clone());
+                first.push(args![created.name.as_str(), created.uid.as_str(), created.config.as_str()]);
             }
         }
     }
@@ -213,8 +232,8 @@ async fn write_engines(
     tx.insert_all(sql::OBSERVED_INSERT, written).await
 }
 
-async fn delete_others(tx: &mut Transaction, report: &Report) -> Result<(), Error> {
-    let seen = report.engines.iter().map(|engine| &engine.name).chain(&report.kept);
+async fn delete_others(tx: &mut Transaction, publication: &Publication) -> Result<(), Error> {
+    let seen = publication.engines.iter().map(|engine| &engine.name).chain(&publication.kept);
     let seen: BTreeSet<&str> = seen.map(EngineName::as_str).collect();
     let mut others = Vec::new();
     for row in tx.rows(sql::OBSERVED_NAMES, args![]).await? {

@@ -20,7 +20,7 @@ use model::change::Rules;
 use model::clock::ManualClock;
 use model::failpoint::fail;
 use model::number::{Epoch, Generation};
-use model::observation::Report;
+use model::observation::Publication;
 use model::slot::Renewal;
 
 const POINT: &str = "EH_CRASH_POINT";
@@ -75,7 +75,7 @@ async fn everything(point: &str, folder: &Path) {
     let slot = bench.store.snapshot().await.unwrap().slots[0].clone();
     let renewal = Renewal { slot: slot.key, observed: slot.incarnation, failures: 1 };
     bench.store.new_incarnation(Epoch(1), &renewal).await.unwrap();
-    bench.store.observed(Epoch(1), &Report::default()).await.unwrap();
+    bench.store.publish(Epoch(1), &Publication::default()).await.unwrap();
     // Nothing is old enough to be deleted unless it is made so.
     bench.raw("UPDATE request SET done_at_ms = 1").await;
     bench.store.housekeep().await.unwrap();

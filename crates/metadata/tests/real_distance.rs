@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use contract::bench::{Bench, create_pool, create_tenant, create_unit, memory};
 use metadata::StoreSettings;
 use model::engine_state::Phase;
-use model::observation::Report;
+use model::observation::Publication;
 use model::slot::Renewal;
 use sqlx::{AnyConnection, AssertSqlSafe, Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -73,7 +73,7 @@ async fn alters_and_reports(url: String, engines: u32) {
     for (at, part) in names.chunks(PART).take(2).enumerate() {
         let seen = part.iter().map(|name| contract::engines::seen(name, Phase::Running)).collect();
         let since = Instant::now();
-        bench.store.observed(epoch, &Report { engines: seen, part: true, ..Report::default() }).await.unwrap();
+        bench.store.publish(epoch, &Publication { engines: seen, part: true, ..Publication::default() }).await.unwrap();
         println!("distance: report {PART} rows: {} ms", took(since));
         assert!(since.elapsed() < PART_DEADLINE, "part {at}: {} ms", took(since));
     }

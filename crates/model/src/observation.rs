@@ -131,70 +131,68 @@ impl ClusterWarnings {
     }
 }
 
-/// What a master writes at the end of a tick, in one transaction under its epoch. It holds what changed; a master's
-/// first report is complete. Where that is much, parts with other rows of the same tick come before it.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Report {
-    /// Engines as they are seen now: their rows are replaced.
-    pub engines: Vec<ObservedEngine>,
-    /// Engines that are no longer seen: their rows go.
-    pub gone: Vec<EngineName>,
-    /// Whether `engines` and `kept` are all there is, so that every other row goes.
-    pub complete: bool,
-    /// Engines whose rows came in parts before a complete report.
-    #[serde(default)]
-    pub kept: Vec<EngineName>,
-    /// Pods that were made or adopted: their uid is recorded once and never changes.
-    pub made: Vec<MadeEngine>,
-    /// Engines that ended or vanished, and names that will never get a pod.
+/// Facts that later plans rely on, written in one transaction under the master's epoch while a tick executes its plan.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct EngineFacts {
+    /// Created or adopted instances: the uid of a name is recorded once and never changes.
+    pub created: Vec<CreatedEngine>,
+    /// Engines that ended or vanished, and names that will never have an instance.
     pub ended: Vec<EndedEngine>,
+}
+
+/// What a tick publishes for SHOW, written in one transaction under the master's epoch. It contains what changed; the first
+/// one of a term is complete. A long one is preceded by parts with other rows of the same tick.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Publication {
+    /// Engines as they are now: their rows are replaced.
+    pub engines: Vec<ObservedEngine>,
+    /// Engines that are no longer observed: their rows are deleted.
+    pub gone: Vec<EngineName>,
+    /// Whether `engines` and `kept` are all engines, so that every other row is deleted.
+    pub complete: bool,
+    /// Engines whose rows were in parts before a complete publication.
+    pub kept: Vec<EngineName>,
     /// What the master waits for, if anything.
     pub waits_for: Option<String>,
-    /// Written in the middle of a tick: neither its end nor what it waits for.
-    #[serde(default)]
+    /// Whether it is a part: it does not end the tick.
     pub part: bool,
-    /// When the tick before ended, as the snapshot of this one had it: the report is refused if another tick's was
-    /// written since. `None`: it is written in any case.
-    #[serde(default)]
+    /// The end of the previous tick according to the snapshot of this one: rejected if another tick has ended since.
+    /// `None`: written in any case.
     pub after_tick_ms: Option<i64>,
-    /// Every namespace that has a pod of ours now; `None` if the orchestrator was not asked.
+    /// Every namespace with an instance; `None` if the orchestrator was not read.
     pub namespaces_in_use: Option<Vec<String>>,
-    /// Every node that the orchestrator knows, if that is not what was reported before; empty where it knows none.
-    #[serde(default)]
+    /// Every node that the orchestrator knows, if that has changed; empty if it knows none.
     pub nodes: Option<Vec<ObservedNode>>,
-    /// What is around the engines, if that has changed.
-    #[serde(default, rename = "surroundings")]
+    /// The warnings of the cluster, if they have changed.
     pub cluster_warnings: Option<ClusterWarnings>,
 }
 
-/// An engine whose pod or process exists from now on.
+/// An engine whose instance exists from now on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MadeEngine {
-    /// Its name.
+pub struct CreatedEngine {
     pub name: EngineName,
     /// The orchestrator's id.
     pub uid: String,
-    /// The hash of the configuration that it was made from.
+    /// The hash of the configuration that it was created from.
     pub config: String,
 }
 
-/// An engine that will not run any more.
+/// An engine that will never run again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndedEngine {
-    /// Its name.
     pub name: EngineName,
     /// How it ended.
     pub reason: String,
-    /// The last lines of its log, when it failed.
+    /// The last lines of its log, if it failed.
     pub log_tail: Option<String>,
 }
 
-/// What became of a [`Report`]: everything in it was written, except what stands here.
+/// The exceptions of a recording: all other [`EngineFacts`] were written.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Recorded {
-    /// Names of [`Report::made`] whose recorded uid is another, with that uid: the pod just made is not the engine.
+    /// Created engines with another recorded uid, and that uid: the new instance is not the engine.
     pub other_uid: Vec<(EngineName, String)>,
-    /// Names of [`Report::made`] and [`Report::ended`] that were never issued.
+    /// Names that were never issued.
     pub unknown: Vec<EngineName>,
 }
 

@@ -20,7 +20,7 @@ use model::clock::{Clock as _, SystemClock};
 use model::credential::{ClusterSecret, Purpose};
 use model::error::UserError;
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{Recorded, Report};
+use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 use parking_lot::Mutex;
@@ -95,8 +95,12 @@ impl AgentApi for Api {
     async fn superseded(&self, epoch: Epoch, id: &RequestId) -> Result<AlterationProgress, ApiError> {
         self.0.superseded(epoch, id).await.map_err(told)
     }
-    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {
-        self.0.observed(epoch, report).await.map_err(told)
+    async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError> {
+        self.0.record(epoch, facts).await.map_err(told)
+    }
+
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError> {
+        self.0.publish(epoch, publication).await.map_err(told)
     }
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {
         self.0.new_incarnation(epoch, renewal).await.map_err(told)

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use metadata::{Error, Store};
 use model::alteration::{Abort, AlterationProgress, AlterationRecord, RequestId};
 use model::number::{Epoch, Generation, Incarnation};
-use model::observation::{Recorded, Report};
+use model::observation::{EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, ProxySnapshot, Snapshot};
 
@@ -83,8 +83,12 @@ impl AgentApi for Api {
         self.of_masters.superseded(epoch, id).await.map_err(told)
     }
 
-    async fn observed(&self, epoch: Epoch, report: &Report) -> Result<Recorded, ApiError> {
-        self.of_masters.observed(epoch, report).await.map_err(told)
+    async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, ApiError> {
+        self.of_masters.record(epoch, facts).await.map_err(told)
+    }
+
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), ApiError> {
+        self.of_masters.publish(epoch, publication).await.map_err(told)
     }
 
     async fn new_incarnation(&self, epoch: Epoch, renewal: &Renewal) -> Result<Incarnation, ApiError> {

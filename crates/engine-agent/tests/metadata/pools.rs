@@ -1,6 +1,6 @@
 //! Pools of nodes: who waits is told, and what is seen of nodes is described.
 
-use model::observation::{ObservedNode, Report};
+use model::observation::{ObservedNode, Publication};
 
 use crate::agents::{column, must, property, say};
 use crate::bench::{Bench, among_others};
@@ -62,7 +62,7 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
     let mut nodes = vec![node("node-1", 4, 16), node("node-2", 4, 12), node("node-3", 64, 256)];
     (nodes[0].cpu_used_millis, nodes[0].memory_used_bytes) = (3_000, 2 << 30);
     nodes[1].labels.insert("disk".to_owned(), "ssd".to_owned());
-    bench.hand.report(Report { nodes: Some(nodes.clone()), ..Report::default() }).await;
+    bench.hand.report(Publication { nodes: Some(nodes.clone()), ..Publication::default() }).await;
     let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     for (name, value) in [
         ("nodes", "node-1, node-2, node-9"),
@@ -95,7 +95,7 @@ async fn a_pool_is_described_with_the_room_of_its_nodes() {
     // Nodes that go are gone; a full or closed pool fits nobody.
     nodes.truncate(1);
     nodes[0].open = false;
-    bench.hand.report(Report { nodes: Some(nodes), ..Report::default() }).await;
+    bench.hand.report(Publication { nodes: Some(nodes), ..Publication::default() }).await;
     let pool = must(&mut admin, "DESCRIBE RESOURCE POOL rp_1").await;
     assert_eq!(property(&pool, "nodes that take engines"), "0 of 1");
     assert_eq!(property(&pool, "largest engine that fits"), "none");

@@ -1,7 +1,7 @@
 //! START, STOP and RESTART: their answers, their limits, their repeats, WAIT.
 
 use model::engine_state::Phase;
-use model::observation::{EndedEngine, Report};
+use model::observation::{EndedEngine, EngineFacts, Publication};
 
 use crate::agents::{column, must, ready, say, say_as};
 use crate::bench::{Bench, among_others};
@@ -109,7 +109,8 @@ async fn wait_answers_when_the_engine_is_ready_and_tells_meanwhile_what_happens(
         .await;
     let name = slot.engine();
     let ended = EndedEngine { name: name.clone(), reason: "drained".to_owned(), log_tail: None };
-    bench.hand.report(Report { gone: vec![name], ended: vec![ended], ..Report::default() }).await;
+    bench.hand.record(EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await;
+    bench.hand.report(Publication { gone: vec![name], ..Publication::default() }).await;
     assert_eq!(column(&stopping.collect(crate::rig::WAIT).await.unwrap(), "state"), ["gone"]);
 }
 

@@ -145,7 +145,7 @@ async fn nothing_is_ready_before_the_first_tick_of_the_current_master() {
     let error = say(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '300ms'").await.unwrap_err();
     assert!(error.text().contains("was ready; observed by an earlier master"), "{}", error.text());
     tokio::time::sleep(Duration::from_millis(2)).await;
-    bench.store.observed(epoch, &model::observation::Report::default()).await.unwrap();
+    bench.store.publish(epoch, &model::observation::Publication::default()).await.unwrap();
     assert_eq!(column(&must(&mut admin, "SHOW ENGINES t_1").await, "state"), ["ready"]);
     must(&mut admin, "CREATE TENANT IF NOT EXISTS t_1 WAIT '30s'").await;
 }

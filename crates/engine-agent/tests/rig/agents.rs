@@ -18,7 +18,7 @@ use model::credential::Purpose;
 use model::engine_state::Phase;
 use model::error::UserError;
 use model::number::Epoch;
-use model::observation::{MadeEngine, ObservedEngine, Report};
+use model::observation::{CreatedEngine, EngineFacts, ObservedEngine, Publication};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::rig::{Ground, WAIT, eventually, within};
@@ -161,20 +161,26 @@ impl Hand {
         stop.drop_guard()
     }
 
-    /// Reports what is seen of engines.
-    pub async fn report(&self, report: Report) {
-        let recorded = self.store.observed(self.epoch, &report).await.unwrap();
+    /// Records uids and ends of engines.
+    pub async fn record(&self, facts: EngineFacts) {
+        let recorded = self.store.record(self.epoch, &facts).await.unwrap();
         assert!(recorded.unknown.is_empty() && recorded.other_uid.is_empty(), "{recorded:?}");
     }
 
-    /// Reports an engine as made and seen.
+    /// Publishes rows for SHOW.
+    pub async fn report(&self, publication: Publication) {
+        self.store.publish(self.epoch, &publication).await.unwrap();
+    }
+
+    /// Records an engine as created and publishes its row.
     pub async fn seen(&self, engine: ObservedEngine) {
-        let made = engine.uid.clone().map(|uid| MadeEngine {
+        let created = engine.uid.clone().map(|uid| CreatedEngine {
             name: engine.name.clone(),
             uid,
             config: "0123456789abcdef".to_owned(),
         });
-        self.report(Report { engines: vec![engine], made: made.into_iter().collect(), ..Report::default() }).await;
+        self.record(EngineFacts { created: created.into_iter().collect(), ..EngineFacts::default() }).await;
+        self.report(Publication { engines: vec![engine], ..Publication::default() }).await;
     }
 }
 

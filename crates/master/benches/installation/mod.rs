@@ -19,7 +19,7 @@ use model::configuration::Configuration;
 use model::engine_name::EngineName;
 use model::labels::{EngineLabels, LabelMap, selector};
 use model::number::{Epoch, Generation};
-use model::observation::{MadeEngine, Report};
+use model::observation::{CreatedEngine, EngineFacts, Publication};
 use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
@@ -79,10 +79,10 @@ impl Installation {
     }
 
     /// Writes down that these engines were made, as a master does when it has made them.
-    pub async fn made(&self, made: Vec<MadeEngine>) {
+    pub async fn made(&self, made: Vec<CreatedEngine>) {
         for made in made.chunks(ROWS) {
-            let report = Report { made: made.to_vec(), part: true, ..Report::default() };
-            let recorded = self.agent.store.observed(self.epoch, &report).await.unwrap();
+            let facts = EngineFacts { created: made.to_vec(), ..EngineFacts::default() };
+            let recorded = self.agent.store.record(self.epoch, &facts).await.unwrap();
             assert!(recorded.unknown.is_empty() && recorded.other_uid.is_empty());
         }
     }
@@ -286,9 +286,9 @@ impl ControllerCtx for Still {
         Err(away(format!("{} {:?}", decision.verb(), decision.engine)))
     }
 
-    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+    async fn publish(&self, epoch: Epoch, report: &Publication) -> Result<(), Failure> {
         let begin = Instant::now();
-        self.client.observed(epoch, report).await.map_err(away)?;
+        self.client.publish(epoch, report).await.map_err(away)?;
         self.spent.lock().report += begin.elapsed();
         // Parts come before it.
         self.reports.fetch_add(usize::from(!report.part), Ordering::SeqCst);

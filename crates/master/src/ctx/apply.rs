@@ -14,7 +14,7 @@ use coordination::permit_batch::{self, UidUpdate};
 use coordination::{DrainOrder, Lock, Permit, PermitNode, drains, permits};
 use model::alteration::RequestId;
 use model::engine_name::EngineName;
-use model::observation::{EndedEngine, MadeEngine, Report};
+use model::observation::{CreatedEngine, EndedEngine, EngineFacts};
 use model::slot::{Renewal, SlotKey};
 use planner::{Action, Decision, Transition};
 
@@ -48,7 +48,7 @@ impl LiveCtx {
                 let epoch = expected.epoch;
                 let write = |ended: Vec<EndedEngine>| async move {
                     let count = ended.len();
-                    vec![self.record(epoch, Report { ended, ..Report::default() }).await.map(drop); count]
+                    vec![self.record(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.map(drop); count]
                 };
                 self.writing.ends.write(ended, epoch, write).await?;
                 Ok(Effect::Done)
@@ -150,11 +150,11 @@ impl LiveCtx {
         config: &str,
         expected: &Expected<'_>,
     ) -> Result<Effect, Failure> {
-        let made = MadeEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
+        let made = CreatedEngine { name: engine.clone(), uid: uid.to_owned(), config: config.to_owned() };
         let epoch = expected.epoch;
-        let write = |made: Vec<MadeEngine>| async move {
+        let write = |made: Vec<CreatedEngine>| async move {
             let count = made.len();
-            vec![self.record(epoch, Report { made, ..Report::default() }).await; count]
+            vec![self.record(epoch, &EngineFacts { created: made, ..EngineFacts::default() }).await; count]
         };
         let recorded = self.writing.uids.write(made, epoch, write).await?;
         if let Some((_, other)) = recorded.other_uid.iter().find(|(name, _)| name == engine) {

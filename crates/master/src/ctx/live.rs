@@ -16,7 +16,7 @@ use model::credential::Purpose;
 use model::engine_name::EngineName;
 use model::labels::{LabelMap, selector};
 use model::number::Epoch;
-use model::observation::{EndedEngine, MadeEngine, Recorded, Report};
+use model::observation::{CreatedEngine, EndedEngine, EngineFacts, Publication, Recorded};
 use model::slot::Renewal;
 use model::snapshot::{MasterRecord, Snapshot};
 use orchestrator::Orchestrator;
@@ -72,7 +72,7 @@ impl Deps {
 /// What is written for each engine that is made, by those that write it at the same time together.
 pub(super) struct Writing {
     pub(super) permits: Batcher<(EngineName, Permit), ()>,
-    pub(super) uids: Batcher<MadeEngine, Recorded>,
+    pub(super) uids: Batcher<CreatedEngine, Recorded>,
     pub(super) ends: Batcher<EndedEngine, ()>,
     pub(super) incarnations: Batcher<Renewal, ()>,
     pub(super) uids_of_permits: Batcher<UidUpdate, ()>,
@@ -124,12 +124,10 @@ impl LiveCtx {
         }
     }
 
-    /// Writes part of a report in the middle of a tick.
-    pub(super) async fn record(&self, epoch: Epoch, mut report: Report) -> Result<Recorded, Failure> {
-        report.part = true;
-        let report = &report;
+    /// Records uids and ends.
+    pub(super) async fn record(&self, epoch: Epoch, facts: &EngineFacts) -> Result<Recorded, Failure> {
         model::failpoint!(failpoints::WRITE_SENDING);
-        self.deps.agents.call(|agent| async move { agent.observed(epoch, report).await }).await
+        self.deps.agents.call(|agent| async move { agent.record(epoch, facts).await }).await
     }
 }
 
@@ -230,12 +228,8 @@ impl ControllerCtx for LiveCtx {
         self.take_effect(decision, expected).await
     }
 
-    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
-        let recorded = self.deps.agents.call(|agent| async move { agent.observed(epoch, report).await }).await?;
-        if !recorded.unknown.is_empty() || !recorded.other_uid.is_empty() {
-            tracing::info!(?recorded, "part of a report was not recorded");
-        }
-        Ok(())
+    async fn publish(&self, epoch: Epoch, publication: &Publication) -> Result<(), Failure> {
+        self.deps.agents.call(|agent| async move { agent.publish(epoch, publication).await }).await
     }
 
     async fn status(&self, engine: &EngineName, address: &str) -> Result<EngineLoad, Failure> {

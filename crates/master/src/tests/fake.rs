@@ -14,7 +14,7 @@ use model::alteration::{Abort, AlterationProgress, AlterationRecord, ObjectKind,
 use model::change::{Applied, Change, ObjectPatch, PoolPatch, Rules, TenantPatch, UnitPatch};
 use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
-use model::observation::{ClusterWarnings, ObservedNode, Report};
+use model::observation::{ClusterWarnings, ObservedNode, Publication};
 use model::snapshot::MasterRecord;
 use model::{PoolName, TenantName, UnitName};
 use parking_lot::{Mutex, MutexGuard};
@@ -52,7 +52,7 @@ pub struct State {
     pub held: bool,
     /// Every effect that was asked for: the words of the decision and the engine.
     pub effects: Vec<String>,
-    pub reports: Vec<Report>,
+    pub reports: Vec<Publication>,
     pub cluster_warnings: ClusterWarnings,
     pub aborts: Vec<Abort>,
     /// Effects whose words and engine contain this fail like that.

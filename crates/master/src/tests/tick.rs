@@ -397,7 +397,7 @@ async fn many_rows_are_reported_in_parts_and_all_of_them_again_after_a_part_that
         reports.iter().map(|it| (it.engines.len(), it.part)).collect::<Vec<_>>(),
         [(2, true), (2, true), (1, false)]
     );
-    let names = |reports: &[model::observation::Report]| {
+    let names = |reports: &[model::observation::Publication]| {
         reports.iter().flat_map(|it| &it.engines).map(|it| it.name.clone()).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(names(&reports).len(), ENGINES, "each once");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::observation::{ObservedEngine, Report};
+use model::observation::{ObservedEngine, Publication};
 use planner::{DesiredState, Instance};
 
 use super::{Reconciler, bounded};
@@ -40,7 +40,7 @@ impl Reconciler {
     }
 
     /// Thousands of rows go in parts, each in an effect's time. After one that fails the next report is complete.
-    pub(super) async fn send(&self, ctx: &dyn ControllerCtx, report: &mut Report) -> Result<(), Failure> {
+    pub(super) async fn send(&self, ctx: &dyn ControllerCtx, report: &mut Publication) -> Result<(), Failure> {
         for part in parts_of(report, self.settings.report_rows) {
             self.send_part(ctx, &part).await?;
         }
@@ -48,11 +48,11 @@ impl Reconciler {
     }
 
     /// A report is an effect like any other: a master that may have been deposed meanwhile sends none.
-    async fn send_part(&self, ctx: &dyn ControllerCtx, report: &Report) -> Result<(), Failure> {
+    async fn send_part(&self, ctx: &dyn ControllerCtx, report: &Publication) -> Result<(), Failure> {
         if !ctx.holds_lease() {
             return Err(Failure::Lost("too long without an answer of ZooKeeper".to_owned()));
         }
-        bounded(self.settings.effect_deadline(), ctx.report(self.epoch, report)).await
+        bounded(self.settings.effect_deadline(), ctx.publish(self.epoch, report)).await
     }
 }
 

@@ -13,7 +13,7 @@ use model::clock::{Clock as _, ManualClock};
 use model::engine_name::EngineName;
 use model::name::{PoolName, TenantName, UnitName};
 use model::number::{Epoch, Generation};
-use model::observation::{MadeEngine, Report};
+use model::observation::{CreatedEngine, EngineFacts};
 use model::slot::Link;
 use sqlx::AssertSqlSafe;
 
@@ -225,7 +225,7 @@ impl Bench {
 
     /// Records that the engine runs.
     pub async fn made(&self, name: &EngineName) {
-        let made = vec![MadeEngine { name: name.clone(), uid: format!("uid-{name}"), config: "c".to_owned() }];
-        self.store.observed(self.epoch().await, &Report { made, ..Report::default() }).await.unwrap();
+        let made = vec![CreatedEngine { name: name.clone(), uid: format!("uid-{name}"), config: "c".to_owned() }];
+        self.store.record(self.epoch().await, &EngineFacts { created: made, ..EngineFacts::default() }).await.unwrap();
     }
 }

@@ -4,14 +4,15 @@ use metadata::NAMESPACE_KEEP_MS;
 use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::observation::{
-    ClusterWarnings, EndedEngine, ForeignEngine, MAX_LOG_TAIL_BYTES, MadeEngine, ObservedEngine, Report,
+    ClusterWarnings, CreatedEngine, EndedEngine, EngineFacts, ForeignEngine, MAX_LOG_TAIL_BYTES, ObservedEngine,
+    Publication,
 };
 use model::slot::Renewal;
 
 use super::bench::Bench;
 
-fn made(name: &EngineName, uid: &str) -> MadeEngine {
-    MadeEngine { name: name.clone(), uid: uid.to_owned(), config: "0123456789abcdef".to_owned() }
+fn made(name: &EngineName, uid: &str) -> CreatedEngine {
+    CreatedEngine { name: name.clone(), uid: uid.to_owned(), config: "0123456789abcdef".to_owned() }
 }
 
 pub fn seen(name: &EngineName, phase: Phase) -> ObservedEngine {
@@ -39,14 +40,14 @@ pub async fn a_uid_is_recorded_once_and_never_changes(bench: Bench) {
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let name = bench.present().await[0].clone();
     let unknown = EngineName::new("nobody").unwrap();
-    let report = Report { made: vec![made(&name, "uid-1"), made(&unknown, "x")], ..Report::default() };
-    let recorded = store.observed(epoch, &report).await.unwrap();
+    let report = EngineFacts { created: vec![made(&name, "uid-1"), made(&unknown, "x")], ..EngineFacts::default() };
+    let recorded = store.record(epoch, &report).await.unwrap();
     assert_eq!((recorded.other_uid.len(), &recorded.unknown), (0, &vec![unknown]));
     let record = store.engine(&name).await.unwrap().unwrap().record;
     assert_eq!((record.uid.as_deref(), record.config.as_str()), (Some("uid-1"), "0123456789abcdef"));
     assert!(record.started_at_ms.unwrap() >= record.issued_at_ms);
-    let report = Report { made: vec![made(&name, "uid-1"), made(&name, "uid-2")], ..Report::default() };
-    let recorded = store.observed(epoch, &report).await.unwrap();
+    let report = EngineFacts { created: vec![made(&name, "uid-1"), made(&name, "uid-2")], ..EngineFacts::default() };
+    let recorded = store.record(epoch, &report).await.unwrap();
     assert_eq!(recorded.other_uid, [(name.clone(), "uid-1".to_owned())]);
     assert_eq!(store.engine(&name).await.unwrap().unwrap().record, record);
 }
@@ -57,7 +58,7 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     let names = bench.present().await;
     let engines = vec![seen(&names[0], Phase::Starting), seen(&names[1], Phase::Running)];
     let waits_for = Some("engine agent of x".to_owned());
-    store.observed(epoch, &Report { engines, waits_for, ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { engines, waits_for, ..Publication::default() }).await.unwrap();
     let overview = store.overview(None).await.unwrap();
     let mut by_phase: Vec<_> = overview.observed.iter().map(|it| it.engine.clone()).collect();
     by_phase.sort_by_key(|it| it.phase);
@@ -75,14 +76,14 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
         reason: "it has no signature".to_owned(),
     };
     let around = ClusterWarnings::new(vec![foreign], &["create pods in the whole cluster".to_owned()]);
-    let report = Report {
+    let report = Publication {
         engines: vec![seen(&names[0], Phase::Running)],
         cluster_warnings: Some(around.clone()),
-        ..Report::default()
+        ..Publication::default()
     };
-    store.observed(epoch, &report).await.unwrap();
+    store.publish(epoch, &report).await.unwrap();
     assert_eq!(store.master().await.unwrap().cluster_warnings, around);
-    store.observed(epoch, &Report::default()).await.unwrap();
+    store.publish(epoch, &Publication::default()).await.unwrap();
     assert_eq!(store.snapshot().await.unwrap().master.cluster_warnings, around, "a report that says nothing of it");
     assert_eq!(
         store.proxy_snapshot().await.unwrap().master.cluster_warnings,
@@ -93,10 +94,10 @@ pub async fn a_report_replaces_what_was_seen(bench: Bench) {
     assert_eq!((detail.seen.unwrap().engine.phase, detail.master.waits_for), (Phase::Running, None));
     assert!(store.engine(&names[1]).await.unwrap().unwrap().seen.is_some());
     // Gone, and then all others by a complete report.
-    store.observed(epoch, &Report { gone: vec![names[0].clone()], ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { gone: vec![names[0].clone()], ..Publication::default() }).await.unwrap();
     assert_eq!(store.overview(None).await.unwrap().observed.len(), 1);
     let engines = vec![seen(&names[0], Phase::Running)];
-    store.observed(epoch, &Report { engines, complete: true, ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { engines, complete: true, ..Publication::default() }).await.unwrap();
     let tenant = model::TenantName::new("t_1").unwrap();
     let left = store.overview(Some(&tenant)).await.unwrap().observed;
     assert_eq!(left.iter().map(|it| &it.engine.name).collect::<Vec<_>>(), [&names[0]]);
@@ -113,10 +114,10 @@ pub async fn an_ended_engine_stays_only_while_it_is_present(bench: Bench) {
     let log = "line\n".repeat(MAX_LOG_TAIL_BYTES);
     let ended = |reason: &str| {
         let ended = EndedEngine { name: name.clone(), reason: reason.to_owned(), log_tail: Some(log.clone()) };
-        Report { ended: vec![ended], ..Report::default() }
+        EngineFacts { ended: vec![ended], ..EngineFacts::default() }
     };
-    store.observed(epoch, &ended("exit status 1")).await.unwrap();
-    store.observed(epoch, &ended("something else")).await.unwrap();
+    store.record(epoch, &ended("exit status 1")).await.unwrap();
+    store.record(epoch, &ended("something else")).await.unwrap();
     let snapshot = store.snapshot().await.unwrap();
     assert_eq!(snapshot.engines.len(), 1, "the present engine is shown though it ended");
     let record = &snapshot.engines[0];
@@ -141,33 +142,34 @@ pub async fn a_namespace_is_remembered_until_a_day_after_its_last_pod(bench: Ben
     let bench = bench.founded(0).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let engine = bench.start("s-1").await.unwrap().engine;
-    let in_use = |names: &[&str]| Report {
+    let in_use = |names: &[&str]| Publication {
         namespaces_in_use: Some(names.iter().map(|name| (*name).to_owned()).collect()),
-        ..Report::default()
+        ..Publication::default()
     };
     let a_day_passes = || async {
         bench.raw(&format!("UPDATE namespace SET retired_at_ms = retired_at_ms - {NAMESPACE_KEEP_MS}")).await;
     };
-    store.observed(epoch, &in_use(&["other"])).await.unwrap();
+    store.publish(epoch, &in_use(&["other"])).await.unwrap();
     let names = || async { store.snapshot().await.unwrap().namespaces };
     assert_eq!(names().await, ["other", "rp-1--t-1"]);
     // Nothing runs there: "other" is retired; the slot's own namespace is wanted.
-    store.observed(epoch, &in_use(&[])).await.unwrap();
+    store.publish(epoch, &in_use(&[])).await.unwrap();
     a_day_passes().await;
-    store.observed(epoch, &Report::default()).await.unwrap();
+    store.publish(epoch, &Publication::default()).await.unwrap();
     assert_eq!(names().await.len(), 2, "nobody looked, nothing is forgotten");
-    store.observed(epoch, &in_use(&[])).await.unwrap();
+    store.publish(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"]);
     bench.stop("s-2", &engine).await.unwrap();
     let ended = EndedEngine { name: engine, reason: "stopped".to_owned(), log_tail: None };
-    store.observed(epoch, &Report { ended: vec![ended], ..in_use(&["rp-1--t-1"]) }).await.unwrap();
-    store.observed(epoch, &in_use(&[])).await.unwrap();
-    store.observed(epoch, &in_use(&[])).await.unwrap();
+    store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
+    store.publish(epoch, &in_use(&["rp-1--t-1"])).await.unwrap();
+    store.publish(epoch, &in_use(&[])).await.unwrap();
+    store.publish(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"], "it is kept for a day");
     // An engine comes back within the day.
     bench.start("s-3").await.unwrap();
     a_day_passes().await;
-    store.observed(epoch, &in_use(&[])).await.unwrap();
+    store.publish(epoch, &in_use(&[])).await.unwrap();
     assert_eq!(names().await, ["rp-1--t-1"]);
 }
 
@@ -185,14 +187,14 @@ pub async fn a_null_character_in_one_engines_words_holds_up_no_report(bench: Ben
     };
     let ended =
         EndedEngine { name: names[1].clone(), reason: "drained \0".to_owned(), log_tail: Some("log\0".to_owned()) };
-    let report = Report {
+    let report = Publication {
         engines: vec![odd],
-        ended: vec![ended],
         waits_for: Some("engine \0".to_owned()),
         complete: true,
-        ..Report::default()
+        ..Publication::default()
     };
-    store.observed(epoch, &report).await.unwrap();
+    store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
+    store.publish(epoch, &report).await.unwrap();
     let seen = store.engine(&names[0]).await.unwrap().unwrap().seen.unwrap().engine;
     let words = [seen.reason, seen.node, seen.address, seen.log_tail].map(Option::unwrap);
     assert_eq!(words, ["a\u{fffd}b", "n\u{fffd}", "\u{fffd}:1", "\u{fffd}\u{fffd}end"]);
@@ -216,10 +218,10 @@ pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Ben
     let made_all = |uid: &str| names.iter().map(|name| made(name, &format!("{uid}-{name}"))).collect::<Vec<_>>();
     let mut first = made_all("one");
     first.truncate(ENGINES as usize / 2);
-    store.observed(epoch, &Report { made: first.clone(), ..Report::default() }).await.unwrap();
+    store.record(epoch, &EngineFacts { created: first.clone(), ..EngineFacts::default() }).await.unwrap();
     let mut second = made_all("two");
     second.push(made(&unknown, "x"));
-    let recorded = store.observed(epoch, &Report { made: second, ..Report::default() }).await.unwrap();
+    let recorded = store.record(epoch, &EngineFacts { created: second, ..EngineFacts::default() }).await.unwrap();
     let wanted: Vec<_> = first.iter().map(|made| (made.name.clone(), made.uid.clone())).collect();
     assert_eq!((recorded.other_uid, recorded.unknown), (wanted, vec![unknown.clone()]));
     let end = |name: &EngineName, reason: &str| EndedEngine {
@@ -231,8 +233,9 @@ pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Ben
     ended.push(end(&names[1], "second"));
     ended.push(end(&unknown, "first"));
     let engines = names.iter().map(|name| seen(name, Phase::Running)).collect();
-    let report = Report { ended, engines, ..Report::default() };
-    assert_eq!(store.observed(epoch, &report).await.unwrap().unknown, [unknown]);
+    let recorded = store.record(epoch, &EngineFacts { ended, ..EngineFacts::default() }).await.unwrap();
+    assert_eq!(recorded.unknown, [unknown]);
+    store.publish(epoch, &Publication { engines, ..Publication::default() }).await.unwrap();
     let records = store.snapshot().await.unwrap().engines;
     assert_eq!(records.len(), ENGINES as usize);
     for record in &records {
@@ -244,7 +247,7 @@ pub async fn a_batch_records_each_engine_as_a_report_of_its_own_would(bench: Ben
     assert_eq!(log, Some(format!("log of {}", names[5])));
     assert_eq!(store.overview(None).await.unwrap().observed.len(), ENGINES as usize);
     let kept = names.iter().take(3).cloned().collect();
-    store.observed(epoch, &Report { kept, complete: true, ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { kept, complete: true, ..Publication::default() }).await.unwrap();
     assert_eq!(store.overview(None).await.unwrap().observed.len(), 3);
 }
 
@@ -252,7 +255,7 @@ pub async fn present_engines_are_found_by_index_among_those_that_ended(bench: Be
     let bench = bench.founded(2).await;
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let ended = EndedEngine { name: bench.present().await[0].clone(), reason: "over".to_owned(), log_tail: None };
-    store.observed(epoch, &Report { ended: vec![ended], ..Report::default() }).await.unwrap();
+    store.record(epoch, &EngineFacts { ended: vec![ended], ..EngineFacts::default() }).await.unwrap();
     // 6,400 that ended long ago, numbered below all others.
     let digits = |name: &str| format!("{name}(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM {name} WHERE i < 80)");
     bench

@@ -5,7 +5,7 @@ use std::time::Duration;
 use metadata::{Error, StoreErrorKind};
 use model::alteration::{AlterationProgress, Outcome};
 use model::number::{Epoch, Generation};
-use model::observation::Report;
+use model::observation::Publication;
 use model::slot::Renewal;
 
 use super::bench::{Bench, create_unit, id, memory};
@@ -34,13 +34,13 @@ pub async fn every_write_of_a_deposed_master_is_refused(bench: Bench) {
     let before = store.overview(None).await.unwrap();
     let slot = before.snapshot.slots[0].clone();
     let renewal = Renewal { slot: slot.key.clone(), observed: slot.incarnation, failures: 1 };
-    let report = Report { waits_for: Some("nothing".to_owned()), complete: true, ..Report::default() };
+    let report = Publication { waits_for: Some("nothing".to_owned()), complete: true, ..Publication::default() };
     for epoch in [Epoch(1), Epoch(3), Epoch(0)] {
         let refusals = [
             store.finish(epoch, &id("a-1"), committed.generation).await.unwrap_err(),
             store.stalled(epoch, &id("a-1"), Duration::ZERO, "late").await.unwrap_err(),
             store.superseded(epoch, &id("a-1")).await.unwrap_err(),
-            store.observed(epoch, &report).await.unwrap_err(),
+            store.publish(epoch, &report).await.unwrap_err(),
             store.new_incarnation(epoch, &renewal).await.unwrap_err(),
             store.new_incarnations(epoch, &[renewal.clone(), renewal.clone()]).await.unwrap_err(),
         ];
@@ -69,22 +69,23 @@ pub async fn a_complete_report_keeps_the_rows_that_came_in_parts_before_it_and_n
         names.iter().map(|name| observed.iter().any(|it| it.engine.name == *name)).collect::<Vec<_>>()
     };
     let last = || async { store.master().await.unwrap().last_tick_ms };
-    store.observed(epoch, &Report { engines: rows(&[1]), ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { engines: rows(&[1]), ..Publication::default() }).await.unwrap();
     let before_ms = last().await;
-    let part = Report { engines: rows(&[0]), part: true, after_tick_ms: Some(before_ms), ..Report::default() };
-    store.observed(epoch, &part).await.unwrap();
+    let part =
+        Publication { engines: rows(&[0]), part: true, after_tick_ms: Some(before_ms), ..Publication::default() };
+    store.publish(epoch, &part).await.unwrap();
     assert_eq!((shown().await, last().await), (vec![true, true, false], before_ms), "the tick goes on");
-    let rest = Report {
+    let rest = Publication {
         engines: rows(&[2]),
         kept: vec![names[0].clone()],
         complete: true,
         after_tick_ms: Some(before_ms),
-        ..Report::default()
+        ..Publication::default()
     };
-    store.observed(epoch, &rest).await.unwrap();
+    store.publish(epoch, &rest).await.unwrap();
     assert_eq!(shown().await, [true, false, true]);
-    let late = Report { engines: rows(&[1]), ..part };
-    assert_eq!(store.observed(epoch, &late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
+    let late = Publication { engines: rows(&[1]), ..part };
+    assert_eq!(store.publish(epoch, &late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(shown().await, [true, false, true]);
 }
 
@@ -96,30 +97,30 @@ pub async fn a_report_that_comes_late_within_its_epoch_is_refused(bench: Bench) 
         reason: Some(reason.to_owned()),
         ..super::engines::seen(&engine, model::engine_state::Phase::Running)
     };
-    let report = |reason: &str, before_ms: i64| Report {
+    let report = |reason: &str, before_ms: i64| Publication {
         engines: vec![seen(reason)],
         after_tick_ms: Some(before_ms),
         waits_for: Some(reason.to_owned()),
-        ..Report::default()
+        ..Publication::default()
     };
     let last = || async { store.master().await.unwrap().last_tick_ms };
     let first = report("is being started", last().await);
-    store.observed(epoch, &first).await.unwrap();
+    store.publish(epoch, &first).await.unwrap();
     let second = report("serves", last().await);
     // In the middle of the tick: neither its end, nor what it waits for.
     let before = store.master().await.unwrap();
-    store.observed(epoch, &Report { part: true, ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { part: true, ..Publication::default() }).await.unwrap();
     assert_eq!(store.master().await.unwrap(), before);
-    store.observed(epoch, &second).await.unwrap();
+    store.publish(epoch, &second).await.unwrap();
     for late in [&first, &second] {
-        assert_eq!(store.observed(epoch, late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
+        assert_eq!(store.publish(epoch, late).await.unwrap_err().kind(), StoreErrorKind::Conflict);
     }
     let overview = store.overview(None).await.unwrap();
     assert_eq!(overview.observed.iter().map(|it| it.engine.reason.as_deref()).collect::<Vec<_>>(), [Some("serves")]);
     assert_eq!(overview.snapshot.master.waits_for.as_deref(), Some("serves"));
     // However quickly they follow each other.
     for _ in 0..5 {
-        store.observed(epoch, &report("serves", last().await)).await.unwrap();
+        store.publish(epoch, &report("serves", last().await)).await.unwrap();
     }
 }
 
@@ -242,13 +243,13 @@ pub async fn a_complete_report_may_keep_more_rows_than_a_report_may_write(bench:
     let (store, epoch) = (&bench.store, bench.epoch().await);
     let names = bench.present().await;
     let engines = names.iter().map(|name| super::engines::seen(name, model::engine_state::Phase::Running)).collect();
-    store.observed(epoch, &Report { engines, ..Report::default() }).await.unwrap();
+    store.publish(epoch, &Publication { engines, ..Publication::default() }).await.unwrap();
     let other = |at: usize| model::EngineName::new(format!("other-{at}")).unwrap();
     let kept = |count: usize| names.iter().take(2).cloned().chain((0..count).map(other)).collect::<Vec<_>>();
     let shown = || async { store.overview(None).await.unwrap().observed.len() };
     for (count, left) in [(metadata::MAX_KEPT, 3), (metadata::MAX_REPORT, 2)] {
-        let report = Report { kept: kept(count), complete: true, ..Report::default() };
-        store.observed(epoch, &report).await.unwrap();
+        let report = Publication { kept: kept(count), complete: true, ..Publication::default() };
+        store.publish(epoch, &report).await.unwrap();
         assert_eq!(shown().await, left, "{count} are kept");
     }
 }

@@ -5,7 +5,7 @@ use model::change::{Change, ObjectPatch, PoolPatch, Rules, Setting};
 use model::clock::SystemClock;
 use model::name::PoolName;
 use model::number::Epoch;
-use model::observation::{MAX_NODES, ObservedNode, Report};
+use model::observation::{MAX_NODES, ObservedNode, Publication};
 
 use super::bench::{Bench, create_pool, create_unit};
 
@@ -116,8 +116,8 @@ fn node(name: &str, cores: u64) -> ObservedNode {
     }
 }
 
-fn report(nodes: Option<Vec<ObservedNode>>) -> Report {
-    Report { nodes, ..Report::default() }
+fn report(nodes: Option<Vec<ObservedNode>>) -> Publication {
+    Publication { nodes, ..Publication::default() }
 }
 
 pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
@@ -129,20 +129,20 @@ pub async fn nodes_are_what_the_last_report_that_names_them_says(bench: Bench) {
     let first = vec![node("node-1", 4), node("node-2", 4), node(&long, 8)];
     let mut sorted = first.clone();
     sorted.sort_by(|one, other| one.name.cmp(&other.name));
-    store.observed(Epoch(1), &report(Some(first))).await.unwrap();
+    store.publish(Epoch(1), &report(Some(first))).await.unwrap();
     assert_eq!(seen().await, sorted);
-    store.observed(Epoch(1), &report(None)).await.unwrap();
+    store.publish(Epoch(1), &report(None)).await.unwrap();
     assert_eq!(seen().await, sorted, "what a report does not name stays");
     // One changes, one is gone, one is new; a master that comes later goes on from there.
     store.raise_epoch(Epoch(1), "two").await.unwrap();
     let second = vec![node("node-1", 2), node("node-2", 4), node("node-3", 4)];
-    store.observed(Epoch(2), &report(Some(second.clone()))).await.unwrap();
+    store.publish(Epoch(2), &report(Some(second.clone()))).await.unwrap();
     assert_eq!(seen().await, second);
-    assert!(matches!(store.observed(Epoch(1), &report(Some(Vec::new()))).await, Err(Error::Deposed(_))));
+    assert!(matches!(store.publish(Epoch(1), &report(Some(Vec::new()))).await, Err(Error::Deposed(_))));
     let many = (0..=MAX_NODES).map(|n| node(&format!("node-{n}"), 1)).collect();
-    assert!(matches!(store.observed(Epoch(2), &report(Some(many))).await, Err(Error::Broken(_))));
+    assert!(matches!(store.publish(Epoch(2), &report(Some(many))).await, Err(Error::Broken(_))));
     assert_eq!(seen().await, second);
-    store.observed(Epoch(2), &report(Some(Vec::new()))).await.unwrap();
+    store.publish(Epoch(2), &report(Some(Vec::new()))).await.unwrap();
     assert!(seen().await.is_empty());
 }
 

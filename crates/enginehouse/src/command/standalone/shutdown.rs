@@ -13,7 +13,7 @@ use metadata::Store;
 use model::engine_name::EngineName;
 use model::labels;
 use model::number::Epoch;
-use model::observation::{EndedEngine, Report};
+use model::observation::{EndedEngine, EngineFacts, Publication};
 use model::slot::Renewal;
 use orchestrator::process::inspect;
 use orchestrator::{Observed, Orchestrator};
@@ -123,7 +123,8 @@ async fn record_ends(store: &Store, epoch: Epoch, ended: &BTreeSet<EngineName>) 
     let ends =
         ended.iter().map(|name| EndedEngine { name: (*name).clone(), reason: REASON.to_owned(), log_tail: None });
     let gone = ended.iter().map(|name| (*name).clone()).collect();
-    store.observed(epoch, &Report { ended: ends.collect(), gone, ..Report::default() }).await?;
+    store.record(epoch, &EngineFacts { ended: ends.collect(), ..EngineFacts::default() }).await?;
+    store.publish(epoch, &Publication { gone, ..Publication::default() }).await?;
     let slots = snapshot.slots.into_iter().filter(|slot| ended.contains(&&slot.engine()));
     let renewals: Vec<Renewal> =
         slots.map(|slot| Renewal { slot: slot.key, observed: slot.incarnation, failures: slot.failures }).collect();

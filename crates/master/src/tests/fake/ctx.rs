@@ -8,7 +8,7 @@ use model::alteration::{Abort, AlterationRecord, ObjectKind, ObjectRef, Outcome,
 use model::engine_name::EngineName;
 use model::error::ErrorKind;
 use model::number::Epoch;
-use model::observation::Report;
+use model::observation::Publication;
 use model::snapshot::{MasterRecord, Snapshot};
 use planner::{Action, Decision, EngineLoad, Instance};
 
@@ -191,7 +191,7 @@ impl ControllerCtx for Fake {
         Ok(effect)
     }
 
-    async fn report(&self, epoch: Epoch, report: &Report) -> Result<(), Failure> {
+    async fn publish(&self, epoch: Epoch, report: &Publication) -> Result<(), Failure> {
         let mut state = self.state();
         state.guard(epoch)?;
         if std::mem::take(&mut state.late_report) {
