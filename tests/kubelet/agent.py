@@ -30,7 +30,6 @@ from kubelet.watcher import Watcher
 RETRY_AFTER_S = 0.2
 ENDS_WITHIN_S = 60
 NOT_FOUND = 404
-# Requests that will never be accepted.
 INVALID = (400, 422)
 START_ERROR = 128
 
@@ -63,8 +62,6 @@ class Kubelet:
         self.closing = False
         self.thread = threading.Thread(target=self.work, daemon=True, name="kubelet")
 
-    # The interface for scenarios.
-
     def start(self):
         self.thread.start()
         for it in self.watchers:
@@ -72,7 +69,6 @@ class Kubelet:
         return self
 
     def close(self):
-        """Ends all processes; fails if this code did."""
         for it in self.watchers:
             it.close()
         self.send(self.end_all)
@@ -82,16 +78,13 @@ class Kubelet:
         assert not self.failures, "\n".join(self.failures)
 
     def fault(self, kind, match, **options):
-        """A fault of `kubelet.faults`, until it is lifted; also for `with`."""
         return self.faults.add(kind, match, options)
 
     def process(self, namespace, name, container=None):
-        """The process of a running container, the first one by default; `None` if there is none."""
         found = self.container(namespace, name, container)
         return found and found[1].process
 
     def log(self, namespace, name, container=None):
-        """The output of a container's current run; `None` if there is none."""
         found = self.container(namespace, name, container)
         path = found and found[0].folder / f"{found[1].name}-{found[1].runs_begun - 1}" / "log"
         return path.read_text(errors="replace") if path and path.exists() else None
@@ -111,8 +104,6 @@ class Kubelet:
     def evict(self, namespace, name, message="The node was low on resource: memory."):
         """Ends a pod as a kubelet under resource pressure does: it is *Failed*, and stays."""
         self.send(self.evict_now, namespace, name, message)
-
-    # The thread.
 
     def send(self, action, *arguments):
         self.messages.put((action, arguments))
@@ -306,7 +297,6 @@ class Kubelet:
         if made is not None:
             self.reports.status(pod, made)
             pod.written = made
-            # Before the watch reports it.
             pod.seen.setdefault("status", {})["phase"] = made["phase"]
 
     def write_names(self):

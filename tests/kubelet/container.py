@@ -156,7 +156,6 @@ class Process:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def last_words(self, code):
-        """The termination message: what it wrote there, else, by its policy and if it failed, the end of its log."""
         text = self.termination_log.read_text(errors="replace")
         if not text and code != 0 and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             text = "".join(self.log().splitlines(keepends=True)[-MESSAGE_LINES:])

@@ -29,7 +29,6 @@ class Sight:
         self.namespace = pod["metadata"]["namespace"]
 
     def field(self, path):
-        """The value of a `fieldRef`."""
         metadata, spec = self.pod["metadata"], self.pod["spec"]
         chosen = re.fullmatch(r"metadata\.(labels|annotations)\['(.+)'\]", path)
         if chosen:

@@ -82,7 +82,6 @@ class Probes:
 
 
 def get(spec, ip, action, within_s):
-    """The status of the response to an `httpGet`."""
     port = action["port"]
     if not isinstance(port, int):
         port = next(it["containerPort"] for it in spec["ports"] if it.get("name") == port)

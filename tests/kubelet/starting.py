@@ -40,7 +40,6 @@ class Starter:
         if process is not None:
             kubelet.follow(pod, container)
         elif container.initial:
-            # What is pretended has nothing to do before the others.
             container.ended(0)
         else:
             container.ready = True

@@ -26,7 +26,6 @@ def terminated(code, started_at, reason=None, message=None):
 
 
 def container(name, image, state, ready=False, restarts=0, last=None):
-    """One entry of `containerStatuses`."""
     image_id = f"tests/{image}" if "waiting" not in state else ""
     entry = {"name": name, "image": image, "imageID": image_id, "ready": ready, "restartCount": restarts}
     return entry | {"state": state, "lastState": last or {}, "started": "running" in state}

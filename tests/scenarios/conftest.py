@@ -51,7 +51,6 @@ def pytest_sessionstart():
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What tests printed that passed: measured times, tables, seeds."""
     reported = [it for it in terminalreporter.stats.get("passed", []) if it.when == "call" and it.capstdout]
     if reported:
         terminalreporter.section("what the tests measured")
@@ -183,8 +182,6 @@ def control(standalone):
 
 
 class Tenant:
-    """A tenant with a pool and a unit of its own and one engine that is ready."""
-
     def __init__(self, installation, name, users):
         self.installation = installation
         self.control = Control(installation.address)
@@ -233,7 +230,6 @@ def shared_cluster(workspace):
 
 @pytest.fixture
 def cluster(shared_cluster, request):
-    """The shared cluster; its logs are searched after the test."""
     yield from searched(shared_cluster, request)
 
 

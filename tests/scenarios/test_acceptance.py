@@ -23,7 +23,6 @@ from harness.tier import only_long, some
 from harness.waiting import stays, wait_until
 
 EITHER = ["processes", "pods"]
-# An engine's start, in a WAIT.
 STARTS = {"processes": "1m", "pods": "2m"}
 
 
@@ -51,7 +50,6 @@ class StoryInstallation:
         return self.cluster.start()
 
     def places(self, name):
-        """The clause of a pool that names its nodes: pods need some."""
         return self.pods.nodes_of(name) if self.kind == "pods" else ""
 
     @contextlib.contextmanager
@@ -124,7 +122,6 @@ def created_since(cluster, before):
 
 @on(some(EITHER, "processes"))
 def test_the_next_master_creates_only_what_is_missing(installation):
-    """The first master creates one engine, the second two, the third none."""
     cluster = installation.make()
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit = control.make("three", places=installation.places("three"))
@@ -132,7 +129,6 @@ def test_the_next_master_creates_only_what_is_missing(installation):
     control.stop(pool, control.start(tenant, pool, unit, wait=STARTS[installation.kind]))
     cluster.settled(control)
     assert engines_of(cluster, tenant) == {}
-    # The first master dies of its first engine.
     with installation.one_create(tenant, pool) as point:
         restart_armed(cluster, "proxy-a", "proxy", point)
         (answer,) = control.execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
@@ -147,7 +143,6 @@ def test_the_next_master_creates_only_what_is_missing(installation):
     assert len(made) == 3 and first.items() <= made.items(), (first, made)
     assert {it[1] for it in created_since(cluster, before)} == made.keys() - first.keys()
     assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
-    # The third makes none, and takes the node away.
     before = len(applied(cluster.logs))
     restart_armed(cluster, "proxy-a", "proxy", None)
     cluster.wait_ready("proxy-a")
@@ -170,7 +165,6 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
         restart_armed(cluster, agent, "metadata-agent", "agent.alter.node_made")
     wait_until(lambda: len(cluster.nodes.children("agents")) == 2, 20, "both agents are registered")
     before = cluster.database.rows("SELECT * FROM resource_unit")
-    # The proxy sends it to one agent and, when that dies, to the other one under the same id: both die.
     with pytest.raises(pyhive.exc.Error) as error:
         control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G'")
     for agent in ("agent-1", "agent-2"):
@@ -185,7 +179,6 @@ def test_an_agent_that_dies_before_the_commit_changes_nothing(installation):
     assert row["outcome"] == "aborted", row
     assert cluster.database.rows("SELECT * FROM resource_unit") == before
     assert cluster.engines.one(name).process == engine
-    # And the way is free again.
     control.execute(f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '1G' WAIT '1m'")
     (ready,) = control.wait_ready(tenant)
     assert ready["config"].startswith("1_1G")
@@ -213,13 +206,11 @@ def test_concurrent_alterations_are_serialized_and_both_take_effect(installation
             (second,) = pending.result(timeout=60)
     finally:
         master.resume()
-    # Computed from what the first one left: neither is lost.
     (engine,) = control.wait_ready(tenant)
     assert engine["config"].startswith("2_1G"), engine
     at_rest(cluster)
     states = {it["id"]: (it["outcome"], it["progress"]) for it in control.alterations()}
     assert states[second["alteration"]] == ("committed", "converged"), states
-    # The second one's transaction supersedes the first, unless that has converged before it.
     outcome, progress = states[first["alteration"]]
     assert outcome == "committed", states
     ended, decided = (
@@ -268,7 +259,6 @@ def test_changing_pools_keeps_pods_of_the_remaining_pool(installation):
 def test_changing_pools_keeps_engines_on_mariadb(own_cluster):
     cluster = own_cluster(database=MariadbDatabase())
     a_tenant_changes_its_pools(cluster)
-    # And a client's query, on an engine that the catalog in MariaDB asked for.
     control = Control(cluster.addresses["proxy-a"])
     made = control.make("asked", users="'alice'")
     control.start(*made)
@@ -283,7 +273,6 @@ def test_changing_pools_keeps_engines_on_mariadb(own_cluster):
 
 
 def a_tenant_changes_its_pools(cluster, places=None):
-    """The founding story: t_1 {rp_1: uc_1, uc_2; rp_2: uc_3} becomes {rp_1; rp_3: uc_4}."""
     control = Control(cluster.addresses["proxy-b"])
     for unit in ("uc_1", "uc_2", "uc_3", "uc_4"):
         control.execute(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")

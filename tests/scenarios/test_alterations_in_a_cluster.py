@@ -9,7 +9,6 @@ from harness.decisions import applied, different, explained, out_of_order
 from harness.waiting import stays, wait_until
 
 TICKS_S = 5
-# What a busy machine may add to a wait.
 BUSY_S = 10
 
 
@@ -37,12 +36,10 @@ def test_with_a_stopped_master_one_alter_commits_and_the_next_is_refused(cluster
             refusal = refused(session, f"ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '2G'")
         waited = time.monotonic() - began
         assert refusal.sqlstate == "55P03", refusal
-        # Who, what, since when.
         for part in (f'resource unit "{unit}"', '"admin"', "said at 20", answer["alteration"]):
             assert part in refusal.message, (part, refusal)
         assert ALTER_WAIT_S - 0.5 <= waited < ALTER_WAIT_S + BUSY_S, waited
         assert cluster.nodes.read("lock/alter")["id"] == answer["alteration"]
-        # Everything else goes on: the old engine serves.
         with pyhive_session(control.address, user) as session:
             assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         # Stopped for longer than its session lives: it comes back as a deposed master and has to win again.
@@ -118,7 +115,6 @@ def test_everything_converges_without_any_watch_event(own_cluster):
 
 
 def test_the_rows_of_explain_are_the_decisions_that_are_then_executed(cluster, cluster_tenant):
-    """In the order of the rows where one engine changes; in the order of each engine's rows where several do."""
     control = Control(cluster.addresses["proxy-b"])
     tenant, pool, unit, _ = cluster_tenant("explained", options=", MIN_ENGINES 1")
     control.wait_ready(tenant)

@@ -2,7 +2,6 @@
 and what no fault is about must pass as if there were no relay."""
 
 import contextlib
-import json
 import queue
 import threading
 
@@ -10,7 +9,7 @@ import pytest
 
 from harness.api_relay import ApiCall, ApiRelay, api_calls, watch_events
 from harness.fixtures import started
-from harness.kubernetes import Component, Kubernetes
+from harness.kubernetes import Kubernetes
 from harness.kubernetes_client import ApiError, Unreachable, path_of
 from harness.waiting import wait_until
 
@@ -54,8 +53,6 @@ def names(client, namespace):
 
 
 class Later:
-    """A call in a thread of its own: `result()` waits for it and answers or raises what it did."""
-
     def __init__(self, call):
         self.expected = queue.Queue()
         threading.Thread(target=self.run, args=(call,), daemon=True).start()
@@ -75,7 +72,6 @@ class Later:
 
 @contextlib.contextmanager
 def watching(client, namespace):
-    """The changes from now on: an iterator over (kind, name, version)."""
     version = client.list("configmaps", namespace)["metadata"]["resourceVersion"]
     watch = client.watch("configmaps", namespace, resourceVersion=version)
     try:
@@ -256,73 +252,3 @@ def test_a_watch_is_cut_in_the_middle_of_an_event(kubernetes, relay, client, nam
     watch = client.watch("configmaps", namespace, resourceVersion=last[2])
     assert next((kind, it["metadata"]["name"]) for kind, it in watch) == ("ADDED", "torn")
     watch.close()
-
-
-def test_versions_that_are_too_old(kubernetes, relay, client, namespace):
-    with watching(client, namespace) as events, relay.fault("expire", api_calls("watch")):
-        make(kubernetes.admin, namespace, "lost")
-        with pytest.raises(ApiError) as expired:
-            next(events)
-    assert (expired.value.code, expired.value.reason) == (410, "Expired")
-    with relay.fault("gone", api_calls("list", "watch"), times=2) as fault:
-        with pytest.raises(ApiError) as gone:
-            client.list("configmaps", namespace)
-        assert gone.value.code == 410
-        watch = client.watch("configmaps", namespace, resourceVersion="1")
-        with pytest.raises(ApiError) as gone:
-            next(iter(watch))
-        assert gone.value.code == 410
-        assert [it.verb for it in fault.hits] == ["list", "watch"]
-    assert names(client, namespace) == ["lost"]
-
-
-def test_a_fault_that_never_came_fails_the_test_that_wanted_it(relay, client, namespace):
-    with pytest.raises(AssertionError, match="error was never injected; 0 matched"), relay.fault("error", api_calls("delete")):
-        client.list("pods", namespace)
-    with pytest.raises(ZeroDivisionError), relay.fault("error", api_calls("delete")):
-        1 / 0  # noqa: B018
-    for wrong in ({"kind": "errors"}, {"kind": "error", "copies": 2}, {"kind": "stale"}, {"kind": "drop", "after": True}):
-        with pytest.raises(AssertionError):
-            relay.fault(wrong.pop("kind"), api_calls(), **wrong)
-    assert relay.faults.held == ()
-
-
-def test_a_client_in_go_works_through_it_and_survives_what_it_does(kubernetes, relay, namespace, folder):
-    """The real scheduler: it watches in another format, and in answers that begin with a list."""
-    kubernetes.admin.create(
-        "nodes",
-        {
-            "metadata": {"name": "there"},
-            "status": {
-                "allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        },
-    )
-    kubernetes.admin.patch("nodes", "there", {"spec": {"taints": []}})
-    settings = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "leaderElection": {"leaderElect": False},
-        "clientConnection": {"kubeconfig": str(relay.kubeconfig())},
-        "podInitialBackoffSeconds": 1,
-        "podMaxBackoffSeconds": 1,
-    }
-    (folder / "scheduler.json").write_text(json.dumps(settings))
-    arguments = [f"--config={folder}/scheduler.json", "--secure-port=0"]
-    scheduler = Component("kube-scheduler", folder / "scheduler", lambda: arguments, lambda: True)
-    pod = {"metadata": {"name": "one"}, "spec": {"containers": [{"name": "main", "image": "any"}]}}
-    try:
-        with (
-            relay.fault("error", api_calls("create", resource="pods", subresource="binding"), times=2) as refused,
-            relay.fault("gone", api_calls("watch", resource="pods"), times=1),
-        ):
-            scheduler.start()
-            kubernetes.admin.create("pods", pod, namespace)
-            node = wait_until(
-                lambda: kubernetes.admin.get("pods", "one", namespace)["spec"].get("nodeName"), WITHIN_S, "it has a node"
-            )
-            assert node == "there" and refused.injected == 2
-            assert relay.requests["create", "pods"] == 3
-    finally:
-        scheduler.kill()

@@ -13,7 +13,6 @@ from harness.pods import PodCluster, Pods
 from harness.tier import only_long
 
 ROUNDS = 5
-# A statement asks the store a few times, each time for 10 s at most.
 REFUSED_WITHIN_S = 45
 
 
@@ -27,7 +26,6 @@ def at(cluster, user, unit):
 
 
 def two_engines(control, nodes=("", "")):
-    """A tenant with two units, an engine of each; answers their names by unit."""
     for unit in ("one", "two"):
         control.execute(f"CREATE RESOURCE UNIT {unit} DRIVER_CPU 1, DRIVER_MEMORY '256M', MIN_ENGINES 1")
     for unit, places in zip(("one", "two"), nodes, strict=True):
@@ -60,7 +58,6 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
     engines = two_engines(control)
     tables_outlive_engines(cluster, control, engines)
     assert any(it.endswith("/answers.json") for it in store)
-    # Two engines race for one name: exactly one makes it, and its definition is the one that stands.
     with (
         at(cluster, "alice", "one") as one,
         at(cluster, "alice", "two") as two,
@@ -84,7 +81,6 @@ def test_tables_in_an_object_store_outlive_their_engines_and_are_shared(own_clus
             assert (
                 rows(one, f"SELECT by FROM raced_{number}") == rows(two, f"SELECT by FROM raced_{number}") == [{"by": winner}]
             )
-        # A schema is dropped when it is empty, and for all.
         assert refused(one, 'DROP SCHEMA "Other one"').sqlstate == "2BP01"
         assert rows(two, 'SELECT n FROM "Other one"."ünï %20"') == [{"n": 7}]
         rows(one, 'DROP SCHEMA "Other one" CASCADE')

@@ -9,7 +9,6 @@ from harness.java import Jdbc, beeline, beeline_ok
 
 @pytest.fixture
 def lonely(control, request):
-    """A tenant of a user of its own, without an engine: (tenant, pool, unit, user)."""
     name = "lonely_" + request.node.name.split("_")[1]
     made = control.make(name, users=f"'{name}_user'")
     yield (*made, f"{name}_user")

@@ -91,7 +91,6 @@ def test_it_takes_the_file_that_the_manifests_give_it(root, tmp_path):
 
 
 def test_a_secret_is_read_as_kubernetes_mounts_it_unless_others_could(root):
-    """Of root, readable by the group that the pod gives to its processes."""
     uid, gid = user()
     place = root / "run/secrets"
     place.mkdir(parents=True)

@@ -29,7 +29,6 @@ COLUMNS = {
 
 
 def life_of_a_tenant(name):
-    """Statements in their order, and what to expect: a set of columns, and a text that must be in the answer."""
     t, p, u = f"{name}_t", f"{name}_p", f"{name}_u"
     return [
         (
@@ -111,18 +110,15 @@ def test_impyla_runs_every_control_statement(standalone):
 
 
 ERRORS = [
-    # Ours, from the proxy's own parser.
     ("SHOW RESOURCE POOL rp_1 FRO TENANT", "42601", "FOR"),
     ("CREATE TENANT Bad$Name RESOURCE_POOL_LIST ('p')", "42601", "line 1, column"),
     ("CREATE RESOURCE UNIT errs_u DRIVER_CPU 'many'", "22023", "many"),
-    # Ours, from the metadata agent.
     ("SHOW ENGINES nobody_knows", "42704", 'tenant "nobody_knows" does not exist'),
     ("DROP RESOURCE UNIT analysts_u", "2BP01", "analysts_p"),
     ("CREATE TENANT analysts", "42710", 'tenant "analysts" already exists'),
     ("CREATE RESOURCE POOL errs_p UNIT_LIST ('nobody_knows')", "42704", "nobody_knows"),
     ("CREATE RESOURCE UNIT errs_u MIN_ENGINES 3, MAX_ENGINES 2", "22023", "MIN_ENGINES"),
     ("STOP ENGINE analysts_p 'no-such-engine'", "42704", "no-such-engine"),
-    # The engine's.
     ("SELECT * FROM no_such_table", "42P01", "no_such_table"),
     ("SELECT no_such_column FROM rides", "42703", "no_such_column"),
     ("SELEC 1", "42601", ""),
@@ -138,7 +134,6 @@ def test_jdbc_and_pyhive_expose_the_sqlstate_of_every_kind_of_error(standalone, 
             for client, error in (("JDBC", jdbc.refused(statement)), ("PyHive", refused(session, statement))):
                 assert error.sqlstate == sqlstate, f"{client}: {statement}: {error!r} {error}"
                 assert part in error.message, f"{client}: {statement}: {error.message}"
-        # Whatever went wrong, the session lives on.
         assert jdbc.rows("SELECT 1 AS one") == [{"one": "1"}]
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
 

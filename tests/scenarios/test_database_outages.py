@@ -41,7 +41,6 @@ def server(request):
 
 
 def installed(own_cluster, **settings):
-    """A cluster with one engine of a tenant `out`, whose user is alice, at rest."""
     cluster = own_cluster(**(SETTINGS | settings))
     control = Control(cluster.addresses["proxy-b"])
     names = control.make("out", users="'alice'")
@@ -85,14 +84,12 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         last = control.alterations()[0]
         assert last["outcome"] == "aborted" and "MAX_ENGINES 7" in last["statement"], last
         assert last["reason"].startswith("an answer was lost: "), last
-        # And the way is free.
         control.execute(f"ALTER RESOURCE UNIT {names[2]} MAX_ENGINES 7 WAIT '30s'")
         monitor.wait_round()
         print(f"the longest that a user waited: {monitor.slowest_s:.2f} s")
 
 
 def test_without_metadata_agents_for_half_a_minute_queries_go_on(own_cluster):
-    # Sessions so long that a busy machine ends none: it has to be the same master afterwards.
     cluster, control, names = installed(own_cluster, session_timeout_s=10)
     masters = Masters(cluster)
     with SessionMonitor(cluster, "alice") as monitor:

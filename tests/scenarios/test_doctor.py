@@ -40,7 +40,6 @@ def test_a_healthy_installation_is_reported_and_left_unchanged(patient, golden_f
     # That no other candidate for master waits is a warning that no tick settles: it is not looked at again.
     assert time.monotonic() - began < LOOKS_AGAIN_S
     assert done.returncode == 0, done.stdout + done.stderr
-    # One of the two proxies is no candidate.
     assert f"warning: {NO_SPARE}: no other candidate waits: if this master ends" in done.stdout, done.stdout
     cluster, folder = patient.cluster, str(patient.cluster.folder)
     shown = golden.masked(
@@ -88,7 +87,6 @@ def test_servers_that_are_away_are_named(patient):
     assert status == 1 and ill(report) == {"servers"}, report["summary"]
     assert "grants no session" in finding(report, "servers", unused)["what"]
     assert check(report, "root")["verdict"] == "not_looked_at"
-    # One server of several: what can be looked at is.
     both = f"{patient.cluster.connect},{unused}"
     status, report = patient.look(patient.variant("one-of-two", zookeeper={"connect": both}))
     assert status == 1 and ill(report) == {"servers"}, report["summary"]
@@ -174,7 +172,6 @@ def test_a_changed_access_list_is_named_with_a_working_remedy(patient):
 
 
 def acl_of(word):
-    """What ZooKeeper's command line makes of `scheme:id:rights`."""
     scheme, rest = word.split(":", 1)
     name, letters = rest.rsplit(":", 1)
     rights = sum({"r": 1, "w": 2, "c": 4, "d": 8, "a": 16}[letter] for letter in letters)
@@ -203,7 +200,6 @@ def test_a_hanging_metadata_agent_and_missing_ones_are_named(patient):
         status, report = patient.look()
         assert status == 1, report["summary"]
         assert "no metadata agent is registered" in finding(report, "registered", "metadata agents")["what"]
-        # The database itself can be read, so what is wanted is still compared with what runs.
         assert check(report, "wanted engines")["verdict"] == "ok"
     finally:
         for name in ("agent-1", "agent-2"):
@@ -218,7 +214,6 @@ def sick(patient):
     cluster.programs["proxy-a"].pause()
     lock = nodes.master_lock("a stranger")
     try:
-        # Taken when the stopped master's session has expired.
         assert lock.acquire(timeout=30)
         engine = cluster.engines.one(patient.engine)
         orphan = "patient-orphan-0-1-abcdef"
@@ -293,7 +288,6 @@ def test_a_stale_alter_node_is_named_with_its_age_and_object(sick):
     found = finding(sick[1], "alter node", "/lock/alter")
     for part in ("it has existed for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is in doubt", "0x1"):
         assert part in found["what"], (part, found)
-    # Nothing else is wrong with it: no row converges.
     assert check(sick[1], "converging")["verdict"] == "ok"
 
 
@@ -319,7 +313,6 @@ def test_an_alteration_without_its_node_is_well_and_converges(patient):
         cluster.programs["proxy-a"].resume()
     assert check(report, "converging")["verdict"] == "ok"
     assert check(report, "alter node")["verdict"] == "ok"
-    # It is still registered, and the kernel accepts connections for it.
     stopped = finding(report, "proxies", cluster.addresses["proxy-a"])
     assert "has not replied within 5 s: its process is stopped or hangs" in stopped["what"], stopped
     patient.wait_well()

@@ -74,7 +74,6 @@ def cannot_start(cluster, cluster_tenant, tenant_name, broken, repaired, parts):
         (stand_in,) = [it for it in shown if it["engine"] == old]
         assert (stand_in["state"], stand_in["current"]) == ("ready", False), stand_in
         assert "waits for replacement" in stand_in["reason"], stand_in
-        # The old engine goes on answering, in an open session and in new ones.
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
 
         def serves():
@@ -105,7 +104,6 @@ def test_an_alter_to_a_missing_engine_type_stops_no_engine(cluster, cluster_tena
 
 
 def seconds_of_work(session, seconds):
-    """A statement that computes for about as long, measured on the engine that the session is bound to."""
     count = 20_000_000
     while True:
         began = time.monotonic()
@@ -121,7 +119,6 @@ def statement(count):
 
 
 def sum_of(count):
-    """What the statement answers: every remainder, as often as it comes."""
     return sum(((count - r) // 7 + 1) * r for r in range(1, 7) if count >= r)
 
 

@@ -13,7 +13,6 @@ from harness.waiting import stays, wait_until
 pytestmark = pytest.mark.alone
 
 RUNS = 40 if LONG else 10
-# One of twenty may take longer than the 95th percentile.
 HAND_OVERS = 60 if LONG else 20
 SESSION_TIMEOUT_S = 2
 LONG_SESSION_S = 10
@@ -43,7 +42,6 @@ def test_a_terminated_master_hands_over_within_200_ms(own_cluster):
         took.append(term.since_ms - at)
     summary("from SIGTERM to the successor's epoch", took)
     assert percentile(took, HAND_OVER_PERCENTILE) <= HAND_OVER_WITHIN_MS, took
-    # No run waits for the session to expire.
     assert max(took) < LONG_SESSION_S * 1000 / 2, took
 
 
@@ -57,7 +55,6 @@ def test_a_master_that_waits_for_silent_agents_releases_its_lock(own_cluster):
     for agent in agents:
         agent.pause()
     try:
-        # Far longer than a tick: the master is in the middle of one, and waits for an answer.
         stays(masters.queue, 1, "the master keeps its lock while it waits")
         at = wall_ms()
         program.send(signal.SIGTERM)

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.alone
 
 RUNS = 10 if LONG else 2
 WITHIN_S = 60
-# (signal, session timeout, longest time without a master): a terminated master gives up its session at once.
 ENDS = [(signal.SIGKILL, 2, 4), (signal.SIGTERM, 10, 5)]
 
 
@@ -60,7 +59,6 @@ def failovers(cluster, masters, pods, name, number):
         for at, _, term in terms_ended_by(cluster, masters, number, RUNS):
             took.append(term.since_ms - at)
             master = masters.program_of(term)
-            # It was started again some ends ago, and listens somewhere else now.
             cluster.wait_ready(master)
             address = cluster.addresses[master]
             with pyhive_session(address, "alice") as session:

@@ -38,12 +38,9 @@ ROW_WITHIN_S = 900
 
 @dataclasses.dataclass(frozen=True)
 class Matrix:
-    """A pair of database and ZooKeeper, the action at each point, and the number of workers: a row mostly waits."""
-
     pair: str
     action: str
     workers: int
-    # Only these points; all that there are if empty.
     points: tuple = ()
 
     @property
@@ -103,13 +100,11 @@ class Matrices:
         self.selected = selected
         self.running = {}
         self.ensembles = []
-        # One Kubernetes for all installations with pods.
         self.pods = None
         self.numbers = itertools.count(1)
 
     def result(self, matrix, row):
         if matrix not in self.running:
-            # An API server computes for seconds when it starts: no session of a second is to live through that.
             for it in sorted(self.selected, key=lambda it: it.pair != "pods"):
                 if it.group == matrix.group:
                     self.begin(it)

@@ -28,7 +28,6 @@ SETUP = [
 ]
 # Of the folder's name; the rest is made up, of letters, digits and underscores.
 PREFIX = "enginehouse-golden."
-# File name, statement. `{engine}` is the engine of t_1.
 SHOWN = [
     ("show_engines", "SHOW ENGINES t_1"),
     ("show_engines_pool", "SHOW ENGINES POOL t_1 rp_1"),
@@ -96,7 +95,6 @@ class Fresh:
             text,
             [
                 (rf"\b{pid}\b", "<pid>"),
-                # The age of the master's last tick.
                 (r"(?<=┆ )\d+(\.\d)? m?s(?= )", "<age>"),
                 (rf"standalone@{re.escape(socket.gethostname())}:{self.installation.program.pid}\b", "standalone@<host>:<pid>"),
                 (rf"(?<=┆ ){re.escape(socket.gethostname())}(?= )", "<host>"),

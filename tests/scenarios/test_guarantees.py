@@ -33,7 +33,6 @@ def test_each_named_test_of_a_tier_has_to_pass_in_its_run(reported):
     assert guarantees.missing("long", NAMED, passed(reported), KINDS) == (["test_a_long_one"], [])
     for gone in ("a_rust_test", "a_case", "test_a_scenario"):
         assert guarantees.missing("default", NAMED, passed(reported) - {gone}, KINDS) == ([gone], [])
-    # A part of a run answers for its own kind.
     assert guarantees.missing("default", NAMED, {"a_case", "a_rust_test"}, ("rust",)) == ([], [])
 
 

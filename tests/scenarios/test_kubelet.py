@@ -56,8 +56,6 @@ class Namespace:
         self.client.create("pods", pod, self.name)
 
     def wait(self, name, condition, what):
-        """Waits until the pod's status is so, and returns the status of its container."""
-
         def look():
             it = self.client.find("pods", name, self.name)
             return it if it and condition(it["status"]) else None

@@ -62,8 +62,6 @@ def control(cluster):
 
 
 class Tenant:
-    """A tenant with a pool and a unit of its own, and its pods."""
-
     def __init__(self, cluster, control, pods, name):
         self.control, self.pods = control, pods
         self.made = self.name, self.pool, self.unit = control.make(name, users=f"'{name}_user'", places=pods.nodes_of(name))
@@ -74,7 +72,6 @@ class Tenant:
         return self.control.start(*self.made, wait="2m")
 
     def there(self):
-        """name → uid of its pods."""
         return {name: it["metadata"]["uid"] for name, it in self.pods.of(self.namespace).items()}
 
     def answers(self):
@@ -136,7 +133,6 @@ LIES = {
     "tear": ("tear", {"times": 2 * WATCHERS}),
     "end": ("end", {"times": 2 * WATCHERS}),
     "repeat": ("repeat", {"times": None}),
-    # An older version behind a newer one.
     "repeat_late": ("repeat", {"times": None, "late": True}),
     "drop": ("drop", {"times": WATCHERS, "event": watch_events("ADDED")}),
 }
@@ -177,7 +173,6 @@ def test_an_engine_whose_end_is_not_reported_is_replaced(tenant, control, pods, 
 
 def test_a_stale_list_ends_no_engine(tenant, control, pods, relay):
     it = tenant("outlived")
-    # The server keeps what was then for some minutes.
     version = relay.version()
     engine = it.start()
     before = it.there()

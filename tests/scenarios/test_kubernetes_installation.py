@@ -120,7 +120,6 @@ def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
             f"{role} is restarted",
             0.2,
         )
-    # New proxies serve while the old ones wait for their sessions, which go on.
     wait_until(
         lambda: len([it for it in running.ready("proxy") if it["metadata"]["uid"] not in old["proxy"]]) == 2,
         RESTARTED_WITHIN_S,

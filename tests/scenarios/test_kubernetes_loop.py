@@ -70,7 +70,6 @@ def test_alter_replaces_a_pod_after_its_sessions_finish(cluster, control, pods):
         new = wait_until(replaced, WITHIN_S, "a new engine is ready, the old one drains", 0.2)
         assert set(pods.of(namespace)) == {old, new["engine"]}
         assert new["config"].split("_")[1] == "600M", new
-        # What the session has made is there still, and a new session is the new engine's.
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
         with pyhive_session(cluster.addresses["proxy-b"], "bob") as another:
             assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
@@ -104,7 +103,6 @@ def test_a_session_that_created_a_view_in_its_pod_is_never_moved(cluster, contro
             "the old engine drains",
             0.2,
         )
-        # It is not moved to the new engine, which has no such view.
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
     pods.gone(cluster.namespace(tenant, pool), old)
     control.wait_ready(tenant)
@@ -118,7 +116,6 @@ def test_a_deleted_pod_drains_and_its_slot_gets_another(cluster, control, pods):
     with pyhive_session(cluster.addresses["proxy-b"], "carol") as session:
         rows(session, "CREATE TEMPORARY VIEW mine AS SELECT 42 AS answer")
         pods.admin.delete("pods", first, namespace)
-        # It has the grace of its spec, and the session has state there.
         wait_until(
             lambda: (control.engine(tenant, first) or {}).get("state") == "terminating",
             WITHIN_S,
@@ -210,7 +207,6 @@ def test_a_missing_right_is_reported_by_show_and_the_doctor(cluster, control, po
     status, report = wait_until(lambda: next((it for it in [look()] if ill(it[1])), None), WITHIN_S, "the doctor finds it", 0.2)
     assert status == 1 and ill(report) == {"rights"}, report
     assert [it["subject"] for it in check(report, "rights")["findings"]] == [missing]
-    # A master asks when it begins.
     cluster.restart("proxy-a")
 
     def waits_for():
@@ -222,7 +218,6 @@ def test_a_missing_right_is_reported_by_show_and_the_doctor(cluster, control, po
 
 
 def described(control, pool):
-    """DESCRIBE RESOURCE POOL: its properties, and its warnings apart."""
     rows_of = control.execute(f"DESCRIBE RESOURCE POOL {pool}")
     return {it["property"]: it["value"] for it in rows_of}, [it["value"] for it in rows_of if it["property"] == "warning"]
 
@@ -254,7 +249,6 @@ def test_pods_run_on_the_nodes_and_cpu_of_their_pool(cluster, control, pods):
     _, warnings = wait_described(lambda _, warnings: warnings)
     assert warnings == ['node "fast-1" is in resource pool "golden" too']
     control.execute("DROP RESOURCE POOL golden")
-    # The node leaves the pool and another comes: the engine follows.
     pods.kubelet.nodes.change("slow-1", labels={"disk": "fast"})
     pods.kubelet.nodes.change("fast-1", labels={"disk": None})
     (row,) = wait_until(

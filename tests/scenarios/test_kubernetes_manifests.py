@@ -41,7 +41,6 @@ def applier(workspace, objects):
 
 
 def templates(objects):
-    """role → the pod that its Deployment makes."""
     found = {}
     for name, role in ROLES.items():
         template = named(objects, "Deployment", name)["spec"]["template"]
@@ -127,7 +126,6 @@ def checked(container, objects, folder):
     config = next(it for name, it in of_kind(objects, "ConfigMap").items() if name.startswith("enginehouse-config"))
     text = config["data"]["enginehouse.toml"]
     (folder / "enginehouse.toml").write_text(text)
-    # The secret is read too: there is one, in another place than in the pod.
     secret = folder / "cluster.secret"
     secret.write_text("ab" * 32)
     secret.chmod(0o600)
@@ -263,7 +261,6 @@ OPEN = {
     ),
     *(("executor", driver, port) for driver in ("driver", "another driver") for port in (7078, 7079)),
     *(("master", it, port) for it in ("api server", "internet", "client", "stranger", "names") for port in (443, 6443)),
-    # The component of the example.
     *((it, "internet", 443) for it in ("engine", "another engine", "driver", "another driver", "executor")),
 }
 PORTS = (22, 53, 80, 443, 2181, 2888, 3306, 3888, 5432, 6443, 7078, 7079, 8080, 10009, 10020, 10021)

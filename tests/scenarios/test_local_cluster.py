@@ -68,7 +68,6 @@ class Local:
 
 @pytest.fixture
 def local():
-    """PostgreSQL does not run as root, and its user can't enter the folder of a test: this one stands beside it."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="enginehouse-local.", dir="/var/tmp"))
     folder.chmod(0o755)
     it = Local(folder)
@@ -89,14 +88,12 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         first = local.running()
         assert sorted(first) == NAMES and local.execute("status").returncode == 0
         processes = {name: process_of(pid) for name, pid in first.items()}
-        # Statements through both proxies; what one wrote the other reads.
         made = Control(local.proxies[0]).make("kept", users="'alice'", options=", MIN_ENGINES 1")
         other = Control(local.proxies[1])
         (engine,) = other.wait_ready(made[0])
         for address in local.proxies:
             with pyhive_session(address, "alice") as session:
                 assert rows(session, "SELECT 40 + 2 AS answer") == [{"answer": 42}]
-        # A second start is refused and touches nothing.
         done = local.execute("start")
         assert done.returncode != 0 and "it runs already" in done.stderr, done.stderr
         assert local.running() == first
@@ -110,10 +107,8 @@ def test_the_script_starts_an_installation_and_stops_exactly_that(local):
         assert not [name for name, process in processes.items() if is_alive(*process)]
         assert not [pid for pid in engines if is_alive(pid)]
         assert working_below(local.folder) == [] and bystander.poll() is None
-        # A second start works with the data: the engine is made again for the wish that stands.
         earlier = (local.folder / "log/proxy-1.log").read_text()
         local.start()
-        # Logs and an edited configuration are kept.
         assert (local.folder / "enginehouse.toml").read_text().endswith("# edited\n")
         assert (local.folder / "log/proxy-1.log").read_text().startswith(earlier)
         control = Control(local.proxies[1])
@@ -140,7 +135,6 @@ def runs(pid):
 
 def test_a_stop_leaves_no_child_of_an_engine_that_ignores_sigterm(local):
     stubborn = local.folder / "spark-submit"
-    # One of its children is a daemon: it has a session of its own and nothing of the engine open.
     stubborn.write_text(
         "#!/bin/sh\ntrap '' TERM INT HUP\nsleep 600 & one=$!\nsetsid sleep 600 </dev/null >/dev/null 2>&1 &\n"
         "echo $$ $one $! > started\nwhile true; do sleep 1; done\n"

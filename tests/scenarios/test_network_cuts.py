@@ -61,7 +61,6 @@ def relayed(relay, own_cluster):
     at_rest(cluster)
     cluster.logs.allow("can't stand for election")
     yield cluster, masters, relay, names
-    # What its processes do at their end needs the network.
     relay.heal()
 
 
@@ -87,7 +86,6 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines
         assert LOST.fullmatch(warning), warning
-        # A driver that reads no logs finds it in the rows.
         assert all("this proxy" in it["reason"] and "ZooKeeper" in it["reason"] for it in engines), engines
         described = control.described(names[1], started["engine"])
         assert "this proxy" in described["reason"], described
@@ -101,7 +99,6 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         assert relay.connections > connections and relay.passed > passed
         engines = at_rest(cluster)
         assert started["engine"] in engines and masters.wait_acting().epoch == after.epoch
-        # It learns of the engine that was made while it knew nothing: it is the only one left.
         (old,) = set(engines) - {started["engine"]}
         monitor.wait_round()
         wait_until(lambda: not with_warning(control, names[0]), 30, "SHOW ENGINES misses nothing any more")

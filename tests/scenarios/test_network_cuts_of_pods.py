@@ -50,7 +50,6 @@ def cluster(pods, relays, folder):
         yield it.start()
         it.logs.check()
     finally:
-        # What the processes do at their end needs the network.
         for relay in relays.values():
             relay.heal()
         it.close()
@@ -74,7 +73,6 @@ def test_a_master_cut_off_from_the_api_server_reports_it_and_recovers(cluster, p
         relay = relays[masters.program_of(term)]
         relay.cut(kind)
         began = time.monotonic()
-        # No statement asks for it.
         row = wait_until(
             lambda: (it := master_row(control)) and BROKEN.search(it["waits_for"] or "") and it,
             WITHIN_S,

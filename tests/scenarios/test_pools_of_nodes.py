@@ -13,7 +13,6 @@ from harness.waiting import wait_until
 
 @pytest.fixture
 def two_pools(control):
-    """Pools with the queues `pool1` and `pool10` for one tenant, whose user is `quinn`; an engine in each."""
     tenant, first, unit = control.make("queued", users="'quinn'")
     second = f"{tenant}_ten"
     control.execute(f"ALTER RESOURCE POOL {first} QUEUE_PREFIX 'pool1'")
@@ -99,7 +98,6 @@ def test_an_emptied_pool_keeps_its_engine_and_reports_what_waits(standalone, con
             refusal = refused(session, f"START ENGINE {tenant} {first} {unit} WAIT '5m'")
             assert refusal.sqlstate == "55000" and f'resource pool "{first}" has no nodes' in refusal.message
         assert len(control.execute(f"SHOW ENGINES POOL {tenant} {first}")) == 1, "nothing was created"
-        # One that ends in an emptied pool is wished for and waits.
         control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ('{socket.gethostname()}')")
         begun = control.start(tenant, first, unit)
         control.execute(f"ALTER RESOURCE POOL {first} NODE_LIST ()")

@@ -172,7 +172,6 @@ def test_foreign_sql_reaches_the_engine_byte_for_byte(standalone, tenant):
     missing = []
     for client in ("PyHive", "impyla"):
         before = len(received(tenant))
-        # A new session for each statement, bound first: USE and SET then go to the engine like everything else.
         connection = open_pyhive(standalone.address, "alice")
         rows(connection, "SELECT 1")
         connection.close()
@@ -226,7 +225,6 @@ def test_parameters_of_jdbc_stay_values(standalone, tenant):
             # The driver drops a backslash before a quote.
             assert jdbc.result("SELECT ?", (value,))[2] == [[value.replace("\\'", "'")]], value
         assert jdbc.result("SELECT ?, ?", (42, None))[2] == [["42", None]]
-        # It escapes no other backslash, so that the engine reads an escape, as Hive and Spark do.
         assert jdbc.result("SELECT ?", ("a\\b",))[2] == [["a\b"]]
 
 

@@ -42,7 +42,6 @@ EXPECTED = [
 
 
 def pour(stream, killer, seconds, least):
-    """Lets the stream flow and the killer kill for so long, and on a busy machine until the least load is reached."""
     stream.run()
     killer.start()
     time.sleep(seconds)

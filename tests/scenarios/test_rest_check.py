@@ -17,7 +17,6 @@ SLOT = "tenant = 'rested' AND ordinal = 0"
 
 @pytest.fixture
 def resting(own_cluster):
-    """A cluster at rest with one engine, whose masters are stopped; (cluster, the engine's name)."""
     cluster = own_cluster(candidates=("proxy-a", "proxy-b"))
     Control(cluster.addresses["proxy-a"]).make("rested", options=", MIN_ENGINES 1")
     (name,) = at_rest(cluster)
@@ -60,7 +59,6 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
     hidden.mkdir()
     seen(".half is left")
     hidden.rmdir()
-    # The rows.
     rows("UPDATE alteration SET progress = 'converging' WHERE object_kind = 'tenant'")
     seen("is converging")
     rows("UPDATE alteration SET progress = 'converged' WHERE object_kind = 'tenant'")
@@ -82,7 +80,6 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         seen(*words)
         rows(f"UPDATE engine SET {column} = {'NULL' if before is None else repr(before)} WHERE name = '{name}'")
     seen()
-    # The registration, and at last the engine itself.
     live = nodes.bytes(f"engines/{name}/live")
     nodes.client.set(nodes.path(f"engines/{name}/live"), json.dumps(json.loads(live) | {"uid": "another"}).encode())
     seen("is registered with uid another")

@@ -36,7 +36,6 @@ AMONG_ENGINES = (
 )
 AT_HOME = verbs(CORE, "configmaps", "create", "get", "update")
 EVERYWHERE = verbs(CORE, "nodes", "list", "watch")
-# And with the component every-namespace.
 WIDE = (
     AMONG_ENGINES
     | EVERYWHERE
@@ -85,7 +84,6 @@ def client_of(cluster, account, namespace=OURS):
 
 
 def rules(client, namespace):
-    """(group, resource, verb) of all that the client may do there, by the server's own list."""
     review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
     status = client.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)["status"]
     assert not status["incomplete"], status

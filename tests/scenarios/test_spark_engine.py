@@ -47,7 +47,6 @@ def spark_of(engine):
 
 
 def errors_have_no_stack_traces(session):
-    """Errors have their causes, and neither frames nor Java's own form of both."""
     for statement, cause in [
         ("SELECT cont(*) FROM range(1)", "UNRESOLVED_ROUTINE"),
         ("SELECT raise_error(concat('boom ', id)) FROM range(2)", "boom "),
@@ -62,7 +61,6 @@ def errors_have_no_stack_traces(session):
 
 
 def error_of_operation(session, statement):
-    """The error of a statement that is polled, as JDBC does it."""
     cursor = session.cursor()
     cursor.execute(statement, async_=True)
 
@@ -102,7 +100,6 @@ def test_pyhive_and_beeline_are_answered_by_spark(cluster, control):
         assert row["value"] == "local[1]", row
         spark.done(session, "CREATE TABLE kept AS SELECT 42 AS answer")
         errors_have_no_stack_traces(session)
-    # A table is the engine's, not the session's, and DESCRIBE and EXPLAIN report what becomes of it.
     described = control.described(pool, name)
     assert described["catalog"].startswith("own: "), described
     _, log = control.look(f"EXPLAIN ALTER RESOURCE UNIT {unit} DRIVER_MEMORY '700M'")
@@ -160,11 +157,9 @@ def test_a_restart_drains_spark_after_its_sessions_finish(cluster, control):
             return new[0]["engine"] if new and by_name.get(old, {}).get("state") == "draining" else None
 
         new = wait_until(replaced, WITHIN_S, "a new Spark is ready, the old one drains", 0.2)
-        # What the session has made is there still, and what runs goes on.
         assert cursor.poll().operationState == TOperationState.RUNNING_STATE
         cursor.cancel()
         assert rows(session, "SELECT answer FROM mine") == [{"answer": 42}]
-        # A session without state of its own goes to the new one.
         (row,) = rows(another, "SET spark.app.name")
         assert row["value"] == new, row
     has_ended(engine, java)

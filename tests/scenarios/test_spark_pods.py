@@ -23,7 +23,6 @@ def pods(workspace):
 
 @pytest.fixture(scope="module")
 def installation(pods, workspace):
-    # One Spark at a time: their ports are those of the machine.
     kubernetes = {"agent_image": IMAGE, "api_server": f"https://{pods.kubernetes.address}"}
     it = PodCluster(workspace / "spark-pod-cluster", pods, kubernetes=kubernetes, spark=spark.in_pods(free_port()))
     yield from started(it)
@@ -147,7 +146,6 @@ def test_executors_are_pods_that_come_and_go_with_their_driver(cluster, control,
     (owner,) = executor["metadata"]["ownerReferences"]
     assert owner["uid"] == pods.of(namespace)[name]["metadata"]["uid"]
     (container,) = executor["spec"]["containers"]
-    # The heap, and Spark's overhead above it.
     assert container["resources"]["limits"]["memory"] == "896Mi", container["resources"]
     assert [it["engine"] for it in control.engines(tenant)] == [name]
     control.stop(pool, name)

@@ -65,7 +65,6 @@ def is_named(statement):
 
 
 def listed():
-    """The differences: statement to name."""
     lines = [line.split(": ", 1) for line in (DATA / "differences.txt").read_text().splitlines() if line and line[0] != "#"]
     return {statement: name for name, statement in lines}
 
@@ -140,7 +139,6 @@ def plain(value):
 
 
 def by_cursor(cursor, statement, parameters=None):
-    """What a cursor gives: columns, families, rows; or that it was refused."""
     try:
         cursor.execute(statement, parameters)
         description = cursor.description or []
@@ -235,7 +233,6 @@ def test_jdbc_gets_from_this_engine_what_spark_gives(standalone, tenant, referen
 
 
 def by_jdbc(session, statement, parameters=None):
-    """What the driver gives; a statement with parameters goes through its PreparedStatement."""
     if parameters:
         statement = statement.replace("%s", "?").replace("%%", "%")
     try:

@@ -17,7 +17,6 @@ from harness.waiting import stays, wait_until
 DEADLINE_S = 2
 # The deadline counts in the database from the decision; then a tick must come, and SHOW be asked.
 STALLED_WITHIN_S = DEADLINE_S + 28
-# An engine that could not be made is tried again after a back-off: 3 s, 6 s, 12 s, 24 s, 48 s.
 AFTER_ALL_WITHIN_S = 120
 # An engine passes it when it has answered its warm-up and has a permit.
 NOT_REGISTERED = "engine_agent.register.before"
@@ -44,7 +43,6 @@ class PlaceIsAFile:
 
 
 def exchange(one, other):
-    """Swaps the names in one step, so that the master never observes a missing one."""
     here, exchange_names = -100, 2
     library = ctypes.CDLL(None, use_errno=True)
     failed = library.renameat2(here, os.fsencode(one), here, os.fsencode(other), exchange_names)
@@ -117,7 +115,6 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         with pyhive_session(cluster.addresses["proxy-b"], "alice") as another:
             assert rows(another, "SELECT 1 AS one") == [{"one": 1}]
-        # Another alteration waits for one tick, and not for the deadline of this one.
         began = time.monotonic()
         control.execute("CREATE RESOURCE UNIT meanwhile DRIVER_MEMORY '256M'")
         assert time.monotonic() - began < DEADLINE_S
@@ -126,11 +123,9 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         assert "kept/kept_p/kept_u/0" in stalled["reason"], stalled
         shown = control.engine(tenant, name)
         assert shown["state"] == "pending" and re.search(obstacle.reason, shown["reason"]), shown
-        # Afterwards: the way is free. What reaches no engine converges, and the session never noticed.
         wait_until(lambda: not cluster.nodes.exists("lock/alter"), 20, "the alter node is gone")
         (other,) = control.execute("CREATE RESOURCE UNIT another DRIVER_MEMORY '256M'")
         wait_progress(control, other["alteration"], "converged", STALLED_WITHIN_S)
-        # A second alteration of the same object takes over from the first, and stalls in its turn.
         (second,) = control.execute(f"ALTER RESOURCE UNIT {unit} COMMENT 'again'")
         assert progress_of(control, first["alteration"])["progress"] == "superseded"
         again = wait_progress(control, second["alteration"], "stalled", STALLED_WITHIN_S)
@@ -138,7 +133,6 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
         assert cluster.logs.count("the keeper can't read the state directory") <= 1
-        # The obstacle goes away: what was stalled is reached after all.
         in_the_way.take_away()
     reached = wait_progress(control, second["alteration"], "converged", AFTER_ALL_WITHIN_S)
     assert reached["outcome"] == "committed", reached
@@ -153,7 +147,6 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
 
 
 def test_engines_that_never_start_stall_nothing(own_cluster, folder):
-    """One whose configuration its engine refuses, one whose program is not there, one that hangs for ever."""
     points = Failpoints(folder / "points")
     cluster = own_cluster(
         metadata_agent={"alter_deadline": f"{DEADLINE_S}s", "drain_grace": "1s"}, spark=spark.ABSENT, env=points.env
@@ -179,7 +172,6 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
         made[tenant] = answer["alteration"]
         wait_progress(control, answer["alteration"], "converged", STALLED_WITHIN_S)
 
-    # All three are long past the deadline, and none of them is ready or stalled.
     def as_it_should_be():
         states = {it["id"]: it["progress"] for it in control.alterations()}
         shown = [control.engines(tenant) for tenant in made]
@@ -198,7 +190,6 @@ def test_engines_that_never_start_stall_nothing(own_cluster, folder):
     with pyhive_session(cluster.addresses["proxy-a"], "alice") as session:
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
     control.drop(*other)
-    # One that hangs can be given up like any other: it is deleted when its grace is over.
     control.execute("ALTER RESOURCE UNIT hangs_u MIN_ENGINES 0")
     control.execute("DROP TENANT hangs WAIT '1m'")
     wait_until(lambda: not hanging.is_alive(), 30, "the engine that hung is gone")

@@ -15,14 +15,11 @@ from harness.waiting import wait_until
 pytestmark = pytest.mark.quick
 
 ENDS_WITHIN_S = 12
-# So many at most are opened until each of two engines has one.
 SESSIONS = 10
 
 
 @pytest.fixture
 def two_engines(own_standalone):
-    """A standalone with a tenant of two engines; (installation, control, tenant, pool, unit, engine names). Its log
-    names the engine that a session is bound to."""
     own_standalone.env = {
         "ENGINEHOUSE_LOG": "warn,enginehouse=info,master=info,engine_agent=info,proxy=debug,sqlx=error,zookeeper_client=error"
     }
@@ -74,7 +71,6 @@ def test_the_death_of_an_engine_process_reaches_only_its_sessions(two_engines):
 
         sqlstate, message = wait_until(lost, 10, "the session is told that its engine is lost")
         assert sqlstate == "08S01" and victim in message, (sqlstate, message)
-        # The other session never noticed, and the first one is bound again at its next statement.
         assert rows(bound[spared], "SELECT 1 AS one") == [{"one": 1}]
         assert rows(bound[victim], "SELECT 1 AS one") == [{"one": 1}]
         assert running[spared].is_alive()

@@ -27,7 +27,6 @@ def test_a_primary_that_becomes_a_standby_is_neither_read_nor_written(server, ow
     control.execute("CREATE RESOURCE UNIT u DRIVER_CPU 1, DRIVER_MEMORY '512M'")
     cluster.settled(control)
     cluster.logs.allow("no metadata agent responds; using the last catalog", "metadata database does not answer")
-    # Who may administer the server may write all the same, and `root` does: nothing else would stop us.
     cluster.database.rows("SET GLOBAL read_only = 1")
 
     def is_refused():
@@ -36,7 +35,6 @@ def test_a_primary_that_becomes_a_standby_is_neither_read_nor_written(server, ow
         return True
 
     assert is_refused()
-    # A report that was on its way may still have come.
     time.sleep(COMES_WITHIN_S)
     last = cluster.last_tick()
     stays(lambda: cluster.last_tick() == last, STANDS_FOR_S, "no tick is written on a standby")

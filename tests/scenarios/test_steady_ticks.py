@@ -46,7 +46,6 @@ def cluster(pods, workspace):
 
 
 def asked(pods, since):
-    """How often the master asked for what since then; a watch counts when it begins, everything else when it is answered."""
     counted = [
         it
         for it in pods.kubernetes.requests(user=MASTER)
@@ -63,8 +62,6 @@ def test_while_nothing_changes_no_tick_asks_the_api_server_for_anything(cluster,
     control.wait_ready(tenant, ENGINES, within_s=120)
     cluster.settled(control)
     before, count = asked(pods, 0)
-    # So a tick that asks would be seen: what made the engines was written down, with the tries that came before their
-    # namespace.
     assert before["create", "pods"] >= ENGINES and before["get", "configmaps"] >= 1, before
     ticks = set()
 
@@ -76,6 +73,5 @@ def test_while_nothing_changes_no_tick_asks_the_api_server_for_anything(cluster,
     during, _ = asked(pods, count)
     assert set(during) <= BY_THE_CLOCK, during
     assert all(times <= OF_EACH for times in during.values()), during
-    # And a tick that has to do something asks, and is written down too.
     control.drop(tenant, pool, unit)
     wait_until(lambda: asked(pods, count)[0]["delete", "pods"] >= ENGINES, 2 * WITHIN_S, "the pods' deletes are written down")

@@ -47,7 +47,6 @@ def deposed(own_cluster, folder):
 
 
 def assert_refused(deposed, point, log):
-    """Whether the directory has refused the call by its epoch: a call that was not sent yet never comes there."""
     if point in (CREATE_BEGUN, DELETE_BEGUN):
         wait_until(lambda: REFUSED_EFFECT in deposed.stopped.logged(), 20, "the late call is refused")
     else:
@@ -70,7 +69,6 @@ def test_a_late_engine_never_registers_and_the_next_tick_removes_it(deposed):
     deposed.wait_followed(CREATE_BEGUN, lambda: deposed.control.execute(f"STOP ENGINE {deposed.link[1]} '{name}' FORCE"))
     assert at_rest(deposed.cluster) == {}
     done, rejected, _ = deposed.go_on()
-    # The call takes effect, its master has given it up, and nothing more is sent.
     assert (done, rejected) == ([], [("create engine", name)])
     made = wait_until(lambda: moments(deposed.stopped.logged(), "engine started"), 20, "the engine is made late")
     drains = 'decision="drain engine"'
@@ -94,7 +92,6 @@ def test_a_delete_that_comes_late_hits_nothing(deposed, point):
     deposed.points.arm(point, "stop")
     (answer,) = deposed.control.execute(f"RESTART ENGINE {deposed.link[1]} '{old}' FORCE")
     deposed.wait_followed(point)
-    # The successor has deleted what was left of it, so the directory knows the new epoch.
     (new,) = at_rest(deposed.cluster)
     assert new == answer["engine"] != old
     done, rejected, log = deposed.go_on_in_vain()
@@ -150,7 +147,6 @@ def test_a_late_database_write_is_refused_by_the_epoch(deposed, point):
     done, rejected, _ = deposed.go_on_in_vain()
     assert done == [] and [it[1] for it in rejected] == [old], (done, rejected)
     if point == WRITE_SENDING:
-        # Its master gave it up while it was on its way; the transaction found the new epoch.
         wait_until(lambda: refused() == before + 1, 20, "the late write is refused")
     else:
         assert refused() == before, "it was not sent"
@@ -166,7 +162,6 @@ def test_a_master_stopped_inside_the_directory_lock_delays_creates(deposed):
 
     print("SHOW ENGINES says:", wait_until(held_row, 30, "SHOW ENGINES says that the directory lock is held"))
     assert deposed.processes() == {}
-    # The lock goes with its process, whatever state that is in.
     deposed.stopped.kill()
     deposed.cluster.logs.allow("decision failed.*another process holds the lock")
     assert list(at_rest(deposed.cluster, MADE_AFTER_ALL_S)) == [name]

@@ -63,7 +63,6 @@ def installation(pods, relay, points, workspace):
 
 @pytest.fixture
 def deposed(installation, pods, points):
-    """With one engine that serves, so that nothing has to be prepared for another one."""
     installation.logs.begin()
     # A call that was stopped for longer than it may take is given up, and one whose answer was lost has failed.
     installation.logs.allow("decision failed", "the watch is broken")
@@ -133,7 +132,6 @@ def test_a_pod_that_is_made_late_never_registers_and_goes(deposed, relay, point)
         assert serving.keys() == {deposed.served_by}
         sent = calls(relay, "create")
     if point == ON_THE_WAY:
-        # The next tick of the successor finds the pod that it did not make.
         other = deposed.cluster.programs[deposed.other]
         wait_until(lambda: ("drain engine", name) in [it[:2] for it in applied_in(other.logged())], 20, "it is drained")
     done, rejected, _ = deposed.go_on()

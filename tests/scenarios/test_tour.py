@@ -12,7 +12,6 @@ pytestmark = pytest.mark.quick
 
 
 def table_after(text, words):
-    """The rows of the first table after the words, as lists of cells, without the header."""
     rows = []
     for line in text[text.index(words) :].splitlines():
         if line.startswith("│"):

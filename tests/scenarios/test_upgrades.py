@@ -79,14 +79,12 @@ def test_migration_keeps_every_row_of_a_recorded_version(folder, version, kind):
 
 
 def takes_over(cluster, recorded, names):
-    """The roles start over the recorded state; answers an admin's control connection after some ticks."""
     cluster.logs.begin()
     cluster.start()
     wait_registered(cluster, names)
     cluster.wait_for_master()
     control = Control(cluster.addresses["proxy-b"])
     assert at_rest(cluster).keys() == set(names)
-    # Another tick, which begins with everything at rest.
     cluster.wait_for_master()
     replaced = [it for it in applied(cluster.logs) if it[0] in REPLACING]
     assert replaced == [], "an upgrade replaces no engine"
@@ -123,10 +121,8 @@ def test_an_upgrade_keeps_engines_catalogs_and_declarations(folder, version):
         names = recorded.about["engines"]
         control = takes_over(cluster, recorded, names)
         assert {it.pid for it in cluster.engines.all().values()} == {it.pid for it in children}
-        # Definitions mean what they meant when they were made.
         for query, had in recorded.about["answers"].items():
             assert answered(cluster.addresses["proxy-a"], "alice", query) == had, query
-        # And the installation goes on: an alteration replaces what it reaches and nothing else.
         control.execute("ALTER RESOURCE UNIT nightly DRIVER_MEMORY '320M' WAIT '1m'")
         control.wait_ready("lab")
         left = cluster.engines.all().keys() & set(names)

@@ -15,7 +15,6 @@ from harness.waiting import wait_until
 
 SESSION_TIMEOUT_S = 3
 TICK_S = 1
-# A client gives its session up after seven fifths of the timeout and then has to reconnect.
 AWAY_S = SESSION_TIMEOUT_S * 2
 BACK_WITHIN_S = 30
 SETTINGS = {
@@ -35,7 +34,6 @@ def ensemble(folder, request):
 
 
 def installed(own_cluster, ensemble):
-    """A cluster on it with one engine of a tenant `out`, whose user is alice, at rest."""
     cluster = own_cluster(ensemble=ensemble, **SETTINGS)
     control = Control(cluster.addresses["proxy-b"])
     names = control.make("out", users="'alice'")

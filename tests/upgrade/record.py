@@ -24,7 +24,6 @@ from harness.pods import PodCluster, Pods
 from harness.processes import BINARY
 from harness.rest import at_rest
 
-# Fixed, because every key and access list in the record is derived from it.
 SECRET = "recorded" * 8
 SECRET_KEYS = ["password", "secret", "token", "credential", "access.key", "time.zone"]
 # What the tenant's users see of their data, before and after an upgrade.
@@ -60,13 +59,11 @@ def declare(control, main="", side=""):
         "DROP RESOURCE UNIT dropped",
     ]:
         control.execute(statement)
-    # A started engine that was restarted, one that was stopped, and one that another tenant started.
     restarted = control.start("analysts", "side", "nightly", wait="2m")
     stopped = control.start("analysts", "side", "nightly", wait="2m")
     control.execute(f"RESTART ENGINE side '{restarted}' FORCE WAIT '2m'")
     control.stop("side", stopped, wait="2m")
     control.start("lab", "side", "nightly", wait="2m")
-    # A statement that was refused leaves its row too.
     with pyhive_session(control.address) as session:
         refused(session, "DROP RESOURCE POOL main")
 

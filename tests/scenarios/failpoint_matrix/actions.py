@@ -11,7 +11,6 @@ from failpoint_matrix.table import RESET_AT
 from harness.pod_recorder import PodRecorder
 from harness.waiting import wait_until
 
-# In session timeouts: long enough that the session is over whatever was answered last.
 AWAY = 2
 REPORTED_WITHIN_S = 60
 LOOK_EVERY_S = 0.2
@@ -24,7 +23,6 @@ def kill(worker, pid):
 
 
 def stop(worker, pid):
-    """It stopped itself; it goes on when its session has long been over."""
     worker.installation.points.wait_stopped(worker.row.point)
     away(worker)
     os.kill(pid, signal.SIGCONT)
@@ -32,7 +30,6 @@ def stop(worker, pid):
 
 
 def cut(worker, pid):
-    """It is held at the point while its connections are cut, and goes on without them until its session is over."""
     relays = worker.installation.relays_of(pid)
     assert relays, f"process {pid} has no connection that could be cut"
     for relay, how in relays:
@@ -58,7 +55,6 @@ def cut_from_api(worker, pid):
         relay.cut("reset" if worker.row.point.startswith(RESET_AT) else "silence")
         try:
             installation.points.let_go(worker.row.point)
-            # Also one that has just been started gets ready without the API server.
             installation.all_run()
             worker.done(f"START ENGINE {worker.tenant} {worker.pool} {worker.unit}")
             is_cut_off = installation.pid_of("master") == pid
@@ -85,9 +81,7 @@ def is_reported(is_cut_off, row):
 
 
 def away(worker):
-    """Not a wait for something: being away is what happens here."""
     time.sleep(worker.installation.session_timeout_s * AWAY)
 
 
-# What a point is armed with, and what is done then.
 ACTIONS = {"kill": ("kill", kill), "stop": ("stop", stop), "cut": ("hold", cut), "cut-from-api": ("hold", cut_from_api)}

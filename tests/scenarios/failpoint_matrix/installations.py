@@ -25,7 +25,6 @@ DIES_WITHIN_S = 10
 SESSION_TIMEOUT_S = 1
 # For installations in which no session may be lost on a busy machine.
 PATIENT_S = 4
-# Of one call of the API server, where it may be cut off.
 CALL_DEADLINE_S = 2
 PROXIES = ("proxy-a", "proxy-b")
 
@@ -39,8 +38,6 @@ TIMES = {
 
 
 class FreshSchema:
-    """A database of its own in which `enginehouse migrate` makes the schema."""
-
     def __init__(self, installation, point):
         self.installation = installation
         self.database = type(installation.database)()
@@ -84,7 +81,6 @@ class FreshStandalone:
 
 
 def server_of(url):
-    """`host:port` of a database's URL."""
     return urllib.parse.urlsplit(url).netloc.rsplit("@", 1)[-1]
 
 
@@ -137,7 +133,6 @@ class PodRelays(Relays):
 
 
 def killed(program):
-    """Waits for the end of a program that killed itself at a point; fails if it ended any other way."""
     code = program.wait(DIES_WITHIN_S)
     assert code == -signal.SIGKILL, f"{program.name} ended with {code}, not by SIGKILL"
 
@@ -145,13 +140,11 @@ def killed(program):
 class ClusterInstallation:
     tenant = "walked"
 
-    # Between programs and what they depend on.
     make_relays = Relays
 
     def __init__(self, folder, database, ensemble=None, relayed=False, session_timeout_s=SESSION_TIMEOUT_S):
         """`relayed`: every program reaches ZooKeeper and the database through relays of its own, which can be cut."""
         self.points = Failpoints(folder / "points")
-        # Programs that are no part of the installation, by pid: their role, and they themselves.
         self.passing = {}
         self.kind = database.kind
         self.session_timeout_s = session_timeout_s
@@ -198,7 +191,6 @@ class ClusterInstallation:
         return next(it for it in PROXIES if it != master)
 
     def address(self, via):
-        """Where to connect: `any`, `master`, `other`, or a program's name."""
         names = {"any": self.any_proxy, "master": self.master, "other": self.other}
         return self.cluster.addresses[names[via]() if via in names else via]
 
@@ -222,7 +214,6 @@ class ClusterInstallation:
         return (self.name_of(pid) or "engine").split("-")[0]
 
     def name_of(self, pid):
-        """The name of the program that has this pid; `None` if none has."""
         return next((it for it, program in self.programs.items() if program.pid == pid), None)
 
     def stop(self, name, number=signal.SIGTERM):
@@ -232,7 +223,6 @@ class ClusterInstallation:
         self.cluster.start_program(name, wait=wait)
 
     def revive(self, pid):
-        """Starts the program again that had this pid, after it killed itself. An engine is the master's business."""
         if pid in self.passing:
             return killed(self.passing[pid][1])
         name = self.name_of(pid)
@@ -242,7 +232,6 @@ class ClusterInstallation:
         return self.start_again(name)
 
     def went_on(self, pid):
-        """Waits for the end of a program that was stopped or cut off, if it is one that ends by itself."""
         if pid in self.passing:
             _, program = self.passing[pid]
             program.wait(DIES_WITHIN_S * 3)
@@ -353,7 +342,6 @@ class StandaloneInstallation:
         return FreshStandalone(self, point)
 
     def look_into_registry(self):
-        """Connects to the embedded ZooKeeper, as the master may. It knows no session from before its start."""
         if self.nodes:
             self.nodes.close()
         port = int((self.standalone.data / "zookeeper" / "zookeeper-port").read_text())

@@ -39,7 +39,6 @@ class Schedule:
                 self.not_closed.append(f"{worker.name}: {error}")
 
     def result(self, row, within_s):
-        """Who was hit and how long the row took; raises what it failed with."""
         return self.results[row].result(within_s)
 
     def close(self):

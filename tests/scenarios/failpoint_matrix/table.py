@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from failpoint_matrix import triggers as d
 
-# In a standalone every role but the engine's is one process.
 ONE_PROCESS = "standalone"
 
 
@@ -48,7 +47,6 @@ def rows(role, trigger, points, **options):
 
 
 ROWS = [
-    # The longest first, so that the workers end at about the same time.
     *rows("proxy", d.agents_die, "master.settle.abort", where="cluster"),
     # The embedded ZooKeeper forgets an alter node with its process: there the agent must live on.
     *rows("proxy", d.agent_hangs, "master.settle.abort", where="standalone"),
@@ -171,7 +169,6 @@ QUICK_WITH_PODS = tuple(
     orchestrator.delete.signalled orchestrator.ensure.placed orchestrator.namespace.made
     """.split()
 )
-# Where a master is stopped between a look at what it may do and the call.
 QUICK_STOPS_WITH_PODS = ("orchestrator.delete.admitted", "orchestrator.ensure.admitted")
 # Where it is cut off from everything between the two; and from the API server alone.
 QUICK_CUTS_WITH_PODS = ("orchestrator.ensure.admitted",)

@@ -14,7 +14,6 @@ from harness.waiting import wait_until
 
 
 def alter(worker, via="other"):
-    """ALTER of the unit: a new configuration, so the engine is replaced by a newer one and drained."""
     yield
     statement, there = worker.execute_alter(via)
     yield
@@ -22,7 +21,6 @@ def alter(worker, via="other"):
 
 
 def create(worker, via="other"):
-    """CREATE of a unit that nothing uses; no engine is concerned."""
     name = worker.next_name("extra")
     worker.expect_same_engines()
     yield
@@ -42,7 +40,6 @@ def drop(worker, via="other"):
 
 
 def newcomer(worker, via="other"):
-    """A tenant with a pool of its own comes; its first engine needs a place that is not there yet."""
     name = f"{worker.tenant}_{worker.next_name('new')}"
     pool = f"{name}_p"
     worker.done(f"CREATE RESOURCE POOL {pool} UNIT_LIST ('{worker.unit}'){worker.installation.places(name)}")
@@ -83,7 +80,6 @@ def stop(worker, via="other"):
 
 
 def restart(worker, via="other"):
-    """RESTART ENGINE: the slot stays and gets another engine."""
     (before,) = worker.slots()
     yield
     statement = worker.execute(f"RESTART ENGINE {worker.pool} '{before[-1]}'", via)
@@ -100,7 +96,6 @@ def query(worker, via="any"):
 
 
 def view(worker, via="any"):
-    """CREATE VIEW in the tenant's catalog: a definition in a file, which is there as a whole or not at all."""
     name = worker.next_name("view")
     yield
     statement = worker.execute(f"CREATE VIEW {name} AS SELECT 42 AS answer", via, user=worker.user)
@@ -116,7 +111,6 @@ def view(worker, via="any"):
 
 
 def drop_schema(worker, via="any"):
-    """DROP SCHEMA … CASCADE in the tenant's catalog."""
     name = worker.next_name("schema")
     for statement in (f"CREATE SCHEMA {name}", f"CREATE VIEW {name}.v AS SELECT 1 AS one"):
         made = worker.query(statement)
@@ -157,7 +151,6 @@ def hand_over(worker, via="any"):
 
 
 def label(worker):
-    """An operator changes an engine's label by hand: the slot gets a new incarnation."""
     (slot,) = worker.slots()
     engine = worker.installation.engines.one(slot[-1])
     yield
@@ -167,7 +160,6 @@ def label(worker):
 
 
 def crash(worker):
-    """kill -9 of an engine: its end is recorded, what is left of it goes, and its slot is filled again."""
     (slot,) = worker.slots()
     engine = worker.installation.engines.one(slot[-1])
     yield
@@ -222,14 +214,12 @@ def housekeeping(worker):
     yield
     worker.installation.start_again(name, wait=False)
     yield
-    # It is done when an agent starts, and then every hour.
     worker.installation.stop(name)
     worker.installation.start_again(name)
     wait_until(lambda: worker.count("SELECT 1 FROM request WHERE done_at_ms = 1") == 0, 30, "the old rows are gone")
 
 
 def migrate(worker):
-    """The schema is made in a database of its own, by the program that does that."""
     installation = worker.fresh_installation()
     yield
     installation.begin()
@@ -238,13 +228,10 @@ def migrate(worker):
 
 
 def sleep(role):
-    """A process is stopped for longer than its session lives, and goes on."""
-
     def trigger(worker):
         pid = worker.target
         yield
         os.kill(pid, signal.SIGSTOP)
-        # Not a wait for something: being away is what happens here.
         time.sleep(worker.installation.session_timeout_s * 2)
         os.kill(pid, signal.SIGCONT)
         yield
@@ -267,7 +254,6 @@ def agents_die(worker, via="other"):
 
 
 def agent_hangs(worker, via="other"):
-    """A metadata agent makes the node and then nothing for longer than `master.alter_grace`."""
     worker.installation.points.arm("agent.alter.node_made", "hold")
     yield
     statement, there = worker.execute_alter(via)

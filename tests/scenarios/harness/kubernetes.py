@@ -179,7 +179,6 @@ class Kubernetes:
             f"--root-ca-file={self.authority}",
             "--use-service-account-credentials=false",
             "--leader-elect=false",
-            # It serves nothing.
             "--secure-port=0",
         ]
 
@@ -210,7 +209,6 @@ class Kubernetes:
         return Client(address or self.address, self.authority, token, agent)
 
     def kubeconfig(self, user="admin"):
-        """The path of a kubeconfig for one of `users`."""
         return self.kubeconfig_of(self.tokens[user], user)
 
     def kubeconfig_of(self, token, name, namespace="default", address=None):
@@ -260,7 +258,6 @@ class Kubernetes:
     def requests(self, **wanted):
         """The audited requests so far; `user="…"`, `verb="…"`, `resource="…"` leave out the others."""
         found = []
-        # The last line may be being written.
         for line in self.audit_log.read_text().rpartition("\n")[0].splitlines():
             event = json.loads(line)
             found_of = {"user": event["user"].get("username"), "verb": event["verb"]}
@@ -270,7 +267,6 @@ class Kubernetes:
         return found
 
     def close(self):
-        """Ends the processes, the last one first; what they keep goes with the folder."""
         for component in (self.scheduler, self.manager, self.apiserver, self.etcd):
             if component is not None and component.process is not None:
                 component.kill()

@@ -115,7 +115,6 @@ class Client:
         return self.request("PATCH", path, body, f"application/{kind}-patch+json", STRICT | query)
 
     def delete(self, resource, name, namespace=None, grace_s=None, uid=None):
-        """The object that is being deleted, or the Status of one that is gone."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if grace_s is not None:
             options["gracePeriodSeconds"] = grace_s

@@ -52,7 +52,6 @@ class Logs:
             return "".join(texts)
 
     def begin(self):
-        """A test begins: what was logged before is not its business."""
         self._open_new()
         self.allowed = list(ALWAYS_ALLOWED)
         with self.lock:

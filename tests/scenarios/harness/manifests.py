@@ -98,11 +98,9 @@ class Applier:
         return self.client.request("POST", self.path(it), it, query=STRICT | query)
 
     def try_out(self, it):
-        """Everything that the server does with a new object, but keeping it."""
         return self.create(it, dryRun="All")
 
     def apply(self, objects):
-        """Makes all of them. Where pods are to be made, what a namespace gets by itself is waited for."""
         for it in objects:
             self.create(it)
         for it in objects:

@@ -33,7 +33,6 @@ class Masters:
         self.cluster = cluster
 
     def term(self):
-        """The term that the database knows; `None` before the first one."""
         ((epoch, holder, since_ms, last_tick_ms),) = self.cluster.database.rows(
             "SELECT epoch, holder, since_ms, last_tick_ms FROM master"
         )

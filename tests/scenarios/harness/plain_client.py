@@ -10,7 +10,6 @@ from thrift.transport import TSocket, TTransport
 
 from harness.clients import split
 
-# The proxy answers a control statement within 60 s, whatever happens to agents and database.
 ANSWER_WITHIN_S = 75
 logging.getLogger("thrift").setLevel(logging.CRITICAL)
 

@@ -25,7 +25,6 @@ class PodEngine:
         return self.uid
 
     def kill(self):
-        """kill -9 of the engine's processes."""
         self.pods.kubelet.kill(self.namespace, self.name)
 
     def set_label(self, key, value):

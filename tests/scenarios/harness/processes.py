@@ -17,7 +17,6 @@ STOP_WITHIN_S = 25
 
 
 def environment(extra=None):
-    """A plain environment: nothing of the caller's settings changes what the processes do."""
     plain = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TZ") if name in os.environ}
     return plain | {"RUST_BACKTRACE": "1"} | (extra or {})
 

@@ -28,8 +28,6 @@ MARIADB = " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_
 
 
 class Recorded:
-    """One recording: of a version, with engines that were `processes` or `pods`."""
-
     def __init__(self, version, kind):
         self.folder = FOLDER / version / kind
         self.about = json.loads((self.folder / "installation.json").read_text())
@@ -170,6 +168,5 @@ def literal(value, kind):
 
 
 def wait_registered(cluster, names, within_s=60):
-    """Waits until each of the engines has registered below its recorded permit."""
     for name in names:
         wait_until(lambda name=name: cluster.nodes.exists(f"engines/{name}/live"), within_s, f"{name} registers")

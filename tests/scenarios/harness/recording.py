@@ -26,7 +26,6 @@ from kazoo.exceptions import NoNodeError
 from harness.processes import BINARY
 from harness.zookeeper import TIMEOUT_S, derived
 
-# The one node of the process orchestrator.
 NODE = platform.node()
 LEFT_OUT = {"lock", "log", "log.1", "exit.json"}
 # Below these paths of the API server, in the order in which they can be made again.

@@ -38,7 +38,6 @@ def at_rest(cluster, within_s=REST_WITHIN_S, registry=True):
 
 
 def look(cluster, registry=True):
-    """One look: the wanted engines (name → uid), and what differs from rest, in words."""
     wanted, different = wanted_engines(cluster.database)
     running, more = cluster.engines.running()
     different += more

@@ -43,7 +43,6 @@ class ServerProcess:
         os.killpg(self.process.pid, number)
 
     def kill(self):
-        """kill -9 of the whole server, its processes included."""
         if self.is_running():
             self.signal(signal.SIGKILL)
         self.process.wait(timeout=KILLED_WITHIN_S)

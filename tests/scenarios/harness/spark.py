@@ -9,7 +9,6 @@ from kubelet import Image
 ABSENT = {"unconfined": True, "program": "/nowhere/bin/spark-submit"}
 IMAGE = "registry.example/spark:3"
 USER = 185
-# Where it is in its image.
 HOME = "/opt/pyspark"
 USERS = f"root:x:0:0::/root:/bin/sh\nspark:x:{USER}:{USER}::/nonexistent:/bin/sh\n"
 # The executor part of the entry point of Spark's own images; drivers do not use it.

@@ -21,7 +21,6 @@ REQUESTS_EACH = 240
 LINKS = [("t_0", "p_0", "u_0"), ("t_0", "p_0", "u_1"), ("t_0", "p_1", "u_2"), ("t_1", "p_0", "u_0"), ("t_1", "p_0", "u_1")]
 # The share of CREATE, ALTER and DROP.
 ALTERATIONS = 0.5
-# Between two tries to find a proxy that listens.
 AGAIN_S = 0.05
 MEMORY = ["256M", "384M", "512M"]
 
@@ -114,7 +113,6 @@ class Stream:
             client.start()
 
     def end(self):
-        """No further statement is begun; waits for those under way."""
         self.ended.set()
         for client in self.clients:
             client.join(timeout=ANSWER_WITHIN_S + 15)

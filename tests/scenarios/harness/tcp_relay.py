@@ -52,7 +52,6 @@ class TcpRelay:
         self.listener = listening()
         self.listener.setblocking(False)
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
-        # Counters; they only go up.
         self.connections = 0
         self.bytes_to_server = 0
         self.bytes_to_client = 0
@@ -74,7 +73,6 @@ class TcpRelay:
         return self.bytes_to_server + self.bytes_to_client
 
     def cut(self, kind="silence"):
-        """Cuts the network: `silence` or `reset`."""
         assert kind in ("silence", "reset"), kind
         self._call(self._silence if kind == "silence" else self._reset)
 

@@ -45,7 +45,6 @@ class Nodes:
         return None
 
     def read(self, name):
-        """The node's content as JSON, `None` if there is no node."""
         data = self.bytes(name)
         return None if data is None else json.loads(data)
 
@@ -56,7 +55,6 @@ class Nodes:
         return self.below(self.path(name))
 
     def below(self, path):
-        """The children of a node by its whole path; none if it is not there."""
         with contextlib.suppress(NoNodeError):
             return sorted(self.client.get_children(path))
         return []
