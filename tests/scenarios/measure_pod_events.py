@@ -119,7 +119,7 @@ class News:
             at += [first(self.followers[who].seen, lambda it: it[0] == engine and shown(it[1])) for who in ("SHOW", "DESCRIBE")]
             return at if all(at) else None
 
-        began, *heard = wait_until(all_reported, WITHIN_S, f"everybody was told: {kind}")
+        began, *heard = wait_until(all_reported, WITHIN_S, f"all followers know: {kind}")
         self.took[kind].append([(it - began) * 1000 for it in heard])
 
     def round(self, number):

@@ -235,7 +235,7 @@ def test_the_only_proxy_dies_and_comes_back_as_master(installation):
     with contextlib.suppress(pyhive.exc.Error, TTransportException, OSError):
         Control(cluster.addresses["proxy-a"]).execute(f"ALTER RESOURCE UNIT {unit} MIN_ENGINES 3")
     wait_killed(cluster, "proxy-a")
-    assert cluster.nodes.exists("lock/alter"), "what was said stands while nobody acts"
+    assert cluster.nodes.exists("lock/alter"), "the change stands without a master"
     left = {it.name: it.process for it in cluster.engines.of(tenant)}
     assert left[kept[0]] == kept[1], "engines need no proxy to live"
     restart_armed(cluster, "proxy-a", "proxy", None)

@@ -71,7 +71,7 @@ def test_no_master_acts_while_another_client_holds_the_lock(cluster, cluster_ten
                 and started["engine"] not in cluster.nodes.children("engines")
             ),
             TICKS_S,
-            "nobody makes the engine",
+            "no master creates the engine",
         )
         shown = control.engine(tenant, started["engine"])
         assert shown["state"] == "pending" and shown["reason"], shown

@@ -134,7 +134,7 @@ def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, names
         assert [it.namespace for it in relay.watches] == [namespace]
         kubernetes.admin.delete("configmaps", "seen", namespace)
         assert next(events)[:2] == ("DELETED", "seen")
-    wait_until(lambda: relay.watches == (), WITHIN_S, "the relay has seen that nobody watches any more")
+    wait_until(lambda: relay.watches == (), WITHIN_S, "the relay has noticed that the watch ended")
     assert client.request("GET", "/readyz") == "ok"
     assert relay.requests["create", "configmaps"] == 2 and relay.requests["watch", "configmaps"] == 1
 
@@ -226,8 +226,8 @@ def test_events_that_are_dropped_and_repeated(kubernetes, relay, client, namespa
     admin = kubernetes.admin
     with watching(client, namespace) as events:
         with relay.fault("drop", api_calls("watch", namespace=namespace), event=watch_events("ADDED"), times=1) as fault:
-            make(admin, namespace, "dropped", "told")
-            assert next(events)[:2] == ("ADDED", "told")
+            make(admin, namespace, "dropped", "sent")
+            assert next(events)[:2] == ("ADDED", "sent")
             assert fault.injected == 1
         with relay.fault("repeat", api_calls("watch", namespace=namespace), copies=2) as fault:
             make(admin, namespace, "thrice", "once")

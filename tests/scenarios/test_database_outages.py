@@ -78,7 +78,7 @@ def test_a_database_crash_during_a_commit_leaves_a_definite_outcome(server, own_
         back = time.monotonic()
         answer = altering.result(timeout=BACK_WITHIN_S)
         print(f"{server.kind} was away for {back - gone:.1f} s, SHOW was refused after {waited:.1f} s")
-        print(f"the ALTER was told after {time.monotonic() - gone:.1f} s: {answer or 'committed'}")
+        print(f"the ALTER was answered after {time.monotonic() - gone:.1f} s: {answer or 'committed'}")
         at_rest(cluster, BACK_WITHIN_S)
         assert answer is not None and "nothing changed" in answer.message, answer
         last = control.alterations()[0]

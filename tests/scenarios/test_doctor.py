@@ -66,7 +66,7 @@ def test_a_database_that_may_forget_what_it_acknowledged_is_a_warning(patient):
     for setting in ("fsync", "full_page_writes"):
         ((value,),) = patient.cluster.database.rows(f"SHOW {setting}")
         assert f"{setting} {value}" in found["said"] and (setting in subjects) == (value == "off"), found
-    assert "synchronous_commit on" in found["said"], "a connection says so for itself"
+    assert "synchronous_commit on" in found["said"], "each connection sets it"
     assert status == 0 and found["verdict"] == ("warning" if subjects else "ok"), report["summary"]
 
 
@@ -223,9 +223,9 @@ def sick(patient):
         record |= {"name": orphan, "uid": str(uuid.uuid4()), "labels": record["labels"] | {"name": orphan}}
         (copy / "engine.json").write_text(json.dumps(record))
         engine.kill()
-        permit = {"version": 1, "tenant": patient.tenant, "pool": patient.pool, "unit": patient.unit, "uid": "nobody"}
-        nodes.client.create(nodes.path("engines/patient-nobody"), json.dumps(permit).encode())
-        fact = {"version": 1, "uid": "nobody", "grace_ms": 1, "reason": "a scenario"}
+        permit = {"version": 1, "tenant": patient.tenant, "pool": patient.pool, "unit": patient.unit, "uid": "unknown"}
+        nodes.client.create(nodes.path("engines/patient-unknown"), json.dumps(permit).encode())
+        fact = {"version": 1, "uid": "unknown", "grace_ms": 1, "reason": "a scenario"}
         nodes.client.create(nodes.path("drains/patient-drained"), json.dumps(fact).encode())
         alter = {
             "version": 1,
@@ -234,7 +234,7 @@ def sick(patient):
             "base_generation": 1,
             "old": None,
             "statement": "ALTER TENANT patient COMMENT 'x'",
-            "by": "somebody",
+            "by": "stranger",
             "agent": "gone",
             "requested_at_ms": 1,
         }
@@ -275,7 +275,7 @@ def test_an_entry_that_was_never_issued_is_an_orphan(sick):
 
 
 def test_a_permit_without_an_engine_is_named(sick):
-    found = finding(sick[1], "permits", "/engines/patient-nobody")
+    found = finding(sick[1], "permits", "/engines/patient-unknown")
     assert "no engine of that name exists, and no slot desires one" in found["what"]
 
 
@@ -286,7 +286,7 @@ def test_a_drain_fact_without_an_engine_is_named(sick):
 
 def test_a_stale_alter_node_is_named_with_its_age_and_object(sick):
     found = finding(sick[1], "alter node", "/lock/alter")
-    for part in ("it has existed for ", "ALTER TENANT patient", 'by "somebody"', "a-scenario is in doubt", "0x1"):
+    for part in ("it has existed for ", "ALTER TENANT patient", 'by "stranger"', "a-scenario is in doubt", "0x1"):
         assert part in found["what"], (part, found)
     assert check(sick[1], "converging")["verdict"] == "ok"
 
@@ -295,7 +295,7 @@ def test_findings_for_the_master_heal_when_one_acts(patient, sick):
     _, _, orphan = sick
     patient.wait_well()
     nodes = patient.cluster.nodes
-    assert not nodes.exists("lock/alter") and not nodes.exists("engines/patient-nobody")
+    assert not nodes.exists("lock/alter") and not nodes.exists("engines/patient-unknown")
     assert not nodes.exists("drains/patient-drained")
     assert not (patient.cluster.state_dir / "engines" / orphan).exists()
     (engine,) = patient.control.wait_ready(patient.tenant)

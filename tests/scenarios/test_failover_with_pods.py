@@ -67,7 +67,7 @@ def failovers(cluster, masters, pods, name, number):
             made.append(control.start(*names, wait="2m"))
             control.stop(names[1], made[-1])
         assert at_rest(cluster) == before, "the pod that was there is the one that is there"
-        wait_until(lambda: set(monitor.names.values()) >= set(made), WITHIN_S, "the witness has heard of them all")
+        wait_until(lambda: set(monitor.names.values()) >= set(made), WITHIN_S, "the recorder has seen them all")
         assert sorted(monitor.names.values()) == sorted(made), "each was made once, and nothing else"
     control.drop(*names)
     return took

@@ -128,7 +128,7 @@ def test_a_rolling_restart_loses_no_engine_and_no_alteration(running, engine):
     )
     drains = re.compile("draining; no new sessions")
     for pod in leaving:
-        wait_until(lambda pod=pod: drains.search(running.log(pod)), WITHIN_S, "the old proxy has been told", 0.2)
+        wait_until(lambda pod=pod: drains.search(running.log(pod)), WITHIN_S, "the old proxy drains", 0.2)
     for session in sessions:
         assert rows(session, "SELECT 2 AS two") == [{"two": 2}]
         session.close()

@@ -153,7 +153,7 @@ def test_the_program_takes_the_file_and_the_variables_of_every_role(objects, tmp
         assert settings["cluster"]["secret_file"] == f"{places['cluster-secret']}/cluster.secret"
         if role != "metadata-agent":
             assert settings["master"]["candidate"] == (role == "master"), "only masters have the rights that a master needs"
-            assert settings["proxy"]["discoverable"] == (role == "proxy"), "nobody reaches a master"
+            assert settings["proxy"]["discoverable"] == (role == "proxy"), "clients cannot reach a master"
         port = container["ports"][0]["containerPort"]
         section = "metadata_agent" if role == "metadata-agent" else "proxy"
         assert settings[section]["listen"] == f"{POD_IP}:{port}"

@@ -169,6 +169,6 @@ def test_sessions_survive_alterations_and_memory_stays_bounded(own_cluster, seed
     assert not above, f"above their limit: {above}\n" + "\n".join(table)
     least = min(load.each[number] for number in range(SESSIONS))
     if altered < MIN_ALTERATIONS or least < MIN_STATEMENTS_EACH:
-        pytest.fail(f"void: {altered} alterations, the slowest session said {least} statements")
+        pytest.fail(f"void: {altered} alterations, the slowest session ran {least} statements")
     at_rest(cluster)
     assert sorted(engine.labels["tenant_name"] for engine in cluster.engines.all().values()) == ["load_0", "load_1"]

@@ -81,7 +81,7 @@ def test_a_master_cut_off_from_zookeeper_is_replaced_and_stays_a_proxy(relayed, 
         (master,) = control.execute("SHOW MASTER")
         assert master["epoch"] == after.epoch and master["state"] == "acting", master
         (started,) = control.execute(f"START ENGINE {' '.join(names)}")
-        assert len(at_rest(cluster)) == 2, "what was said there happens"
+        assert len(at_rest(cluster)) == 2, "its statements take effect"
         wait_until(lambda: "zookeeper is not available" in cluster.programs[CUT_OFF].logged(), 30, "it says what it lacks")
         engines, warning = wait_until(lambda: with_warning(control, names[0]), 30, "SHOW ENGINES says what is missing")
         assert sorted(it["engine"] for it in engines) == sorted(at_rest(cluster)), engines

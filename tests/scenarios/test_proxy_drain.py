@@ -87,6 +87,6 @@ def test_a_second_signal_ends_a_proxy_that_waits_for_its_sessions(own_cluster):
 def test_without_a_grace_period_a_proxy_ends_at_once(own_cluster):
     cluster = own_cluster()
     session = open_pyhive(cluster.addresses["proxy-b"])
-    assert rows(session, "SHOW TENANTS LIKE 'nobody'") == []
+    assert rows(session, "SHOW TENANTS LIKE 'none'") == []
     status, _ = cluster.programs["proxy-b"].stop(signal.SIGTERM)
     assert status == 0 and probe(cluster.addresses["proxy-b"]) == (0, "")

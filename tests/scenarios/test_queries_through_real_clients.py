@@ -61,7 +61,7 @@ def must_choose(address):
 def test_a_session_of_several_tenants_must_choose_one_with_set(standalone, tenant, control):
     made = control.make("second", users="'bob'")
     try:
-        refusal = wait_until(lambda: must_choose(standalone.address), 10, "bob is told to choose")
+        refusal = wait_until(lambda: must_choose(standalone.address), 10, "bob has to choose")
         assert "analysts" in refusal.message and "second" in refusal.message, refusal
         with pyhive_session(standalone.address, "bob") as session:
             rows(session, "SET enginehouse.tenant=analysts")

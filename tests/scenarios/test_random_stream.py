@@ -90,14 +90,14 @@ def the_verdict_can_fail(statements, rows):
         ("an effect was refused", lambda statements, rows: setattr(statements[acked.token], "outcome", REFUSED)),
         ("an effect is lost", lambda statements, rows: rows.requests.pop()),
         ("an effect came twice", lambda statements, rows: rows.requests.append(request | {"id": "another"})),
-        ("a number is nobody's", lambda statements, rows: setattr(rows, "counter", rows.counter + 1)),
-        ("a slot is there that nobody asked for", lambda statements, rows: rows.slots.update({nowhere: (1, "start")})),
-        ("a name was issued for nobody", lambda statements, rows: rows.names.update({rows.counter + 9: ("x", nowhere)})),
+        ("a number is unaccounted for", lambda statements, rows: setattr(rows, "counter", rows.counter + 1)),
+        ("there is a slot without a request", lambda statements, rows: rows.slots.update({nowhere: (1, "start")})),
+        ("a name was issued without a slot", lambda statements, rows: rows.names.update({rows.counter + 9: ("x", nowhere)})),
         ("a comment is an older one", lambda statements, rows: rows.objects["unit", "u_0"][0].update(comment="older")),
     ):
         other_statements, other_rows = copy.deepcopy(statements), copy.deepcopy(rows)
         tamper(other_statements, other_rows)
-        with pytest.raises(AssertionError, match="what was said is not what is there"):
+        with pytest.raises(AssertionError, match="the statements and the state differ"):
             judge(other_statements, other_rows)
             pytest.fail(f"the verdict did not see that {what}")
 

@@ -41,8 +41,8 @@ def test_the_rest_check_finds_every_difference_and_nothing_else(resting):
         assert len(different) == len(words) and all(w in d for w, d in zip(words, different, strict=True)), different
 
     for node, words in (
-        ("drains/somebody", "drain fact of somebody"),
-        ("engines/somebody", "permit of somebody"),
+        ("drains/stranger", "drain fact of stranger"),
+        ("engines/stranger", "permit of stranger"),
         ("lock/alter", "alter node"),
     ):
         nodes.client.create(nodes.path(node), b"{}")

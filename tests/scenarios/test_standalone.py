@@ -69,7 +69,7 @@ def test_the_death_of_an_engine_process_reaches_only_its_sessions(two_engines):
                 return error.args[0].status.sqlState, error.args[0].status.errorMessage
             return (state.sqlState, state.errorMessage) if state.sqlState else None
 
-        sqlstate, message = wait_until(lost, 10, "the session is told that its engine is lost")
+        sqlstate, message = wait_until(lost, 10, "the session reports that its engine is lost")
         assert sqlstate == "08S01" and victim in message, (sqlstate, message)
         assert rows(bound[spared], "SELECT 1 AS one") == [{"one": 1}]
         assert rows(bound[victim], "SELECT 1 AS one") == [{"one": 1}]
@@ -117,7 +117,7 @@ def test_the_next_standalone_ends_engines_without_a_slot(two_engines):
     assert process.is_alive()
     installation.env = None
     installation.start()
-    wait_until(lambda: not process.is_alive(), 30, "the engine that nobody wants has ended")
+    wait_until(lambda: not process.is_alive(), 30, "the engine without a slot has ended")
     Control(installation.address).wait_ready(tenant, 2)
 
 

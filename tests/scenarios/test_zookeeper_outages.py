@@ -60,7 +60,7 @@ def test_sessions_survive_a_zookeeper_outage_and_changes_apply_afterwards(ensemb
         ensemble.kill()
         gone = time.monotonic()
         stale = "stale: the master's last tick was"
-        wait_until(lambda: stale in control.execute("SHOW MASTER")[0]["state"], 20, "SHOW MASTER says that nobody acts")
+        wait_until(lambda: stale in control.execute("SHOW MASTER")[0]["state"], 20, "SHOW MASTER reports that no master acts")
         (master,), log = executed_with_log(control, "SHOW MASTER")
         assert master["epoch"] == term.epoch and "zookeeper is not available" in log, (master, log)
         (engine,), _ = executed_with_log(control, "SHOW ENGINES out")

@@ -68,7 +68,7 @@ def cut_from_api(worker, pid):
         finally:
             relay.heal()
         installation.at_rest()
-        assert installation.masters.term().epoch == term.epoch, "whoever was master is it all the while"
+        assert installation.masters.term().epoch == term.epoch, "the master stays master"
     installation.went_on(pid)
     twice = [name for name, count in collections.Counter(monitor.names.values()).items() if count > 1]
     assert not twice, f"made more than once: {twice}"

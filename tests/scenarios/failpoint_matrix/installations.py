@@ -169,7 +169,7 @@ class ClusterInstallation:
     def start(self):
         self.cluster.start()
         self.masters = Masters(self.cluster)
-        wait_until(self.masters.term, 30, "somebody is master")
+        wait_until(self.masters.term, 30, "there is a master")
         return self
 
     database = property(lambda self: self.cluster.database)

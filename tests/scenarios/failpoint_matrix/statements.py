@@ -85,8 +85,8 @@ class Statement:
         def done():
             outcome = execute(self.installation.address("any"), self.statement, self.user)
             if outcome.kind == "refused" and outcome.sqlstate not in NOT_NOW:
-                assert outcome.sqlstate in gone, f"said again: {self.statement}: {outcome}"
+                assert outcome.sqlstate in gone, f"repeated: {self.statement}: {outcome}"
                 return outcome
             return outcome if outcome.kind == "acknowledged" else None
 
-        return wait_until(done, AGAIN_WITHIN_S, f"acknowledged when it is said again: {self.statement}", 0.2)
+        return wait_until(done, AGAIN_WITHIN_S, f"acknowledged when repeated: {self.statement}", 0.2)

@@ -81,7 +81,7 @@ class Worker:
         return self.hit_pid
 
     def wait_claimed(self, point):
-        return self.wait(lambda: self.installation.points.claimed_by(point), f"somebody passes {point}")
+        return self.wait(lambda: self.installation.points.claimed_by(point), f"a process passes {point}")
 
     def wait(self, condition, what):
         def looked():
@@ -156,7 +156,7 @@ class Worker:
             assert not there(), f"refused and there: {statement.statement}: {outcome}"
         else:
             statement.again(gone)
-            assert there(), f"said again and not there: {statement.statement}"
+            assert there(), f"repeated and without effect: {statement.statement}"
             self.installation.at_rest()
 
     def execute_bare(self, statement, via):

@@ -45,7 +45,7 @@ class Failpoints:
         return None
 
     def wait_claimed(self, point, within_s=CLAIMED_WITHIN_S):
-        return wait_until(lambda: self.claimed_by(point), within_s, f"somebody passes {point}")
+        return wait_until(lambda: self.claimed_by(point), within_s, f"a process passes {point}")
 
     def wait_stopped(self, point, within_s=CLAIMED_WITHIN_S):
         """Waits until a process has stopped at the point, in the kernel's eyes, and answers its id."""
@@ -56,5 +56,5 @@ class Failpoints:
 
     def let_go(self, point):
         pid = self.claimed_by(point)
-        assert pid, f"nobody has passed {point}"
+        assert pid, f"no process has passed {point}"
         (self.folder / f"{point}.{pid}").unlink()

@@ -79,7 +79,7 @@ class Logs:
 
     def check(self):
         unexpected = self.unexpected()
-        assert not unexpected, "lines that nobody expected:\n" + "\n".join(unexpected[:40])
+        assert not unexpected, "unexpected lines:\n" + "\n".join(unexpected[:40])
 
     def count(self, pattern):
         return len(re.findall(pattern, self.text()))

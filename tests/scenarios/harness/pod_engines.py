@@ -69,7 +69,7 @@ class PodEngines:
             elif phase != "Running":
                 different.append(f"pod {name} is {phase}")
             elif uid not in processes:
-                different.append(f"pod {name} is said to run and has no process")
+                different.append(f"pod {name} is reported running and has no process")
             elif name in found:
                 different.append(f"there are two pods {name}")
             else:

@@ -41,13 +41,13 @@ class SessionMonitor:
         for session in self.sessions.values():
             session.close()
         if kind is None:
-            assert not self.thread.is_alive(), "the witness waits for an answer"
+            assert not self.thread.is_alive(), "the monitor waits for a response"
             self.check()
 
     def wait_round(self):
         """Waits until a round that began after this call has ended: both kinds of session at every proxy."""
         target = self.rounds + 2
-        wait_until(lambda: self.rounds >= target or self.errors, ROUND_WITHIN_S, "the witness has looked again")
+        wait_until(lambda: self.rounds >= target or self.errors, ROUND_WITHIN_S, "the monitor has looked again")
         assert not self.errors, self.errors
 
     def check(self):

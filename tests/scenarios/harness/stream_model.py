@@ -201,11 +201,11 @@ class Replay:
         row = self.slots.get(slot)
         succeeded = row is not None and row.born <= named_incarnation < row.incarnation
         gone = row is None or row.born > named_incarnation
-        require(succeeded if effect == "in_progress" else gone, f"{effect}: {slot} has {row}, said was {named_incarnation}")
+        require(succeeded if effect == "in_progress" else gone, f"{effect}: {slot} has {row}, named was {named_incarnation}")
         self.draw(self.number + 1)
 
     def renewed_by_master(self, slot, incarnation):
-        require(slot in self.slots, f"a master renewed {slot}, which nobody wants")
+        require(slot in self.slots, f"a master renewed {slot}, which does not exist")
         self.draw(incarnation)
         self.slots[slot].incarnation = incarnation
 

@@ -64,7 +64,7 @@ def judge(statements, rows):
         replay(statements, rows, committed, requests, wrong)
     except Impossible as error:
         wrong.append(f"the changes can't have come to be one after the other: {error}")
-    assert not wrong, "what was said is not what is there:\n" + "\n".join(f"  {it}" for it in wrong)
+    assert not wrong, "the statements and the state differ:\n" + "\n".join(f"  {it}" for it in wrong)
 
 
 def compare_answers(statements, rows, wrong):
@@ -73,7 +73,7 @@ def compare_answers(statements, rows, wrong):
     for row in rows.alterations:
         token = token_of(row["statement"])
         if token not in statements:
-            wrong.append(f"nobody said {row['statement']}")
+            wrong.append(f"no client sent {row['statement']}")
         elif row["outcome"] == "committed":
             if token in committed:
                 wrong.append(f"{statements[token]} was committed twice: {committed[token]['id']} and {row['id']}")
@@ -84,7 +84,7 @@ def compare_answers(statements, rows, wrong):
     for row in rows.requests:
         token = row["user"]
         if token not in statements or statements[token].change:
-            wrong.append(f'nobody said {row["statement"]} as "{token}"')
+            wrong.append(f'no client sent {row["statement"]} as "{token}"')
         elif token in requests:
             wrong.append(f"{statements[token]} took effect twice: {requests[token]['id']} and {row['id']}")
         else:
@@ -99,7 +99,7 @@ def compare_answers(statements, rows, wrong):
             written = row["id"] if it.change else row["engine"]
             answered = it.answer["alteration" if it.change else "engine"]
             if written != answered:
-                wrong.append(f"{it} was told {answered}, written is {written}")
+                wrong.append(f"{it} was answered {answered}, written is {written}")
     return committed, requests
 
 
@@ -139,7 +139,7 @@ def replay(statements, rows, committed, requests, wrong):
         else:
             require(
                 unwritten,
-                f"number {number} of {rows.counter} was drawn by nobody; next is {alterations[-1] if alterations else None}",
+                f"number {number} of {rows.counter} is unaccounted for; next is {alterations[-1] if alterations else None}",
             )
             token, row = unwritten.pop()
             engine = incarnations.get(statements[token].engine)
@@ -152,12 +152,12 @@ def replay(statements, rows, committed, requests, wrong):
     for incarnation in sorted(issued.keys() | rows.names.keys()):
         have, want = rows.names.get(incarnation, (None, None))[1], issued.get(incarnation)
         if have != want:
-            wrong.append(f"the name of incarnation {incarnation} was issued for {have}, what was said is {want}")
+            wrong.append(f"the name of incarnation {incarnation} was issued for {have}, the statements make it {want}")
     compare_objects(model, rows, wrong)
     slots = {key: (slot.incarnation, slot.origin) for key, slot in model.slots.items()}
     for key in sorted(slots.keys() | rows.slots.keys()):
         if slots.get(key) != rows.slots.get(key):
-            wrong.append(f"slot {key} is {rows.slots.get(key)}, what was said makes it {slots.get(key)}")
+            wrong.append(f"slot {key} is {rows.slots.get(key)}, the statements make it {slots.get(key)}")
 
 
 def begins(statements, model, rows, alteration):
@@ -178,10 +178,10 @@ def compare_objects(model, rows, wrong):
         want = model.catalog.objects.get(key)
         have, generation = rows.objects.get(key, (None, None))
         if want is None or have is None:
-            wrong.append(f"{key} is {'there' if have else 'not there'}, what was said makes it {want}")
+            wrong.append(f"{key} is {'there' if have else 'not there'}, the statements make it {want}")
             continue
         for option, value in want.items():
             if have[option] != value:
-                wrong.append(f"{key} has {option} {have[option]}, what was said makes it {value}")
+                wrong.append(f"{key} has {option} {have[option]}, the statements make it {value}")
         if generation != model.catalog.generations[key]:
             wrong.append(f"{key} has generation {generation}, its last change drew {model.catalog.generations[key]}")

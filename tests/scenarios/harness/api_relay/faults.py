@@ -70,9 +70,11 @@ class Fault:
     def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **options):
         known = REFUSALS.get(kind, OF_EVENTS.get(kind))
         assert known is not None, f"there is no fault {kind}"
-        assert options.keys() <= known.keys(), f"{kind} is told {sorted(known)}, not {sorted(options.keys() - known.keys())}"
+        assert options.keys() <= known.keys(), (
+            f"{kind} has the options {sorted(known)}, not {sorted(options.keys() - known.keys())}"
+        )
         assert event is None or kind in OF_EVENTS, f"{kind} is none of events"
-        assert kind != "stale" or options.get("version"), "stale needs the version that is told"
+        assert kind != "stale" or options.get("version"), "stale needs a version"
         assert every >= 1 and skip >= 0 and (times is None or times >= 1) and 0 < share <= 1
         self.faults, self.kind, self.match, self.event = faults, kind, match, event or watch_events()
         self.times, self.skip, self.every, self.share = times, skip, every, share
