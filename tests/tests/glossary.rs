@@ -25,7 +25,6 @@ const NOT_YET: [&str; 12] = [
     "metadata",
     "model",
     "orchestrator",
-    "planner",
     "protocol-model",
     "proxy",
 ];

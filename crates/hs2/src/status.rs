@@ -7,7 +7,6 @@ use model::error::{ErrorKind, UserError};
 
 pub use model::error::{ENGINE_DRAINING, ENGINE_SESSION_LOST};
 
-use crate::answer::Answer as _;
 use crate::limits::MAX_ERROR_TEXT_BYTES;
 use crate::tcli::{TGetOperationStatusResp, TOperationState, TStatus, TStatusCode};
 
@@ -35,7 +34,7 @@ pub fn refusal(error: &UserError) -> TStatus {
 
 /// The answer of `GetOperationStatus` for an operation in this state, without an error.
 pub fn operation(state: TOperationState) -> TGetOperationStatusResp {
-    TGetOperationStatusResp { operation_state: Some(state), ..TGetOperationStatusResp::with_status(success()) }
+    TGetOperationStatusResp::new(success(), state, None, None, None, None, None, None, None, None, None)
 }
 
 /// Writes an operation's own error into the answer of GetOperationStatus, whose status stays a success.
