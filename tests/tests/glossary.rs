@@ -15,7 +15,7 @@ const PAGE: &str = "docs/glossary.md";
 const HEADING: &str = "Words that a test refuses";
 
 /// Crates that still use refused words. The list may only shrink.
-const NOT_YET: [&str; 12] = [
+const NOT_YET: &[&str] = &[
     "agent-api",
     "ddl",
     "engine-agent",

@@ -1,9 +1,9 @@
-//! The configuration of the separate processes: one TOML text for all roles.
+//! The configuration: one TOML text for all roles.
 //!
 //! Unknown keys are refused with their line and the valid keys, before a port is bound. An environment variable
-//! `ENGINEHOUSE_<SECTION>_<KEY>` overrides a key, such as `ENGINEHOUSE_DATABASE_URL`. Every key has a default,
-//! which fits one machine on which everything runs with the ports of its documentation: ZooKeeper on 2181,
-//! PostgreSQL on 5432. What is secret (the password in `database.url`) is in no message.
+//! `ENGINEHOUSE_<SECTION>_<KEY>` overrides a key, such as `ENGINEHOUSE_DATABASE_URL`. Every key has a default for one machine
+//! with servers on their default ports: ZooKeeper on 2181, PostgreSQL on 5432. Secrets (the password in `database.url`) are
+//! in no message.
 
 mod check;
 mod conceal;
@@ -44,40 +44,30 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Configuration {
-    /// Which installation.
     pub cluster: ClusterSection,
-    /// Who may do what.
     pub access: Access,
-    /// The coordination service.
     pub zookeeper: ZookeeperSection,
-    /// The metadata database; only metadata agents and `migrate` read it.
+    /// Read by metadata agents and `migrate` only.
     pub database: DatabaseSection,
-    /// The gateway.
     pub proxy: ProxySection,
-    /// The master inside a proxy.
     pub master: MasterSection,
-    /// The metadata agent.
     pub metadata_agent: MetadataAgentSection,
-    /// Where engines run.
     pub orchestrator: OrchestratorSection,
-    /// The cluster, where engines are pods.
     pub kubernetes: KubernetesSection,
-    /// What engines are given.
     pub engines: EnginesSection,
-    /// What engines of type `spark` are made from.
     pub spark: SparkSection,
 }
 
 impl Configuration {
-    /// Reads and checks a file; the environment overrides.
+    /// Reads and validates a file; the environment overrides it.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         let (configuration, _) = Self::read(Some(path))?;
         configuration.check().with_context(|| format!("in {}", path.display()))?;
         Ok(configuration)
     }
 
-    /// Reads a file, if one is named, and the environment, which overrides it; unchecked. The table has the keys that either
-    /// of them sets: every other key of the configuration has its default.
+    /// Reads a file, if one is given, and the environment, which overrides it; not validated. The table has the keys that
+    /// either of them sets.
     pub fn read(path: Option<&Path>) -> anyhow::Result<(Self, toml::Table)> {
         let text = path.map(read).transpose()?.unwrap_or_default();
         let readable = |(variable, value): (OsString, OsString)| {
@@ -92,7 +82,7 @@ impl Configuration {
         }
     }
 
-    /// The sections that a good file names, or the environment: of the others every key has its default.
+    /// The sections that a valid file or the environment sets.
     pub fn named_sections(path: &Path) -> anyhow::Result<BTreeSet<String>> {
         let text = read(path)?;
         let table: toml::Table = toml::from_str(&text).map_err(|error| readable(&text, &error))?;
@@ -106,7 +96,6 @@ impl Configuration {
         Ok(sections)
     }
 
-    /// Reads a text; `environment` is what may override it.
     #[cfg(test)]
     pub fn parse(text: &str, environment: &[(String, String)]) -> anyhow::Result<Self> {
         Self::parse_with_keys(text, environment).map(|(configuration, _)| configuration)
@@ -119,7 +108,7 @@ impl Configuration {
         let mut overridden = configuration;
         for (variable, value) in environment {
             if override_key(&mut table, &known, variable, value)? {
-                // One after another, so that the error names the variable.
+                // One by one, so that an error names its variable.
                 overridden = table.clone().try_into().map_err(|error: toml::de::Error| {
                     anyhow::anyhow!(
                         "environment variable {variable}: {}",
@@ -132,20 +121,20 @@ impl Configuration {
     }
 }
 
-/// Reads a file of limited length, whatever it says of its length.
+/// Reads a file of limited length.
 fn read(path: &Path) -> anyhow::Result<String> {
     let mut text = String::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
         .with_context(|| format!("cannot read the configuration {}", path.display()))?;
     if text.len() as u64 > MAX_FILE_BYTES {
-        bail!("the configuration {} has more than {MAX_FILE_BYTES} bytes", path.display());
+        bail!("the configuration file {} has more than {MAX_FILE_BYTES} bytes", path.display());
     }
     Ok(text)
 }
 
-/// Sets the key that the variable names; `false` if the variable is none of ours. A variable with our prefix that
-/// names no key is refused, because a typo there would silently change nothing.
+/// Sets the key that the variable names; returns `false` for other variables. A variable with our prefix but without a key is
+/// refused, because a typo would be ignored silently.
 fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, value: &str) -> anyhow::Result<bool> {
     let Some(rest) = variable.strip_prefix(ENVIRONMENT_PREFIX).map(str::to_ascii_lowercase) else { return Ok(false) };
     if NOT_OVERRIDES.contains(&rest.as_str()) {
@@ -166,8 +155,8 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
         bail!("environment variable {variable}: section {section} has no key {key}\nHint: its keys are {keys}");
     }
     let entry = table.entry(section.clone()).or_insert_with(|| toml::Value::Table(toml::Table::new()));
-    let Some(entry) = entry.as_table_mut() else { bail!("section {section} is no table") };
-    // A value that reads as TOML (a number, a list, a boolean) is taken as such, everything else as text.
+    let Some(entry) = entry.as_table_mut() else { bail!("section {section} is not a table") };
+    // A value in TOML syntax (a number, a list, a boolean) is parsed, everything else is text.
     let parsed = toml::from_str::<toml::Table>(&format!("v = {value}")).ok().and_then(|mut it| it.remove("v"));
     let value = match (parsed, entry.get(key)) {
         (Some(_), Some(toml::Value::String(_))) | (None, _) => toml::Value::String(value.to_owned()),
@@ -177,7 +166,7 @@ fn override_key(table: &mut toml::Table, known: &toml::Table, variable: &str, va
     Ok(true)
 }
 
-/// An error with the place, and without the line itself, in which a password may stand.
+/// An error with its position, but without the text of the line, which may contain a password.
 fn readable(text: &str, error: &toml::de::Error) -> anyhow::Error {
     let message = without_passwords(&in_words(error.message()));
     match error.span().and_then(|span| text.get(..span.start)) {
@@ -193,7 +182,7 @@ fn readable(text: &str, error: &toml::de::Error) -> anyhow::Error {
     }
 }
 
-/// The words of the reader of TOML, in those of a configuration.
+/// Translates messages of the TOML parser into terms of the configuration.
 fn in_words(message: &str) -> String {
     message
         .replace("expected a sequence", "expected a list, such as [\"a\", \"b\"]")
@@ -201,18 +190,17 @@ fn in_words(message: &str) -> String {
         .replace("unknown variant ", "unknown value ")
 }
 
-/// Variables with our prefix that are read and are no keys of the configuration. The last two are read by `sql`, and stand
-/// in the shells of its users.
+/// Variables with our prefix that are not keys of the configuration. The last two are for `sql`, and may be set in the shells
+/// of its users.
 const NOT_OVERRIDES: [&str; 6] = ["log", "log_format", "failpoints", "failpoints_folder", "history", "password"];
 
-/// Refuses a variable with our prefix that is not one of these: an engine agent reads no others, and a slip there would
-/// silently change nothing.
+/// Refuses other variables with our prefix: an engine agent reads only these, and a typo would be ignored silently.
 pub fn refuse_other_variables(read: &[&str]) -> anyhow::Result<()> {
     for (variable, _) in std::env::vars_os() {
         let variable = variable.to_string_lossy().into_owned();
         let Some(rest) = variable.strip_prefix(ENVIRONMENT_PREFIX).map(str::to_ascii_lowercase) else { continue };
         if !read.contains(&variable.as_str()) && !NOT_OVERRIDES.contains(&rest.as_str()) {
-            bail!("environment variable {variable} is not read here");
+            bail!("environment variable {variable} has no effect here");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `enginehouse engine-agent`: stands beside one engine. The master starts it, with a file made for this engine.
+//! `enginehouse engine-agent`: the agent of one engine, started by the master with a file for this engine.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> anyhow::Result<ExitCode> {
     let log = telemetry::start_keeping_last_lines(telemetry::DEFAULT_FILTER)?;
     let path = &arguments.config;
-    let shown = || format!("cannot read the engine's file {}", path.display());
+    let shown = || format!("cannot read the file of the engine, {}", path.display());
     if std::fs::metadata(path).with_context(shown)?.len() > MAX_FILE_BYTES {
         anyhow::bail!("the engine's file {} is too large", path.display());
     }
@@ -56,7 +56,7 @@ pub async fn run(arguments: ConfigurationArgument, stop: CancellationToken) -> a
             Ok(ExitCode::SUCCESS)
         }
         Ok(Ended::Unwanted(reason)) => {
-            info!(reason, "ends");
+            info!(reason, "shutting down");
             leave(&host, &log, &reason);
             Ok(ExitCode::SUCCESS)
         }
@@ -70,15 +70,14 @@ fn failed(host: &EngineHost, log: &LastLines, reason: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The last words: what SHOW prints as the reason.
+/// Stores the reason for SHOW.
 fn leave(host: &EngineHost, log: &LastLines, reason: &str) {
     if let Err(error) = host.leave_reason(reason, log) {
-        error!(%error, "the reason cannot be left for the master");
+        error!(%error, "could not store the reason for the master");
     }
 }
 
-/// Whether the engine's tables are its own. A local `DataFusion` engine shares its tenant's folder with the others; the
-/// volume of a pod is the pod's.
+/// Whether the catalog is the engine's own. Local `DataFusion` engines share their tenant's folder; a pod has its own volume.
 fn catalog(file: &EngineFile, host: &EngineHost) -> TableCatalog {
     let is_shared = match file.engine_type {
         EngineType::Datafusion => file.catalog.is_some() || matches!(host, EngineHost::Process(_)),

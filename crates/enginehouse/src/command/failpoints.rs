@@ -1,12 +1,12 @@
-//! Failpoints: their names, and what a test wants to happen at them.
+//! Failpoints: their names, and the actions that tests arm.
 //!
-//! `ENGINEHOUSE_FAILPOINTS=name=kill;name=stop;name=sleep(500)` arms them: `kill` ends the process with SIGKILL, `stop`
-//! stops it with SIGSTOP, everything else is an action of crate `fail`.
+//! `ENGINEHOUSE_FAILPOINTS=name=kill;name=stop;name=sleep(500)` arms them: `kill` sends SIGKILL to the process, `stop`
+//! SIGSTOP, everything else is an action of crate `fail`.
 //!
-//! `ENGINEHOUSE_FAILPOINTS_FOLDER=/folder` arms them while the process runs, engines that it starts included: a file
-//! `/folder/name` with `kill`, `stop` or `hold` in it is claimed by the first process that passes the point, by renaming
-//! it to `name.<pid>`; so it happens once, and the file says to whom. `name@<pid>` is for one process only. A process
-//! that is held goes on when the claimed file is removed, and after [`HOLD_AT_MOST`] in any case.
+//! `ENGINEHOUSE_FAILPOINTS_FOLDER=/folder` arms them at run time, also in engines: a file `/folder/name` with `kill`, `stop`
+//! or `hold` in it is claimed by the first process that passes the point, by renaming it to `name.<pid>`. So the action
+//! happens once, and the file names the process. `name@<pid>` is for one process only. A held process continues when the
+//! claimed file is removed, and after [`HOLD_AT_MOST`] at the latest.
 //!
 //! A release build has no failpoints, and refuses both variables.
 
@@ -25,14 +25,14 @@ use std::time::{Duration, Instant};
 const VARIABLE: &str = "ENGINEHOUSE_FAILPOINTS";
 /// The variable that names the folder whose files arm failpoints.
 pub const FOLDER_VARIABLE: &str = "ENGINEHOUSE_FAILPOINTS_FOLDER";
-/// How long a process is held whose test has forgotten it.
+/// The limit of a hold, in case the test does not end it.
 #[cfg(debug_assertions)]
 const HOLD_AT_MOST: Duration = Duration::from_mins(1);
-/// How long a thread that has stopped its process waits for that to happen: another thread may be the one that takes
-/// the signal, and this one must not get a step further meanwhile.
+/// The time that a thread waits after it has sent SIGSTOP to its process: another thread may receive the signal, and this one
+/// must not continue meanwhile.
 #[cfg(debug_assertions)]
 const STOP_TAKES: Duration = Duration::from_millis(100);
-/// How often a held process looks whether it may go on.
+/// The interval of checks of a held process.
 #[cfg(debug_assertions)]
 const HOLD_LOOK: Duration = Duration::from_millis(5);
 
@@ -59,7 +59,7 @@ fn all() -> Vec<&'static str> {
     names
 }
 
-/// Prints the names, one a line.
+/// Prints the names, one on each line.
 pub fn list() {
     for name in all() {
         print_line(name);
@@ -71,8 +71,7 @@ pub fn folder() -> Option<String> {
     std::env::var(FOLDER_VARIABLE).ok()
 }
 
-/// Arms what the environment names. A name that does not exist is refused: a test that waits for it would wait for
-/// ever.
+/// Arms the failpoints of the environment. An unknown name is refused: a test would wait for it forever.
 pub fn arm_from_environment() -> anyhow::Result<()> {
     if let Some(folder) = folder() {
         if !cfg!(debug_assertions) {
@@ -117,11 +116,11 @@ fn send_to_itself(name: &str, signal: Signal) {
     std::thread::sleep(STOP_TAKES);
 }
 
-/// Lets the folder's files say what happens at every point.
+/// Arms every failpoint with the action of its file.
 #[cfg(debug_assertions)]
 fn follow(folder: &str) -> anyhow::Result<()> {
     if !Path::new(folder).is_dir() {
-        anyhow::bail!("{FOLDER_VARIABLE}: {folder} is no folder");
+        anyhow::bail!("{FOLDER_VARIABLE}: {folder} is not a folder");
     }
     for name in all() {
         let folder = PathBuf::from(folder);
@@ -131,7 +130,7 @@ fn follow(folder: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Does what the point's file says, if there is one and no other process was faster.
+/// Executes the action of the failpoint's file, if this process claims it first.
 #[cfg(debug_assertions)]
 fn as_its_file_says(folder: &Path, name: &str) {
     let pid = std::process::id();

@@ -29,8 +29,8 @@ pub async fn run(arguments: SqlArguments) -> anyhow::Result<ExitCode> {
     let outcome = if scripted {
         runner::run_all(&mut connection, &statements, arguments.format).await
     } else {
-        let talk = repl::Talk { target: &target, user, password, format: arguments.format };
-        repl::talk(&mut connection, &talk).await
+        let parameters = repl::ReplParameters { target: &target, user, password, format: arguments.format };
+        repl::run_interactively(&mut connection, &parameters).await
     };
     connection.close().await;
     match outcome {

@@ -1,7 +1,6 @@
-//! What no single value can say: ranges, and values that have to fit each other or another crate's reader.
+//! The validation of a configuration: ranges of values, and values that must fit together.
 //!
-//! Everything that would otherwise be found only when a part starts, and that can be known without looking at the
-//! world, is found here, before a port is bound.
+//! Everything that can be checked without external systems is checked here, before a port is bound.
 
 use anyhow::bail;
 use coordination::Layout;
@@ -10,11 +9,11 @@ use orchestrator::process::MOST_ENGINES;
 
 use super::{Authentication, Configuration, OrchestratorKind, Span};
 
-/// The shortest session that a ZooKeeper session can have, in milliseconds.
+/// The shortest session timeout, in milliseconds.
 const MIN_SESSION_MS: u128 = 500;
 
 impl Configuration {
-    /// Checks what no single value can say.
+    /// Validates the configuration.
     pub fn check(&self) -> anyhow::Result<()> {
         self.check_access()?;
         self.check_spans()?;
@@ -53,9 +52,7 @@ impl Configuration {
             && !self.proxy.listens_on_loopback()
         {
             bail!(
-                "authentication = \"none\" believes every name, so it is accepted on a loopback address only, and \
-                 proxy.listen is {}\nHint: listen on 127.0.0.1, or set access.insecure = true if this network is \
-                 trusted",
+                "authentication = \"none\" trusts every user name and requires a loopback address, but proxy.listen is {}\nHint: Listen on 127.0.0.1, or set access.insecure = true if this network is trusted.",
                 self.proxy.listen
             );
         }
@@ -79,7 +76,7 @@ impl Configuration {
             ("kubernetes.call_deadline", self.kubernetes.call_deadline),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, span)| span.0.is_zero()) {
-            bail!("{key} is 0s and must be longer");
+            bail!("{key} must be greater than 0s");
         }
         if self.metadata_agent.drain_grace.0 > self.metadata_agent.drain_grace_max.0 {
             bail!("metadata_agent.drain_grace is above metadata_agent.drain_grace_max");
@@ -92,7 +89,9 @@ impl Configuration {
             !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))
         };
         if let Some(host) = self.proxy.hosts.iter().find(|host| *host != "*" && !is_name(host)) {
-            bail!("proxy.hosts contains \"{host}\", which is not a host name; write names without a port, or \"*\"");
+            bail!(
+                "proxy.hosts contains \"{host}\", which is not a host name\nHint: Use names without a port, or \"*\"."
+            );
         }
         Ok(())
     }
@@ -113,34 +112,34 @@ impl Configuration {
             ("kubernetes.agent_port", usize::from(self.kubernetes.agent_port)),
         ];
         if let Some((key, _)) = positive.iter().find(|(_, number)| *number == 0) {
-            bail!("{key} is 0 and must be at least 1");
+            bail!("{key} must be at least 1");
         }
         self.engines.catalog()?;
         if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MOST_ENGINES {
             bail!(
-                "orchestrator.max_engines is {} and may be {MOST_ENGINES}: one state directory keeps no more",
+                "orchestrator.max_engines is {}, above the limit of {MOST_ENGINES} for one state directory",
                 self.orchestrator.max_engines
             );
         }
         Ok(())
     }
 
-    /// What holds where engines are pods: they share no disk with the process that this configuration is for.
+    /// Checks for engines that are pods, which share no disk with this process.
     fn check_kubernetes(&self) -> anyhow::Result<()> {
         let section = &self.kubernetes;
         if !section.program.is_absolute() {
             bail!(
-                "kubernetes.program is \"{}\", which is no absolute path in the images of engines",
+                "kubernetes.program must be an absolute path in the images of engines, not \"{}\"",
                 section.program.display()
             );
         }
         if !["https://", "http://"].iter().any(|scheme| section.api_server.starts_with(scheme)) {
-            bail!("kubernetes.api_server is \"{}\", which is no address such as https://host:443", section.api_server);
+            bail!("kubernetes.api_server must be an address such as https://host:443, not \"{}\"", section.api_server);
         }
         if let Some(location) = self.engines.allowed_locations.iter().find(|it| !it.is_absolute()) {
-            bail!("engines.allowed_locations has \"{}\", which is no absolute path in a pod", location.display());
+            bail!("engines.allowed_locations must be absolute paths in a pod, not \"{}\"", location.display());
         }
-        // The real one is known only inside the cluster.
+        // The real namespace is known only inside the cluster.
         let found = if section.namespace.is_empty() { "default" } else { section.namespace.as_str() };
         match self.pods(found).validate() {
             Ok(()) => Ok(()),
@@ -157,8 +156,7 @@ impl Configuration {
             let port = server.rsplit_once(':').filter(|(host, _)| !host.is_empty());
             if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
                 bail!(
-                    "zookeeper.connect has \"{server}\", which is not HOST:PORT\nHint: several servers are separated \
-                     by commas; the node below which everything stands is zookeeper.root"
+                    "zookeeper.connect has \"{server}\", which is not HOST:PORT\nHint: Separate servers by commas; set the root node with zookeeper.root."
                 );
             }
         }
@@ -180,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_fail_later_is_refused_with_the_name_of_its_key() {
+    fn invalid_values_are_refused_with_the_name_of_their_key() {
         for (text, key) in [
             ("[master]\ntick_interval = \"0s\"", "master.tick_interval"),
             ("[master]\nsurge = 0", "master.surge"),
@@ -211,18 +209,18 @@ mod tests {
     }
 
     #[test]
-    fn authentication_none_is_refused_off_the_loopback_unless_said_to_be_insecure() {
+    fn authentication_none_off_loopback_needs_insecure() {
         let text = "[proxy]\nlisten = \"0.0.0.0:10009\"\n";
         assert!(refusal(text).contains("insecure = true"));
         Configuration::parse(&format!("{text}[access]\ninsecure = true\n"), &[]).unwrap().check().unwrap();
     }
 
     #[test]
-    fn a_proxy_that_is_to_be_found_says_where() {
+    fn a_discoverable_proxy_needs_an_advertised_address() {
         let text =
             "[access]\ninsecure = true\n[proxy]\nlisten = \"0.0.0.0:10009\"\ndiscovery_namespace = \"hiveserver2\"\n";
         assert!(refusal(text).contains("set proxy.advertise"), "{}", refusal(text));
-        // A master that takes no sessions is not to be found, whatever the file that all roles share says.
+        // A master without sessions does not register, even if the shared file enables discovery.
         let hidden = Configuration::parse(&format!("{text}discoverable = false\n"), &[]).unwrap();
         hidden.check().unwrap();
         assert!(!hidden.proxy.registers() && Configuration::parse(text, &[]).unwrap().proxy.registers());

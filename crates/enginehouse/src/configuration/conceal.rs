@@ -1,16 +1,16 @@
-//! Keeps passwords in URLs from being printed: in the checked configuration, in errors, in logs.
+//! Masking of passwords in URLs: in the printed configuration, in errors and in logs.
 
-/// What stands in place of a password.
+/// The replacement of a password.
 const MASK: &str = "******";
 
-/// A URL with its password replaced, for people to read. What is not understood is hidden rather than shown.
+/// A URL with a masked password. Ambiguous parts are masked.
 pub fn without_password(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A file has no login, and its name may have any letters.
+    // A file has no login, and its name may contain any character.
     if scheme == "sqlite" {
         return url.to_owned();
     }
-    // The last @, because a password may hold a /, a ? or an @ that was not written as %2F, %3F or %40.
+    // The last @, because a password may contain an unescaped /, ? or @.
     let shown = match rest.rsplit_once('@') {
         Some((login, host)) => match login.split_once(':') {
             Some((user, _)) => format!("{user}:{MASK}@{}", without_password_parameters(host)),
@@ -21,7 +21,7 @@ pub fn without_password(url: &str) -> String {
     format!("{scheme}://{shown}")
 }
 
-/// What stands behind a login, with the values of parameters such as `password=` replaced.
+/// The part after a login, with masked values of parameters such as `password=`.
 fn without_password_parameters(text: &str) -> String {
     let is_end = |c: char| matches!(c, '?' | '&');
     let mut shown = String::with_capacity(text.len());
@@ -37,7 +37,7 @@ fn without_password_parameters(text: &str) -> String {
     shown
 }
 
-/// A message in which a URL may stand, between quotes or blanks, with the passwords of all of them replaced.
+/// A message with the passwords of all URLs masked, which are between quotes or blanks.
 pub fn without_passwords(message: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '`' | '\'');
     let mut shown = String::with_capacity(message.len());

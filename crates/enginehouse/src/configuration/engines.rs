@@ -1,4 +1,4 @@
-//! Section `[engines]`: where the catalogs of engines are.
+//! Section `[engines]`: the location of the engines' catalogs.
 
 use std::path::PathBuf;
 
@@ -11,19 +11,19 @@ use crate::launch::CatalogBucket;
 /// The schemes of object stores that engines read.
 const STORES: [&str; 7] = ["s3://", "s3a://", "gs://", "az://", "abfs://", "abfss://", "azure://"];
 
-/// Where the catalogs of tenants are, each below its tenant's name.
+/// The location of the catalogs, which has a folder for each tenant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Catalogs {
-    /// Where the engines' data is.
+    /// Below the engines' data.
     Default,
-    /// In a folder, where the engine runs.
+    /// A folder on the engine's machine.
     Folder(PathBuf),
-    /// In an object store.
+    /// An object store.
     Bucket(CatalogBucket),
 }
 
 impl EnginesSection {
-    /// What `catalog_url` means.
+    /// The location that `catalog_url` denotes.
     pub fn catalog(&self) -> anyhow::Result<Catalogs> {
         let url = self.catalog_url.as_str();
         if STORES.iter().any(|scheme| url.strip_prefix(scheme).is_some_and(|rest| !rest.is_empty())) {
@@ -39,7 +39,7 @@ impl EnginesSection {
         }
     }
 
-    /// With secret values of the store's options masked, for people to read.
+    /// A copy with masked secret options, for display.
     pub fn masked(mut self, secret: &SecretKeys) -> Self {
         self.catalog_options = secret.mask(&self.catalog_options);
         for (key, value) in &mut self.catalog_options {

@@ -1,4 +1,4 @@
-//! Section `[kubernetes]`: the cluster, where engines are pods.
+//! Section `[kubernetes]`: the cluster for engines that are pods.
 
 use std::path::{Path, PathBuf};
 
@@ -10,39 +10,39 @@ use serde::{Deserialize, Serialize};
 
 use super::{Configuration, Span};
 
-/// The cluster, where engines are pods.
+/// The cluster for engines that are pods.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KubernetesSection {
-    /// The file that says how the cluster is reached; empty: the cluster that the process runs in.
+    /// The kubeconfig file; the cluster of this process if empty.
     pub kubeconfig: PathBuf,
-    /// The context of the kubeconfig; empty: its current one.
+    /// The context of the kubeconfig; its current one if empty.
     pub context: String,
-    /// The namespace of the masters; empty: the one that the process runs in, or that the context names.
+    /// The namespace of the masters; that of this process or of the context if empty.
     pub namespace: String,
-    /// The namespaces of engines, each watched by itself; empty: one watch over the whole cluster.
+    /// The namespaces of engines, with one watch each; one watch over the cluster if empty.
     pub namespaces: Vec<String>,
-    /// Whether namespaces that are missing are made, with service account, role and binding.
+    /// Whether missing namespaces are created, with service account, role and binding.
     pub make_namespaces: bool,
-    /// Whether namespaces that are made get network policies.
+    /// Whether created namespaces get network policies.
     pub network_policies: bool,
-    /// Where engines in namespaces that are made may connect to besides: `10.0.0.0/8:443`.
+    /// Additional egress of engines in created namespaces: `10.0.0.0/8:443`.
     pub engine_egress: Vec<Egress>,
     /// The service account of engines.
     pub service_account: String,
     /// The program in the images of engines.
     pub program: PathBuf,
-    /// The image of the engine agent beside Spark.
+    /// The image of the engine agent of Spark engines.
     pub agent_image: String,
-    /// Where drivers of Spark find the API server.
+    /// The address of the API server for Spark drivers.
     pub api_server: String,
-    /// Secrets with which images are pulled; they must be in the engines' namespaces.
+    /// Image pull secrets, which must be in the engines' namespaces.
     pub image_pull_secrets: Vec<String>,
-    /// Where the engine agent of a pod accepts connections.
+    /// The port of the engine agent in a pod.
     pub agent_port: u16,
-    /// Engines at most.
+    /// The maximum number of engines.
     pub max_engines: usize,
-    /// How long one call of the API may take.
+    /// The deadline of an API call.
     pub call_deadline: Span,
 }
 
@@ -81,7 +81,7 @@ impl KubernetesSection {
 }
 
 impl Configuration {
-    /// What the orchestrator of pods is told; `found` is the namespace that the process runs in.
+    /// The configuration of the orchestrator of pods; `found` is the namespace of this process.
     pub fn pods(&self, found: &str) -> Config {
         let section = &self.kubernetes;
         let home = if section.namespace.is_empty() { found } else { &section.namespace };

@@ -1,7 +1,7 @@
-//! The allowed locations and the folders of Enginehouse itself keep apart.
+//! The check that allowed locations and Enginehouse's own folders do not overlap.
 //!
-//! A table over the state directory would read the keys of engines, and COPY TO the data directory would write the catalog
-//! of another tenant. So neither may contain the other, links resolved. What is not there yet is compared by its name.
+//! A table over the state directory would read the keys of engines, and COPY TO the data directory would overwrite the
+//! catalog of another tenant. Links are resolved; a missing path is compared by its name.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use anyhow::bail;
 use super::{Catalogs, Configuration};
 
 impl Configuration {
-    /// The paths that no statement may read or write, with the keys that set them.
+    /// Paths that statements may not access, with the keys that set them.
     pub fn own_paths(&self) -> Vec<(&'static str, PathBuf)> {
         let mut paths = vec![
             ("engines.data_dir", self.engines.data_dir.clone()),
@@ -23,7 +23,7 @@ impl Configuration {
         paths
     }
 
-    /// Refuses an allowed location that contains one of these paths, or is one of them or inside it.
+    /// Refuses an allowed location that overlaps with one of these paths.
     pub(super) fn check_locations(&self) -> anyhow::Result<()> {
         for location in &self.engines.allowed_locations {
             let allowed = resolved(location);
@@ -48,7 +48,7 @@ impl Configuration {
     }
 }
 
-/// The path without links as far as it is there, and absolute.
+/// The absolute path with links resolved as far as it exists.
 pub fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let mut existing = absolute.as_path();

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Span;
 
-/// Which installation: several can share a ZooKeeper, a database server and a machine.
+/// The installation; several can share a ZooKeeper, a database server and a machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ClusterSection {
-    /// Its name; stands in the labels of every engine.
+    /// Its name, which is in the labels of every engine.
     pub name: String,
     /// The file with the cluster secret, mode 0600.
     pub secret_file: PathBuf,
@@ -25,23 +25,23 @@ impl Default for ClusterSection {
     }
 }
 
-/// How clients prove who they are.
+/// The authentication of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Authentication {
-    /// The name that the client gives is believed.
+    /// The user name of the client is trusted.
     None,
 }
 
-/// Who may do what.
+/// Permissions of users.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Access {
-    /// How clients prove who they are.
+    /// The authentication of clients.
     pub authentication: Authentication,
     /// Accepts `authentication = "none"` on an address that is not loopback.
     pub insecure: bool,
-    /// Users who may say everything.
+    /// Users who may run every statement.
     pub admins: Vec<String>,
 }
 
@@ -51,17 +51,17 @@ impl Default for Access {
     }
 }
 
-/// The coordination service.
+/// ZooKeeper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ZookeeperSection {
     /// `host:port,host:port,…`
     pub connect: String,
-    /// The node below which everything stands; one or two levels.
+    /// The root node; one or two levels.
     pub root: String,
-    /// How long a process may be silent before its ephemeral nodes go.
+    /// The time without a heartbeat after which the ephemeral nodes of a process are deleted.
     pub session_timeout: Span,
-    /// Whether watch events are listened to; without them everything converges by polling alone.
+    /// Whether watch events are used; without them everything converges by polling.
     pub watch_events: bool,
 }
 
@@ -80,7 +80,7 @@ impl Default for ZookeeperSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DatabaseSection {
-    /// `postgres://…`, `mysql://…`, or `sqlite://file` where one process has it to itself.
+    /// `postgres://…`, `mysql://…`, or `sqlite://file` for a single process.
     pub url: String,
 }
 
@@ -94,21 +94,21 @@ impl Default for DatabaseSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProxySection {
-    /// Where clients connect.
+    /// The address for clients.
     pub listen: SocketAddr,
-    /// What discovery tells clients to connect to; the listen address when empty.
+    /// The address that discovery gives to clients; the listen address if empty.
     pub advertise: String,
-    /// The namespace of Hive JDBC's ZooKeeper discovery; empty: not registered.
+    /// The namespace of Hive JDBC's ZooKeeper discovery; not registered if empty.
     pub discovery_namespace: String,
-    /// Whether it registers there.
+    /// Whether this proxy registers there.
     pub discoverable: bool,
-    /// How often the catalog is read again.
+    /// The interval of catalog reads.
     pub snapshot_poll: Span,
-    /// How long the first statement waits for an engine that is starting.
+    /// The time that the first statement of a session waits for a starting engine.
     pub bind_deadline: Span,
-    /// How long the load of an engine that its agent told is believed.
+    /// The time for which a reported load of an engine is valid.
     pub load_cache_ms: u64,
-    /// Further names that clients may connect to over HTTP; `*` for any.
+    /// Additional host names for clients over HTTP; `*` for any.
     pub hosts: Vec<String>,
     /// Client connections at most.
     pub max_connections: usize,
@@ -122,13 +122,13 @@ pub struct ProxySection {
     pub max_session_setting_bytes: usize,
     /// The statements of one session that wait or run, and results that the proxy keeps for it, at most, in bytes.
     pub max_session_statement_bytes: usize,
-    /// What all sessions together make the proxy keep at most, in bytes.
+    /// The state that all sessions may make the proxy keep, in bytes.
     pub max_held_bytes: usize,
-    /// The product name that clients are given.
+    /// The product name in `GetInfo`.
     pub product_name: String,
-    /// The product version that clients are given; Enginehouse's own when empty.
+    /// The product version in `GetInfo`; Enginehouse's own if empty.
     pub product_version: String,
-    /// How long a proxy that is told to end lets its sessions end by themselves.
+    /// The time that open sessions have to end at shutdown.
     pub drain_grace: Span,
 }
 
@@ -158,12 +158,12 @@ impl Default for ProxySection {
 }
 
 impl ProxySection {
-    /// Whether clients find it by discovery.
+    /// Whether the proxy registers for discovery.
     pub fn registers(&self) -> bool {
         self.discoverable && !self.discovery_namespace.is_empty()
     }
 
-    /// Whether only this machine can connect.
+    /// Whether the proxy listens on a loopback address.
     pub fn listens_on_loopback(&self) -> bool {
         self.listen.ip().is_loopback()
     }
@@ -173,17 +173,17 @@ impl ProxySection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MasterSection {
-    /// Whether this proxy may become master.
+    /// Whether this proxy is a candidate for master.
     pub candidate: bool,
-    /// How long between two ticks at most; also how often the alter node is looked at.
+    /// The maximum interval of ticks, and the interval of reads of the alter node.
     pub tick_interval: Span,
-    /// How long an alteration may be undecided once it was seen.
+    /// The time that an observed alteration may be in doubt.
     pub alter_grace: Span,
-    /// How often engine agents are asked what they do.
+    /// The interval of status calls to engine agents.
     pub status_poll: Span,
-    /// How many slots with a stand-in may have a replacement that is not ready.
+    /// The number of slots with a stand-in whose replacement may be starting.
     pub surge: u32,
-    /// How long an engine that runs may be without its registration and give no answer before it is replaced.
+    /// The time after which a running engine without a registration and without a response is replaced.
     pub replace_after: Span,
 }
 
@@ -204,21 +204,21 @@ impl Default for MasterSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MetadataAgentSection {
-    /// Where proxies and masters connect.
+    /// The address for proxies and masters.
     pub listen: SocketAddr,
-    /// What it registers in ZooKeeper; the listen address when empty.
+    /// The address that it registers in ZooKeeper; the listen address if empty.
     pub advertise: String,
-    /// How long an alteration waits for the one before it; 0 refuses at once.
+    /// The time that an alteration waits for the previous one; 0 refuses at once.
     pub alter_wait: Span,
-    /// How long an alteration may converge before it is called stalled.
+    /// The time after which a converging alteration is stalled.
     pub alter_deadline: Span,
-    /// How long an engine that is told to end may finish its statements.
+    /// The grace of a drained engine.
     pub drain_grace: Span,
-    /// The longest grace that a statement may name.
+    /// The maximum grace of a statement.
     pub drain_grace_max: Span,
-    /// Words that make a property's value secret.
+    /// Parts of property names whose values are secret.
     pub secret_keys: model::secret::SecretKeys,
-    /// The most engines that all tenants together may ask for.
+    /// The maximum number of engines of all tenants.
     pub max_engines: usize,
 }
 
@@ -237,18 +237,18 @@ impl Default for MetadataAgentSection {
     }
 }
 
-/// Where engines run.
+/// The orchestrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OrchestratorKind {
-    /// Local processes: for one machine and for tests.
+    /// Local processes, for one machine and tests.
     Process,
     /// Pods of a Kubernetes cluster.
     Kubernetes,
 }
 
 impl OrchestratorKind {
-    /// Whether a pool must say on which nodes its engines run. A machine is one node, whatever it is called.
+    /// Whether a pool must specify its nodes. A machine is one node with any name.
     pub const fn needs_nodes(self) -> bool {
         match self {
             Self::Process => false,
@@ -257,17 +257,16 @@ impl OrchestratorKind {
     }
 }
 
-/// Where engines run.
+/// The orchestrator.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct OrchestratorSection {
-    /// How.
     pub kind: OrchestratorKind,
-    /// The directory that all candidates of this machine share.
+    /// The state directory, shared by all candidates of this machine.
     pub state_dir: PathBuf,
-    /// Logical names of this machine, so that `NODE_LIST` can be used; empty: the host's name.
+    /// Logical names of this machine for `NODE_LIST`; the host name if empty.
     pub nodes: Vec<String>,
-    /// Engines at most on this machine.
+    /// The maximum number of engines on this machine.
     pub max_engines: usize,
 }
 
@@ -282,23 +281,23 @@ impl Default for OrchestratorSection {
     }
 }
 
-/// What engines are given.
+/// The configuration of engines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EnginesSection {
-    /// The engine type of a unit that names none.
+    /// The engine type of units without one.
     pub default_type: EngineType,
-    /// The image of each engine type, for pools that name none.
+    /// The image of each engine type, for pools without one.
     pub images: BTreeMap<EngineType, String>,
-    /// Below it each tenant's catalog and each engine's scratch space.
+    /// The parent of the tenants' catalogs and the engines' scratch folders.
     pub data_dir: PathBuf,
-    /// Where the catalogs of DataFusion engines are: `file://` is `catalog` below `data_dir`.
+    /// The location of the catalogs of DataFusion engines; `file://` is `catalog` below `data_dir`.
     pub catalog_url: String,
     /// Options of the object store that `catalog_url` names.
     pub catalog_options: BTreeMap<String, String>,
-    /// Folders that an external table's LOCATION may be in.
+    /// Folders in which the LOCATION of an external table may be.
     pub allowed_locations: Vec<PathBuf>,
-    /// How long an engine may take to answer its warm-up query.
+    /// The deadline of an engine's warm-up query.
     pub start_deadline: Span,
 }
 

@@ -1,10 +1,10 @@
-//! Lengths of time in the configuration: `"10s"`.
+//! Durations in the configuration: `"10s"`.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A length of time, written as in the control language.
+/// A duration, written as in the control language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Span(pub Duration);

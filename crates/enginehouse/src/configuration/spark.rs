@@ -1,4 +1,4 @@
-//! Section `[spark]`: what engines of type `spark` are made from, besides what their unit says.
+//! Section `[spark]`: engines of type `spark`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use anyhow::bail;
 use model::secret::SecretKeys;
 use serde::{Deserialize, Serialize};
 
-/// Where Spark's server listens in a pod when nothing else is said: `HiveServer2`'s own port.
+/// The default port of Spark's server in a pod: that of `HiveServer2`.
 const DEFAULT_PORT: u16 = 10_000;
 
-/// What engines of type `spark` are made from.
+/// The configuration of engines of type `spark`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SparkSection {
     /// `spark-submit`, where Spark runs: in its image, or on this machine.
     pub program: PathBuf,
-    /// The environment of Spark. Of local processes it is all of it, but for a search path and a home.
+    /// The environment of Spark; for local processes all of it, except a search path and a home.
     pub environment: BTreeMap<String, String>,
-    /// Properties of every engine; those of its unit stand above them.
+    /// Properties of every engine; those of its unit override them.
     pub properties: BTreeMap<String, String>,
     /// The version of Spark in each image.
     pub versions: BTreeMap<String, String>,
-    /// Where Spark's server listens in a pod, on loopback.
+    /// The loopback port of Spark's server in a pod.
     pub port: u16,
-    /// Whether engines of type `spark` may be local processes, whose users may do what the program's own user may.
+    /// Whether engines of type `spark` may be local processes, whose users have all rights of this program's user.
     pub unconfined: bool,
 }
 
@@ -42,7 +42,7 @@ impl Default for SparkSection {
 }
 
 impl SparkSection {
-    /// Refuses what no engine could be made from.
+    /// Refuses values with which no engine could start.
     pub(super) fn check(&self) -> anyhow::Result<()> {
         if !self.program.is_absolute() {
             bail!("spark.program is \"{}\", which is no absolute path", self.program.display());
@@ -59,7 +59,7 @@ impl SparkSection {
         Ok(())
     }
 
-    /// With its secret values masked, for people to read.
+    /// A copy with masked secret values, for display.
     pub fn masked(mut self, secret: &SecretKeys) -> Self {
         self.environment = secret.mask(&self.environment);
         self.properties = secret.mask(&self.properties);

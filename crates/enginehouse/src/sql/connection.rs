@@ -1,4 +1,4 @@
-//! A client's connection with its session.
+//! A connection of the SQL client with its session.
 
 use std::time::Duration;
 
@@ -8,38 +8,37 @@ use hs2::{Auth, Client, ClientError, ClientOptions, Session};
 use super::interrupt::Interrupts;
 use super::url::ServerUrl;
 
-/// How long closing may take.
+/// The deadline of closing.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// An open session.
 pub struct Connection {
-    /// The session.
     pub session: Session,
-    /// Who may stop its statements.
+    /// The interrupts of its statements.
     pub interrupts: Interrupts,
-    /// Where it is, for messages.
+    /// The address, for messages.
     pub address: String,
 }
 
 impl Connection {
-    /// Connects and opens a session. Nobody can interrupt its statements until the caller says who can.
+    /// Connects and opens a session, at first without interrupts.
     pub async fn open(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Self> {
         let session = open_session(target, user, password).await?;
         Ok(Self { session, interrupts: Interrupts::none(), address: target.address.clone() })
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection is unusable.
     pub fn is_broken(&mut self) -> bool {
         self.session.client().is_broken()
     }
 
-    /// Connects anew; settings of the old session are gone.
+    /// Reconnects; settings of the old session are lost.
     pub async fn reopen(&mut self, target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<()> {
         self.session = open_session(target, user, password).await?;
         Ok(())
     }
 
-    /// Closes session and connection; a server that does not answer is left.
+    /// Closes session and connection, with a deadline.
     pub async fn close(self) {
         let _ = tokio::time::timeout(CLOSE_DEADLINE, self.session.close()).await;
     }
@@ -47,7 +46,7 @@ impl Connection {
 
 async fn open_session(target: &ServerUrl, user: &str, password: &str) -> anyhow::Result<Session> {
     if user.is_empty() {
-        bail!("the name of the user is empty\nHint: -u USER says who connects");
+        bail!("the user name is empty\nHint: Specify the user with -u USER.");
     }
     let auth = if target.plain_thrift { Auth::None } else { Auth::user(user, password) };
     let options = ClientOptions::new(target.address.clone(), auth);
@@ -55,7 +54,7 @@ async fn open_session(target: &ServerUrl, user: &str, password: &str) -> anyhow:
         Ok(client) => client,
         Err(ClientError::Unauthenticated(text)) => bail!("{} refused user \"{user}\": {text}", target.address),
         Err(error @ ClientError::Connect { .. }) => bail!("{error}"),
-        Err(error) => bail!("{} is no HiveServer2 that can be used: {error}", target.address),
+        Err(error) => bail!("{} is not a usable HiveServer2: {error}", target.address),
     };
     Session::open_as(client, Some((user, password)), &target.configuration)
         .await

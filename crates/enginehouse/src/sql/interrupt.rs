@@ -1,7 +1,6 @@
-//! Ctrl-C in the SQL client: the first one asks the running statement to end, the next one ends the program.
+//! Ctrl-C in the SQL client: the first one cancels the running statement, the next one exits.
 //!
-//! A wish to stop is remembered until it is cleared, so that one that comes between two statements of a script stops
-//! the script too.
+//! A request is kept until it is cleared, so that Ctrl-C between two statements stops a script too.
 
 use std::process::exit;
 
@@ -11,55 +10,55 @@ use tokio::sync::watch;
 
 use crate::output::print_error;
 
-/// The exit status of a program that Ctrl-C ended.
+/// The exit status after Ctrl-C.
 pub const EXIT_STATUS: u8 = 130;
 
-/// Whether somebody wants what runs to stop.
+/// The state of interrupts.
 pub struct Interrupts {
-    wanted: Option<watch::Sender<bool>>,
+    requested: Option<watch::Sender<bool>>,
 }
 
 impl Interrupts {
-    /// Nobody can interrupt: somebody else looks after Ctrl-C.
+    /// Without interrupts: the caller handles Ctrl-C.
     pub const fn none() -> Self {
-        Self { wanted: None }
+        Self { requested: None }
     }
 
-    /// From now on Ctrl-C is ours.
+    /// Starts to handle Ctrl-C.
     pub fn listen() -> anyhow::Result<Self> {
-        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be caught")?;
-        let wanted = watch::Sender::new(false);
-        let asked = wanted.clone();
+        let mut interrupt = signal(SignalKind::interrupt()).context("cannot catch SIGINT")?;
+        let requested = watch::Sender::new(false);
+        let request = requested.clone();
         tokio::spawn(async move {
             while interrupt.recv().await.is_some() {
-                if asked.send_replace(true) {
-                    print_error("interrupted twice: ending at once");
+                if request.send_replace(true) {
+                    print_error("interrupted twice; exiting");
                     #[allow(clippy::disallowed_methods, reason = "the second signal asks for exactly that")]
                     exit(i32::from(EXIT_STATUS));
                 }
             }
         });
-        Ok(Self { wanted: Some(wanted) })
+        Ok(Self { requested: Some(requested) })
     }
 
-    /// Ends when somebody wants to stop, at once if he has said so already.
+    /// Returns at the next interrupt, immediately if there was one.
     pub async fn next(&self) {
-        match &self.wanted {
-            // An error means that the sender is gone, and it is ours.
-            Some(wanted) => drop(wanted.subscribe().wait_for(|is_wanted| *is_wanted).await),
+        match &self.requested {
+            // Never an error: this struct owns the sender.
+            Some(requested) => drop(requested.subscribe().wait_for(|is_interrupted| *is_interrupted).await),
             None => std::future::pending().await,
         }
     }
 
-    /// Whether somebody wants to stop.
-    pub fn is_wanted(&self) -> bool {
-        self.wanted.as_ref().is_some_and(|wanted| *wanted.borrow())
+    /// Whether there was an interrupt.
+    pub fn is_interrupted(&self) -> bool {
+        self.requested.as_ref().is_some_and(|requested| *requested.borrow())
     }
 
-    /// What was wanted is done.
+    /// Clears the interrupt.
     pub fn clear(&self) {
-        if let Some(wanted) = &self.wanted {
-            wanted.send_replace(false);
+        if let Some(requested) = &self.requested {
+            requested.send_replace(false);
         }
     }
 }

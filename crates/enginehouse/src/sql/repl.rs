@@ -1,4 +1,4 @@
-//! Talking: a prompt with history; a statement ends with `;`.
+//! The interactive session: a prompt with history; a statement ends with `;`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,29 +19,29 @@ const CONTINUED: &str = "        ...> ";
 /// Statements that the history keeps.
 const HISTORY_ENTRIES: usize = 1_000;
 
-/// Who talks to whom.
-pub struct Talk<'a> {
-    /// Where to connect again when the connection was lost.
+/// The parameters of an interactive session.
+pub struct ReplParameters<'a> {
+    /// The server, for a reconnect.
     pub target: &'a ServerUrl,
-    /// Who connects.
     pub user: &'a str,
-    /// The proof.
     pub password: &'a str,
-    /// How results are printed.
     pub format: Format,
 }
 
 /// Reads statements until the end of input, `exit` or `quit`.
-pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Result<ExitCode> {
+pub async fn run_interactively(
+    connection: &mut Connection,
+    parameters: &ReplParameters<'_>,
+) -> anyhow::Result<ExitCode> {
     print_line(&format!(
-        "connected to {} as {}. A statement ends with ; and exit leaves.",
-        connection.address, talk.user
+        "connected to {} as {}; end statements with ; and leave with exit",
+        connection.address, parameters.user
     ));
     let configuration = rustyline::Config::builder().max_history_size(HISTORY_ENTRIES)?.build();
-    let mut editor = DefaultEditor::with_config(configuration).context("no terminal to read from")?;
+    let mut editor = DefaultEditor::with_config(configuration).context("cannot open the terminal")?;
     let history = history_file();
     if let Some(path) = &history {
-        // No history yet is no error.
+        // A missing history is no error.
         let _ = editor.load_history(path);
     }
     let mut pending = String::new();
@@ -54,7 +54,7 @@ pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Resul
                 continue;
             }
             Err(ReadlineError::Eof) => break,
-            Err(error) => return Err(error).context("the terminal cannot be read"),
+            Err(error) => return Err(error).context("cannot read from the terminal"),
         };
         if pending.is_empty() && matches!(line.trim().trim_end_matches(';'), "exit" | "quit" | "!quit") {
             break;
@@ -66,7 +66,7 @@ pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Resul
             if let Some(entry) = history_entry(&statement.text) {
                 let _ = editor.add_history_entry(format!("{entry};"));
             }
-            if !run(connection, &statement.text, talk).await? {
+            if !run(connection, &statement.text, parameters).await? {
                 break;
             }
         }
@@ -78,14 +78,14 @@ pub async fn talk(connection: &mut Connection, talk: &Talk<'_>) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs one statement; `false` when it failed, and those behind it on the same line are better left alone.
-async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow::Result<bool> {
+/// Runs one statement; returns `false` if it failed, so that the rest of the line is skipped.
+async fn run(connection: &mut Connection, text: &str, parameters: &ReplParameters<'_>) -> anyhow::Result<bool> {
     connection.interrupts.clear();
-    let outcome = runner::run_captured(connection, text, talk.format).await?;
+    let outcome = runner::run_captured(connection, text, parameters.format).await?;
     if connection.is_broken() {
-        match connection.reopen(talk.target, talk.user, talk.password).await {
-            Ok(()) => print_error("the connection was lost; connected anew, with a new session"),
-            Err(error) => print_error(&format!("the connection was lost, the next statement tries again: {error:#}")),
+        match connection.reopen(parameters.target, parameters.user, parameters.password).await {
+            Ok(()) => print_error("the connection was lost; reconnected with a new session"),
+            Err(error) => print_error(&format!("the connection was lost; the next statement reconnects: {error:#}")),
         }
     }
     match outcome {
@@ -101,14 +101,13 @@ async fn run(connection: &mut Connection, text: &str, talk: &Talk<'_>) -> anyhow
     }
 }
 
-/// A statement as the history keeps it: without the values of secret properties. `None` if it may hold a secret that
-/// cannot be taken out of it.
+/// A statement for the history, with masked secret properties; `None` if it may contain a secret that cannot be masked.
 fn history_entry(text: &str) -> Option<String> {
     let keys = SecretKeys::default();
     match ddl::parse(text) {
         Ok(statement) => {
             let masked = ddl::masked_text(&statement, &keys);
-            // As it was written, where there was nothing to mask.
+            // Unchanged if there is nothing to mask.
             Some(if masked == statement.to_string() { text.to_owned() } else { masked })
         }
         Err(_) if gives_secret(text, &keys) => None,

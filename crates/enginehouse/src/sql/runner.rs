@@ -1,7 +1,7 @@
-//! Runs statements and prints what comes back: results to standard output, everything else to standard error.
+//! Runs statements: results are printed to standard output, everything else to standard error.
 //!
-//! Results are printed as they come: CSV and JSON row by row, tables of one part after another, so that no result
-//! is too large. Ctrl-C cancels the statement that runs, also while its result is printed, and ends a script.
+//! Results are printed as they arrive: CSV and JSON row by row, tables in parts, so that a result of any size fits. Ctrl-C
+//! cancels the running statement, also while its result is printed, and ends a script.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::pin::pin;
@@ -20,18 +20,18 @@ use super::print::{self, Format};
 use super::script::ScriptStatement;
 use crate::output::{print_error, printable};
 
-/// Rows that one fetch asks for, and that one part of a table has at most.
+/// The rows of one fetch, and of one part of a table.
 const PART_ROWS: i64 = 1_000;
 /// The pause between two polls: doubled from the first to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
-/// How a line of a statement's log begins that its reader has to know.
+/// The prefix of warnings in the log of a statement.
 const WARNING: &str = "warning: ";
-/// How long a statement runs before the spinner shows.
+/// The delay of the spinner.
 const SPINNER_AFTER: Duration = Duration::from_millis(400);
-/// How long a fetch may go on after Ctrl-C before the connection is given up with it.
+/// The time that a fetch has after Ctrl-C before its connection is dropped.
 const FETCH_AFTER_INTERRUPT: Duration = Duration::from_secs(1);
-/// Letters of a statement that an error quotes.
+/// The characters of a statement that an error quotes.
 const QUOTED_CHARS: usize = 80;
 
 /// Runs all statements; stops at the first error, with exit status 1, or at Ctrl-C.
@@ -46,7 +46,7 @@ pub async fn run_all(
             if statements.len() > 1 {
                 print_error(&format!("  in line {}: {}", statement.line, quoted(&statement.text)));
             }
-            let interrupted = connection.interrupts.is_wanted();
+            let interrupted = connection.interrupts.is_interrupted();
             return Ok(if interrupted { ExitCode::from(interrupt::EXIT_STATUS) } else { ExitCode::FAILURE });
         }
     }
@@ -62,7 +62,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// An error as a person reads it.
+/// An error as text for users.
 pub fn shown(error: &UserError) -> String {
     let text = printable(&error.clone().without_stack_trace().text());
     let (message, rest) = text.split_once('\n').map_or((text.as_str(), String::new()), |(message, rest)| {
@@ -71,7 +71,7 @@ pub fn shown(error: &UserError) -> String {
     format!("error {}: {message}{rest}", error.sqlstate())
 }
 
-/// What a narrator remembers of a result.
+/// The beginning of a result, for the tour.
 #[derive(Debug, Default)]
 pub struct Captured {
     columns: Vec<Column>,
@@ -79,7 +79,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// Whether there was a result at all.
+    /// Whether there was a result set.
     pub fn is_result(&self) -> bool {
         !self.columns.is_empty()
     }
@@ -99,11 +99,11 @@ impl Captured {
     }
 }
 
-/// Rows of one result that are remembered.
+/// The rows of a result that are kept.
 const CAPTURED_ROWS: usize = 1_000;
 
-/// Runs one statement, prints its result and remembers the beginning of it. The inner error is the server's; the
-/// outer one is that nothing can be printed any more.
+/// Runs one statement, prints its result and returns its beginning. The inner error is the server's; the outer one is a
+/// failure to print.
 pub async fn run_captured(
     connection: &mut Connection,
     text: &str,
@@ -165,7 +165,7 @@ async fn watch(
             }
         }
         match progress? {
-            // It was faster than the wish to end it; whoever said so wants no result.
+            // It finished before it was cancelled; the user expects no result.
             Progress::Finished if is_cancelled => return Err(ClientError::Refused(cancelled())),
             Progress::Finished => {
                 warn(statement, spinner.as_ref()).await;
@@ -184,7 +184,7 @@ async fn watch(
     }
 }
 
-/// What the log says at the end: everything if it was followed, else only warnings, whoever waited or not.
+/// Prints the rest of the log: everything if it was followed, otherwise warnings only.
 async fn warn(statement: &mut Statement<'_>, followed: Option<&ProgressBar>) {
     for line in statement.logs().await.unwrap_or_default() {
         match followed {

@@ -1,10 +1,10 @@
-//! Splits a script into statements at `;`, leaving alone those in quotes, in backticks and in comments.
+//! A splitter of scripts into statements at `;`, except in quotes, backticks and comments.
 //!
 //! A backslash escapes in a string of an engine's SQL, unless the string is raw (`r'…'`). In the control language it does
 //! not. Block comments nest in both.
 //!
-//! Comments between statements are not sent to the server, but are kept with the statement for whoever narrates it
-//! (the tour): the comment lines right before a statement are its remarks.
+//! Comments between statements are not sent to the server. Those right before a statement are kept with it, as remarks of the
+//! tour.
 
 /// One statement of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct ScriptStatement {
     pub line: usize,
 }
 
-/// Where the splitter is.
+/// The state of the splitter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LexerState {
     Plain,

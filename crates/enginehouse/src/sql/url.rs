@@ -1,20 +1,20 @@
-//! Where to connect: `HOST:PORT` or the `jdbc:hive2://` URL that other clients use.
+//! The address of a server: `HOST:PORT`, or a `jdbc:hive2://` URL as other clients use.
 
 use anyhow::{Context as _, bail};
 
 /// The port of a HiveServer2 when none is named.
 const DEFAULT_PORT: u16 = 10_000;
 
-/// A server and what to tell it when the session opens.
+/// A server and the parameters of a session.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct ServerUrl {
     /// `host:port`
     pub address: String,
     /// Without SASL (`;auth=noSasl`).
     pub plain_thrift: bool,
-    /// Who connects, if it says so.
+    /// The user, if the URL names one.
     pub user: Option<String>,
-    /// The proof, if it is in there.
+    /// The password, if the URL has one.
     pub password: Option<String>,
     /// Entries of the session's configuration, in the spelling of the JDBC driver.
     pub configuration: Vec<(String, String)>,
@@ -26,7 +26,7 @@ impl ServerUrl {
     pub fn parse(text: &str) -> anyhow::Result<Self> {
         let Some(rest) = text.strip_prefix("jdbc:hive2://") else {
             if text.contains("://") {
-                bail!("\"{text}\" is no address\nHint: write HOST:PORT or jdbc:hive2://HOST:PORT/");
+                bail!("invalid address \"{text}\"\nHint: Use HOST:PORT or jdbc:hive2://HOST:PORT/.");
             }
             return Ok(Self { address: address(text)?, ..Self::default() });
         };
@@ -43,9 +43,9 @@ impl ServerUrl {
                 "user" => target.user = Some(value.to_owned()),
                 "password" => target.password = Some(value.to_owned()),
                 "auth" | "transportmode" | "ssl" | "servicediscoverymode" | "zookeepernamespace" => {
-                    bail!("option \"{option}\" of the URL is not supported by this client")
+                    bail!("option \"{option}\" of the URL is not supported")
                 }
-                _ => bail!("unknown option \"{key}\" in the URL\nHint: settings of the session stand behind ?"),
+                _ => bail!("unknown option \"{key}\" in the URL\nHint: Settings of the session follow after ?."),
             }
         }
         if !database.is_empty() {
@@ -67,15 +67,15 @@ fn pair(text: &str) -> anyhow::Result<(&str, &str)> {
 
 fn address(text: &str) -> anyhow::Result<String> {
     if text.contains(',') {
-        bail!("several hosts in \"{text}\": this client connects to one");
+        bail!("several hosts in \"{text}\" are not supported");
     }
     match text.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !host.ends_with(':') => {
-            port.parse::<u16>().with_context(|| format!("\"{port}\" is no port"))?;
+            port.parse::<u16>().with_context(|| format!("invalid port \"{port}\""))?;
             Ok(text.to_owned())
         }
         None if !text.is_empty() => Ok(format!("{text}:{DEFAULT_PORT}")),
-        _ => bail!("\"{text}\" is no address\nHint: write HOST:PORT or jdbc:hive2://HOST:PORT/"),
+        _ => bail!("invalid address \"{text}\"\nHint: Use HOST:PORT or jdbc:hive2://HOST:PORT/."),
     }
 }
 

@@ -17,8 +17,8 @@ const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 /// `proxy.max_held_bytes` of this test: the default is for a machine of its own.
 const HELD: usize = 16 * MIB;
-/// What a case may take beside the bytes that are counted: buffers of sockets that are read, maps, the allocator's own.
-const BESIDE: usize = 32 * MIB;
+/// Memory that the budgets do not count: buffers of sockets, maps, the allocator's own.
+const UNCOUNTED: usize = 32 * MIB;
 /// What `hs2` reads of a client that has not authenticated.
 const BEFORE_AUTHENTICATION: usize = 64 * KIB;
 /// One address may have 512 such connections.
@@ -159,7 +159,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     let (alone, refusals) = fill(&address, "eve", 1, set, 17).await;
     assert!(refusals[0].contains("the session has too many settings"), "{refusals:?}");
     let (sessions, refusals) = fill(&address, "eve", 100, set, 17).await;
-    peak.stays_within("settings and replay logs", HELD + BESIDE);
+    peak.stays_within("settings and replay logs", HELD + UNCOUNTED);
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
     close(alone).await;
@@ -167,14 +167,14 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     let peak = Peak::of(pid);
     let statement = format!("SELECT '{}'", "x".repeat(4 * MIB));
     let (sessions, refusals) = fill(&address, "bob", 6, |_| statement.clone(), 9).await;
-    peak.stays_within("statements that wait for an engine", HELD + BESIDE);
+    peak.stays_within("statements that wait for an engine", HELD + UNCOUNTED);
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
 
     let peak = Peak::of(pid);
     let statement = format!("SHOW TENANTS /* {} */", "x".repeat(250 * KIB));
     let (sessions, refusals) = fill(&address, "admin", 4, |_| statement.clone(), 140).await;
-    peak.stays_within("control statements that are not closed", HELD + BESIDE);
+    peak.stays_within("control statements that are not closed", HELD + UNCOUNTED);
     assert!(is_of_the_process(&refusals), "{refusals:?}");
     close(sessions).await;
 
@@ -183,7 +183,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     let beginnings = beginnings();
     let strangers = (0..STRANGERS).map(|at| sends(&address, &beginnings[at % beginnings.len()], SOON));
     let strangers = futures::future::join_all(strangers).await;
-    peak.stays_within("requests before authentication", 2 * STRANGERS * BEFORE_AUTHENTICATION + BESIDE);
+    peak.stays_within("requests before authentication", 2 * STRANGERS * BEFORE_AUTHENTICATION + UNCOUNTED);
     drop(strangers);
 
     // Eight megabytes each, which their clients do not read.
@@ -206,7 +206,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
     for session in &mut unread {
         assert!(timeout(PATIENCE, session.client().has_unread()).await.unwrap());
     }
-    peak.stays_within("results that are not read", BESIDE);
+    peak.stays_within("results that are not read", UNCOUNTED);
     drop(unread);
 
     // Bodies of requests over HTTP whose user is known, and that never end: 15 of 16 megabytes each.
@@ -221,7 +221,7 @@ async fn the_resident_set_stays_within_every_byte_budget() {
         futures::future::join_all((0..20).map(|at| sends(address, &bodies[at % bodies.len()], 2 * SOON))).await;
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;
     assert_eq!(rows.len(), 1, "short requests do not wait for them");
-    peak.stays_within("requests on their way", RECEIVED_REQUESTS_BYTES + 2 * BESIDE);
+    peak.stays_within("requests on their way", RECEIVED_REQUESTS_BYTES + 2 * UNCOUNTED);
     drop(bodies);
 
     let rows = session(address, "ann").await.run("SELECT 1", PATIENCE).await.unwrap().rows;

@@ -84,7 +84,7 @@ fn a_folder_of_failpoints_must_be_there() {
     let missing = folder.path().join("missing");
     let output = program().env("ENGINEHOUSE_FAILPOINTS_FOLDER", &missing).args(["standalone"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("is no folder"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("is not a folder"), "{}", text(&output.stderr));
 }
 
 #[test]

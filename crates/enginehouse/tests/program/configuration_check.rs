@@ -74,7 +74,7 @@ fn a_good_configuration_is_printed_whole_and_without_its_password() {
 }
 
 #[test]
-fn an_override_that_names_nothing_or_does_not_fit_is_refused_with_its_name() {
+fn an_invalid_override_is_refused_with_its_name() {
     let files = Files::new();
     let file = files.write("good.toml", "", 0o600);
     for (variable, value, expected) in [

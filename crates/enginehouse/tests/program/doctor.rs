@@ -11,7 +11,7 @@ use crate::installation::{Installation, run, text};
 use serde_json::Value;
 use sqlx::{Connection as _, Executor as _};
 
-/// Looks at a standalone, as JSON.
+/// Runs the doctor on a standalone; returns its JSON.
 fn look(data: &Path) -> (Option<i32>, Value) {
     let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
     let shown = text(&output.stdout);
@@ -26,7 +26,7 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_standalone_in_which_all_is_well_is_told_so() {
+fn a_healthy_standalone_has_no_findings() {
     let mut installation = Installation::with_an_engine();
     let folder = installation.data().to_owned();
     let before = std::fs::read_dir(folder.join("engines/engines")).unwrap().count();
@@ -53,7 +53,7 @@ fn a_standalone_in_which_all_is_well_is_told_so() {
     assert_eq!(check(&report, "round trips")["verdict"], "ok");
     assert_eq!(std::fs::read_dir(folder.join("engines/engines")).unwrap().count(), before);
     assert_eq!(installation.complaints(), Vec::<String>::new());
-    // An entry that nobody can name is left alone by the master, and told by the doctor.
+    // An entry without a readable name is ignored by the master and reported by the doctor.
     let strange = folder.join("engines/engines/strange");
     std::fs::create_dir(&strange).unwrap();
     std::fs::write(strange.join("engine.json"), "half of a rec").unwrap();
@@ -87,7 +87,7 @@ fn finding<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn a_file_that_is_gone_or_of_another_version_is_named() {
+async fn a_missing_database_file_or_another_version_is_reported() {
     let mut installation = Installation::start();
     let data = installation.data().to_owned();
     let (file, aside) = (data.join("metadata.sqlite"), data.join("aside"));
@@ -113,16 +113,15 @@ async fn a_file_that_is_gone_or_of_another_version_is_named() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_damaged_is_named() {
+async fn a_damaged_database_file_is_reported() {
     let mut installation = Installation::start();
     assert!(installation.stop().success());
     let data = installation.data().to_owned();
-    // A table that nobody reads, so that everything else goes on; its only page is damaged.
-    execute(&data, "CREATE TABLE of_nobody (word TEXT); INSERT INTO of_nobody VALUES ('a-word-of-nobody')".to_owned())
-        .await;
+    // A table that is not used, so that everything else works; its only page is damaged.
+    execute(&data, "CREATE TABLE unused (word TEXT); INSERT INTO unused VALUES ('an-unused--word')".to_owned()).await;
     let file = data.join("metadata.sqlite");
     let mut bytes = std::fs::read(&file).unwrap();
-    let at = bytes.windows(16).position(|it| it == b"a-word-of-nobody").expect("the word is in the file");
+    let at = bytes.windows(16).position(|it| it == b"an-unused--word").expect("the word is in the file");
     let page = at / 4_096 * 4_096;
     bytes[page..page + 8].fill(0xff);
     std::fs::write(&file, bytes).unwrap();
@@ -141,7 +140,7 @@ fn the_page_of_operations_has_every_check_and_no_other() {
     let (_, of_processes) = look(installation.data());
     let folder = tempfile::tempdir().unwrap();
     let of_pods = of_pods(folder.path());
-    let told: BTreeSet<String> = [of_processes, of_pods]
+    let reported: BTreeSet<String> = [of_processes, of_pods]
         .iter()
         .flat_map(|report| report["checks"].as_array().unwrap())
         .map(|it| format!("{}: {}", it["group"].as_str().unwrap(), it["check"].as_str().unwrap()))
@@ -157,10 +156,10 @@ fn the_page_of_operations_has_every_check_and_no_other() {
             on_page.insert(format!("{}: {name}", group.to_lowercase()));
         }
     }
-    assert_eq!(on_page, told, "the page (left) is not what the program says (right)");
+    assert_eq!(on_page, reported, "the page (left) is not what the doctor reports (right)");
 }
 
-/// What is told of an installation whose engines are pods, and of which nothing runs.
+/// The report on an installation with pods of which nothing runs.
 fn of_pods(folder: &Path) -> Value {
     let kubeconfig = folder.join("nowhere");
     let more =
@@ -170,7 +169,7 @@ fn of_pods(folder: &Path) -> Value {
 }
 
 #[test]
-fn a_cluster_that_there_is_no_way_to_is_named_and_directories_are_no_part_of_the_report() {
+fn an_unreachable_cluster_is_reported_without_checks_of_directories() {
     let folder = tempfile::tempdir().unwrap();
     let report = of_pods(folder.path());
     let names: Vec<&str> =
@@ -183,7 +182,7 @@ fn a_cluster_that_there_is_no_way_to_is_named_and_directories_are_no_part_of_the
 }
 
 #[test]
-fn who_can_not_be_looked_at_is_told_apart_from_who_is_ill() {
+fn an_unreadable_target_has_an_exit_status_of_its_own() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (nowhere, here) = (path("nowhere"), path(""));
@@ -219,7 +218,7 @@ fn look_at(file: &Path) -> Output {
 }
 
 #[test]
-fn what_the_file_has_no_section_for_is_not_looked_at_and_said() {
+fn parts_without_a_section_are_skipped_with_their_reason() {
     let folder = tempfile::tempdir().unwrap();
     let output = look_at(&dead(folder.path(), ""));
     let shown = text(&output.stdout);
@@ -237,7 +236,7 @@ fn what_the_file_has_no_section_for_is_not_looked_at_and_said() {
 }
 
 #[test]
-fn a_database_that_is_away_is_named_without_its_password() {
+fn an_unreachable_database_is_reported_without_its_password() {
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("engines");
     let more = format!(
@@ -249,6 +248,6 @@ fn a_database_that_is_away_is_named_without_its_password() {
     assert_eq!(output.status.code(), Some(1), "{shown}");
     assert!(shown.contains("problem: postgres://eh:") && !shown.contains("hidden"), "{shown}");
     assert!(shown.contains("the database does not respond"), "{shown}");
-    // The state directory of nobody is not made by looking.
+    // The doctor does not create the state directory.
     assert!(shown.contains("a proxy that is a candidate for master creates it") && !state.exists(), "{shown}");
 }

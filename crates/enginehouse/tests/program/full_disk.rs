@@ -121,8 +121,8 @@ fn a_process_that_can_write_no_file_refuses_what_needs_it_and_lives() {
     assert!(server.stop().success());
 }
 
-/// What the doctor says of the disk: the verdict, and what it found.
-fn told(data: &Path) -> (String, String) {
+/// The doctor's verdict on the disk, and its findings.
+fn doctor_on_disk(data: &Path) -> (String, String) {
     let output = run(&["doctor", "--data-dir", data.to_str().unwrap(), "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let disk = report["checks"].as_array().unwrap().iter().find(|it| it["check"] == "disk").unwrap();
@@ -132,26 +132,26 @@ fn told(data: &Path) -> (String, String) {
 
 #[test]
 #[ignore = "needs root: it mounts small disks"]
-fn a_disk_with_little_room_is_told_by_the_doctor_and_on_which() {
+fn the_doctor_reports_each_disk_with_little_free_space() {
     let disk = Disk::new();
     let mut server = Installation::start_in(disk.path());
     let engines = server.data().join("engines");
-    let (verdict, found) = told(server.data());
+    let (verdict, found) = doctor_on_disk(server.data());
     assert_eq!(verdict, "problem", "{found}");
     assert!(found.contains(engines.to_str().unwrap()) && found.contains("less than 256.0 MiB"), "{found}");
     assert!(server.stop().success());
     // Enough for bytes that are few, and no room for files.
     let disk = Disk::of("size=1G,nr_inodes=500");
     let mut server = Installation::start_in(disk.path());
-    let (verdict, found) = told(server.data());
-    assert!(verdict == "problem" && found.contains("more files can be made: fewer than 1000"), "{found}");
+    let (verdict, found) = doctor_on_disk(server.data());
+    assert!(verdict == "problem" && found.contains("more files can be created: fewer than 1000"), "{found}");
     assert!(server.stop().success());
     // A disk of its own for what engines spill.
     let mut server = Installation::start();
     assert!(server.stop().success());
     let spilled = Disk::over(server.data().join("data"), "size=1G");
     server.start_again();
-    let (verdict, found) = told(server.data());
+    let (verdict, found) = doctor_on_disk(server.data());
     assert_eq!(verdict, "warning", "{found}");
     assert!(found.contains(spilled.path().to_str().unwrap()) && found.contains("less than 2.0 GiB"), "{found}");
     assert!(server.stop().success());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::installation::{Installation, state, text};
 
-/// Longer than the server waits for somebody to say who he is.
+/// Longer than the server's deadline for authentication.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 fn resident_kib(pid: u32) -> u64 {
@@ -65,14 +65,14 @@ fn noise() -> Vec<u8> {
     (0..2_000).map(|_| next()).collect()
 }
 
-/// What comes over a connection.
+/// The input of one connection.
 struct Attack {
     name: &'static str,
     bytes: Vec<u8>,
     /// The connection may stay open, because an answer was given.
     may_stay: bool,
-    /// What a port of `HiveServer2` that anybody may use says to it; nothing where nobody speaks who could be told.
-    told: &'static str,
+    /// The reply of an open `HiveServer2` port; empty if there is none.
+    reply: &'static str,
 }
 
 fn attacks() -> Vec<Attack> {
@@ -80,8 +80,8 @@ fn attacks() -> Vec<Attack> {
     let long_list = b"\x0c\0\x01\x0d\0\x04\x0b\x0b\x7f\xff\xff\xff";
     let short_handle = b"\x0c\0\x01\x0c\0\x01\x0c\0\x01\x0b\0\x01\0\0\0\x03aaa\0\0\0\0";
     let admin = |rest: &[u8]| [&sasl(b"admin"), rest].concat();
-    let ends = |name, told, bytes| Attack { name, bytes, may_stay: false, told };
-    let stays = |name, told, bytes| Attack { name, bytes, may_stay: true, told };
+    let ends = |name, reply, bytes| Attack { name, bytes, may_stay: false, reply };
+    let stays = |name, reply, bytes| Attack { name, bytes, may_stay: true, reply };
     let text = |text: &str| text.as_bytes().to_vec();
     vec![
         ends("noise", "this port speaks HiveServer2", [vec![7], noise()].concat()),
@@ -134,11 +134,11 @@ fn zookeeper_call(operation: u32, body: &[u8]) -> Vec<u8> {
     zookeeper(&[&length(&call)[..], &call].concat())
 }
 
-/// What comes over a connection to ZooKeeper. Its protocol has few words: where it can't say what is wrong, it ends.
+/// Input for ZooKeeper's port. Where its protocol has no error, the connection ends.
 fn zookeeper_attacks() -> Vec<Attack> {
     let (create, exists, multi) = (1, 3, 14);
-    let ends = |name, bytes| Attack { name, bytes, may_stay: false, told: "" };
-    let stays = |name, bytes| Attack { name, bytes, may_stay: true, told: "" };
+    let ends = |name, bytes| Attack { name, bytes, may_stay: false, reply: "" };
+    let stays = |name, bytes| Attack { name, bytes, may_stay: true, reply: "" };
     let mut huge_password = zookeeper(&[]);
     huge_password[28..32].copy_from_slice(&[0x7f, 0xff, 0xff, 0xff]);
     let mut stolen = zookeeper(&[]);
@@ -195,13 +195,13 @@ fn no_bytes_on_any_port_disturb_an_installation() {
     let mut threads = Vec::new();
     for port in ports {
         let more = if port == coordination { zookeeper_attacks() } else { Vec::new() };
-        for Attack { name, bytes, may_stay, told } in attacks().into_iter().chain(more) {
+        for Attack { name, bytes, may_stay, reply } in attacks().into_iter().chain(more) {
             threads.push(std::thread::spawn(move || {
                 let quiet = if may_stay { Duration::from_secs(3) } else { PATIENCE };
                 let (closed, answer) = attack(port, &bytes, quiet);
                 let shown = text(&answer);
                 assert!(closed || (may_stay && answer.len() > 10), "{name} on {port}: {closed} {shown}");
-                assert!(port != proxy || shown.contains(told), "{name} is told {shown}");
+                assert!(port != proxy || shown.contains(reply), "{name}: reply {shown}");
             }));
         }
     }

@@ -1,5 +1,4 @@
-//! Handles of somebody else, names and options that are not there, statements at the limits: each is answered with its
-//! own error, and nothing else has changed.
+//! Foreign handles, missing names and options, and statements at the limits: each has its own error, and nothing changes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
@@ -47,7 +46,7 @@ async fn a_handle_opens_nothing_for_anybody_else() {
             assert!(!error.to_string().contains("panicked"), "{error}");
             let close = TCloseSessionReq { session_handle: handle.clone() };
             let closed = other.client().close_session(&close).await;
-            assert!(closed.is_err(), "a session was closed by somebody else");
+            assert!(closed.is_err(), "a session was closed by another user");
         }
     }
     let mut owner = owner;
@@ -67,7 +66,7 @@ async fn statements_at_the_limits_are_answered() {
         (format!("CREATE TENANT \"{}\"", "é".repeat(10)), "42602"),
         (huge, "54000"),
         (format!("SHOW ENGINES {}", long(5_000)), "42602"),
-        ("SHOW ENGINES nobody".to_owned(), "42704"),
+        ("SHOW ENGINES missing".to_owned(), "42704"),
         (format!("ALTER TENANT t USER_LIST ({}'a')", "'a',".repeat(200_000)), "54000"),
         (format!("SELECT {}1", "(".repeat(50_000)), "54001"),
     ] {
@@ -80,15 +79,15 @@ async fn statements_at_the_limits_are_answered() {
     let name = long(63);
     admin.run(&format!("CREATE TENANT {name}"), PATIENCE).await.unwrap();
     admin.run(&format!("DROP TENANT {name}"), PATIENCE).await.unwrap();
-    // Whoever is no admin is told the same of what exists and of what does not.
+    // Users who are not admins receive one error for existing and missing tenants.
     let mut eve = session(&server, "eve").await;
-    let mut told = Vec::new();
-    for tenant in ["t", "nobody"] {
+    let mut refusals = Vec::new();
+    for tenant in ["t", "missing"] {
         let error = eve.run(&format!("SHOW ENGINES {tenant}"), PATIENCE).await.unwrap_err().user_error();
         assert_eq!(error.sqlstate(), "42501", "{}", error.text());
-        told.push(error.text().replace(&format!("\"{tenant}\""), "X"));
+        refusals.push(error.text().replace(&format!("\"{tenant}\""), "X"));
     }
-    assert_eq!(told[0], told[1]);
+    assert_eq!(refusals[0], refusals[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,7 +100,7 @@ async fn what_does_not_exist_is_named_with_what_does() {
         ("CREATE RESOURCE UNIT x DRIVER_MEMROY '1G'", "42601", "DRIVER_MEMORY"),
         ("ALTER RESOURCE UNIT u EXECUTORS 'many'", "42601", "EXECUTORS"),
         ("ALTER RESOURCE UNIT u DRIVER_MEMORY 'much'", "22023", "much"),
-        ("CREATE RESOURCE POOL x UNIT_LIST ('nobody')", "42704", "nobody"),
+        ("CREATE RESOURCE POOL x UNIT_LIST ('missing')", "42704", "missing"),
         ("CREATE TENANT x RESOURCE_POOL_LIST ('nowhere')", "42704", "nowhere"),
         ("CREATE TENANT x RESOURCE_POOL_LIST ('p', 'p')", "22023", "\"p\""),
         ("ALTER TENANT x USER_LIST ('a')", "42704", "\"x\""),
@@ -110,8 +109,8 @@ async fn what_does_not_exist_is_named_with_what_does() {
         ("DROP RESOURCE UNIT u", "2BP01", "\"p\""),
         ("SHOW ENIGNES", "42000", "enignes"),
         ("SET enginehouse.tenent=t", "22023", "enginehouse.tenant"),
-        ("SET enginehouse.tenant=nobody", "00000", ""),
-        ("SELECT 1", "42704", "nobody"),
+        ("SET enginehouse.tenant=missing", "00000", ""),
+        ("SELECT 1", "42704", "missing"),
         ("SET enginehouse.tenant=t", "00000", ""),
         ("SELECT no_such_function(1)", "42883", "no_such_function"),
         ("SELECT * FROM no_such_table", "42P01", "no_such_table"),
@@ -172,7 +171,7 @@ async fn an_operation_is_its_sessions_alone_and_gone_once_it_is_closed() {
         }
         assert_eq!(calls_that_succeed(owner.client(), &made_up).await, Vec::<&str>::new());
         let table = owner.statement(operation.clone()).collect(PATIENCE).await.unwrap();
-        assert_eq!(table.rows.len(), 1, "nobody else has cancelled or read it");
+        assert_eq!(table.rows.len(), 1, "another user has cancelled or read it");
         let closed = TCloseOperationReq { operation_handle: operation.clone() };
         owner.client().close_operation(&closed).await.unwrap();
         assert_eq!(calls_that_succeed(owner.client(), &operation).await, Vec::<&str>::new(), "it is closed");

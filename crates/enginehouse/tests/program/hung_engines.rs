@@ -13,7 +13,7 @@ const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 1000000) a, gener
 const LOST_WITHIN: Duration = Duration::from_secs(40);
 
 #[test]
-fn a_client_of_a_stopped_engine_receives_08s01_and_the_process_state_is_shown() {
+fn clients_of_a_stopped_engine_get_08s01_and_show_its_state() {
     let mut installation = Installation::with_an_engine();
     let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
     let shown = installation.say("SHOW ENGINES t");
@@ -64,7 +64,7 @@ fn doctor_reports_a_crash_loop_whatever_the_moment() {
         let output = run(&["doctor", "--data-dir", installation.data().to_str().unwrap()]);
         let report = text(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{report}");
-        let (before, _) = report.split_once(" of this slot in a row failed").unwrap_or_else(|| panic!("{report}"));
+        let (before, _) = report.split_once(" of this slot failed in a row").unwrap_or_else(|| panic!("{report}"));
         counts.insert(before.split_whitespace().nth_back(1).unwrap().to_owned());
         counts.len() > 1
     });

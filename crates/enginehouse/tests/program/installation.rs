@@ -1,8 +1,6 @@
-//! A running `enginehouse standalone` in a folder of its own, for tests: started, asked, and ended with everything that
-//! it started.
+//! A test fixture: a running `enginehouse standalone` in its own folder, which is terminated with everything that it started.
 //!
-//! What belongs to an installation is found by the folder in which a process works: nothing else on the machine is
-//! ever touched.
+//! The processes of an installation are found by their working directory; no other process of the machine is touched.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::fs::File;
@@ -250,7 +248,7 @@ impl Installation {
         let ready = lines.next().map(Result::unwrap).unwrap_or_default();
         self.child = Some(child);
         let address = ready.strip_prefix("ready: jdbc:hive2://").and_then(|rest| rest.strip_suffix('/'));
-        self.address = address.unwrap_or_else(|| panic!("it said {ready:?}; {}", self.standard_error())).to_owned();
+        self.address = address.unwrap_or_else(|| panic!("it printed {ready:?}; {}", self.standard_error())).to_owned();
         std::thread::spawn(move || lines.for_each(drop));
     }
 
@@ -354,13 +352,13 @@ impl Drop for Installation {
     }
 }
 
-/// What must be as before, whatever was done to an installation: its processes, its catalog and what was ever said.
+/// The state that must not change: processes, catalog and alterations.
 pub fn state(server: &Installation) -> (Vec<u32>, u32, String, String) {
     let (engines, pid, catalog) = catalog(server);
     (engines, pid, catalog, server.say("SHOW ALTERATIONS LIMIT 100"))
 }
 
-/// The same without what was said: a refused statement may stand there.
+/// The same without alterations, which may contain a refused statement.
 pub fn catalog(server: &Installation) -> (Vec<u32>, u32, String) {
     let dump = [
         "SHOW CREATE TENANT t",

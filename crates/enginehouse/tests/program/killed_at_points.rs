@@ -1,17 +1,17 @@
-//! Whoever is killed at a failpoint of the proxy, the relay, the engine agent, DataFusion or the calls between roles: the
-//! client is told what it may conclude, and afterwards everything that was promised is there.
+//! Kills at the failpoints of the proxy, the relay, the engine agent, DataFusion and the calls between roles: the client
+//! receives a correct error, and afterwards every guarantee holds.
 //!
-//! A point at which nobody was killed fails its test.
+//! A failpoint at which no process was killed fails its test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use crate::installation::{Installation, eventually, text};
 
-/// What a statement comes to whose engine is killed.
+/// The outcome of a statement whose engine is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
-    /// The client sees nothing of it.
+enum Outcome {
+    /// The statement succeeds.
     Nothing,
-    /// The engine was lost, and which one.
+    /// An error that names the lost engine.
     EngineLost,
 }
 
@@ -21,7 +21,7 @@ const OBJECTS: [&str; 2] = [
     "CREATE RESOURCE POOL p UNIT_LIST ('u')",
 ];
 
-/// Says a statement for a tenant; what is printed.
+/// Runs a statement for a tenant; returns its output.
 fn say_for(server: &Installation, tenant: &str, statement: &str) -> Result<String, String> {
     let chosen = format!("SET enginehouse.tenant={tenant}");
     let output = server.sql().args(["-e", &chosen, "-e", statement]).output().unwrap();
@@ -35,16 +35,16 @@ fn start(server: &Installation, tenant: &str) -> String {
     started.split(',').next().unwrap().to_owned()
 }
 
-/// A point, what is said before, the statement in which an engine is killed there, what its client is told, and a statement
-/// afterwards with a word of its answer.
-type Killed = (&'static str, &'static str, &'static str, Told, (&'static str, &'static str));
+/// A failpoint, a statement before it, the statement during which the engine is killed there, its outcome, and a statement
+/// afterwards with a word of its result.
+type Killed = (&'static str, &'static str, &'static str, Outcome, (&'static str, &'static str));
 
 /// Kills a tenant's engine at each point.
 fn killed_engines(points: &[Killed]) {
     let mut server = Installation::with_failpoints();
     server.say_all(&OBJECTS);
     let bystander = start(&server, "bystander");
-    for (number, &(point, before, statement, told, after)) in points.iter().enumerate() {
+    for (number, &(point, before, statement, expected, after)) in points.iter().enumerate() {
         let tenant = format!("t{number}");
         let before_it: Vec<u32> = server.engines();
         let engine = start(&server, &tenant);
@@ -55,20 +55,20 @@ fn killed_engines(points: &[Killed]) {
             say_for(&server, &tenant, before).unwrap();
         }
         server.kill_at(point, Some(pid));
-        let said = say_for(&server, &tenant, statement);
-        assert_eq!(server.killed_at(point), Some(pid), "{point}: {said:?}");
-        match (&said, told) {
-            (Ok(rows), Told::Nothing) => assert!(rows.contains("42"), "{point}: {rows}"),
-            (Err(error), Told::EngineLost) => {
+        let result = say_for(&server, &tenant, statement);
+        assert_eq!(server.killed_at(point), Some(pid), "{point}: {result:?}");
+        match (&result, expected) {
+            (Ok(rows), Outcome::Nothing) => assert!(rows.contains("42"), "{point}: {rows}"),
+            (Err(error), Outcome::EngineLost) => {
                 assert!(error.contains("error 08S01") && error.contains(&engine), "{point}: {error}");
                 assert!(error.contains("Hint"), "{point}: {error}");
             }
-            (said, told) => panic!("{point}: {told:?} and not {said:?}"),
+            (result, expected) => panic!("{point}: expected {expected:?}, got {result:?}"),
         }
         // The slot is filled again, and what was promised holds.
-        let (asked, expected) = after;
+        let (asked, word) = after;
         let shown = say_for(&server, &tenant, asked).unwrap_or_else(|error| error);
-        assert!(shown.contains(expected), "{point}: {shown}");
+        assert!(shown.contains(word), "{point}: {shown}");
         assert!(!server.engines().contains(&pid));
     }
     let shown = server.say("SHOW ENGINES bystander");
@@ -78,53 +78,53 @@ fn killed_engines(points: &[Killed]) {
 }
 
 #[test]
-fn an_engine_that_is_killed_fails_its_statement_alone_and_comes_back() {
+fn a_killed_engine_fails_its_statement_only_and_is_replaced() {
     killed_engines(&[
-        ("engine_agent.session.opened", "", "SELECT 42", Told::Nothing, ("SELECT 42", "42")),
-        ("engine_agent.statement.accepted", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.statement.started", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.statement.planned", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("datafusion.rows.fetched", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("engine_agent.session.opened", "", "SELECT 42", Outcome::Nothing, ("SELECT 42", "42")),
+        ("engine_agent.statement.accepted", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.statement.started", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.statement.planned", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
+        ("datafusion.rows.fetched", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
     ]);
 }
 
 #[test]
-fn an_engine_that_is_killed_while_it_writes_the_catalog_leaves_it_whole() {
+fn an_engine_killed_during_a_catalog_write_leaves_it_intact() {
     killed_engines(&[
         (
             "datafusion.catalog.definition_written",
             "",
             "CREATE VIEW v AS SELECT 1",
-            Told::EngineLost,
+            Outcome::EngineLost,
             ("SELECT * FROM v", "42P01"),
         ),
         (
             "datafusion.catalog.definition_published",
             "",
             "CREATE VIEW v AS SELECT 7",
-            Told::EngineLost,
+            Outcome::EngineLost,
             ("SELECT * FROM v", "7"),
         ),
         (
             "datafusion.catalog.schema_moved",
             "CREATE SCHEMA s",
             "DROP SCHEMA s CASCADE",
-            Told::EngineLost,
+            Outcome::EngineLost,
             ("CREATE SCHEMA s", ""),
         ),
     ]);
 }
 
 #[test]
-fn an_engine_that_is_killed_while_it_relays_fails_its_statement_alone_and_comes_back() {
+fn an_engine_killed_during_a_relay_fails_its_statement_only() {
     killed_engines(&[
-        ("hs2.relay.request_sent", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
-        ("hs2.relay.reply_begun", "", "SELECT 42", Told::EngineLost, ("SELECT 42", "42")),
+        ("hs2.relay.request_sent", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
+        ("hs2.relay.reply_begun", "", "SELECT 42", Outcome::EngineLost, ("SELECT 42", "42")),
     ]);
 }
 
 #[test]
-fn an_engine_that_is_killed_while_it_registers_or_drains_is_replaced_or_gone() {
+fn an_engine_killed_during_registration_or_drain_is_replaced() {
     let mut server = Installation::with_failpoints();
     server.say_all(&OBJECTS);
     for (number, point) in ["engine_agent.register.before", "engine_agent.register.done"].into_iter().enumerate() {
@@ -132,7 +132,7 @@ fn an_engine_that_is_killed_while_it_registers_or_drains_is_replaced_or_gone() {
         server.kill_at(point, None);
         let before = server.engines();
         let engine = start(&server, &tenant);
-        let killed = server.killed_at(point).unwrap_or_else(|| panic!("nobody was killed at {point}"));
+        let killed = server.killed_at(point).unwrap_or_else(|| panic!("no process was killed at {point}"));
         eventually("its successor", || {
             !server.engines().contains(&killed) && server.engines().len() == before.len() + 1
         });
@@ -162,8 +162,8 @@ fn killed(points: &[(&str, &str)]) {
         server.kill_at(point, Some(pid));
         if !statement.is_empty() {
             let error = server.try_say(&statement.replace('?', &tenant)).unwrap_err();
-            let told = error.contains("error 08S01") || error.contains("the connection was lost");
-            assert!(told && !error.contains("panicked"), "{point}: {error}");
+            let is_lost = error.contains("error 08S01") || error.contains("the connection was lost");
+            assert!(is_lost && !error.contains("panicked"), "{point}: {error}");
         }
         server.reap();
         assert_eq!(server.killed_at(point), Some(pid), "{point}");
@@ -171,7 +171,7 @@ fn killed(points: &[(&str, &str)]) {
         eventually("the engine is known again", || server.say("SHOW ENGINES t").contains(",ready,"));
         assert_eq!(server.engines(), engines, "{point}: the engine lives on");
         assert_eq!(server.say("SELECT 1"), "1");
-        // What was said took effect or not, and can be said again.
+        // The statement took effect or not, and can be repeated.
         if statement.contains('?') {
             let again = server.try_say(&statement.replace('?', &tenant));
             let known = server.say("SHOW ALTERATIONS LIMIT 100").matches(&tenant).count();
@@ -186,7 +186,7 @@ fn killed(points: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_proxy_that_is_killed_at_any_of_its_points_loses_connections_and_nothing_else() {
+fn a_kill_at_any_point_of_the_proxy_loses_connections_only() {
     killed(&[
         ("proxy.session.opened", "SELECT 1"),
         ("proxy.control.id_made", "CREATE TENANT ?"),
@@ -197,7 +197,7 @@ fn a_proxy_that_is_killed_at_any_of_its_points_loses_connections_and_nothing_els
 }
 
 #[test]
-fn whoever_relays_or_calls_another_role_can_be_killed_at_any_point_of_it() {
+fn a_kill_at_any_point_of_a_relayed_call_loses_nothing_else() {
     killed(&[
         ("hs2.relay.request_sent", "SELECT 1"),
         ("hs2.relay.reply_begun", "SELECT 1"),

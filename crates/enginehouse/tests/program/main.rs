@@ -1,4 +1,4 @@
-//! The program as its users meet it: started, told, killed, fed with nonsense. One binary, so that it is linked once.
+//! Tests of the program from outside: start, statements, kills, hostile input. One binary, so that it is linked once.
 
 mod byte_budgets;
 mod children;

@@ -44,7 +44,7 @@ fn role(folder: &tempfile::TempDir, subcommand: &str) -> std::process::Command {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs EH_TEST_POSTGRES"]
-async fn a_database_that_is_newer_than_the_program_is_refused_by_both_who_open_it() {
+async fn a_newer_database_is_refused_by_agent_and_migrate() {
     let folder = tempfile::tempdir().unwrap();
     let name = format!("eh_newer_{}", std::process::id());
     execute(&server(), format!("CREATE DATABASE {name}")).await;
@@ -74,11 +74,11 @@ async fn a_database_that_comes_while_it_is_waited_for_is_opened() {
     configure(&folder, &name, &zookeeper.addr().to_string());
     let mut child = role(&folder, "migrate").stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let told = lines.find(|line| line.contains("takes no connection yet")).unwrap();
-    assert!(told.contains(&name) && told.contains("does not exist"), "{told}");
+    let line = lines.find(|text| text.contains("takes no connection yet")).unwrap();
+    assert!(line.contains(&name) && line.contains("does not exist"), "{line}");
     execute(&server(), format!("CREATE DATABASE {name}")).await;
     assert!(ended(&mut child, Duration::from_secs(20)).success());
-    // The same name in another role, which opens it at once and ends when told to.
+    // The same name in another role, which opens it at once and ends on SIGTERM.
     let mut agent = role(&folder, "metadata-agent").stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let ready = BufReader::new(agent.stdout.take().unwrap()).lines().map(Result::unwrap).next();
     assert!(ready.is_some_and(|line| line.starts_with("ready: 127.0.0.1:")));

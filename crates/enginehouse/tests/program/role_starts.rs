@@ -1,5 +1,5 @@
-//! What keeps a role from starting is told at once and by name: a port in use, a database that does not answer, one that
-//! a newer program has migrated.
+//! Errors at the start of a role are immediate and specific: a port in use, an unreachable database, one that a newer program
+//! has migrated.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead as _, BufReader};
@@ -84,8 +84,8 @@ fn a_database_that_is_not_there_is_named_at_once_and_waited_for() {
         let began = Instant::now();
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-        let told = lines.by_ref().find(|line| line.contains("takes no connection yet")).unwrap();
-        assert!(told.contains("WARN") && told.contains("refused"), "{told}");
+        let line = lines.by_ref().find(|text| text.contains("takes no connection yet")).unwrap();
+        assert!(line.contains("WARN") && line.contains("refused"), "{line}");
         assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
         // It goes on waiting, says nothing twice, and ends with the reason.
         let rest: Vec<String> = lines.collect();
@@ -97,7 +97,7 @@ fn a_database_that_is_not_there_is_named_at_once_and_waited_for() {
 }
 
 #[test]
-fn a_metadata_agent_that_waits_for_its_database_ends_when_told_to() {
+fn a_metadata_agent_waiting_for_its_database_ends_on_sigterm() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let database = format!("postgres://nobody@{}/none", silent.local_addr().unwrap());
     let role = Role::new("127.0.0.1:0", &database);
@@ -148,7 +148,7 @@ async fn standalone_refuses_the_data_of_a_newer_one_and_leaves_it() {
 }
 
 #[test]
-fn whoever_can_not_start_leaves_a_running_installation_as_it_is() {
+fn a_failed_start_leaves_a_running_installation_unchanged() {
     let mut server = Installation::with_an_engine();
     let before = state(&server);
     let elsewhere = tempfile::tempdir().unwrap();

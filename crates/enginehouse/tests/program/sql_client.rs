@@ -103,7 +103,7 @@ fn a_url_of_the_driver_is_understood() {
         (format!("jdbc:hive2://{here}/;user=eve"), &select, "error 42501: user \"eve\" belongs to no tenant"),
         (format!("jdbc:hive2://{here}/;user=eve?enginehouse.tenant=t"), &select, "error 42501: "),
         (format!("jdbc:hive2://{here}/;transportMode=http"), &select, "not supported by this client"),
-        (format!("http://{here}/"), &select, "no address"),
+        (format!("http://{here}/"), &select, "invalid address"),
         ("127.0.0.1:1".to_owned(), &select, "can't connect to 127.0.0.1:1"),
     ] {
         let (status, out, error) = at(&url, more);
@@ -207,7 +207,7 @@ fn a_reader_that_has_seen_enough_ends_the_client_without_words() {
 }
 
 #[test]
-fn talking_goes_on_after_errors_and_remembers_what_was_said() {
+fn an_interactive_session_survives_errors_and_keeps_history() {
     let server = Installation::with_an_engine();
     let folder = tempfile::tempdir().unwrap();
     let history = folder.path().join("history");

@@ -1,4 +1,4 @@
-//! `standalone` starts, ends and is killed, and never leaves anything behind that nobody wants.
+//! Start, shutdown and kill of `standalone`, which never leaves undesired processes or files behind.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods)]
 
 use std::io::{BufRead as _, BufReader};
@@ -59,7 +59,7 @@ fn a_folder_may_have_any_name() {
 }
 
 #[test]
-fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
+fn sigterm_during_start_or_tour_leaves_nothing() {
     // The moments are spread over the start and the tour; whatever is hit, the outcome is the same.
     for (moment_ms, which) in [(5, Signal::TERM), (40, Signal::INT), (150, Signal::TERM), (700, Signal::INT)] {
         let installation = Installation::start();
@@ -80,7 +80,7 @@ fn told_to_end_while_it_starts_or_plays_it_leaves_nothing() {
 }
 
 #[test]
-fn told_to_end_the_moment_it_no_longer_dies_of_it_it_ends() {
+fn sigterm_right_after_the_signals_are_blocked_ends_it() {
     // A handler that is there before anybody listens would miss this signal, and the process would stay up.
     for which in [Signal::TERM, Signal::INT].into_iter().cycle().take(10) {
         let folder = tempfile::tempdir().unwrap();
@@ -107,12 +107,12 @@ fn withstands(pid: u32, which: Signal) -> bool {
 }
 
 #[test]
-fn told_to_end_while_nobody_acts_as_master_it_ends_its_engines_all_the_same() {
+fn sigterm_without_an_acting_master_ends_its_engines() {
     let mut installation = Installation::with_failpoints();
     installation.say_all(&ONE_ENGINE);
     let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
     installation.kill();
-    // The next one is held before its master has an epoch, and told to end there.
+    // The next one is held before its master has an epoch, and receives SIGTERM there.
     installation.hold_at("master.lock.won");
     let mut child = installation.command(&[]).stdout(Stdio::piped()).spawn().unwrap();
     eventually("it is held", || installation.killed_at("master.lock.won") == Some(child.id()));
@@ -142,7 +142,7 @@ fn its_log_is_never_longer_than_its_limit() {
 }
 
 #[test]
-fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
+fn a_closed_standard_output_leaves_no_engines_behind() {
     let installation = Installation::start();
     let data = installation.data().with_file_name("other");
     let mut command = program();
@@ -157,7 +157,7 @@ fn nobody_who_listens_is_no_reason_to_leave_engines_behind() {
 }
 
 #[test]
-fn a_statement_that_runs_delays_the_end_by_its_grace_and_no_more() {
+fn a_running_statement_delays_shutdown_by_its_grace_at_most() {
     let mut installation = Installation::with_an_engine();
     let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::piped()).spawn().unwrap();
     works(installation.engines()[0]);
@@ -171,7 +171,7 @@ fn a_statement_that_runs_delays_the_end_by_its_grace_and_no_more() {
 }
 
 #[test]
-fn told_to_end_twice_it_goes_at_once_and_engines_follow() {
+fn a_second_signal_exits_at_once_and_engines_follow() {
     let mut installation = Installation::with_an_engine();
     let mut client = installation.sql().args(["-e", ENDLESS]).stderr(Stdio::null()).spawn().unwrap();
     works(installation.engines()[0]);
@@ -186,7 +186,7 @@ fn told_to_end_twice_it_goes_at_once_and_engines_follow() {
 }
 
 #[test]
-fn killed_and_started_again_it_keeps_wanted_engines_and_ends_the_others() {
+fn after_a_kill_desired_engines_are_kept_and_others_terminated() {
     let mut installation = Installation::with_an_engine();
     installation.say("START ENGINE t p u WAIT '1m'");
     let [one, two] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
@@ -208,14 +208,14 @@ fn killed_and_started_again_it_keeps_wanted_engines_and_ends_the_others() {
 }
 
 #[test]
-fn what_was_stopped_has_not_failed_and_comes_back_at_once() {
+fn engines_stopped_with_standalone_restart_without_back_off() {
     let mut installation = Installation::with_an_engine();
     for _ in 0..2 {
         assert!(installation.stop().success());
         assert_eq!(installation.engines(), Vec::<u32>::new());
         let logged = installation.log().len();
         installation.start_again();
-        // With a back-off it would be said here at every look for three seconds.
+        // With a back-off every look would report it for three seconds.
         eventually("the engine is back", || {
             let shown = installation.say("SHOW ENGINES t");
             assert!(!shown.contains("failure") && !shown.contains("vanished"), "{shown}");
@@ -224,7 +224,7 @@ fn what_was_stopped_has_not_failed_and_comes_back_at_once() {
         assert!(!installation.log()[logged..].contains("vanished"), "{}", installation.log());
     }
     assert_eq!(installation.complaints(), Vec::<String>::new());
-    // After a kill nobody has written anything down: it comes back all the same.
+    // Nothing is recorded at a kill; the engine still comes back.
     let [engine] = installation.engines()[..] else { panic!("{:?}", installation.engines()) };
     installation.kill();
     signal(engine, Signal::KILL);

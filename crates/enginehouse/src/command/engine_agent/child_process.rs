@@ -1,4 +1,4 @@
-//! A child process that ends with this one, whatever ends this one, together with its process group.
+//! A child process that ends with this process, however this one ends, with its whole process group.
 //!
 //! Invariants:
 //!
@@ -71,30 +71,30 @@ pub fn bound(words: &[String]) -> Command {
 impl ChildProcess {
     /// Starts the command as the leader of a process group.
     pub async fn start(mut command: Command) -> io::Result<Self> {
-        let (tell_started, started) = oneshot::channel();
-        let (tell_ended, ended) = watch::channel(None);
+        let (send_started, started) = oneshot::channel();
+        let (send_ended, ended) = watch::channel(None);
         thread::Builder::new().name("child process".to_owned()).spawn(move || {
             let mut child = match command.process_group(0).spawn() {
                 Ok(child) => child,
                 Err(error) => {
-                    let _ = tell_started.send(Err(error));
+                    let _ = send_started.send(Err(error));
                     return;
                 }
             };
             let group = Arc::new(Group { leader: Pid::from_child(&child), reaped: Mutex::new(false) });
             // A caller that was cancelled drops it, which kills the group.
-            let _ = tell_started.send(Ok(Self { group: Arc::clone(&group), ended }));
+            let _ = send_started.send(Ok(Self { group: Arc::clone(&group), ended }));
             wait_without_reaping(group.leader);
             let mut reaped = group.reaped();
             if let Err(error) = send(group.leader, Signal::KILL) {
-                tracing::warn!(%error, "processes of a child that has ended cannot be killed");
+                tracing::warn!(%error, "could not kill the process group of an ended child");
             }
             let status = child.wait().map_err(|error| error.to_string());
             *reaped = true;
             drop(reaped);
-            tell_ended.send_replace(Some(status));
+            send_ended.send_replace(Some(status));
         })?;
-        started.await.map_err(|_| io::Error::other("the thread that starts it broke down"))?
+        started.await.map_err(|_| io::Error::other("the thread that starts it panicked"))?
     }
 
     /// Its process id, which is also the number of its group.
@@ -110,8 +110,8 @@ impl ChildProcess {
     /// Waits for the end of the child. Cancel safe.
     pub async fn ended(&mut self) -> Ended {
         match self.ended.wait_for(Option::is_some).await {
-            Ok(ended) => ended.clone().unwrap_or_else(|| Err("it was not waited for".to_owned())),
-            Err(_) => Err("the thread that waits for it broke down".to_owned()),
+            Ok(ended) => ended.clone().unwrap_or_else(|| Err("its end is unknown".to_owned())),
+            Err(_) => Err("the thread that waits for it panicked".to_owned()),
         }
     }
 }
@@ -119,7 +119,7 @@ impl ChildProcess {
 impl Drop for ChildProcess {
     fn drop(&mut self) {
         if let Err(error) = self.signal(Signal::KILL) {
-            tracing::warn!(%error, "a child cannot be killed");
+            tracing::warn!(%error, "could not kill a child");
         }
     }
 }

@@ -97,7 +97,7 @@ mod embedded {
                     let reason = match outcome {
                         Ok(Ok(())) => "it stopped serving".to_owned(),
                         Ok(Err(error)) => error.to_string(),
-                        Err(error) => format!("it broke down: {error}"),
+                        Err(error) => format!("it panicked: {error}"),
                     };
                     supervisor.ended(reason);
                 }

@@ -1,4 +1,4 @@
-//! The place of the engine that this process is: a state directory of this machine, or a pod.
+//! The host of this engine: a state directory of this machine, or a pod.
 
 use std::ffi::OsString;
 use std::io;
@@ -10,7 +10,6 @@ use orchestrator::{kubernetes, process};
 
 use crate::telemetry::LastLines;
 
-/// Where this engine runs.
 pub enum EngineHost {
     /// A local process.
     Process(process::Inside),
@@ -19,18 +18,16 @@ pub enum EngineHost {
 }
 
 impl EngineHost {
-    /// What the environment says.
+    /// Determines the host from the environment.
     pub fn from_environment() -> anyhow::Result<Self> {
         if let Some(inside) = process::Inside::from_environment() {
             return Ok(Self::Process(inside));
         }
-        let inside = kubernetes::Inside::from_environment().context(
-            "an engine agent is started by a master, and this process was not\nHint: START ENGINE starts one",
-        )?;
-        inside.map(Self::Pod).map_err(|error| anyhow!("the pod's environment is wrong: {error}"))
+        let inside = kubernetes::Inside::from_environment()
+            .context("an engine agent can only be started by a master\nHint: Use START ENGINE.")?;
+        inside.map(Self::Pod).map_err(|error| anyhow!("invalid environment of the pod: {error}"))
     }
 
-    /// The engine's uid.
     pub fn uid(&self) -> &str {
         match self {
             Self::Process(inside) => inside.uid(),
@@ -38,7 +35,7 @@ impl EngineHost {
         }
     }
 
-    /// The file that the standard error of this process is, where that is known.
+    /// The file behind standard error, if it is known.
     pub fn log_file(&self) -> Option<PathBuf> {
         match self {
             Self::Process(inside) => Some(inside.log_file()),
@@ -46,7 +43,7 @@ impl EngineHost {
         }
     }
 
-    /// The variables by which processes of this engine are known on this machine.
+    /// The environment variables that identify processes of this engine on this machine.
     pub fn marks(&self) -> Vec<(&'static str, OsString)> {
         match self {
             Self::Process(inside) => inside.marks(),
@@ -54,12 +51,12 @@ impl EngineHost {
         }
     }
 
-    /// Whether the engine shares this machine with others, without a limit that its place sets.
+    /// Whether the engine shares this machine with others without an external limit.
     pub fn is_shared_machine(&self) -> bool {
         matches!(self, Self::Process(_))
     }
 
-    /// Where proxies connect.
+    /// The address for proxies.
     pub fn listen(&self) -> SocketAddr {
         match self {
             Self::Process(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -67,7 +64,7 @@ impl EngineHost {
         }
     }
 
-    /// Returns when the engine has lost its place without being told to end, which a pod always is.
+    /// Returns when the engine has lost its state directory without a signal. A pod always receives one.
     pub async fn until_unwanted(&self) {
         match self {
             Self::Process(inside) => inside.until_unwanted().await,
@@ -75,7 +72,7 @@ impl EngineHost {
         }
     }
 
-    /// Leaves the reason for which the program is about to exit. Of a local process the orchestrator has the log.
+    /// Stores the reason of the imminent exit. For a local process the orchestrator has the log.
     pub fn leave_reason(&self, reason: &str, log: &LastLines) -> io::Result<()> {
         match self {
             Self::Process(inside) => inside.leave_reason(reason),

@@ -1,10 +1,9 @@
-//! What an engine may take of a machine that it shares with other engines, proxies, masters and servers.
+//! Resource limits of a local engine, which shares its machine with other engines, proxies, masters and servers.
 //!
-//! The memory pool of an engine counts what plans ask for, and not every allocation. So an engine that is a local process
-//! also limits itself: the kernel's OOM killer chooses engines first, and a DataFusion engine has a limit of its
-//! address space, at which an allocation fails and the engine, and nothing else, ends. A Java virtual machine has no such
-//! limit: it reserves far more addresses than it uses, and has a heap of fixed size instead. In a pod the container's own
-//! limit does all of that.
+//! The memory pool of an engine counts what plans request, not every allocation. So a local engine also limits its process:
+//! the OOM killer chooses engines first, and a DataFusion engine limits its address space, so that an allocation beyond it
+//! ends that engine only. A Java virtual machine has no such limit, because it reserves far more addresses than it uses; its
+//! heap is fixed instead. In a pod the limit of the container replaces both.
 
 use model::engine_type::EngineType;
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -25,7 +24,7 @@ const OOM_SCORE: i32 = 1_000;
 /// The score of this process, and of its children from now on.
 const OOM_SCORE_FILE: &str = "/proc/self/oom_score_adj";
 
-/// Applies the limits to this process. One that cannot be applied is logged, and the engine serves without it.
+/// Applies the limits to this process. A failure is logged, and the engine serves without that limit.
 pub fn apply(file: &EngineFile, host: &EngineHost) {
     if !host.is_shared_machine() {
         return;

@@ -13,17 +13,15 @@ mod child;
 mod port;
 mod sidecar;
 
-/// Below the engine's own directory, and gone with it: all that Spark writes on one machine.
+/// The folder for everything that Spark writes on one machine; it is deleted with the engine's directory.
 const FOLDER: &str = "spark";
 
-/// The engine that the file describes.
-///
-/// A child of this process runs in its place, and writes to its log.
+/// The engine that the file describes. A child process writes to this process's log.
 pub fn runtime(file: &EngineFile, host: &EngineHost) -> anyhow::Result<Arc<dyn EngineRuntime>> {
-    Ok(match file.spark.clone().context("the engine's file does not say where Spark is")? {
+    Ok(match file.spark.clone().context("the file of the engine has no location of Spark")? {
         SparkLocation::Sidecar { address } => Arc::new(sidecar::Sidecar::new(address)),
         SparkLocation::Child(launch) => {
-            let folder = std::path::absolute(FOLDER).context("the engine's own directory cannot be found")?;
+            let folder = std::path::absolute(FOLDER).context("cannot determine the directory of the engine")?;
             let (cpu_threads, memory_bytes) = (file.cpu_threads, file.memory_bytes);
             let resources = child::Resources { name: file.name.clone(), cpu_threads, memory_bytes };
             Arc::new(child::Child::new(launch, resources, folder, host))

@@ -1,29 +1,29 @@
-//! An engine that the agent runs itself, and that a task watches: how the task says why the engine ended, how it is told to stop,
-//! and who waits for it.
+//! An engine that the agent runs itself, with the task that supervises it: the task reports why the engine ended, and stops
+//! it on request.
 //!
-//! An end that was wanted is told to nobody.
+//! A requested end is not reported.
 
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-/// One engine; told to stop at most once.
+/// One engine, which is stopped at most once.
 pub struct Supervised {
     stop: CancellationToken,
     ended: watch::Sender<Option<String>>,
     task: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What its task has of it.
+/// The task's side of a supervised engine.
 pub struct Supervisor {
-    /// Cancelled when the engine is to stop.
+    /// Cancelled to stop the engine.
     pub stop: CancellationToken,
     ended: watch::Sender<Option<String>>,
 }
 
 impl Supervisor {
-    /// Says that the engine has ended by itself, and how.
+    /// Reports that the engine has ended by itself, with the reason.
     pub fn ended(&self, reason: String) {
         self.ended.send_replace(Some(reason));
     }
@@ -34,17 +34,17 @@ impl Supervised {
         Self { stop: CancellationToken::new(), ended: watch::Sender::new(None), task: Mutex::default() }
     }
 
-    /// What the task is given.
+    /// The side for the task.
     pub fn supervisor(&self) -> Supervisor {
         Supervisor { stop: self.stop.clone(), ended: self.ended.clone() }
     }
 
-    /// Keeps the task that watches.
+    /// Sets the task, which `stop` waits for.
     pub async fn set_task(&self, task: JoinHandle<()>) {
         *self.task.lock().await = Some(task);
     }
 
-    /// Why it has ended by itself; never returns while it has not.
+    /// Waits until the engine ends by itself; returns the reason.
     pub async fn ended(&self) -> String {
         let mut ended = self.ended.subscribe();
         let reason = ended.wait_for(Option::is_some).await.map(|reason| reason.clone().unwrap_or_default());
@@ -54,7 +54,7 @@ impl Supervised {
         }
     }
 
-    /// Tells it to stop and waits until its task is over.
+    /// Stops the engine and waits for its task.
     pub async fn stop(&self) {
         self.stop.cancel();
         if let Some(task) = self.task.lock().await.take()
@@ -64,7 +64,7 @@ impl Supervised {
         }
     }
 
-    /// Whether somebody was told of an end.
+    /// Whether an end was reported.
     #[cfg(test)]
     pub fn has_ended(&self) -> bool {
         self.ended.borrow().is_some()

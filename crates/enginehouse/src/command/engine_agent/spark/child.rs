@@ -30,9 +30,9 @@ use super::port::Reserved;
 use crate::launch::SparkChild;
 use crate::spark;
 
-/// Where Spark's scripts find their programs, unless the configuration says otherwise.
+/// The default search path of Spark's scripts.
 const SEARCH_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What Spark is told to do, below its folder.
+/// The file with Spark's properties, below its folder.
 const PROPERTIES: &str = "spark.properties";
 /// Where Spark and Java put their temporary files, below its folder.
 const TEMPORARY: &str = "tmp";
@@ -60,7 +60,7 @@ pub struct Child {
     marks: Vec<(&'static str, OsString)>,
     /// The process that was started.
     pid: OnceLock<i32>,
-    /// How its words become a command.
+    /// Builds the command from its words.
     run: fn(&[String]) -> Command,
     supervised: Supervised,
 }
@@ -99,25 +99,25 @@ impl Child {
         ] {
             properties.insert(key.to_owned(), value);
         }
-        // Hive's own default is a folder that all users of the machine have in common.
+        // Hive's default is a folder that all users of the machine share.
         let scratch = || temporary.join("hive").display().to_string();
         properties.entry("spark.hadoop.hive.exec.scratchdir".to_owned()).or_insert_with(scratch);
         properties
     }
 
-    /// Makes its folder with what it is told.
+    /// Creates the folder and the file with the properties.
     fn prepare(&self, address: SocketAddr) -> io::Result<PathBuf> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.folder.join(TEMPORARY))?;
         let path = self.folder.join(PROPERTIES);
         let text = java_properties::text("Written by the engine agent.", &self.properties(address));
-        // It may hold what opens the data.
+        // It may contain credentials of the data.
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         file.write_all(text.as_bytes())?;
         Ok(path)
     }
 
     fn command(&self, properties: &Path) -> io::Result<Command> {
-        // Later it would be another program that fails to find it, and its message would stand in the log alone.
+        // Checked here, since otherwise only the log would have the error of the launcher.
         std::fs::metadata(&self.launch.program)?;
         let mut command = (self.run)(&spark::command_line(&self.launch.program, properties));
         command
@@ -140,16 +140,15 @@ impl Child {
 impl EngineRuntime for Child {
     async fn start(&self) -> Result<Backend, RuntimeError> {
         let cannot = |what: String| move |error: io::Error| RuntimeError(format!("{what}: {error}"));
-        let port = Reserved::any().map_err(cannot("no port of loopback can be had for Spark".to_owned()))?;
+        let port = Reserved::any().map_err(cannot("cannot reserve a loopback port for Spark".to_owned()))?;
         let address = port.address();
-        let properties = self
-            .prepare(address)
-            .map_err(cannot(format!("Spark's folder {} cannot be made", self.folder.display())))?;
-        let cannot_start = format!("Spark cannot be started by {}", self.launch.program.display());
+        let properties =
+            self.prepare(address).map_err(cannot(format!("cannot create Spark's folder {}", self.folder.display())))?;
+        let cannot_start = format!("cannot start Spark with {}", self.launch.program.display());
         let command = self.command(&properties).map_err(cannot(cannot_start.clone()))?;
         let log_begins = self.log.as_deref().map_or(0, length);
         let child = ChildProcess::start(command).await.map_err(cannot(cannot_start))?;
-        info!(pid = child.pid(), %address, "Spark is started");
+        info!(pid = child.pid(), %address, "started Spark");
         let _ = self.pid.set(child.pid());
         let log = self.log.clone().map(|path| (path, log_begins));
         self.supervised.set_task(tokio::spawn(supervise(child, self.supervised.supervisor(), port, log))).await;
@@ -174,7 +173,7 @@ fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |log| log.len())
 }
 
-/// Waits for its end, and ends it when the agent is to stop. `log` is the file that it writes to and where that began. Its
+/// Waits for the end of the child, and stops it on request. `log` is its log file and the position at which it began. The
 /// port stays reserved until then.
 async fn supervise(mut child: ChildProcess, supervisor: Supervisor, _port: Reserved, log: Option<(PathBuf, u64)>) {
     tokio::select! {
@@ -185,17 +184,17 @@ async fn supervise(mut child: ChildProcess, supervisor: Supervisor, _port: Reser
         }
         () = supervisor.stop.cancelled() => {}
     }
-    // A process that is stopped takes SIGTERM when it goes on.
+    // A stopped process receives SIGTERM when it continues.
     if let Err(error) = child.signal(Signal::TERM).and_then(|()| child.signal(Signal::CONT)) {
-        warn!(%error, "Spark cannot be asked to end");
+        warn!(%error, "could not send SIGTERM to Spark");
     }
     if let Ok(status) = tokio::time::timeout(TERM_GRACE, child.ended()).await {
         info!("Spark {}", describe(&status));
         return;
     }
-    warn!(grace = model::span::print(TERM_GRACE), "Spark did not end after SIGTERM and is killed");
+    warn!(grace = model::span::print(TERM_GRACE), "Spark did not end after SIGTERM; killing it");
     if let Err(error) = child.signal(Signal::KILL) {
-        warn!(%error, "Spark cannot be killed");
+        warn!(%error, "could not kill Spark");
     }
     let _ = child.ended().await;
 }
@@ -249,11 +248,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_by_a_file_that_only_its_user_reads_and_has_nothing_of_the_agents_environment() {
+    async fn properties_are_in_a_private_file_and_the_environment_is_clean() {
         let folder = tempfile::tempdir().unwrap();
         let child = child(&folder, "env > env; echo \"$@\" > arguments; pwd > pwd; exit 3");
         let backend = child.start().await.unwrap();
-        let reason = within("its end is told", child.ended()).await;
+        let reason = within("its end is reported", child.ended()).await;
         assert!(reason.contains("ended with exit status: 3"), "{reason}");
         let marks = [orchestrator::UID_VARIABLE, process::DIRECTORY_VARIABLE];
         let own = ["HOME", "JAVA_HOME", "PATH", "PWD", "SPARK_LOCAL_IP", "SHLVL", "OLDPWD", "_"];
@@ -268,7 +267,7 @@ mod tests {
         assert!(arguments.contains("HiveThriftServer2") && !arguments.contains("s3cret"), "{arguments}");
         let mode = std::fs::metadata(folder.path().join("spark").join(PROPERTIES)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let told = read(&folder, PROPERTIES);
+        let properties = read(&folder, PROPERTIES);
         let port = backend.address.rsplit_once(':').unwrap().1;
         for line in [
             "spark.app.name=one",
@@ -279,12 +278,12 @@ mod tests {
             "spark.hadoop.hive.server2.thrift.bind.host=127.0.0.1",
             &format!("spark.hadoop.hive.server2.thrift.port={port}"),
         ] {
-            assert!(told.lines().any(|it| it == line), "{line} is not in\n{told}");
+            assert!(properties.lines().any(|it| it == line), "{line} is not in\n{properties}");
         }
     }
 
     #[tokio::test]
-    async fn a_child_that_is_stopped_is_reported_until_it_goes_on() {
+    async fn a_stopped_child_is_reported_until_it_continues() {
         let folder = tempfile::tempdir().unwrap();
         let child = child(&folder, "exec /bin/sleep 1000");
         assert_eq!(child.stopped(), None, "it has not started");
@@ -301,14 +300,14 @@ mod tests {
             };
             within("its state is reported", reported).await;
         }
-        // One that is stopped is asked to end, and goes on for that.
+        // A stopped child is continued in order to end.
         send(Signal::STOP);
         within("it has ended", child.stop()).await;
         assert_eq!(child.stopped(), None);
     }
 
     #[tokio::test]
-    async fn it_is_asked_to_end_and_its_end_is_waited_for() {
+    async fn stop_requests_the_end_and_waits_for_it() {
         let folder = tempfile::tempdir().unwrap();
         let script = "sleep 1000 & trap 'kill $!; echo asked > asked; exit 0' TERM; echo ready > ready; wait";
         let child = child(&folder, script);
@@ -321,7 +320,7 @@ mod tests {
         within("it runs", ready).await;
         within("it has ended", child.stop()).await;
         assert_eq!(read(&folder, "asked").trim(), "asked");
-        // Nobody is told of an end that was wanted.
+        // A requested end is not reported.
         assert!(!child.supervised.has_ended());
     }
 
@@ -331,6 +330,6 @@ mod tests {
         let mut child = child(&folder, "");
         child.launch.program = PathBuf::from("/nowhere/spark-submit");
         let error = child.start().await.unwrap_err().to_string();
-        assert!(error.contains("/nowhere/spark-submit") && error.contains("cannot be started"), "{error}");
+        assert!(error.contains("/nowhere/spark-submit") && error.contains("cannot start Spark"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! A port of loopback that is kept for a child until it listens there, and after.
+//! A reserved loopback port, for a child that will listen there.
 //!
-//! Two engines that start at the same time must never be told the same port: the agent of one would find the other's Spark.
-//! So the port is bound and not listened to. The kernel gives a bound port to nobody who asks for any, and lets a socket of
-//! the same kind, as Java's servers are (`SO_REUSEADDR`), listen there as long as no other does.
+//! Two engines that start at the same time must never receive one port: the agent of one would find the Spark of the other.
+//! So the port is bound without listening. The kernel gives a bound port to no other process that asks for any port, and lets
+//! a socket of the same kind (`SO_REUSEADDR`, as Java's servers use it) listen there as long as no other does.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// Some port that nobody has.
+    /// Reserves any free port.
     pub fn any() -> io::Result<Self> {
         let socket = TcpSocket::new_v4()?;
         socket.set_reuseaddr(true)?;
@@ -26,7 +26,6 @@ impl Reserved {
         Ok(Self { _socket: socket, address })
     }
 
-    /// Where it is.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -38,9 +37,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_is_told_the_port_can_listen_there_and_nobody_else_is_given_it() {
+    async fn only_the_recipient_of_a_reserved_port_can_listen_there() {
         let reserved = Reserved::any().unwrap();
-        // More than a kernel would skip by chance.
+        // More than the kernel would skip by chance.
         let others: Vec<_> = (0..500).map(|_| Reserved::any().unwrap()).collect();
         assert!(others.iter().all(|other| other.address() != reserved.address()));
         let socket = TcpSocket::new_v4().unwrap();

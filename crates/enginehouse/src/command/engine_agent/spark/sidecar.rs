@@ -1,8 +1,8 @@
-//! Spark in another container of the pod: neither started nor ended by its agent, which knows of it what a client can know.
+//! Spark as a sidecar: another container of the pod, which the agent neither starts nor stops.
 //!
-//! That it is there is a port that accepts connections; that it is gone, a port that refuses them after it accepted one.
-//! A connection of its own is held open for that, because the kernel closes it when Spark dies. A Spark that is silent is
-//! not taken for gone: it may be collecting garbage. What became of its container is told by who runs the pod.
+//! Spark is up when its port accepts connections, and gone when the port refuses them after having accepted one. The agent
+//! holds one connection open, since the kernel closes it when Spark dies. A silent Spark is not considered gone: it may be
+//! collecting garbage. The kubelet reports the state of the container.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,26 +17,26 @@ use tracing::{debug, info};
 
 use crate::spark;
 
-/// Whose connection it is that is held open.
+/// The user of the connection that is held open.
 const USER: &str = "enginehouse";
-/// Between two tries to connect.
+/// The pause between two connection attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// One try.
+/// The deadline of one attempt.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Spark beside its agent.
+/// Spark in the second container of the pod.
 pub struct Sidecar {
     address: SocketAddr,
-    /// Why the last try to connect failed, while nobody listens yet.
+    /// The error of the last attempt, until Spark listens.
     refused: Mutex<Option<String>>,
 }
 
-/// What a try to connect says.
+/// The result of a connection attempt.
 enum Port {
     Accepts,
-    /// Nobody listens.
+    /// No process listens.
     Refuses(String),
-    /// Nothing that would tell.
+    /// Inconclusive.
     Silent(String),
 }
 
@@ -61,16 +61,16 @@ impl Sidecar {
         options.connect_deadline = CONNECT_DEADLINE;
         match Client::connect(&options).await {
             Ok(client) => client.closed().await,
-            Err(error) => debug!(%error, "Spark does not take the connection that is to tell of its end"),
+            Err(error) => debug!(%error, "Spark rejected the connection that detects its end"),
         }
     }
 }
 
 #[async_trait]
 impl EngineRuntime for Sidecar {
-    /// Waits until it listens. The caller has the deadline.
+    /// Waits until Spark listens. The caller has the deadline.
     async fn start(&self) -> Result<Backend, RuntimeError> {
-        info!(address = %self.address, "waits for Spark's container to listen");
+        info!(address = %self.address, "waiting for Spark's container to listen");
         loop {
             match self.look().await {
                 Port::Accepts => return Ok(spark::backend(self.address)),
@@ -91,15 +91,15 @@ impl EngineRuntime for Sidecar {
         loop {
             self.hold_a_connection().await;
             match self.look().await {
-                Port::Refuses(why) => return format!("Spark accepts no connections any longer: {why}"),
-                Port::Silent(error) => debug!(error, "Spark does not answer"),
+                Port::Refuses(why) => return format!("Spark no longer accepts connections: {why}"),
+                Port::Silent(error) => debug!(error, "Spark does not respond"),
                 Port::Accepts => {}
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Its container is ended with the pod.
+    /// The container ends with the pod.
     async fn stop(&self) {}
 }
 
@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_start_waits_until_somebody_listens_and_says_what_it_waits_for() {
+    async fn a_start_waits_for_a_listener_and_reports_that() {
         let port = Reserved::any().unwrap();
         let sidecar = Arc::new(Sidecar::new(port.address()));
         let starting = tokio::spawn({
             let sidecar = Arc::clone(&sidecar);
             async move { sidecar.start().await }
         });
-        let told = async {
+        let reported = async {
             loop {
                 match sidecar.waits_for() {
                     Some(why) => return why,
@@ -135,7 +135,7 @@ mod tests {
                 }
             }
         };
-        let why = within("it says what it waits for", told).await;
+        let why = within("it reports what it waits for", reported).await;
         assert!(why.contains(&port.address().to_string()) && why.contains("does not listen"), "{why}");
         assert!(!starting.is_finished());
         let _listener = TcpListener::bind(sidecar.address).await.unwrap();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_that_refuses_after_it_accepted_is_the_end_and_a_connection_that_is_cut_is_not() {
+    async fn a_refusing_port_is_the_end_and_a_closed_connection_is_not() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let sidecar = Arc::new(Sidecar::new(listener.local_addr().unwrap()));
         within("it has started", sidecar.start()).await.unwrap();
@@ -152,13 +152,13 @@ mod tests {
             let sidecar = Arc::clone(&sidecar);
             async move { sidecar.ended().await }
         });
-        // Each connection is cut: those that look, and those that were to be held.
+        // Each connection is closed, probes and held ones.
         for _ in 0..6 {
             drop(within("it connects again", listener.accept()).await.unwrap());
         }
         assert!(!ended.is_finished());
         drop(listener);
         let reason = within("the end is noticed", ended).await.unwrap();
-        assert!(reason.contains("accepts no connections any longer"), "{reason}");
+        assert!(reason.contains("no longer accepts connections"), "{reason}");
     }
 }
