@@ -131,10 +131,8 @@ def test_what_no_fault_is_about_passes_as_it_is(kubernetes, relay, client, names
     with watching(client, namespace) as events:
         make(kubernetes.admin, namespace, "seen")
         assert next(events)[:2] == ("ADDED", "seen")
-        assert [it.namespace for it in relay.watches] == [namespace]
         kubernetes.admin.delete("configmaps", "seen", namespace)
         assert next(events)[:2] == ("DELETED", "seen")
-    wait_until(lambda: relay.watches == (), WITHIN_S, "the relay has noticed that the watch ended")
     assert client.request("GET", "/readyz") == "ok"
     assert relay.requests["create", "configmaps"] == 2 and relay.requests["watch", "configmaps"] == 1
 
@@ -149,7 +147,6 @@ def test_errors_are_injected_by_count_and_match(relay, client, namespace):
             assert (refusal.value.code, refusal.value.reason) == (500, "InternalError")
         make(client, namespace, "second")
         assert (fault.injected, fault.seen) == (2, 3)
-        assert [(it.verb, it.namespace) for it in fault.hits] == [("create", namespace)] * 2
     assert names(client, namespace) == ["first", "second"]
     with relay.fault("error", api_calls("get"), times=None, every=2, code=503) as fault:
         codes = []

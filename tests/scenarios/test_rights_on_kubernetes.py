@@ -105,11 +105,8 @@ def allowed(client, group, resource, verb, namespace, subresource=None):
     attributes = {"group": group, "resource": resource, "verb": verb}
     attributes |= {"namespace": namespace} if namespace else {}
     attributes |= {"subresource": subresource} if subresource else {}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
-    }
+    kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+    review = kind | {"spec": {"resourceAttributes": attributes}}
     return client.create("selfsubjectaccessreviews", review)["status"]["allowed"]
 
 

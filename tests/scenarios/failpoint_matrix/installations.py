@@ -137,9 +137,42 @@ def killed(program):
     assert code == -signal.SIGKILL, f"{program.name} ended with {code}, not by SIGKILL"
 
 
-class ClusterInstallation:
-    tenant = "walked"
+class Installation:
+    """What a cluster and a standalone have in common: their programs, by name and by pid."""
 
+    tenant = "matrix"
+
+    def places(self, tenant):
+        del tenant
+        return ""
+
+    def role_of(self, pid):
+        if pid in self.passing:
+            return self.passing[pid][0]
+        return (self.name_of(pid) or "engine").split("-")[0]
+
+    def name_of(self, pid):
+        return next((it for it, program in self.programs.items() if program.pid == pid), None)
+
+    def stop(self, name, number=signal.SIGTERM):
+        self.programs[name].stop(number)
+
+    def revive(self, pid):
+        if pid in self.passing:
+            return killed(self.passing[pid][1])
+        name = self.name_of(pid)
+        if name is None:
+            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
+        killed(self.programs[name])
+        return self.start_again(name)
+
+    def went_on(self, pid):
+        if pid in self.passing:
+            _, program = self.passing[pid]
+            program.wait(DIES_WITHIN_S * 3)
+
+
+class ClusterInstallation(Installation):
     make_relays = Relays
 
     def __init__(self, folder, database, ensemble=None, relayed=False, session_timeout_s=SESSION_TIMEOUT_S):
@@ -148,23 +181,12 @@ class ClusterInstallation:
         self.passing = {}
         self.kind = database.kind
         self.session_timeout_s = session_timeout_s
-        self.cluster = self.make_cluster(
-            folder,
-            database=database,
-            ensemble=ensemble,
-            candidates=PROXIES,
-            session_timeout_s=session_timeout_s,
-            env=self.points.env,
-            **TIMES,
-        )
+        settings = {"database": database, "ensemble": ensemble, "session_timeout_s": session_timeout_s} | TIMES
+        self.cluster = self.make_cluster(folder, candidates=PROXIES, env=self.points.env, **settings)
         self.relays = self.make_relays(self.cluster) if relayed else None
 
     def make_cluster(self, folder, **settings):
         return Cluster(folder, **settings)
-
-    def places(self, tenant):
-        del tenant
-        return ""
 
     def start(self):
         self.cluster.start()
@@ -208,33 +230,8 @@ class ClusterInstallation:
             return self.programs[getattr(self, role)()].pid
         return self.programs[self.program(role)].pid
 
-    def role_of(self, pid):
-        if pid in self.passing:
-            return self.passing[pid][0]
-        return (self.name_of(pid) or "engine").split("-")[0]
-
-    def name_of(self, pid):
-        return next((it for it, program in self.programs.items() if program.pid == pid), None)
-
-    def stop(self, name, number=signal.SIGTERM):
-        self.programs[name].stop(number)
-
     def start_again(self, name, wait=True):
         self.cluster.start_program(name, wait=wait)
-
-    def revive(self, pid):
-        if pid in self.passing:
-            return killed(self.passing[pid][1])
-        name = self.name_of(pid)
-        if name is None:
-            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
-        killed(self.programs[name])
-        return self.start_again(name)
-
-    def went_on(self, pid):
-        if pid in self.passing:
-            _, program = self.passing[pid]
-            program.wait(DIES_WITHIN_S * 3)
 
     def all_run(self):
         for name, program in self.programs.items():
@@ -271,7 +268,7 @@ class PodInstallation(ClusterInstallation):
     make_relays = PodRelays
 
     def __init__(self, folder, pods, number, **how):
-        self.pods, self.tenant = pods, f"walked_{number}"
+        self.pods, self.tenant = pods, f"matrix_{number}"
         super().__init__(folder, PostgresDatabase(), **how)
 
     def make_cluster(self, folder, **settings):
@@ -285,8 +282,7 @@ class PodInstallation(ClusterInstallation):
         return f", {self.pods.nodes_of(tenant)}"
 
 
-class StandaloneInstallation:
-    tenant, places = ClusterInstallation.tenant, ClusterInstallation.places
+class StandaloneInstallation(Installation):
     kind = "sqlite"
     session_timeout_s = 6
 
@@ -323,15 +319,6 @@ class StandaloneInstallation:
         del role
         return self.standalone.program.pid
 
-    def role_of(self, pid):
-        if pid in self.passing:
-            return self.passing[pid][0]
-        return "standalone" if pid == self.standalone.program.pid else "engine"
-
-    def stop(self, name, number=signal.SIGTERM):
-        del name
-        self.standalone.program.stop(number)
-
     def start_again(self, name, wait=True):
         del name
         self.standalone.start(wait=wait)
@@ -347,14 +334,6 @@ class StandaloneInstallation:
         port = int((self.standalone.data / "zookeeper" / "zookeeper-port").read_text())
         secret = (self.standalone.data / "cluster.secret").read_text().strip()
         self.nodes = Nodes("/enginehouse", secret, f"127.0.0.1:{port}")
-
-    def revive(self, pid):
-        if pid in self.passing:
-            return killed(self.passing[pid][1])
-        if pid != self.standalone.program.pid:
-            return wait_until(lambda: not runs(pid), DIES_WITHIN_S, f"engine process {pid} has ended")
-        killed(self.standalone.program)
-        return self.start_again("standalone")
 
     def all_run(self):
         program = self.standalone.program

@@ -229,21 +229,8 @@ class PostgresServer(Server):
         self.run([*self.program("initdb"), "-D", self.folder / "data", "-U", "postgres", "-A", "trust", "--no-sync"])
 
     def command(self):
-        return [
-            *self.program("postgres"),
-            "-D",
-            self.folder / "data",
-            "-p",
-            self.port,
-            "-h",
-            "127.0.0.1",
-            "-c",
-            "unix_socket_directories=",
-            "-c",
-            "max_connections=100",
-            "-c",
-            "shared_buffers=32MB",
-        ]
+        options = f"-D {self.folder}/data -p {self.port} -h 127.0.0.1 -c unix_socket_directories="
+        return [*self.program("postgres"), *options.split(), *"-c max_connections=100 -c shared_buffers=32MB".split()]
 
     def connect(self):
         return pg8000.native.Connection("postgres", host="127.0.0.1", port=self.port, database="postgres", timeout=5)
@@ -261,29 +248,13 @@ class MariadbServer(Server):
         return f"mysql://root@127.0.0.1:{self.port}/"
 
     def make(self):
-        self.run(
-            [
-                "mariadb-install-db",
-                "--no-defaults",
-                f"--datadir={self.folder}/data",
-                "--user=mysql",
-                "--auth-root-authentication-method=normal",
-                "--skip-test-db",
-            ]
-        )
+        options = f"--no-defaults --datadir={self.folder}/data --user=mysql --skip-test-db"
+        self.run(["mariadb-install-db", *options.split(), "--auth-root-authentication-method=normal"])
 
     def command(self):
-        return [
-            "mariadbd",
-            "--no-defaults",
-            "--user=mysql",
-            f"--datadir={self.folder}/data",
-            f"--port={self.port}",
-            "--bind-address=127.0.0.1",
-            f"--socket={self.folder}/socket",
-            f"--pid-file={self.folder}/pid",
-            "--max-connections=100",
-        ]
+        files = f"--datadir={self.folder}/data --socket={self.folder}/socket --pid-file={self.folder}/pid"
+        options = f"--no-defaults --user=mysql --port={self.port} --bind-address=127.0.0.1 --max-connections=100"
+        return ["mariadbd", *options.split(), *files.split()]
 
     def connect(self):
         return pymysql.connect(host="127.0.0.1", port=self.port, user="root", connect_timeout=5)

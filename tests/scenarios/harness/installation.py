@@ -44,6 +44,7 @@ class Installation:
             "ENGINEHOUSE_KUBERNETES_NAMESPACES": json.dumps([ENGINES]),
             "ENGINEHOUSE_ENGINES_IMAGES": f'{{datafusion = "{IMAGE}"}}',
         }
+        agent = {"kind": "Deployment", "name": "enginehouse-metadata-agent"}
         return overlay(
             self.folder / "overlay",
             ["base", "example/rp-1--t-1"],
@@ -55,18 +56,14 @@ class Installation:
             patches=[
                 {"target": {"kind": "Deployment"}, "patch": json.dumps(added(settings))},
                 {"target": {"kind": "Deployment", "name": "enginehouse-master"}, "patch": json.dumps(added(of_masters))},
-                {
-                    "target": {"kind": "Deployment", "name": "enginehouse-metadata-agent"},
-                    "patch": json.dumps(added(settings, "initContainers")),
-                },
+                {"target": agent, "patch": json.dumps(added(settings, "initContainers"))},
             ],
         )
 
     def make_secret(self, name):
         made = [it for it in self.objects if it["kind"] == "Secret" and it["metadata"]["name"].startswith(f"{name}-")]
-        Applier(self.cluster).apply(
-            [it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)]
-        )
+        absent = [it for it in made if not self.cluster.admin.find("secrets", it["metadata"]["name"], NAMESPACE)]
+        Applier(self.cluster).apply(absent)
 
     def pods(self, role=None):
         """Those of a role that are not on their way out, or all."""
@@ -81,17 +78,10 @@ class Installation:
         status = pod["status"]
         states = [it["state"] for it in status.get("initContainerStatuses", []) + status.get("containerStatuses", [])]
         diagnosis = next((it["waiting"] for it in states if "waiting" in it), {})
-        warned = [
-            it
-            for it in self.cluster.admin.items("events", NAMESPACE)
-            if it["involvedObject"].get("uid") == pod["metadata"]["uid"] and it["type"] == "Warning"
-        ]
-        return "; ".join(
-            [
-                f"{diagnosis.get('reason')}: {diagnosis.get('message', '')}",
-                *(f"{it['reason']}: {it['message']}" for it in warned),
-            ]
-        )
+        events = self.cluster.admin.items("events", NAMESPACE)
+        own = [it for it in events if it["involvedObject"].get("uid") == pod["metadata"]["uid"] and it["type"] == "Warning"]
+        reasons = [f"{diagnosis.get('reason')}: {diagnosis.get('message', '')}"]
+        return "; ".join(reasons + [f"{it['reason']}: {it['message']}" for it in own])
 
     def wait_runs(self):
         for role in ("metadata-agent", "proxy", "master"):

@@ -3,8 +3,8 @@
 `EH_TEST_KUBERNETES_PROGRAM` names the program (built from `tests/kubernetes/server` by `tests/run.d/kubernetes.sh`). There are
 no nodes; `kubelet` makes them, and without it a pod stays pending.
 
-RBAC decides: `Kubernetes.admin` is in `system:masters`, all others get a service account (`service_account`) or a token of
-`users` and only the rights that are bound. The processes end with this one. Also a program, for tests that are not in Python:
+RBAC decides: `Kubernetes.admin` is in `system:masters`, all others get a service account (`service_account`)
+and only the rights that are bound. The processes end with this one. Also a program, for tests that are not in Python:
 
     python kubernetes.py FOLDER [--without-scheduler]
 
@@ -46,7 +46,6 @@ ANSWER_WITHIN_S = 10
 CONTROLLERS_WITHIN_S = 120
 # Bound to its server's name only, which is what a cluster's own clients call it.
 ISSUER_HOST = "kubernetes.default.svc"
-ADMIN = ("admin", ("system:masters",))
 
 
 def program():
@@ -86,22 +85,19 @@ class Component(ServerProcess):
 
 
 class Kubernetes:
-    """One cluster. `users`: name → groups, each with a token of its own; with `audit` every request is written down;
-    without `scheduler` a pod gets its node from the test (`bind`). `flags` are further ones of the API server."""
+    """One cluster. With `audit` every request is recorded; without `scheduler` a pod gets its node from the test (`bind`)."""
 
-    def __init__(self, folder, users=None, audit=False, scheduler=True, controllers=CONTROLLERS, flags=()):
+    def __init__(self, folder, audit=False, scheduler=True, controllers=CONTROLLERS):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.controllers = controllers
-        self.flags = tuple(flags)
         self.audit_log = self.folder / "audit.json" if audit else None
         self.certificates = self.folder / "certificates"
         self.authority = self.certificates / "apiserver.crt"
         self.key = self.folder / "service-account.key"
         self.etcd_address = f"127.0.0.1:{free_port()}"
         self.address = f"127.0.0.1:{free_port()}"
-        self.users = dict([ADMIN]) | (users or {})
-        self.tokens = {name: secrets.token_hex(24) for name in self.users}
+        self.tokens = {"admin": secrets.token_hex(24)}
         self.admin = None
         self.etcd = Component("etcd", self.folder / "etcd", self.etcd_arguments, self.etcd_answers)
         components = self.folder / "apiserver", self.folder / "controllers"
@@ -120,8 +116,7 @@ class Kubernetes:
         return self
 
     def write_files(self):
-        lines = [f'{self.tokens[name]},{name},{name},"{",".join(groups)}"\n' for name, groups in self.users.items()]
-        write_secret(self.folder / "tokens.csv", "".join(lines))
+        write_secret(self.folder / "tokens.csv", f"{self.tokens['admin']},admin,admin,system:masters\n")
         subprocess.run([program(), "service-account-key", self.key], check=True, timeout=KEY_WITHIN_S)
         if self.audit_log:
             policy = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "Metadata"}]}
@@ -158,7 +153,6 @@ class Kubernetes:
             f"--service-account-signing-key-file={self.key}",
             "--profiling=false",
             *(audit if self.audit_log else ()),
-            *self.flags,
         ]
 
     def apiserver_answers(self):
@@ -202,7 +196,7 @@ class Kubernetes:
         return [f"--config={path}", "--secure-port=0"]
 
     def client(self, user="admin", agent="enginehouse-scenarios", address=None):
-        """A client with the token of one of `users`; `address` may be that of a relay before the server."""
+        """A client with a token by name; `address` may be that of a relay before the server."""
         return self.client_of(self.tokens[user], agent, address)
 
     def client_of(self, token, agent="enginehouse-scenarios", address=None):

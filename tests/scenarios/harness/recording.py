@@ -78,12 +78,8 @@ def replaced(text, names):
 
 
 def tables(database):
-    return [
-        it
-        for (it,) in database.rows(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name"
-        )
-    ]
+    query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public' ORDER BY table_name"
+    return [it for (it,) in database.rows(query)]
 
 
 def columns(database, table):

@@ -16,15 +16,9 @@ class Rows:
     def __init__(self, database):
         self.counter = int(database.rows("SELECT generation FROM catalog")[0][0])
         self.alterations = [
-            {
-                "id": id_,
-                "statement": statement,
-                "base": int(base),
-                "generation": int(generation),
-                "outcome": outcome,
-                "progress": progress,
-            }
-            for id_, statement, base, generation, outcome, progress in database.rows(
+            {"id": id_, "statement": statement, "base": int(base), "generation": int(drawn)}
+            | {"outcome": end, "progress": stage}
+            for id_, statement, base, drawn, end, stage in database.rows(
                 "SELECT id, statement, base_generation, generation, outcome, progress FROM alteration"
             )
         ]

@@ -55,7 +55,6 @@ class TcpRelay:
         self.connections = 0
         self.bytes_to_server = 0
         self.bytes_to_client = 0
-        self.resets = 0
         self.open = set()
         self.tasks = set()
         self.loop = asyncio.new_event_loop()
@@ -127,7 +126,6 @@ class TcpRelay:
     def _drop(self, one):
         if one in self.open:
             self.open.discard(one)
-            self.resets += 1
             with contextlib.suppress(OSError):
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             one.close()

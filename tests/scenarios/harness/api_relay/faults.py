@@ -59,12 +59,10 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-# So many of the requests that a fault hit are kept, the last ones.
-KEPT = 1000
 
 
 class Fault:
-    """One of the kinds above. `injected`: how often it was done; `hits`: to which requests; `left`: how many clients gave
+    """One of the kinds above. `injected`: how often it was injected; `left`: how many clients gave
     up waiting for an answer that was held back."""
 
     def __init__(self, faults, kind, match, event=None, times=1, skip=0, every=1, share=1.0, seed=0, **options):
@@ -81,7 +79,6 @@ class Fault:
         self.random = random.Random(seed)
         self.options = known | options
         self.seen = self.taken = self.injected = self.left = 0
-        self.hits = []
         self.lifted = asyncio.Event()
 
     def __getattr__(self, name):
@@ -118,9 +115,8 @@ class Fault:
         self.taken += 1
         return True
 
-    def done(self, call):
+    def done(self):
         self.injected += 1
-        self.hits = [*self.hits[1 - KEPT :], call]
 
     def missed(self):
         """It could not be done: the next one has it."""

@@ -39,8 +39,6 @@ class ApiRelay:
         self.number = next(numbers)
         # Only increase: (verb, resource) → requests.
         self.requests = collections.Counter()
-        # The watches that are open now.
-        self.watches = ()
         # Errors of this code, reported by `close`.
         self.failures = []
         self.faults = Faults(self._run)
@@ -157,7 +155,7 @@ class ApiRelay:
             except BaseException:
                 fault.missed()
                 raise
-        fault.done(call)
+        fault.done()
         if fault.kind in ("silence", "hold"):
             try:
                 await fault.lifted.wait()
@@ -185,7 +183,7 @@ class ApiRelay:
         finally:
             # A server that does not know that version any more, or refuses the client, gave no stale list.
             if answer is not None and answer.status == http.HTTPStatus.OK:
-                fault.done(call)
+                fault.done()
             else:
                 fault.missed()
 
@@ -218,17 +216,13 @@ class ApiRelay:
         answer = web.StreamResponse(reason=response.reason, headers=own_headers(response))
         answer.enable_chunked_encoding()
         await answer.prepare(request)
-        self.watches = (*self.watches, call)
-        try:
-            if call.verb == "watch" and response.content_type == "application/json":
-                await self._pass_events(request, call, response.content, answer)
-            else:
-                async for piece in response.content.iter_any():
-                    wanted = call.verb == "watch" and self.faults.want_events_of(call)
-                    assert not wanted, f"{call}: a fault wants events that are not JSON"
-                    await answer.write(piece)
-        finally:
-            self.watches = tuple(it for it in self.watches if it is not call)
+        if call.verb == "watch" and response.content_type == "application/json":
+            await self._pass_events(request, call, response.content, answer)
+        else:
+            async for piece in response.content.iter_any():
+                wanted = call.verb == "watch" and self.faults.want_events_of(call)
+                assert not wanted, f"{call}: a fault wants events that are not JSON"
+                await answer.write(piece)
         await answer.write_eof()
         return answer
 
@@ -238,7 +232,7 @@ class ApiRelay:
             event = json.loads(line)
             fault = self.faults.for_event(call, event["type"], event["object"])
             if fault is not None:
-                fault.done(call)
+                fault.done()
             kind = fault and fault.kind
             if kind == "drop":
                 continue
