@@ -140,7 +140,7 @@ class News:
                 lambda it: it and full in (it["reason"] or ""),
             )
             self.pods.kubernetes.bind(self.namespace, self.engine, self.node)
-            wait_until(lambda: "are being made" in self.row()["reason"], WITHIN_S, "its container is being made")
+            wait_until(lambda: "are being created" in self.row()["reason"], WITHIN_S, "its container is being made")
             missing = f"MountVolume.SetUp failed in round {number}"
             self.measure(
                 "an event",
@@ -154,7 +154,7 @@ class News:
                 "image can't be pulled",
                 lambda: image.append(self.kubelet.fault("image", mine)),
                 lambda it: "ErrImagePull" in str(it.get("status")),
-                lambda it: it and "can't be pulled" in (it["reason"] or ""),
+                lambda it: it and "could not pull image" in (it["reason"] or ""),
             )
             image[0].lift()
             self.measure(

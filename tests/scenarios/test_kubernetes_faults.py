@@ -18,7 +18,7 @@ from harness.waiting import wait_until
 WITHIN_S = 60
 CALL_DEADLINE_S = 2
 THE_FIRST = 1
-TROUBLE = ["the watch is broken", "decision failed", "still waiting", "rights are missing"]
+TROUBLE = ["watch failed", "decision failed", "still waiting", "permissions are missing"]
 WATCH = api_calls("watch", resource="pods")
 WATCHERS = 2
 # Not those that ask for one name: the server answers these from what is true now.

@@ -177,7 +177,7 @@ def test_an_image_pull_failure_is_reported_and_recovered_from(cluster, control, 
 
         def shown_row():
             row = control.engine(tenant, answer["engine"])
-            return row if row and "can't be pulled" in (row["reason"] or "") else None
+            return row if row and "could not pull image" in (row["reason"] or "") else None
 
         row = wait_until(shown_row, WITHIN_S, "SHOW ENGINES says why", 0.2)
         assert row["state"] in ("pending", "starting") and "manifest unknown" in row["reason"], row
@@ -190,7 +190,7 @@ def test_an_image_pull_failure_is_reported_and_recovered_from(cluster, control, 
 
 
 def test_a_missing_right_is_reported_by_show_and_the_doctor(cluster, control, pods):
-    cluster.logs.allow("rights are missing")
+    cluster.logs.allow("permissions are missing")
     file = cluster.write("doctor")
 
     def look():

@@ -45,7 +45,7 @@ def cluster(pods, relays, folder):
         kubeconfig = pods.kubernetes.kubeconfig_of(pods.token, f"cut-off-{name}", HOME, relay.address)
         it.settings_of[name] = {"kubernetes": {"kubeconfig": str(kubeconfig)}}
     it.logs.begin()
-    it.logs.allow("the watch is broken", "still waiting", "decision failed")
+    it.logs.allow("watch failed", "still waiting", "decision failed")
     try:
         yield it.start()
         it.logs.check()

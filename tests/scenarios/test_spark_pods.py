@@ -111,7 +111,7 @@ def test_an_engine_ends_with_its_sparks_container(cluster, control, pods):
     namespace = cluster.namespace(tenant, pool)
     pods.kubelet.kill(namespace, first, "spark", reason="OOMKilled")
     reason = ended_because(cluster, first)
-    assert "it needed more memory than its unit gives it" in reason and "container spark" in reason, reason
+    assert "it used more than its unit allows" in reason and "container spark" in reason, reason
     pods.gone(namespace, first)
     (row,) = control.wait_ready(tenant, within_s=WITHIN_S)
     control.stop(pool, row["engine"])

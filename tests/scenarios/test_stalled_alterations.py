@@ -28,7 +28,7 @@ class PlaceIsAFile:
 
     settings = {}
     reason = r"the orchestrator: .*/engines: Not a directory"
-    allowed = ["still waiting", "the keeper can't read the state directory"]
+    allowed = ["still waiting", "keeper cannot read the state directory"]
 
     def __init__(self, cluster, name):
         self.place = cluster.state_dir / "engines"
@@ -68,7 +68,7 @@ class LimitIsReached:
     """There are as many engines as `orchestrator.max_engines` permits."""
 
     settings = {"orchestrator": {"max_engines": 1}}
-    reason = r"could not be created, failure \d+: .*there are 1 engines already.*orchestrator\.max_engines"
+    reason = r"could not be created, failure \d+: .*limit of 1 engines reached.*orchestrator\.max_engines"
     allowed = ['decision failed decision="create engine"']
 
     def __init__(self, cluster, name):
@@ -132,7 +132,7 @@ def test_an_alteration_without_its_engine_stalls_and_others_continue(own_cluster
         assert re.search(obstacle.reason, again["reason"]), again
         assert rows(session, "SELECT 1 AS one") == [{"one": 1}]
         assert cluster.engines.strays() and process[0] in {it.pid for it in cluster.engines.strays()}
-        assert cluster.logs.count("the keeper can't read the state directory") <= 1
+        assert cluster.logs.count("keeper cannot read the state directory") <= 1
         in_the_way.take_away()
     reached = wait_progress(control, second["alteration"], "converged", AFTER_ALL_WITHIN_S)
     assert reached["outcome"] == "committed", reached

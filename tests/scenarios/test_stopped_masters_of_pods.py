@@ -65,7 +65,7 @@ def installation(pods, relay, points, workspace):
 def deposed(installation, pods, points):
     installation.logs.begin()
     # A call that was stopped for longer than it may take is given up, and one whose answer was lost has failed.
-    installation.logs.allow("decision failed", "the watch is broken")
+    installation.logs.allow("decision failed", "watch failed")
     name = f"contested_{next(numbers)}"
     it = DeposedMaster(installation, points, name, pods.nodes_of(name))
     try:

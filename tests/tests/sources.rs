@@ -40,9 +40,9 @@ const READS_ENVIRONMENT: [&str; 8] = [
     "crates/enginehouse/src/orchestrators.rs",
     "crates/enginehouse/src/sql/repl.rs",
     "crates/enginehouse/src/telemetry.rs",
-    "crates/orchestrator/src/kubernetes/inside.rs",
-    "crates/orchestrator/src/process/inside.rs",
-    "crates/orchestrator/src/process/launch.rs",
+    "crates/orchestrator/src/kubernetes/guest.rs",
+    "crates/orchestrator/src/process/guest.rs",
+    "crates/orchestrator/src/process/ensure.rs",
 ];
 
 fn sources() -> Vec<(File, String)> {

@@ -14,7 +14,7 @@ use model::engine_name::EngineName;
 use model::engine_type::EngineType;
 use model::error::UserError;
 use model::name::TenantName;
-use orchestrator::{LogPolicy, PodWish, Spec, SpecFile};
+use orchestrator::{InstanceOptions, LogPolicy, Spec, SpecFile};
 use serde::{Deserialize, Serialize};
 
 use crate::command::failpoints;
@@ -171,7 +171,7 @@ impl master::Launcher for AgentLauncher {
             labels: launch.labels.encode(),
             generation: launch.generation,
             annotations: BTreeMap::new(),
-            namespace: configuration.namespace.clone(),
+            locality: configuration.namespace.clone(),
             image: configuration.image.clone(),
             argv,
             files: vec![SpecFile { path: FILE.to_owned(), content: content.into_bytes(), mode: 0o600 }],
@@ -180,7 +180,7 @@ impl master::Launcher for AgentLauncher {
             nodes: launch.nodes.map(<[String]>::to_vec),
             grace: self.grace,
             log: LogPolicy::default(),
-            pod: PodWish { spark: spark_options, ..PodWish::default() },
+            options: InstanceOptions { spark: spark_options, ..InstanceOptions::default() },
         })
     }
 }

@@ -44,7 +44,7 @@ pub async fn open(
             Ok(Arc::new(process))
         }
         OrchestratorKind::Kubernetes => {
-            Ok(Arc::new(open_kubernetes(configuration, secret, clock).await?.watching_rights()))
+            Ok(Arc::new(open_kubernetes(configuration, secret, clock).await?.watching_permissions()))
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
     fn a_pod_has_a_program_a_volume_and_the_time_of_a_drain_of_its_own() {
         let spec = spec(PODS, "datafusion").unwrap();
         assert_eq!(spec.argv, ["/opt/eh", "engine-agent", "--config", "engine.toml"]);
-        assert_eq!((spec.namespace.as_str(), spec.image.as_str()), ("rp-1--t-1", "eh:1"));
+        assert_eq!((spec.locality.as_str(), spec.image.as_str()), ("rp-1--t-1", "eh:1"));
         assert_eq!(spec.grace, Duration::from_mins(20));
         let file = file(&spec);
         assert!(file.catalog_dir.starts_with(SCRATCH_DIR) && file.scratch_dir.starts_with(SCRATCH_DIR), "{file:?}");
@@ -197,7 +197,7 @@ mod tests {
         let spec = spec(&text, "spark").unwrap();
         let address = "127.0.0.1:10100".parse().unwrap();
         assert_eq!(file(&spec).spark, Some(SparkLocation::Sidecar { address }));
-        let wish = spec.pod.spark.unwrap();
+        let wish = spec.options.spark.unwrap();
         assert_eq!(wish.argv[0], "/opt/spark/bin/spark-submit");
         assert_eq!((wish.version.as_str(), wish.max_executors), ("3.5.9", 4));
         for (key, value) in [("spark.a", "1"), ("spark.hadoop.hive.server2.thrift.port", "10100")] {
@@ -220,7 +220,7 @@ mod tests {
         let allowed = "[spark]\nunconfined = true\nprogram = \"/srv/spark-submit\"\nenvironment = { A = \"b\" }\n\
                        properties = { \"spark.ui.enabled\" = \"true\" }\n";
         let spec = spec(allowed, "spark").unwrap();
-        assert!(spec.pod.spark.is_none());
+        assert!(spec.options.spark.is_none());
         let Some(SparkLocation::Child(child)) = file(&spec).spark else { panic!("{spec:?}") };
         assert_eq!(child.program, PathBuf::from("/srv/spark-submit"));
         assert_eq!((child.environment["A"].as_str(), child.properties["spark.ui.enabled"].as_str()), ("b", "true"));

@@ -127,7 +127,7 @@ async fn ticks(kubeconfig: &Path) {
     let specs: Vec<Spec> = snapshot.slots.iter().map(|slot| installation.spec(&snapshot, slot)).collect();
     let maker = open(kubeconfig, cluster).await;
     let mut namespaces = std::collections::BTreeSet::new();
-    let (first, others): (Vec<&Spec>, Vec<&Spec>) = specs.iter().partition(|it| namespaces.insert(&it.namespace));
+    let (first, others): (Vec<&Spec>, Vec<&Spec>) = specs.iter().partition(|it| namespaces.insert(&it.locality));
     for spec in first {
         // Which makes its namespace.
         maker.ensure(spec, installation.epoch).await.unwrap();

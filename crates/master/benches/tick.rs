@@ -24,7 +24,7 @@ use model::credential::ClusterSecret;
 use model::engine_state::Phase;
 use model::observation::CreatedEngine;
 use model::snapshot::Snapshot;
-use orchestrator::Observed;
+use orchestrator::ObservedInstance;
 use orchestrator::memory::Memory;
 
 use installation::{ENGINES, Installation, print_ticks, spread};
@@ -43,7 +43,7 @@ async fn main() {
         let labels = installation.labels(&snapshot, slot);
         let (name, uid) = (labels.name.clone(), format!("3f1c9a52-7b44-4e0e-9d54-{at:012x}"));
         made.push(CreatedEngine { name: name.clone(), uid: uid.clone(), config: labels.config.clone() });
-        memory.put(Observed {
+        memory.put(ObservedInstance {
             name,
             uid,
             labels: Arc::new(labels.encode()),

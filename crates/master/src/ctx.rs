@@ -19,7 +19,7 @@ use model::engine_name::EngineName;
 use model::number::{Epoch, Generation};
 use model::observation::{ClusterWarnings, ForeignEngine, ObservedNode, Publication};
 use model::snapshot::{MasterRecord, Snapshot};
-use orchestrator::{Listing, Observed};
+use orchestrator::{Listing, ObservedInstance};
 use planner::{Decision, EngineLoad, Instance};
 use thiserror::Error;
 
@@ -106,14 +106,14 @@ impl Engines {
         });
         Self {
             nodes,
-            cluster_warnings: ClusterWarnings::new(foreign.collect(), &listing.missing),
+            cluster_warnings: ClusterWarnings::new(foreign.collect(), &listing.missing_permissions),
             instances: listing.engines.into_iter().map(instance).collect(),
             unreadable: listing.unreadable.into_iter().map(|it| (it.name, it.reason)).collect(),
         }
     }
 }
 
-fn instance(it: Observed) -> Instance {
+fn instance(it: ObservedInstance) -> Instance {
     let generation = it.generation();
     Instance {
         name: it.name,

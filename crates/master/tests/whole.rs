@@ -88,7 +88,7 @@ async fn a_freshly_started_master_makes_no_create_call_when_all_is_well() {
     cluster.converges().await;
     let first_epoch = epoch(acting(&first).await);
     first.shutdown().await;
-    cluster.memory.forget_calls();
+    cluster.memory.clear_calls();
     let second = cluster.master();
     let mut state = second.state();
     let several = state.wait_for(|state| matches!(state, CandidateState::Acting { ticks, .. } if *ticks > 3));
@@ -166,7 +166,7 @@ async fn a_master_whose_session_expires_comes_back_and_touches_no_engine() {
     let master = cluster.master();
     cluster.converges().await;
     let before = epoch(acting(&master).await);
-    cluster.memory.forget_calls();
+    cluster.memory.clear_calls();
     let holder = cluster.store.master().await.unwrap().holder;
     let session = i64::from_str_radix(holder.rsplit("0x").next().unwrap(), 16).unwrap();
     assert!(cluster.zookeeper.as_ref().unwrap().faults().expire_session(session));
@@ -254,7 +254,7 @@ async fn an_engine_that_this_master_never_made_is_adopted() {
     let configuration =
         model::configuration::Configuration::from_slot(&snapshot.catalog, &slot.key, &settings.defaults).unwrap();
     let labels = model::labels::EngineLabels::new(&settings.cluster, &slot.key, slot.incarnation, &configuration);
-    cluster.memory.put(orchestrator::Observed {
+    cluster.memory.put(orchestrator::ObservedInstance {
         name: slot.engine(),
         uid: "made-by-hand".to_owned(),
         labels: labels.encode().into(),
@@ -366,15 +366,15 @@ async fn what_is_known_of_nodes_is_written_down_and_outlives_its_master() {
         let nodes = cluster.store.node_overview().await.unwrap().nodes;
         nodes.iter().map(|it| it.name.as_str()).eq(names.iter().copied())
     };
-    cluster.memory.tell_nodes(vec![node("node-1"), node("node-2")]);
+    cluster.memory.set_nodes(vec![node("node-1"), node("node-2")]);
     let master = cluster.master();
     eventually("both nodes", || known(&["node-1", "node-2"])).await;
-    cluster.memory.tell_nodes(vec![node("node-2")]);
+    cluster.memory.set_nodes(vec![node("node-2")]);
     eventually("one node", || known(&["node-2"])).await;
     master.shutdown().await;
     assert!(known(&["node-2"]).await, "nobody is master, and what was seen stands");
     // While nobody acts one goes and one comes; the next master tells.
-    cluster.memory.tell_nodes(vec![node("node-3")]);
+    cluster.memory.set_nodes(vec![node("node-3")]);
     let master = cluster.master();
     eventually("the other node", || known(&["node-3"])).await;
     // Nodes that can't be read take nothing away and hold up nothing.

@@ -1,76 +1,62 @@
-//! What can go wrong at an orchestrator, told apart by what the caller should do next.
+//! Errors of orchestrators, classified by what the caller should do next.
 
 use model::{EngineName, Epoch, ErrorKind};
 use thiserror::Error;
 
-/// Why a verb had no effect, or (transient) may have had none.
+use crate::Unreadable;
+
+/// Why a verb had no effect. After a transient error it may have had one.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The name is taken by something that is not the engine that was asked for. The next tick looks again.
-    #[error("engine \"{name}\" is there already: {reason}")]
+    /// The name is taken by something other than the requested engine. The next tick tries again.
+    #[error("engine \"{name}\" already exists: {reason}")]
     Conflict {
-        /// Which engine.
         name: EngineName,
-        /// How what is there differs.
+        /// How the existing one differs.
         reason: String,
     },
-    /// The uid is gone, and another has the name. Nothing was done to it.
-    #[error("engine \"{name}\" with uid {uid} is gone; uid {present} has its name")]
+    /// The uid is gone, and the name belongs to another uid, which was not touched.
+    #[error("engine \"{name}\" with uid {uid} is gone; its name belongs to uid {present}")]
     Gone {
-        /// Which name.
         name: EngineName,
-        /// The uid that was meant.
         uid: String,
-        /// The uid that is there.
+        /// The uid that has the name.
         present: String,
     },
-    /// The same request is refused until somebody changes something: a limit, a missing program, a missing right.
+    /// The same request is refused until an administrator acts: a limit, a missing program, a missing permission.
     #[error("refused: {reason}")]
-    Refused {
-        /// Why; for people.
-        reason: String,
-    },
-    /// A later master has acted here: whoever asked is deposed.
+    Refused { reason: String },
+    /// A later master has acted here: the caller is deposed.
     #[error("epoch {epoch} is deposed: epoch {highest} has acted here")]
     Deposed {
-        /// The epoch of the request.
+        /// Of the request.
         epoch: Epoch,
         /// The highest one seen.
         highest: Epoch,
     },
-    /// Something of that name is there, and what it is can't be read: neither present nor vanished.
-    #[error("the state of engine \"{name}\" can't be read: {reason}")]
-    Unreadable {
-        /// Which name.
-        name: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// It may work later, and it may have worked: look again.
-    #[error("failed for now: {reason}")]
-    Transient {
-        /// What failed.
-        reason: String,
-    },
+    /// The entry of that name cannot be read: the engine counts neither as present nor as vanished.
+    #[error("could not read the state of engine \"{name}\": {reason}")]
+    Unreadable { name: String, reason: String },
+    /// The call may succeed later, and it may have had its effect: read again.
+    #[error("transient failure: {reason}")]
+    Transient { reason: String },
 }
 
 impl Error {
-    /// A refusal.
     pub fn refused(reason: impl Into<String>) -> Self {
         Self::Refused { reason: reason.into() }
     }
 
-    /// The refusal at the limit of engines, which that key of the configuration says.
+    /// The refusal at the limit of engines, which is set by that key of the configuration.
     pub(crate) fn too_many(count: usize, key: &str) -> Self {
-        Self::refused(format!("there are {count} engines already, which is the limit ({key})"))
+        Self::refused(format!("limit of {count} engines reached ({key})"))
     }
 
-    /// A failure that may pass.
     pub fn transient(reason: impl Into<String>) -> Self {
         Self::Transient { reason: reason.into() }
     }
 
-    /// The kind, with its SQLSTATE, under which it reaches a user.
+    /// The kind, with its SQLSTATE, that a user receives.
     pub const fn kind(&self) -> ErrorKind {
         match self {
             Self::Conflict { .. } | Self::Deposed { .. } => ErrorKind::Conflict,
@@ -81,8 +67,14 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed without anybody changing anything.
+    /// Whether the same call may succeed without any change of the configuration.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Transient { .. })
+    }
+}
+
+impl From<Unreadable> for Error {
+    fn from(unreadable: Unreadable) -> Self {
+        Self::Unreadable { name: unreadable.name, reason: unreadable.reason }
     }
 }

@@ -1,9 +1,9 @@
-//! The text of a properties file, as Java reads it: how Spark is told what it may not see on a command line, where
-//! everybody of the machine reads secrets.
+//! Writer of Java properties files. Spark receives its properties in such a file because every user of the machine can
+//! read a command line.
 
 use std::collections::BTreeMap;
 
-/// The text, below a comment of one line.
+/// The properties below a comment of one line.
 pub fn text(comment: &str, properties: &BTreeMap<String, String>) -> String {
     let mut text = format!("# {comment}\n");
     for (key, value) in properties {
@@ -37,11 +37,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_and_values_mean_to_java_what_they_mean_here() {
+    fn keys_and_values_are_escaped_for_java() {
         let properties = [("a.b", "c d"), ("#x", " y"), ("k=1:2", "a\\b\nc=d"), ("s p", "")];
         let properties = properties.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
-        let text = text("made", &properties);
+        let text = text("written", &properties);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines, ["# made", "\\#x=\\ y", "a.b=c d", "k\\=1\\:2=a\\\\b\\nc=d", "s\\ p="]);
+        assert_eq!(lines, ["# written", "\\#x=\\ y", "a.b=c d", "k\\=1\\:2=a\\\\b\\nc=d", "s\\ p="]);
     }
 }

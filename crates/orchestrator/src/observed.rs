@@ -1,4 +1,4 @@
-//! What an orchestrator tells: observation only, nothing here is a wish.
+//! The observed state of engines, and the results of the verbs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,66 +10,69 @@ use model::{EngineName, Epoch, Generation};
 
 use crate::{EPOCH_ANNOTATION, GENERATION_ANNOTATION};
 
-/// The detail that names an engine's process.
+/// The detail with the pid of an engine's process.
 pub const DETAIL_PID: &str = "process pid";
-/// The detail that says where an engine's files are. For admins: it is a path of the machine.
+/// The detail with the directory of an engine. For administrators: it is a path of the machine.
 pub const DETAIL_DIRECTORY: &str = "directory";
-/// The detail that says where an engine's log is. For admins: it is a path of the machine.
+/// The detail with the log file of an engine. For administrators: it is a path of the machine.
 pub const DETAIL_LOG: &str = "log file";
 
-/// One engine as it is now. There may be thousands, and each listing copies them: what is large is shared.
+/// One engine as it was observed. There may be thousands, and each listing copies them, so large parts are shared.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Observed {
-    /// Its name.
+pub struct ObservedInstance {
     pub name: EngineName,
-    /// Names this very run; random, never used twice.
+    /// Identifies this run; random, never reused.
     pub uid: String,
-    /// Its labels as they are kept, foreign and broken ones included.
+    /// As stored, including foreign and broken ones.
     pub labels: Arc<LabelMap>,
-    /// Its annotations: generation, epoch, and what the spec added.
+    /// Generation, epoch, and the annotations of the spec.
     pub annotations: Arc<BTreeMap<String, String>>,
-    /// How far it is in its life.
     pub phase: Phase,
-    /// Whether objects that belong to it are missing because the `ensure` that made it failed in between: it does not start
+    /// Whether objects that belong to it are missing because the `ensure` that created it failed half-way: it does not start
     /// until another `ensure` completes it.
     pub incomplete: bool,
     /// Why it is not running, or why it ended.
     pub reason: Option<String>,
-    /// The node that it was given.
+    /// The node that it was assigned.
     pub node: Option<String>,
     /// When its program was started, in milliseconds since 1970.
     pub started_at_ms: Option<i64>,
-    /// How it ended; only when it has.
+    /// Present if it has ended.
     pub exit: Option<Exit>,
-    /// The last lines of its log; only when it ended otherwise than with code 0.
+    /// The last lines of its log; present if it ended other than with exit code 0.
     pub log_tail: Option<String>,
-    /// What else a person may want to know of it (DESCRIBE). Never decided upon.
+    /// Informational details for DESCRIBE; no decision depends on them.
     pub details: Arc<BTreeMap<String, String>>,
 }
 
-impl Observed {
-    /// The generation of the snapshot from which it was made, if its annotation can be read.
+impl ObservedInstance {
+    /// The generation of the snapshot from which it was planned, if its annotation is valid.
     pub fn generation(&self) -> Option<Generation> {
         self.annotations.get(GENERATION_ANNOTATION)?.parse().ok().map(Generation)
     }
 
-    /// The epoch of the master that made it, if its annotation can be read.
+    /// The epoch of the master that created it, if its annotation is valid.
     pub fn epoch(&self) -> Option<Epoch> {
         self.annotations.get(EPOCH_ANNOTATION)?.parse().ok().map(Epoch)
     }
 
-    /// Whether it bears all labels of the selector with these values.
+    /// Whether it has all labels of the selector.
     pub fn matches(&self, selector: &LabelMap) -> bool {
-        bears(&self.labels, selector)
+        has_labels(&self.labels, selector)
     }
 }
 
-/// Whether the labels contain all of the wanted ones with the same values.
-pub(crate) fn bears(labels: &LabelMap, wanted: &LabelMap) -> bool {
-    wanted.iter().all(|(label, value)| labels.get(label) == Some(value))
+/// Whether the labels contain all labels of the selector with the same values.
+pub(crate) fn has_labels(labels: &LabelMap, selector: &LabelMap) -> bool {
+    differing_label(labels, selector).is_none()
 }
 
-/// The annotations of a new engine: what the spec adds, the generation, the epoch.
+/// The first label of the spec that is missing or has another value.
+pub(crate) fn differing_label<'a>(labels: &LabelMap, desired: &'a LabelMap) -> Option<&'a str> {
+    desired.iter().find(|(label, value)| labels.get(*label) != Some(*value)).map(|(label, _)| label.as_str())
+}
+
+/// The annotations of a new engine: those of the spec, the generation, the epoch.
 pub(crate) fn annotations(spec: &crate::Spec, epoch: Epoch) -> BTreeMap<String, String> {
     let mut annotations = spec.annotations.clone();
     annotations.insert(GENERATION_ANNOTATION.to_owned(), spec.generation.to_string());
@@ -77,15 +80,15 @@ pub(crate) fn annotations(spec: &crate::Spec, epoch: Epoch) -> BTreeMap<String, 
     annotations
 }
 
-/// Why an engine that was told to end is still there, as people read it.
-pub(crate) fn has_to_end(grace: Duration) -> String {
-    format!("it was told to end and has {} for it", model::span::print(grace))
+/// The reason of an engine that is terminating.
+pub(crate) fn terminating_reason(grace: Duration) -> String {
+    format!("terminating with a grace of {}", model::span::print(grace))
 }
 
 /// How an engine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exit {
-    /// The code that its program returned; `None` if a signal ended it, or if nobody saw it end.
+    /// The exit code; `None` if a signal ended it, or if its exit was not observed.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
@@ -94,82 +97,68 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// As a person reads it: `exit code 3`, `killed by signal 9`.
+    /// For display: `exit code 3`, `killed by signal 9`.
     pub fn describe(&self) -> String {
         match (self.code, self.signal) {
             (Some(code), _) => format!("exit code {code}"),
             (None, Some(signal)) => format!("killed by signal {signal}"),
-            (None, None) => "ended when nobody watched".to_owned(),
+            (None, None) => "exit status unknown".to_owned(),
         }
     }
 }
 
-/// What is there.
+/// The result of `list`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// The engines that bear the selector's labels, by name.
-    pub engines: Vec<Observed>,
-    /// What can't be read. An engine whose name stands here must not be taken for vanished.
+    /// The engines with the selector's labels, by name.
+    pub engines: Vec<ObservedInstance>,
+    /// Unreadable entries. An engine whose name is listed here must not be treated as vanished.
     pub unreadable: Vec<Unreadable>,
-    /// What has an engine's labels and was not made by this installation: for people. Its name says nothing about an
-    /// engine of that name.
-    pub foreign: Vec<Foreign>,
-    /// What the orchestrator may not do though it has to: for people, who can grant it.
-    pub missing: Vec<String>,
+    /// Objects with an engine's labels that this installation did not create; informational. Their names are unrelated to
+    /// engines of the same name.
+    pub foreign: Vec<ForeignObject>,
+    /// Permissions that the orchestrator needs and lacks, for the administrator who can grant them.
+    pub missing_permissions: Vec<String>,
 }
 
 impl Listing {
-    /// The engine of that name.
-    pub fn find(&self, name: &EngineName) -> Option<&Observed> {
-        self.engines.iter().find(|it| &it.name == name)
+    pub fn find(&self, name: &EngineName) -> Option<&ObservedInstance> {
+        self.engines.iter().find(|engine| &engine.name == name)
     }
 }
 
-/// Something that is there and can't be read.
+/// An entry that exists and cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Under which name it stands.
+    /// The name of the entry.
     pub name: String,
-    /// What is wrong with it.
     pub reason: String,
 }
 
-/// Something that looks like an engine and is not ours.
+/// An object with an engine's labels that is not ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreign {
-    /// Where it stands.
+pub struct ForeignObject {
     pub namespace: String,
-    /// What it is called there.
     pub name: String,
-    /// Which one.
     pub uid: String,
-    /// What shows that it is foreign.
+    /// Why it counts as foreign.
     pub reason: String,
 }
 
-/// The answer of `ensure`.
+/// The result of `ensure`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ensured {
-    /// The uid of the engine that is there now.
+    /// The uid of the existing or new engine.
     pub uid: String,
-    /// Whether this call made it.
+    /// Whether this call created it.
     pub created: bool,
 }
 
-/// The answer of `delete`.
+/// The result of `delete`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleted {
-    /// It is not there any more.
+    /// It no longer exists.
     Gone,
-    /// It was told to end; it leaves the list when it has, at the latest when its grace is over.
+    /// It was asked to end. It leaves the list when it has ended, at the latest when its grace is over.
     Terminating,
-}
-
-/// How much fits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Capacity {
-    /// Engines at most, ended ones that were not deleted included; `None` if there is no limit of its own.
-    pub engines: Option<usize>,
-    /// The nodes that a spec may name.
-    pub nodes: Vec<String>,
 }

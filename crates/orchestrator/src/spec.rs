@@ -1,6 +1,6 @@
-//! What an engine is made from, and the rules that hold for it everywhere.
+//! The spec of an engine, and the validation that every implementation shares.
 //!
-//! A spec is complete: nothing of the process that asks for it reaches the engine, except what stands here.
+//! A spec is complete: the engine receives nothing else of the process that requests it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,95 +14,90 @@ use model::{EngineName, Generation};
 
 use crate::Error;
 
-/// Words of a command line at most.
+/// The limit of words of a command line.
 pub const MAX_ARGUMENTS: usize = 512;
-/// Files of a spec at most.
+/// The limit of files of a spec.
 pub const MAX_FILES: usize = 32;
-/// Bytes of all files of a spec at most.
+/// The limit of bytes in all files of a spec.
 pub const MAX_FILES_BYTES: usize = 1 << 20;
-/// Labels and annotations of a spec at most, each.
+/// The limit of labels, and of annotations, of a spec.
 pub const MAX_LABELS: usize = 128;
-/// Variables of a spec's environment at most.
+/// The limit of variables of a spec's environment.
 pub const MAX_VARIABLES: usize = 512;
-/// The log of one engine that is kept, in bytes, when the spec says nothing else.
+/// The default of [`LogPolicy::keep_bytes`].
 pub const DEFAULT_LOG_BYTES: u64 = 16 << 20;
 
-/// The wish for one engine.
+/// The desired state of one engine.
 #[derive(Debug, Clone)]
 pub struct Spec {
-    /// Its name; label `name` must say the same.
+    /// Must equal the label `name`.
     pub name: EngineName,
-    /// Its labels.
     pub labels: LabelMap,
     /// The generation of the snapshot from which it was planned.
     pub generation: Generation,
-    /// Further annotations.
+    /// Additional annotations.
     pub annotations: BTreeMap<String, String>,
-    /// The namespace that it belongs to; an orchestrator without namespaces only keeps the label.
-    pub namespace: String,
-    /// The image that it runs from; empty, and of no meaning, where the orchestrator needs none.
+    /// Where the implementation creates it, in the implementation's own terms: the namespace of a Kubernetes cluster. An
+    /// implementation without localities ignores it.
+    pub locality: String,
+    /// The image that it runs from; ignored by an implementation without images.
     pub image: String,
-    /// Its command line; the first word is the absolute path of the program.
+    /// The command line; the first word is the absolute path of the program.
     pub argv: Vec<String>,
-    /// Files that stand in its working directory when it starts.
+    /// Files that are in its working directory when it starts.
     pub files: Vec<SpecFile>,
-    /// Its environment.
     pub environment: BTreeMap<String, String>,
-    /// What it asks of the place where it runs.
     pub requests: ResourceRequests,
-    /// The nodes that it may run on; `None`: any; empty: none, which is refused.
+    /// The nodes that it may run on; `None` means any, and an empty list is refused.
     pub nodes: Option<Vec<String>>,
-    /// How long it may take to end when somebody other than `delete` ends it (a node that is shut down).
+    /// How long it may take to end if something other than `delete` ends it (a node that is shut down).
     pub grace: Duration,
-    /// What is kept of its output.
     pub log: LogPolicy,
-    /// What it needs besides where engines are pods; other orchestrators take no notice of it.
-    pub pod: PodWish,
+    /// Options that only some implementations support; the others ignore them.
+    pub options: InstanceOptions,
 }
 
-/// What an engine needs besides when it is a pod.
+/// Options of an instance that not every implementation supports.
 #[derive(Debug, Clone, Default)]
-pub struct PodWish {
-    /// CPU that may be promised for each 100 that are there; `None` is 100. Divides the requests, never the limits.
+pub struct InstanceOptions {
+    /// CPU that may be requested for each 100 that exist; `None` is 100. Divides the requests, never the limits.
     pub cpu_overcommit_percent: Option<u32>,
-    /// Labels that its node must have, besides those that [`Spec::nodes`] asks for.
+    /// Labels that its node must have, in addition to the condition of [`Spec::nodes`].
     pub node_labels: BTreeMap<String, String>,
-    /// Spark beside its agent, in a container of its own with the spec's image; `None`: the agent is the engine.
-    pub spark: Option<Box<SparkWish>>,
+    /// Runs Spark next to its agent, in a separate container with the spec's image; `None`: the agent is the engine.
+    pub spark: Option<Box<SparkOptions>>,
 }
 
-/// What Spark needs besides its agent.
+/// How Spark runs next to its agent.
 #[derive(Debug, Clone)]
-pub struct SparkWish {
-    /// The version of Spark in the image: label `spark-version`.
+pub struct SparkOptions {
+    /// The version of Spark in the image, for the label `spark-version`.
     pub version: String,
-    /// Its command line; the first word is the absolute path of the program.
+    /// The command line; the first word is the absolute path of the program.
     pub argv: Vec<String>,
-    /// Its environment, besides what the pod needs.
+    /// The environment, without the variables that the instance itself needs.
     pub environment: BTreeMap<String, String>,
-    /// Properties of Spark that the installation and the unit ask for, and what its agent needs. What the pod needs to
-    /// work stands above them.
+    /// Properties of Spark from the installation, the unit and its agent. The ones that the instance itself needs take
+    /// precedence.
     pub properties: BTreeMap<String, String>,
-    /// Memory of the driver's heap, without overhead.
+    /// The driver's heap, without overhead.
     pub driver_memory: Memory,
-    /// CPU of each executor.
+    /// Of each executor.
     pub executor_cpu: Cpu,
-    /// Memory of each executor's heap, without overhead.
+    /// Each executor's heap, without overhead.
     pub executor_memory: Memory,
-    /// Executors at rest.
     pub min_executors: u32,
-    /// Executors at most.
     pub max_executors: u32,
 }
 
 /// A file for an engine.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SpecFile {
-    /// Where, relative to the engine's working directory; without `..`.
+    /// Relative to the engine's working directory; without `..`.
     pub path: String,
-    /// What stands in it. May be secret: never printed, never logged.
+    /// May be secret: never printed, never logged.
     pub content: Vec<u8>,
-    /// Its permissions, such as `0o600`.
+    /// The permission bits, such as `0o600`.
     pub mode: u32,
 }
 
@@ -112,10 +107,10 @@ impl fmt::Debug for SpecFile {
     }
 }
 
-/// What is kept of an engine's output.
+/// How much of an engine's output is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogPolicy {
-    /// Bytes at most; the newest are kept. At most twice as many are on the disk for a moment.
+    /// The newest bytes are kept. For a moment, up to twice as many are on disk.
     pub keep_bytes: u64,
 }
 
@@ -126,12 +121,12 @@ impl Default for LogPolicy {
 }
 
 impl Spec {
-    /// Refuses what no orchestrator could make an engine from.
+    /// Refuses a spec from which no orchestrator could create an engine.
     pub fn validate(&self) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Refused { reason });
         match self.labels.get(labels::NAME) {
             Some(label) if label == self.name.as_str() => {}
-            other => return refuse(format!("label \"name\" is {other:?} and not \"{}\"", self.name)),
+            other => return refuse(format!("label \"name\" is {other:?} instead of \"{}\"", self.name)),
         }
         if self.labels.len() > MAX_LABELS || self.annotations.len() > MAX_LABELS {
             return refuse(format!("more than {MAX_LABELS} labels or annotations"));
@@ -140,7 +135,7 @@ impl Spec {
             return refuse(format!("more than {MAX_ARGUMENTS} arguments, or a zero byte in one"));
         }
         if !self.argv.first().is_some_and(|program| Path::new(program).is_absolute()) {
-            return refuse("the program is not named by an absolute path".to_owned());
+            return refuse("the program is not an absolute path".to_owned());
         }
         if self.environment.len() > MAX_VARIABLES {
             return refuse(format!("more than {MAX_VARIABLES} variables"));
@@ -148,10 +143,10 @@ impl Spec {
         if let Some(name) =
             self.environment.iter().find_map(|(name, value)| (!is_variable(name, value)).then_some(name))
         {
-            return refuse(format!("variable \"{name}\" can't be set"));
+            return refuse(format!("invalid environment variable \"{name}\""));
         }
         if self.nodes.as_ref().is_some_and(Vec::is_empty) {
-            return refuse("the node list is empty: it may run nowhere".to_owned());
+            return refuse("the node list is empty".to_owned());
         }
         self.validate_files()
     }
@@ -161,13 +156,13 @@ impl Spec {
         if self.files.len() > MAX_FILES || bytes > MAX_FILES_BYTES {
             return Err(Error::refused(format!("more than {MAX_FILES} files or {MAX_FILES_BYTES} bytes in them")));
         }
-        let mut seen = BTreeSet::new();
+        let mut paths = BTreeSet::new();
         for file in &self.files {
-            let inside = !file.path.is_empty()
+            let is_inside = !file.path.is_empty()
                 && Path::new(&file.path).components().all(|part| matches!(part, Component::Normal(_)));
-            if !inside || file.path.contains('\0') || !seen.insert(&file.path) {
+            if !is_inside || file.path.contains('\0') || !paths.insert(&file.path) {
                 return Err(Error::refused(format!(
-                    "file \"{}\" is not one path inside the working directory",
+                    "file \"{}\" is not a unique path inside the working directory",
                     file.path
                 )));
             }

@@ -1,16 +1,16 @@
-//! Wake-ups without payload: they say *look*, never *what*.
+//! Wake-ups without payload: a level-triggered notification that something may have changed.
 
 use tokio::sync::watch;
 
-/// Wakes its holder after changes. Any number of changes between two waits are one wake-up; one may come for nothing.
+/// Wakes its holder after changes. Any number of changes between two waits are one wake-up; a wake-up may be spurious.
 #[derive(Debug)]
 pub struct WakeUps {
     receiver: watch::Receiver<u64>,
 }
 
 impl WakeUps {
-    /// Waits for the next change since the last wait (or since the watch began). When the orchestrator is gone it waits
-    /// for ever: whoever waits has a timer besides, and must not spin.
+    /// Waits for the next change since the last wait (or since the watch began). Once the orchestrator is dropped this never
+    /// returns: callers also have a timer, and must not spin.
     pub async fn wait(&mut self) {
         if self.receiver.changed().await.is_err() {
             std::future::pending::<()>().await;
@@ -18,18 +18,18 @@ impl WakeUps {
     }
 }
 
-/// The other end.
+/// The sending end.
 #[derive(Debug)]
-pub(crate) struct Ringer {
+pub(crate) struct Notifier {
     sender: watch::Sender<u64>,
 }
 
-impl Ringer {
+impl Notifier {
     pub(crate) fn new() -> Self {
         Self { sender: watch::Sender::new(0) }
     }
 
-    pub(crate) fn ring(&self) {
+    pub(crate) fn notify(&self) {
         self.sender.send_modify(|count| *count += 1);
     }
 

@@ -1,4 +1,4 @@
-//! The faults of the fake do what they say: tests of the master stand on them.
+//! Fault injection of the fake, on which the tests of the master rely.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -15,7 +15,7 @@ use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::memory::{Behaviour, End, Memory, Verb};
-use orchestrator::{Error, LogPolicy, Orchestrator, PodWish, Spec};
+use orchestrator::{Error, InstanceOptions, LogPolicy, Orchestrator, Spec};
 
 const EPOCH: Epoch = Epoch(1);
 
@@ -34,7 +34,7 @@ fn spec(text: &str) -> Spec {
         labels: LabelMap::from([(labels::NAME.to_owned(), text.to_owned())]),
         generation: Generation(1),
         annotations: BTreeMap::new(),
-        namespace: String::new(),
+        locality: String::new(),
         image: String::new(),
         argv: vec!["/bin/engine".to_owned()],
         files: Vec::new(),
@@ -49,7 +49,7 @@ fn spec(text: &str) -> Spec {
         nodes: None,
         grace: Duration::from_mins(1),
         log: LogPolicy::default(),
-        pod: PodWish::default(),
+        options: InstanceOptions::default(),
     }
 }
 
@@ -58,10 +58,10 @@ async fn count_of_engines(memory: &Memory) -> usize {
 }
 
 #[tokio::test]
-async fn a_commanded_failure_has_no_effect_and_comes_once() {
+async fn an_injected_failure_has_no_effect_and_occurs_once() {
     let (memory, _) = memory();
     memory.fail_next(Verb::Ensure, Error::refused("no quota"));
-    memory.fail_next(Verb::Ensure, Error::transient("no answer"));
+    memory.fail_next(Verb::Ensure, Error::transient("no reply"));
     assert_eq!(memory.ensure(&spec("one"), EPOCH).await, Err(Error::refused("no quota")));
     assert!(memory.ensure(&spec("one"), EPOCH).await.unwrap_err().is_retryable());
     assert_eq!(count_of_engines(&memory).await, 0);
@@ -69,13 +69,13 @@ async fn a_commanded_failure_has_no_effect_and_comes_once() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_is_an_effect_all_the_same() {
+async fn a_call_with_a_lost_reply_has_its_effect() {
     let (memory, _) = memory();
-    memory.lose_answer(Verb::Ensure);
+    memory.lose_reply(Verb::Ensure);
     assert!(memory.ensure(&spec("one"), EPOCH).await.unwrap_err().is_retryable());
     let again = memory.ensure(&spec("one"), EPOCH).await.unwrap();
     assert!(!again.created);
-    memory.lose_answer(Verb::Delete);
+    memory.lose_reply(Verb::Delete);
     memory.delete(&name("one"), &again.uid, Duration::ZERO, EPOCH).await.unwrap_err();
     assert_eq!(count_of_engines(&memory).await, 0);
 }
@@ -94,7 +94,7 @@ async fn a_held_verb_hangs_before_its_effect_until_it_is_released() {
 }
 
 #[tokio::test]
-async fn a_frozen_list_is_stale_and_a_direct_question_is_not() {
+async fn a_frozen_list_is_stale_and_a_get_is_not() {
     let (memory, _) = memory();
     memory.ensure(&spec("old"), EPOCH).await.unwrap();
     memory.freeze_lists();
@@ -102,55 +102,58 @@ async fn a_frozen_list_is_stale_and_a_direct_question_is_not() {
     memory.vanish(&name("old"));
     let listing = memory.list(&LabelMap::new()).await.unwrap();
     assert!(listing.find(&name("old")).is_some() && listing.find(&name("new")).is_none());
-    assert_eq!(memory.get(&name("old")).await.unwrap(), None);
-    assert!(memory.get(&name("new")).await.unwrap().is_some());
+    assert_eq!(memory.get(&name("old"), None).await.unwrap(), None);
+    assert!(memory.get(&name("new"), None).await.unwrap().is_some());
     memory.thaw_lists();
     assert!(memory.list(&LabelMap::new()).await.unwrap().find(&name("new")).is_some());
 }
 
 #[tokio::test]
-async fn refused_creates_leave_what_is_there() {
+async fn refused_creates_leave_existing_engines() {
     let (memory, _) = memory();
     memory.ensure(&spec("one"), EPOCH).await.unwrap();
-    memory.refuse_creates(Some("the quota is used up"));
-    assert_eq!(memory.ensure(&spec("two"), EPOCH).await, Err(Error::refused("the quota is used up")));
+    memory.refuse_creates(Some("quota exceeded"));
+    assert_eq!(memory.ensure(&spec("two"), EPOCH).await, Err(Error::refused("quota exceeded")));
     assert!(!memory.ensure(&spec("one"), EPOCH).await.unwrap().created);
     memory.refuse_creates(None);
     assert!(memory.ensure(&spec("two"), EPOCH).await.unwrap().created);
 }
 
 #[tokio::test]
-async fn a_crash_loop_ends_every_new_engine_at_its_time() {
+async fn a_crash_loop_ends_every_new_engine_on_time() {
     let (memory, clock) = memory();
     let second = Duration::from_secs(1);
-    memory.behave(Behaviour { starts_after: second, ..Behaviour::ending(second, End::code(1).saying("no licence")) });
-    for engine in ["one", "two"] {
-        memory.ensure(&spec(engine), EPOCH).await.unwrap();
+    memory.behave(Behaviour {
+        starts_after: second,
+        ..Behaviour::ending(second, End::code(1).with_reason("no licence"))
+    });
+    for id in ["one", "two"] {
+        memory.ensure(&spec(id), EPOCH).await.unwrap();
         let mut wake_ups = memory.watch();
         for phase in [Phase::Pending, Phase::Running, Phase::Ended] {
-            let seen = memory.get(&name(engine)).await.unwrap().unwrap();
-            assert_eq!(seen.phase, phase);
+            let engine = memory.get(&name(id), None).await.unwrap().unwrap();
+            assert_eq!(engine.phase, phase);
             clock.advance(second);
             memory.settle();
             if phase != Phase::Ended {
                 wake_ups.wait().await;
             }
         }
-        let ended = memory.get(&name(engine)).await.unwrap().unwrap();
+        let ended = memory.get(&name(id), None).await.unwrap().unwrap();
         assert_eq!((ended.reason.as_deref(), ended.log_tail.as_deref()), (Some("no licence"), Some("no licence")));
         assert_eq!(ended.exit.unwrap().ended_at_ms - ended.started_at_ms.unwrap(), 1_000);
     }
 }
 
 #[tokio::test]
-async fn engines_of_others_are_adopted_and_every_call_is_written_down() {
+async fn engines_of_others_are_adopted_and_every_call_is_recorded() {
     let (memory, _) = memory();
     memory.ensure(&spec("one"), EPOCH).await.unwrap();
-    let mut foreign = memory.get(&name("one")).await.unwrap().unwrap();
+    let mut foreign = memory.get(&name("one"), None).await.unwrap().unwrap();
     foreign.name = name("foreign");
     "foreign-uid".clone_into(&mut foreign.uid);
     memory.put(foreign);
-    memory.forget_calls();
+    memory.clear_calls();
     memory.delete(&name("foreign"), "foreign-uid", Duration::ZERO, Epoch(2)).await.unwrap();
     assert_eq!(count_of_engines(&memory).await, 1);
     let calls = memory.calls();

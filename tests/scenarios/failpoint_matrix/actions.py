@@ -15,7 +15,7 @@ AWAY = 2
 REPORTED_WITHIN_S = 60
 LOOK_EVERY_S = 0.2
 # The reason of an engine that cannot be created because the API server does not respond or cannot be reached.
-MISSED = re.compile("no answer within|config map")
+MISSED = re.compile("no (?:answer|reply) within|config map")
 
 
 def kill(worker, pid):

@@ -5,7 +5,7 @@
 use anyhow::bail;
 use coordination::Layout;
 use model::advertised::Advertised;
-use orchestrator::process::MOST_ENGINES;
+use orchestrator::process::MAX_ENGINES_LIMIT;
 
 use super::{Authentication, Configuration, OrchestratorKind, Span};
 
@@ -115,9 +115,9 @@ impl Configuration {
             bail!("{key} must be at least 1");
         }
         self.engines.catalog()?;
-        if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MOST_ENGINES {
+        if self.orchestrator.kind == OrchestratorKind::Process && self.orchestrator.max_engines > MAX_ENGINES_LIMIT {
             bail!(
-                "orchestrator.max_engines is {}, above the limit of {MOST_ENGINES} for one state directory",
+                "orchestrator.max_engines is {}, above the limit of {MAX_ENGINES_LIMIT} for one state directory",
                 self.orchestrator.max_engines
             );
         }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use model::configuration::Configuration;
 use model::error::{ErrorKind, UserError};
-use orchestrator::SparkWish;
+use orchestrator::SparkOptions;
 use orchestrator::kubernetes::names::{SPARK_DIR, SPARK_PROPERTIES};
 use serde::{Deserialize, Serialize};
 
@@ -63,10 +63,10 @@ pub(super) fn child(section: &SparkSection, configuration: &Configuration) -> Re
 pub(super) fn sidecar(
     section: &SparkSection,
     configuration: &Configuration,
-) -> Result<(SparkLocation, SparkWish), UserError> {
+) -> Result<(SparkLocation, SparkOptions), UserError> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, section.port));
     let properties = spark::effective_properties(&section.properties, &configuration.properties);
-    let options = SparkWish {
+    let options = SparkOptions {
         version: version(section, &configuration.image)?,
         argv: spark::command_line(&section.program, &Path::new(SPARK_DIR).join(SPARK_PROPERTIES)),
         environment: section.environment.clone(),

@@ -177,7 +177,7 @@ fn an_unreachable_cluster_is_reported_without_checks_of_directories() {
     assert!(["api server", "rights", "foreign"].iter().all(|it| names.contains(it)), "{names:?}");
     assert!(!["state directory", "disk", "epochs"].iter().any(|it| names.contains(it)), "{names:?}");
     let what = finding(&report, "api server")["what"].as_str().unwrap().to_owned();
-    assert!(what.contains("no way to a Kubernetes cluster"), "{what}");
+    assert!(what.contains("could not configure a Kubernetes client"), "{what}");
     assert!(what.contains("nowhere"), "{what}");
 }
 

@@ -177,7 +177,7 @@ fn a_second_signal_exits_at_once_and_engines_follow() {
     works(installation.engines()[0]);
     let pid = installation.pid();
     signal(pid, Signal::INT);
-    eventually("it has begun to end", || installation.log().contains("engine told to end"));
+    eventually("it has begun to end", || installation.log().contains("terminating engine"));
     signal(pid, Signal::INT);
     let status = installation.stop();
     assert_eq!(status.code(), Some(130));

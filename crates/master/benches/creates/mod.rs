@@ -20,7 +20,7 @@ use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::{EngineName, Epoch, PoolName, UnitName, UserError};
 use orchestrator::kubernetes::Kubernetes;
-use orchestrator::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
+use orchestrator::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
 use parking_lot::Mutex;
 
 use crate::cluster::{Cluster, eventually};
@@ -210,12 +210,8 @@ impl Orchestrator for Counted {
         self.pods.list(selector).await
     }
 
-    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
-        self.pods.get(name).await
-    }
-
-    async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
-        self.pods.get_in(name, namespace).await
+    async fn get(&self, name: &EngineName, locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
+        self.pods.get(name, locality).await
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
@@ -235,10 +231,6 @@ impl Orchestrator for Counted {
 
     fn watch(&self) -> WakeUps {
         self.pods.watch()
-    }
-
-    async fn capacity(&self) -> Result<Capacity, Error> {
-        self.pods.capacity().await
     }
 
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {

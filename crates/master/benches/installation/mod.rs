@@ -23,7 +23,7 @@ use model::observation::{CreatedEngine, EngineFacts, Publication};
 use model::slot::Slot;
 use model::snapshot::{MasterRecord, Snapshot};
 use model::{PoolName, TenantName, UnitName};
-use orchestrator::{LogPolicy, Orchestrator, PodWish, Spec, SpecFile};
+use orchestrator::{InstanceOptions, LogPolicy, Orchestrator, Spec, SpecFile};
 use parking_lot::Mutex;
 use planner::{Decision, EngineLoad, Instance};
 use tokio_util::sync::CancellationToken;
@@ -100,7 +100,7 @@ impl Installation {
     pub fn spec(&self, snapshot: &Snapshot, slot: &Slot) -> Spec {
         let (labels, of) = (self.labels(snapshot, slot), self.configuration(snapshot, slot));
         let mut spec = spec(&labels.name, &of, snapshot.catalog.generation);
-        (spec.labels, spec.namespace, spec.image) = (labels.encode(), of.namespace, of.image);
+        (spec.labels, spec.locality, spec.image) = (labels.encode(), of.namespace, of.image);
         spec
     }
 
@@ -123,7 +123,7 @@ pub fn spec(name: &EngineName, of: &Configuration, generation: Generation) -> Sp
         labels: LabelMap::new(),
         generation,
         annotations: LabelMap::new(),
-        namespace: String::new(),
+        locality: String::new(),
         image: String::new(),
         argv: argv.map(str::to_owned).to_vec(),
         files: vec![file],
@@ -132,7 +132,7 @@ pub fn spec(name: &EngineName, of: &Configuration, generation: Generation) -> Sp
         nodes: None,
         grace: Duration::from_mins(30),
         log: LogPolicy::default(),
-        pod: PodWish::default(),
+        options: InstanceOptions::default(),
     }
 }
 

@@ -47,11 +47,11 @@ pub(super) fn complete(launcher: &dyn Launcher, launch: &Launch<'_>) -> Result<S
     spec.name = launch.engine.clone();
     spec.labels.extend(launch.labels.encode());
     spec.generation = launch.generation;
-    spec.namespace.clone_from(&configuration.namespace);
+    spec.locality.clone_from(&configuration.namespace);
     spec.image.clone_from(&configuration.image);
     spec.requests = configuration.engine_type.requests(configuration);
     spec.nodes = launch.nodes.map(<[String]>::to_vec);
-    spec.pod.node_labels.clone_from(launch.node_selector);
-    spec.pod.cpu_overcommit_percent = configuration.cpu_overcommit;
+    spec.options.node_labels.clone_from(launch.node_selector);
+    spec.options.cpu_overcommit_percent = configuration.cpu_overcommit;
     Ok(spec)
 }

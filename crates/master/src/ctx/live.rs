@@ -199,11 +199,7 @@ impl ControllerCtx for LiveCtx {
     }
 
     async fn engine(&self, name: &EngineName, namespace: Option<&str>) -> Result<Option<Instance>, Failure> {
-        let orchestrator = &self.deps.orchestrator;
-        let found = match namespace {
-            Some(namespace) => orchestrator.get_in(name, namespace).await,
-            None => orchestrator.get(name).await,
-        };
+        let found = self.deps.orchestrator.get(name, namespace).await;
         Ok(found.map_err(|error| orchestration(&error))?.map(instance))
     }
 

@@ -25,7 +25,7 @@ use model::labels::{LabelMap, UNIT_CONFIGS};
 use model::secret::SecretKeys;
 use model::{Generation, PoolName, TenantName, UnitName, UserError};
 use orchestrator::memory::{End, Memory};
-use orchestrator::{LogPolicy, Observed, Orchestrator, PodWish, Spec};
+use orchestrator::{InstanceOptions, LogPolicy, ObservedInstance, Orchestrator, Spec};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -85,7 +85,7 @@ impl Launcher for Nothing {
             labels: LabelMap::new(),
             generation: launch.generation,
             annotations: told(launch),
-            namespace: String::new(),
+            locality: String::new(),
             image: String::new(),
             argv: vec!["/bin/true".to_owned()],
             files: Vec::new(),
@@ -94,7 +94,7 @@ impl Launcher for Nothing {
             nodes: None,
             grace: Duration::ZERO,
             log: LogPolicy::default(),
-            pod: PodWish::default(),
+            options: InstanceOptions::default(),
         })
     }
 }
@@ -309,7 +309,7 @@ impl Cluster {
         self.store.restart(&restart).await.unwrap().engine
     }
 
-    pub async fn engines(&self) -> Vec<Observed> {
+    pub async fn engines(&self) -> Vec<ObservedInstance> {
         self.memory.list(&LabelMap::new()).await.unwrap().engines
     }
 
@@ -402,7 +402,7 @@ impl Engines {
     async fn live(mut self) {
         loop {
             let engines = self.memory.list(&LabelMap::new()).await.unwrap().engines;
-            let alive: Vec<Observed> = engines.into_iter().filter(|it| it.phase == Phase::Running).collect();
+            let alive: Vec<ObservedInstance> = engines.into_iter().filter(|it| it.phase == Phase::Running).collect();
             let gone: Vec<String> =
                 self.sessions.keys().filter(|uid| alive.iter().all(|it| it.uid != **uid)).cloned().collect();
             for uid in gone {
@@ -416,7 +416,7 @@ impl Engines {
         }
     }
 
-    async fn live_on(&mut self, engine: &Observed) -> Result<(), ZkError> {
+    async fn live_on(&mut self, engine: &ObservedInstance) -> Result<(), ZkError> {
         let sizes = engine.labels.get(UNIT_CONFIGS).cloned().unwrap_or_default();
         let supervisor = self.sessions.entry(engine.uid.clone()).or_insert_with(|| {
             let credential = EngineCredential::derive(&self.secret, &engine.name);
@@ -427,7 +427,7 @@ impl Engines {
         let standing = registry::read_own(&session, &engine.name).await?;
         let drains = standing.drain.and_then(|it| it.content.ok()).and_then(|it| it.uid);
         if drains.as_ref() == Some(&engine.uid) {
-            self.memory.end(&engine.name, &End::code(0).saying("drained"));
+            self.memory.end(&engine.name, &End::code(0).with_reason("drained"));
             return Ok(());
         }
         let Some(permit) = standing.permit else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What the installation says about engines that are pods.
+//! The configuration of the orchestrator of pods.
 
 use std::time::Duration;
 
@@ -8,65 +8,61 @@ use model::labels::{self, LabelMap};
 use super::Egress;
 use crate::Error;
 
-/// What a person sets to have more engines.
+/// The configuration key of the limit of engines.
 pub(super) const MAX_ENGINES_KEY: &str = "kubernetes.max_engines";
-/// Pods at most, ended ones that were not deleted included, when nothing else is said.
+/// The default limit of pods. Ended pods count until they are deleted.
 pub const DEFAULT_MAX_ENGINES: usize = 20_000;
-/// Namespaces of a fixed list at most.
+/// The limit of namespaces in a fixed list.
 pub const MAX_NAMESPACES: usize = 1_000;
-/// Ways out of a namespace of engines at most.
+/// The limit of egress rules.
 pub const MAX_EGRESS: usize = 100;
-/// The service account of engines, when nothing else is said.
+/// The default service account of engines.
 pub const DEFAULT_SERVICE_ACCOUNT: &str = "enginehouse-engine";
-/// Where the agent of a pod accepts connections, when nothing else is said.
+/// The default port of the agent.
 pub const DEFAULT_AGENT_PORT: u16 = 10_021;
-
-/// Where drivers of Spark find the API server, when nothing else is said.
+/// The default address of the API server for drivers of Spark.
 pub const DEFAULT_API_SERVER: &str = "https://kubernetes.default.svc:443";
-/// How long one call of the API may take, when nothing else is said.
+/// The default deadline of one call of the API.
 pub const DEFAULT_CALL_DEADLINE: Duration = Duration::from_secs(10);
-/// How long a reading of the epoch lets effects in, when nothing else is said.
+/// The default of [`Config::epoch_good_for`].
 pub const DEFAULT_EPOCH_GOOD_FOR: Duration = Duration::from_millis(50);
 
-/// What the installation says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// The installation's name: label `enginehouse.io/cluster`.
+    /// The installation's name, for the label `enginehouse.io/cluster`.
     pub cluster: String,
-    /// The namespace of the masters, which has the config map with the epoch.
+    /// The namespace of the masters, which holds the config map with the epoch.
     pub home_namespace: String,
-    /// The labels that a pod must bear to be looked at; a spec without them is refused, for it would never be listed.
+    /// The labels of the pods that are watched. A spec without them is refused, because its pod would never be listed.
     pub selector: LabelMap,
-    /// The namespaces that are watched, each by itself; `None`: one watch over the whole cluster.
+    /// The namespaces that are watched, one watch each; `None`: one watch over the whole cluster.
     pub namespaces: Option<Vec<String>>,
-    /// Whether namespaces that are missing are made, with service account, role and binding.
+    /// Whether missing namespaces are created, with service account, role and role binding.
     pub make_namespaces: bool,
-    /// Whether namespaces that are made get network policies.
+    /// Whether created namespaces get network policies.
     pub network_policies: bool,
-    /// Where engines may connect to by these policies, besides names, the coordination service and their executors.
+    /// Where these policies let engines connect to, in addition to DNS, the coordination service and their executors.
     pub egress: Vec<Egress>,
-    /// The image of the engine agent beside Spark; other engines run from the spec's image.
+    /// The image of the engine agent of Spark engines; other engines run from the spec's image.
     pub agent_image: String,
-    /// Where drivers of Spark find the API server, to which they say what executors they want.
+    /// The address of the API server for drivers of Spark, which create their executors.
     pub api_server: String,
-    /// Secrets with which images are pulled; they must be in the engines' namespaces.
+    /// The pull secrets of images; they must exist in the engines' namespaces.
     pub image_pull_secrets: Vec<String>,
-    /// The service account of engines.
     pub service_account: String,
-    /// Where the agent accepts connections.
     pub agent_port: u16,
-    /// How long an engine may take to answer its warm-up query: the start-up probe gives up after it.
+    /// How long an engine may take until its warm-up query succeeds; then the startup probe gives up.
     pub start_deadline: Duration,
-    /// Engines at most, ended ones that were not deleted included.
+    /// The limit of engines. Ended engines count until they are deleted.
     pub max_engines: usize,
-    /// How long one call of the API may take.
+    /// Of one call of the API.
     pub call_deadline: Duration,
-    /// For how long from its beginning a reading of the epoch lets effects in; zero: only those that waited for it.
+    /// For how long after its start a read of the epoch admits effects; zero: only those that were waiting for it.
     pub epoch_good_for: Duration,
 }
 
 impl Config {
-    /// An installation of that name, and everything else as it is when nothing is said.
+    /// The defaults for an installation with this name.
     pub fn new(cluster: impl Into<String>, home_namespace: impl Into<String>, agent_image: impl Into<String>) -> Self {
         let cluster = cluster.into();
         Self {
@@ -89,30 +85,32 @@ impl Config {
         }
     }
 
-    /// Refuses what no client could work with.
+    /// Refuses settings that cannot work.
     pub fn validate(&self) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::refused(reason));
         if self.selector.is_empty() {
-            return refuse("the selector is empty: every pod would be an engine".to_owned());
+            return refuse("the selector is empty: it would select every pod".to_owned());
         }
         for (label, value) in &self.selector {
-            super::marks::check_label(label, value)?;
+            super::labels::check_label(label, value)?;
         }
         let listed = self.namespaces.iter().flatten();
-        if let Some(bad) = listed.chain([&self.home_namespace, &self.service_account]).find(|it| !is_dns_label(it)) {
-            return refuse(format!("\"{bad}\" is no name of a namespace or a service account"));
+        if let Some(invalid) =
+            listed.chain([&self.home_namespace, &self.service_account]).find(|name| !is_dns_label(name))
+        {
+            return refuse(format!("invalid name \"{invalid}\" of a namespace or service account"));
         }
-        if self.namespaces.as_ref().is_some_and(|it| it.is_empty() || it.len() > MAX_NAMESPACES) {
-            return refuse(format!("the list of namespaces has none or more than {MAX_NAMESPACES}"));
+        if self.namespaces.as_ref().is_some_and(|listed| listed.is_empty() || listed.len() > MAX_NAMESPACES) {
+            return refuse(format!("the list of namespaces is empty or has more than {MAX_NAMESPACES} entries"));
         }
         if self.egress.len() > MAX_EGRESS {
-            return refuse(format!("engines have more than {MAX_EGRESS} ways out"));
+            return refuse(format!("more than {MAX_EGRESS} egress rules"));
         }
         Ok(())
     }
 
-    /// Whether engines of that namespace are seen.
+    /// Whether the namespace is watched.
     pub fn covers(&self, namespace: &str) -> bool {
-        self.namespaces.as_ref().is_none_or(|listed| listed.iter().any(|it| it == namespace))
+        self.namespaces.as_ref().is_none_or(|listed| listed.iter().any(|listed| listed == namespace))
     }
 }

@@ -1,8 +1,8 @@
-//! Where engines may connect to besides names, the coordination service and their executors: a block of addresses and a TCP
-//! port, as `10.0.0.0/8:443`.
+//! Egress rules: where engines may connect to in addition to DNS, the coordination service and their executors. A rule is a
+//! block of addresses and a TCP port, such as `10.0.0.0/8:443`.
 //!
-//! Never an address under which clouds hand out the credentials of their machines: such a block is refused, and left out of
-//! a larger one.
+//! The addresses at which clouds serve machine credentials are never allowed: a block of only such addresses is refused, and
+//! a larger one excludes them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,14 +10,14 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Link-local addresses, and the one that a cloud has in the private part.
+/// Link-local addresses, and the metadata service that one cloud has in the private range.
 const NEVER: [Block; 3] = [
     Block { address: IpAddr::V4(Ipv4Addr::new(169, 254, 0, 0)), prefix: 16 },
     Block { address: IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0)), prefix: 10 },
     Block { address: IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)), prefix: 128 },
 ];
 
-/// A way out.
+/// An egress rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Egress {
@@ -32,30 +32,29 @@ struct Block {
 }
 
 impl Egress {
-    /// The block of addresses, as `10.0.0.0/8`.
+    /// The block of addresses, such as `10.0.0.0/8`.
     pub fn block(&self) -> String {
         self.block.to_string()
     }
 
-    /// What of the block is left out.
+    /// The parts of the block that are excluded.
     pub fn except(&self) -> Vec<String> {
         NEVER.iter().filter(|never| self.block.contains(never)).map(ToString::to_string).collect()
     }
 
-    /// The TCP port.
     pub fn port(&self) -> u16 {
         self.port
     }
 }
 
 impl Block {
-    /// Bits of an address of its family.
+    /// The number of bits of an address of its family.
     const fn bits(&self) -> u8 {
         if self.address.is_ipv4() { 32 } else { 128 }
     }
 
-    /// The part of an address that all of the block have, as a number.
-    fn stem(&self, address: IpAddr) -> u128 {
+    /// The prefix of an address, as a number.
+    fn prefix_of(&self, address: IpAddr) -> u128 {
         let number = match address {
             IpAddr::V4(address) => u128::from(address.to_bits()),
             IpAddr::V6(address) => address.to_bits(),
@@ -66,7 +65,7 @@ impl Block {
     fn contains(&self, other: &Self) -> bool {
         self.bits() == other.bits()
             && self.prefix <= other.prefix
-            && self.stem(self.address) == self.stem(other.address)
+            && self.prefix_of(self.address) == self.prefix_of(other.address)
     }
 }
 
@@ -94,11 +93,15 @@ impl FromStr for Egress {
         };
         let parsed = parts().map(|(address, prefix, port)| (Block { address, prefix }, port));
         let Some((block, port)) = parsed.filter(|(block, _)| block.prefix <= block.bits()) else {
-            return Err(format!("\"{text}\" is no block of addresses with a TCP port, such as 10.0.0.0/8:443"));
+            return Err(format!(
+                "invalid egress rule \"{text}\": expected a block of addresses with a TCP port, such as 10.0.0.0/8:443"
+            ));
         };
         match NEVER.iter().find(|never| never.contains(&block)) {
             None => Ok(Self { block, port }),
-            Some(never) => Err(format!("\"{text}\" is in {never}, where clouds hand out their machines' credentials")),
+            Some(never) => {
+                Err(format!("egress rule \"{text}\" is within {never}, where clouds serve machine credentials"))
+            }
         }
     }
 }
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_out_is_a_block_of_addresses_with_a_port() {
+    fn a_rule_is_a_block_of_addresses_with_a_port() {
         for text in ["10.0.0.0/8:443", "192.168.1.7/32:6443", "fd12::/16:2181", "2001:db8::1/128:1"] {
             assert_eq!(text.parse::<Egress>().unwrap().to_string(), text);
         }
@@ -132,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn where_clouds_hand_out_credentials_nobody_gets() {
+    fn addresses_of_machine_credentials_are_excluded() {
         let except = |text: &str| text.parse::<Egress>().unwrap().except();
         assert_eq!(except("0.0.0.0/0:443"), ["169.254.0.0/16"]);
         assert_eq!(except("168.0.0.0/7:443"), ["169.254.0.0/16"]);

@@ -1,98 +1,86 @@
-//! Engines as pods of a Kubernetes cluster. Why it is as it is stands in `docs/adr/0015-engines-as-pods.md`.
+//! Engines as pods of a Kubernetes cluster. `docs/adr/0015-engines-as-pods.md` records the design decisions.
 //!
 //! Invariants:
 //!
-//! - **The API server is the state.** An instance keeps a cache and nothing else; another one over the same cluster sees,
-//!   adopts and deletes what the first made.
-//! - **Only what we signed is an engine.** A pod with our labels and without our signature is listed as *foreign*; no verb
-//!   touches it. Labels may be changed by anybody: then the engine is outdated.
-//! - **A name is one object.** The create of a pod is the one thing that takes a name; what a Spark engine needs besides
-//!   is made while a scheduling gate keeps the pod from every node, and goes with the pod.
-//! - **A delete names a uid** to the server, so an object that took the name since is not touched.
-//! - **No call is repeated, every call has a deadline**, and after a 429 effects fail at once until its pause is over.
-//! - **A tick in which nothing changes makes no call**: `list` reads the cache that watches keep.
+//! - **The API server holds the state.** An instance has only a cache; another one over the same cluster observes, adopts
+//!   and deletes what the first created.
+//! - **Only a pod with our signature is an engine.** A pod with our labels and without our signature is listed as *foreign*;
+//!   no verb touches it. Labels may be changed by others: the engine is then outdated.
+//! - **A name is one object.** The create of a pod is the only call that takes a name. The other objects of a Spark engine are
+//!   created while a scheduling gate keeps the pod from every node, and are deleted with the pod.
+//! - **A delete has the uid as a precondition**, so an object that took the name since is not touched.
+//! - **No call is retried and every call has a deadline**; after a 429, effects fail at once until its `Retry-After` is over.
+//! - **A tick in which nothing changes makes no call**: `list` reads the store that the watches keep.
 //!
-//! What a stale caller can do: nothing that the uid, the name or the epoch would not refuse, the epoch within the time of one
-//! call.
+//! A stale caller can do nothing that the uid, the name or the epoch would not refuse, the epoch within the time of one call.
+//!
+//! | file | concern |
+//! | --- | --- |
+//! | `ensure`, `get`, `delete`, `namespaces`, `permissions`, `epoch_fence` | calls |
+//! | `cluster`, `connect`, `config`, `error`, `retry_after` | the client, and the rules that every call obeys |
+//! | `store`, `watch`, `nodes`, `trimmed` | the cache and the reflectors that fill it |
+//! | `read` | from a pod to an observed instance |
+//! | `render`, `labels`, `names`, `egress`, `signature` | from a spec to objects |
+//! | `guest` | the engine's own side |
 
-pub mod answer;
-mod cache;
+mod cluster;
 pub mod config;
 pub mod connect;
+mod delete;
 mod egress;
-mod end;
-mod find;
-mod gate;
-pub mod inside;
-mod lean;
-mod make;
-pub mod marks;
+mod ensure;
+mod epoch_fence;
+pub mod error;
+mod get;
+pub mod guest;
+pub mod labels;
 pub mod names;
+mod namespaces;
 mod nodes;
-mod pause;
-mod place;
-mod prepare;
+pub mod permissions;
 pub mod read;
 pub mod render;
-pub mod rights;
+mod retry_after;
 pub mod signature;
+mod store;
+mod trimmed;
 mod watch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use kube::client::ClientBuilder;
 use model::clock::SharedClock;
 use model::credential::ClusterSecret;
 use model::labels::LabelMap;
 use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 use tokio::task::JoinHandle;
-use tower::util::MapResponseLayer;
 
-use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
+use crate::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
 
 pub use config::Config;
+pub use connect::client_of;
 pub use egress::Egress;
-pub use inside::Inside;
-pub use nodes::NodeFacts;
-pub use rights::Right;
+pub use guest::Guest;
+pub use permissions::Permission;
 
-use cache::{Belief, Cache};
-use place::Place;
+use cluster::Cluster;
+use epoch_fence::EpochFence;
+use namespaces::Namespaces;
 use signature::Signer;
+use store::{Store, StoreState};
 
-/// How long a verb waits for the first reading of what it needs.
-pub const FIRST_READING: Duration = Duration::from_secs(30);
-/// How long a connection may take to come about.
-const CONNECT_DEADLINE: Duration = Duration::from_secs(5);
-/// How long a connection may say nothing while something is expected of it. Verbs give up sooner, and a watch ends by
-/// itself before that; what it is for is a watch that is being begun, or its list, where nobody else would give up.
-const SILENCE: Duration = Duration::from_secs(watch::WATCH_SECONDS as u64 + 10);
+/// How long a verb waits for the first complete list of pods.
+pub const FIRST_LIST_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The orchestrator of pods. Dropping it ends no engine.
 #[derive(Debug)]
 pub struct Kubernetes {
-    place: Arc<Place>,
-    watches: Vec<JoinHandle<()>>,
-}
-
-/// A client of that cluster. It repeats no call by itself, and waits for nothing without a limit.
-pub fn client_of(config: kube::Config) -> Result<kube::Client, Error> {
-    let builder = ClientBuilder::try_from(bounded(config));
-    let builder = builder.map_err(|error| Error::refused(format!("no client of the cluster: {error}")))?;
-    Ok(builder.with_layer(&MapResponseLayer::new(pause::told)).build())
-}
-
-fn bounded(mut config: kube::Config) -> kube::Config {
-    config.default_retry = false;
-    config.connect_timeout = Some(CONNECT_DEADLINE);
-    config.read_timeout = Some(SILENCE);
-    // Counted from a request, and not from when its connection was used last.
-    config.reset_reader_on_write = true;
-    config
+    cluster: Arc<Cluster>,
+    fence: EpochFence,
+    namespaces: Namespaces,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Kubernetes {
@@ -105,64 +93,60 @@ impl Kubernetes {
     ) -> Result<Self, Error> {
         config.validate()?;
         let signer = Signer::new(secret, config.cluster.clone());
-        let cache = Cache::new(config.namespaces.as_deref(), signer.clone());
-        let place = Arc::new(Place::new(client, config, signer, clock, cache));
-        let watches = watch::start(&place);
-        Ok(Self { place, watches })
+        let store = Store::new(config.namespaces.as_deref(), signer.clone());
+        let cluster = Arc::new(Cluster::new(client, config, signer, clock, store));
+        let tasks = watch::start(&cluster);
+        let (fence, namespaces) = (EpochFence::new(Arc::clone(&cluster)), Namespaces::new(Arc::clone(&cluster)));
+        Ok(Self { cluster, fence, namespaces, tasks })
     }
 
-    /// Asks for its rights from now on, at once and again and again, and lists what is missing.
+    /// Also reviews its permissions, at once and periodically; listings contain the missing ones.
     #[must_use]
-    pub fn watching_rights(mut self) -> Self {
-        self.watches.push(tokio::spawn(rights::watch(Arc::clone(&self.place))));
+    pub fn watching_permissions(mut self) -> Self {
+        self.tasks.push(tokio::spawn(permissions::watch(Arc::clone(&self.cluster))));
         self
     }
 
-    /// The rights that a master needs and the API server does not grant.
-    pub async fn missing_rights(&self) -> Result<Vec<Right>, Error> {
-        rights::missing(&self.place).await
+    /// The permissions that a master needs and the API server does not grant.
+    pub async fn missing_permissions(&self) -> Result<Vec<Permission>, Error> {
+        permissions::missing(&self.cluster).await
     }
 
-    /// The nodes, by name; none where we may not look at them.
-    pub fn nodes(&self) -> BTreeMap<String, NodeFacts> {
-        self.place.cache.with_nodes(|nodes| (nodes.all().clone(), false))
-    }
-
-    /// Waits, for a limited time, until everything was read once.
-    async fn filled(&self) -> Result<(), Error> {
-        let mut wake_ups = self.place.cache.watch();
-        let waiting = async {
+    /// Waits, for a limited time, until all pods have been listed once.
+    async fn wait_until_synced(&self) -> Result<(), Error> {
+        let mut wake_ups = self.cluster.store.watch();
+        let synced = async {
             loop {
-                match self.place.cache.belief(self.place.clock.boottime()) {
-                    Belief::Complete => return Ok(()),
-                    Belief::Broken(error) => return Err(error),
-                    Belief::Unfilled => wake_ups.wait().await,
+                match self.cluster.store.state(self.cluster.clock.boottime()) {
+                    StoreState::Ready => return Ok(()),
+                    StoreState::Broken(error) => return Err(error),
+                    StoreState::Filling => wake_ups.wait().await,
                 }
             }
         };
-        match tokio::time::timeout(FIRST_READING, waiting).await {
+        match tokio::time::timeout(FIRST_LIST_DEADLINE, synced).await {
             Ok(result) => result,
-            Err(_) => Err(Error::transient(format!("no list of pods within {} s", FIRST_READING.as_secs()))),
+            Err(_) => Err(Error::transient(format!("pods were not listed within {} s", FIRST_LIST_DEADLINE.as_secs()))),
         }
     }
 
-    /// Waits, for a limited time, until the nodes were asked for once.
-    async fn nodes_asked(&self) {
-        let mut wake_ups = self.place.cache.watch();
-        let waiting = async {
-            while !self.place.cache.with_nodes(|nodes| (nodes.is_asked(), false)) {
+    /// Waits, for a limited time, until the first list of nodes has succeeded or failed.
+    async fn wait_until_nodes_tried(&self) {
+        let mut wake_ups = self.cluster.store.watch();
+        let tried = async {
+            while !self.cluster.store.with_nodes(|nodes| (nodes.is_tried(), false)) {
                 wake_ups.wait().await;
             }
         };
-        // Without an answer they are unknown, and nothing is refused for it.
-        drop(tokio::time::timeout(self.place.config.call_deadline, waiting).await);
+        // On timeout they are unknown, and no spec is refused because of its nodes.
+        drop(tokio::time::timeout(self.cluster.config.call_deadline, tried).await);
     }
 }
 
 impl Drop for Kubernetes {
     fn drop(&mut self) {
-        for watch in &self.watches {
-            watch.abort();
+        for task in &self.tasks {
+            task.abort();
         }
     }
 }
@@ -170,56 +154,33 @@ impl Drop for Kubernetes {
 #[async_trait]
 impl Orchestrator for Kubernetes {
     async fn list(&self, selector: &LabelMap) -> Result<Listing, Error> {
-        self.filled().await?;
-        let clock = &self.place.clock;
-        Ok(self.place.cache.list(selector, clock.boottime(), clock.wall_ms()))
+        self.wait_until_synced().await?;
+        let clock = &self.cluster.clock;
+        Ok(self.cluster.store.list(selector, clock.boottime(), clock.wall_ms()))
     }
 
-    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
-        let found = find::engine(&self.place, name, None).await?;
-        Ok(found.map(|seen| self.place.cache.listed(&seen, self.place.clock.boottime(), self.place.clock.wall_ms())))
-    }
-
-    async fn get_in(&self, name: &EngineName, namespace: &str) -> Result<Option<Observed>, Error> {
-        let found = find::engine(&self.place, name, Some(namespace)).await?;
-        Ok(found.map(|seen| self.place.cache.listed(&seen, self.place.clock.boottime(), self.place.clock.wall_ms())))
+    async fn get(&self, name: &EngineName, locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
+        let found = get::get(&self.cluster, name, locality).await?;
+        let clock = &self.cluster.clock;
+        Ok(found.map(|engine| self.cluster.store.listed(&engine, clock.boottime(), clock.wall_ms())))
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
-        self.filled().await?;
-        self.nodes_asked().await;
-        make::ensure(&self.place, spec, epoch).await
+        self.wait_until_synced().await?;
+        self.wait_until_nodes_tried().await;
+        ensure::ensure(&self.cluster, &self.fence, &self.namespaces, spec, epoch).await
     }
 
     async fn delete(&self, name: &EngineName, uid: &str, grace: Duration, epoch: Epoch) -> Result<Deleted, Error> {
-        end::delete(&self.place, name, uid, grace, epoch).await
+        delete::delete(&self.cluster, &self.fence, name, uid, grace, epoch).await
     }
 
     fn watch(&self) -> WakeUps {
-        self.place.cache.watch()
-    }
-
-    async fn capacity(&self) -> Result<Capacity, Error> {
-        self.nodes_asked().await;
-        let nodes = self.nodes().into_keys().collect();
-        Ok(Capacity { engines: Some(self.place.config.max_engines), nodes })
+        self.cluster.store.watch()
     }
 
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {
-        // Whoever asks has other things to do than to wait for the first reading.
-        self.place.cache.observed_nodes().ok_or_else(|| Error::transient("the nodes were not read yet"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_that_never_answers_is_given_up_and_a_watch_without_events_is_not() {
-        let config = bounded(kube::Config::new(http::Uri::from_static("http://127.0.0.1:1")));
-        let silence = config.read_timeout.unwrap();
-        assert!(silence > Duration::from_secs(watch::WATCH_SECONDS.into()) && silence < watch::RELIST, "{silence:?}");
-        assert!(config.connect_timeout.is_some() && config.write_timeout.is_some() && !config.default_retry);
+        // Does not wait for the first list: the caller has other work to do.
+        self.cluster.store.observed_nodes().ok_or_else(|| Error::transient("nodes are not listed yet"))
     }
 }

@@ -1,4 +1,4 @@
-//! The nodes of the cluster, as far as we may look at them: what a pool may name, and what fits there.
+//! The nodes of the cluster: the names that a pool may list, and their capacity. Empty without the permission to list them.
 
 use std::collections::BTreeMap;
 
@@ -8,91 +8,104 @@ use model::observation::MAX_NODES;
 
 use crate::Error;
 
-/// Nodes that an error lists at most.
-const LISTED: usize = 10;
+/// The limit of nodes that an error lists.
+const MAX_LISTED: usize = 10;
 
-/// A node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeFacts {
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// CPU that pods may have, in thousandths of a core.
-    pub cpu_millis: u64,
-    /// Memory that pods may have, in bytes.
-    pub memory_bytes: u64,
-    /// Whether new pods may go there: ready and not cordoned.
-    pub is_open: bool,
+/// CPU, in thousandths of a core, and memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct NodeCapacity {
+    pub(super) cpu_millis: u64,
+    pub(super) memory_bytes: u64,
 }
 
-/// All nodes.
+impl NodeCapacity {
+    pub(super) fn saturating_add(self, other: Self) -> Self {
+        Self {
+            cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+        }
+    }
+}
+
+/// The facts about a node that are used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NodeFacts {
+    pub(super) labels: BTreeMap<String, String>,
+    /// What pods may use.
+    pub(super) allocatable: NodeCapacity,
+    /// Whether new pods may be scheduled there: ready and not cordoned.
+    pub(super) is_schedulable: bool,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
     known: BTreeMap<String, NodeFacts>,
-    reading: Option<BTreeMap<String, NodeFacts>>,
-    /// Whether they were ever read; without the right to look they never are, and nothing is refused for it.
-    filled: bool,
-    /// Whether the first look has an outcome.
-    asked: bool,
+    resync: Option<BTreeMap<String, NodeFacts>>,
+    /// Whether they were ever listed. Without the permission they never are, and no spec is refused because of its nodes.
+    synced: bool,
+    /// Whether the first list has succeeded or failed.
+    tried: bool,
 }
 
 impl Nodes {
-    pub(super) fn begin(&mut self) {
-        self.reading = Some(BTreeMap::new());
+    pub(super) fn begin_resync(&mut self) {
+        self.resync = Some(BTreeMap::new());
     }
 
-    /// Takes a node in; whether anything changed.
-    pub(super) fn told(&mut self, node: &Node) -> bool {
+    /// Returns whether anything changed.
+    pub(super) fn apply(&mut self, node: &Node) -> bool {
         let name = node.metadata.name.clone().unwrap_or_default();
         let facts = facts(node);
-        let is_read = self.reading.is_some();
-        let nodes = self.reading.as_mut().unwrap_or(&mut self.known);
+        let is_resync = self.resync.is_some();
+        let nodes = self.resync.as_mut().unwrap_or(&mut self.known);
         if nodes.len() >= MAX_NODES && !nodes.contains_key(&name) {
             return false;
         }
-        nodes.insert(name, facts.clone()).as_ref() != Some(&facts) && !is_read
+        nodes.insert(name, facts.clone()).as_ref() != Some(&facts) && !is_resync
     }
 
-    pub(super) fn removed(&mut self, node: &Node) -> bool {
+    /// Returns whether anything changed.
+    pub(super) fn delete(&mut self, node: &Node) -> bool {
         node.metadata.name.as_ref().is_some_and(|name| self.known.remove(name).is_some())
     }
 
-    pub(super) fn done(&mut self) -> bool {
-        self.asked = true;
-        let Some(read) = self.reading.take() else { return false };
-        let changed = !self.filled || read != self.known;
-        (self.known, self.filled) = (read, true);
+    /// Returns whether anything changed.
+    pub(super) fn finish_resync(&mut self) -> bool {
+        self.tried = true;
+        let Some(listed) = self.resync.take() else { return false };
+        let changed = !self.synced || listed != self.known;
+        (self.known, self.synced) = (listed, true);
         changed
     }
 
-    /// They can't be read now.
-    pub(super) fn broke(&mut self) {
-        (self.asked, self.reading) = (true, None);
+    pub(super) fn mark_broken(&mut self) {
+        (self.tried, self.resync) = (true, None);
     }
 
-    /// Whether the first look has an outcome.
-    pub(super) fn is_asked(&self) -> bool {
-        self.asked
+    /// Whether the first list has succeeded or failed.
+    pub(super) fn is_tried(&self) -> bool {
+        self.tried
     }
 
     pub(super) fn all(&self) -> &BTreeMap<String, NodeFacts> {
         &self.known
     }
 
-    /// Refuses a list of nodes of which none is there.
-    pub(super) fn check(&self, wanted: Option<&[String]>) -> Result<(), Error> {
-        // Where there may be more than are kept, one that is not known may be there all the same.
-        let all_known = self.filled && self.known.len() < MAX_NODES;
-        let Some(wanted) = wanted.filter(|_| all_known) else { return Ok(()) };
-        if wanted.iter().any(|node| self.known.contains_key(node)) {
+    /// Refuses a node list if none of its nodes exists.
+    pub(super) fn check(&self, listed: Option<&[String]>) -> Result<(), Error> {
+        // Above the limit of kept nodes, an unknown one may exist.
+        let all_known = self.synced && self.known.len() < MAX_NODES;
+        let Some(listed) = listed.filter(|_| all_known) else { return Ok(()) };
+        if listed.iter().any(|node| self.known.contains_key(node)) {
             return Ok(());
         }
         let short = |names: Vec<&str>| match names.len() {
-            0..=LISTED => names.join(", "),
-            count => format!("{} and {} more", names[..LISTED].join(", "), count - LISTED),
+            0..=MAX_LISTED => names.join(", "),
+            count => format!("{} and {} more", names[..MAX_LISTED].join(", "), count - MAX_LISTED),
         };
         Err(Error::refused(format!(
-            "none of the nodes {} is there; the cluster has {}",
-            short(wanted.iter().map(String::as_str).collect()),
+            "none of the nodes {} exists; the cluster has {}",
+            short(listed.iter().map(String::as_str).collect()),
             short(self.known.keys().map(String::as_str).collect())
         )))
     }
@@ -101,31 +114,32 @@ impl Nodes {
 fn facts(node: &Node) -> NodeFacts {
     let status = node.status.as_ref();
     let allocatable = status.and_then(|status| status.allocatable.as_ref());
-    let of = |resource: &str| allocatable.and_then(|it| it.get(resource)).and_then(milli_units).unwrap_or(0);
     let spec = node.spec.as_ref();
     let conditions = status.and_then(|status| status.conditions.as_ref());
-    let ready = conditions.into_iter().flatten().any(|it| it.type_ == "Ready" && it.status == "True");
+    let ready =
+        conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True");
     NodeFacts {
         labels: node.metadata.labels.clone().unwrap_or_default(),
-        cpu_millis: of("cpu"),
-        memory_bytes: of("memory") / 1_000,
-        is_open: ready && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
+        allocatable: capacity(allocatable),
+        is_schedulable: ready && !spec.and_then(|spec| spec.unschedulable).unwrap_or(false),
     }
 }
 
-/// CPU, in thousandths of a core, and memory, in bytes, that the containers of a pod ask for.
-pub(super) fn asked_by(pod: &Pod) -> (u64, u64) {
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(asked);
-    containers.fold((0, 0), |sum: (u64, u64), it| (sum.0.saturating_add(it.0), sum.1.saturating_add(it.1)))
+/// The sum of what the containers of a pod request.
+pub(super) fn requested_by(pod: &Pod) -> NodeCapacity {
+    let requests = |container: &Container| {
+        capacity(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
+    };
+    let containers = pod.spec.iter().flat_map(|spec| &spec.containers).map(requests);
+    containers.fold(NodeCapacity::default(), NodeCapacity::saturating_add)
 }
 
-fn asked(container: &Container) -> (u64, u64) {
-    let requests = container.resources.as_ref().and_then(|it| it.requests.as_ref());
-    let of = |resource: &str| requests.and_then(|it| it.get(resource)).and_then(milli_units).unwrap_or(0);
-    (of("cpu"), of("memory") / 1_000)
+fn capacity(quantities: Option<&BTreeMap<String, Quantity>>) -> NodeCapacity {
+    let millis = |resource: &str| quantities.and_then(|all| all.get(resource)).and_then(milli_units).unwrap_or(0);
+    NodeCapacity { cpu_millis: millis("cpu"), memory_bytes: millis("memory") / 1_000 }
 }
 
-/// A quantity as Kubernetes writes it, in thousandths of its unit: `3920m`, `4`, `16Gi`, `1e3`, `0.5`.
+/// Parses a Kubernetes quantity into thousandths of its unit: `3920m`, `4`, `16Gi`, `1e3`, `0.5`.
 fn milli_units(quantity: &Quantity) -> Option<u64> {
     const SUFFIXES: [(&str, u128); 13] = [
         ("Ki", 1 << 10),
@@ -150,7 +164,7 @@ fn milli_units(quantity: &Quantity) -> Option<u64> {
     let millis = whole.parse::<u128>().ok()?.checked_mul(1_000)?.checked_add(fraction.parse().ok()?)?;
     let value = if suffix == "m" {
         millis / 1_000
-    } else if let Some(exponent) = suffix.strip_prefix(['e', 'E']).and_then(|it| it.parse::<u32>().ok()) {
+    } else if let Some(exponent) = suffix.strip_prefix(['e', 'E']).and_then(|digits| digits.parse::<u32>().ok()) {
         millis.checked_mul(10u128.checked_pow(exponent)?)?
     } else {
         let factor = SUFFIXES.iter().find(|(known, _)| *known == suffix).map(|(_, factor)| *factor)?;
@@ -165,7 +179,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_writes_them() {
+    fn kubernetes_quantities_are_parsed() {
         for (text, millis) in [
             ("3920m", Some(3_920)),
             ("4", Some(4_000)),
@@ -193,40 +207,41 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_refused_only_when_none_is_there_and_that_is_known() {
+    fn a_node_list_is_refused_only_if_none_is_known_to_exist() {
         let mut nodes = Nodes::default();
-        let wanted = ["node-9".to_owned()];
-        nodes.check(Some(&wanted)).unwrap();
-        nodes.begin();
-        nodes.told(&node("node-1", "True"));
-        assert!(nodes.done());
-        assert!(nodes.check(Some(&wanted)).unwrap_err().to_string().contains("none of the nodes node-9"));
+        let listed = ["node-9".to_owned()];
+        nodes.check(Some(&listed)).unwrap();
+        nodes.begin_resync();
+        nodes.apply(&node("node-1", "True"));
+        assert!(nodes.finish_resync());
+        assert!(nodes.check(Some(&listed)).unwrap_err().to_string().contains("none of the nodes node-9"));
         nodes.check(Some(&["node-9".to_owned(), "node-1".to_owned()])).unwrap();
         nodes.check(None).unwrap();
     }
 
     #[test]
-    fn more_nodes_than_are_kept_refuse_nothing() {
+    fn above_the_limit_of_kept_nodes_none_is_refused() {
         let mut nodes = Nodes::default();
-        nodes.begin();
+        nodes.begin_resync();
         for number in 0..=MAX_NODES {
-            nodes.told(&node(&format!("node-{number}"), "True"));
+            nodes.apply(&node(&format!("node-{number}"), "True"));
         }
-        nodes.done();
+        nodes.finish_resync();
         assert_eq!(nodes.all().len(), MAX_NODES);
         nodes.check(Some(&[format!("node-{MAX_NODES}")])).unwrap();
     }
 
     #[test]
-    fn a_node_is_told_with_its_room() {
+    fn a_node_has_its_capacity() {
         let mut nodes = Nodes::default();
-        nodes.begin();
-        nodes.told(&node("node-1", "True"));
-        nodes.done();
+        nodes.begin_resync();
+        nodes.apply(&node("node-1", "True"));
+        nodes.finish_resync();
         let facts = nodes.all()["node-1"].clone();
-        assert_eq!((facts.cpu_millis, facts.memory_bytes, facts.is_open), (3_920, 16 << 30, true));
-        assert!(nodes.told(&node("node-1", "False")));
-        assert!(!nodes.told(&node("node-1", "False")), "nothing new");
-        assert!(!nodes.all()["node-1"].is_open);
+        assert_eq!(facts.allocatable, NodeCapacity { cpu_millis: 3_920, memory_bytes: 16 << 30 });
+        assert!(facts.is_schedulable);
+        assert!(nodes.apply(&node("node-1", "False")));
+        assert!(!nodes.apply(&node("node-1", "False")), "unchanged");
+        assert!(!nodes.all()["node-1"].is_schedulable);
     }
 }

@@ -1,15 +1,16 @@
-//! The tasks that keep the cache: one watch of pods and one of their warnings for each scope, one of nodes.
+//! The reflectors: the watches that fill the store, one of pods and one of their warnings for each scope, and one of nodes.
 //!
-//! A watch is `kube`'s: it lists, watches from there, goes on from its bookmark when the server ends it, and lists again
-//! after 410. It is begun anew, with a list, after every error and every ten minutes: an event that was lost on the way is
-//! never repeated, so only a list heals it. What a watch can't do is told once, once a minute, and when it is over.
+//! A watch is `kube`'s: it lists, watches from there, resumes from its bookmark when the server ends it, and lists again
+//! after 410. It is restarted with a list (a resync) after every error and every ten minutes, because an event that was lost
+//! is never repeated and only a list recovers it. The failure of a watch is logged when it begins, once a minute, and when it
+//! is over.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Event as Occurrence, Node};
+use k8s_openapi::api::core::v1::{Event as WarningEvent, Node};
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -18,226 +19,223 @@ use model::log_throttle::LogThrottle;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinHandle;
 
-use super::answer::Failure;
-use super::lean::Lean;
-use super::place::Place;
+use super::cluster::Cluster;
+use super::error::CallError;
 use super::read::Warning;
+use super::trimmed::TrimmedPod;
 use crate::Error;
 
-/// How long the server keeps a watch open: a connection that died silently is noticed five seconds after.
+/// How long the server keeps a watch open. A connection that dies silently is noticed ten seconds later.
 pub(super) const WATCH_SECONDS: u32 = 55;
-/// How often everything is read anew.
-pub const RELIST: Duration = Duration::from_mins(10);
-/// How much later the next watch does so, so that many don't list at the same moment.
-const RELIST_APART: Duration = Duration::from_secs(7);
-/// After how many watches the lateness begins again from nothing.
-const RELIST_GROUPS: usize = 60;
-/// Objects in one answer of a list.
-const PAGE: u32 = 500;
-/// The pause after the first error of a watch, doubled with each further one.
-const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// The longest pause.
-const PAUSE_MOST: Duration = Duration::from_secs(10);
-/// Warnings about pods and nothing else: the server chooses.
+/// The interval between two resyncs.
+pub const RESYNC_INTERVAL: Duration = Duration::from_mins(10);
+/// How much longer the interval of each further watch is, so that many do not list at the same moment.
+const RESYNC_STAGGER: Duration = Duration::from_secs(7);
+/// The number of watches after which the stagger starts again from zero.
+const RESYNC_GROUPS: usize = 60;
+/// The page size of a list.
+const PAGE_SIZE: u32 = 500;
+/// The delay after the first error of a watch, doubled with each further one.
+const MIN_BACKOFF: Duration = Duration::from_millis(200);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// The field selector of warnings about pods.
 const WARNINGS_OF_PODS: &str = "type=Warning,involvedObject.kind=Pod";
 
-/// What a watch does with what it is told.
-trait Keep<K>: Send + 'static {
-    fn begin(&self) {}
-    fn told(&self, object: K);
-    fn removed(&self, object: K);
-    fn done(&self) {}
-    fn broke(&self, error: Error);
+/// The consumer of a watch.
+trait Sink<K>: Send + 'static {
+    fn begin_resync(&self) {}
+    fn apply(&self, object: K);
+    fn delete(&self, object: K);
+    fn finish_resync(&self) {}
+    fn mark_broken(&self, error: Error);
 }
 
 /// Starts all watches.
-pub(super) fn start(place: &Arc<Place>) -> Vec<JoinHandle<()>> {
-    let namespaces: Vec<Option<String>> = match &place.config.namespaces {
+pub(super) fn start(cluster: &Arc<Cluster>) -> Vec<JoinHandle<()>> {
+    let namespaces: Vec<Option<String>> = match &cluster.config.namespaces {
         None => vec![None],
         Some(listed) => listed.iter().cloned().map(Some).collect(),
     };
     let mut tasks = Vec::new();
     for (scope, namespace) in namespaces.into_iter().enumerate() {
-        let labelled = watcher::Config::default().labels(&selector(&place.config.selector));
-        let of_pods = Pods { place: Arc::clone(place), scope };
-        tasks.push(spawn(place, ("pods", scope), api::<Lean>(place, namespace.as_deref()), labelled, of_pods, now()));
+        let labelled = watcher::Config::default().labels(&selector(&cluster.config.selector));
+        let pods = api::<TrimmedPod>(cluster, namespace.as_deref());
+        let pod_sink = PodSink { cluster: Arc::clone(cluster), scope };
+        tasks.push(spawn(cluster, ("pods", scope), pods, labelled, pod_sink, std::future::ready(())));
         let warnings = watcher::Config::default().fields(WARNINGS_OF_PODS);
-        let keeper = Warnings { place: Arc::clone(place) };
-        let events = api::<Occurrence>(place, namespace.as_deref());
-        // What is warned of a pod that is not known is not kept.
-        tasks.push(spawn(place, ("events", scope), events, warnings, keeper, filled(Arc::clone(place), scope)));
+        let events = api::<WarningEvent>(cluster, namespace.as_deref());
+        let warning_sink = WarningSink { cluster: Arc::clone(cluster) };
+        // Warnings about unknown pods are dropped, so the pods come first.
+        let synced = wait_until_synced(Arc::clone(cluster), scope);
+        tasks.push(spawn(cluster, ("events", scope), events, warnings, warning_sink, synced));
     }
-    let nodes = OfNodes { place: Arc::clone(place) };
-    let all = Api::<Node>::all(place.client.clone());
-    tasks.push(spawn(place, ("nodes", 0), all, watcher::Config::default(), nodes, now()));
+    let all = Api::<Node>::all(cluster.client.clone());
+    let node_sink = NodeSink { cluster: Arc::clone(cluster) };
+    let everything = watcher::Config::default();
+    tasks.push(spawn(cluster, ("nodes", 0), all, everything, node_sink, std::future::ready(())));
     tasks
 }
 
-fn now() -> std::future::Ready<()> {
-    std::future::ready(())
-}
-
-/// Waits until the pods of the scope were read.
-async fn filled(place: Arc<Place>, scope: usize) {
-    let mut wake_ups = place.cache.watch();
-    while !place.cache.is_filled(scope) {
+/// Waits until the pods of the scope have been listed.
+async fn wait_until_synced(cluster: Arc<Cluster>, scope: usize) {
+    let mut wake_ups = cluster.store.watch();
+    while !cluster.store.is_synced(scope) {
         wake_ups.wait().await;
     }
 }
 
-fn api<K>(place: &Place, namespace: Option<&str>) -> Api<K>
+fn api<K>(cluster: &Cluster, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
     match namespace {
-        None => Api::all(place.client.clone()),
-        Some(namespace) => Api::namespaced(place.client.clone(), namespace),
+        None => Api::all(cluster.client.clone()),
+        Some(namespace) => Api::namespaced(cluster.client.clone(), namespace),
     }
 }
 
-/// Labels as a selector: all of them must have these values.
+/// The label selector that requires all of these labels.
 pub(super) fn selector(labels: &LabelMap) -> String {
     labels.iter().map(|(label, value)| format!("{label}={value}")).collect::<Vec<_>>().join(",")
 }
 
 fn spawn<K>(
-    place: &Arc<Place>,
-    (what, number): (&'static str, usize),
+    cluster: &Arc<Cluster>,
+    (resource, number): (&'static str, usize),
     api: Api<K>,
     config: watcher::Config,
-    keeper: impl Keep<K> + Sync,
+    sink: impl Sink<K> + Sync,
     ready: impl Future<Output = ()> + Send + 'static,
 ) -> JoinHandle<()>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let clock = Arc::clone(&place.clock);
-    let config = config.timeout(WATCH_SECONDS).page_size(PAGE);
-    let relist = RELIST + RELIST_APART * (number % RELIST_GROUPS) as u32;
+    let clock = Arc::clone(&cluster.clock);
+    let config = config.timeout(WATCH_SECONDS).page_size(PAGE_SIZE);
+    let resync_after = RESYNC_INTERVAL + RESYNC_STAGGER * (number % RESYNC_GROUPS) as u32;
     tokio::spawn(async move {
         ready.await;
-        let (mut throttle, mut pause) = (LogThrottle::default(), PAUSE_FIRST);
+        let (mut throttle, mut backoff) = (LogThrottle::default(), MIN_BACKOFF);
         loop {
-            let error = follow(&api, &config, relist, &keeper, &mut || {
-                pause = PAUSE_FIRST;
+            let error = follow(&api, &config, resync_after, &sink, &mut || {
+                backoff = MIN_BACKOFF;
                 if throttle.clear().is_some() {
-                    tracing::info!(what, "the watch works again");
+                    tracing::info!(resource, "watch works again");
                 }
             })
             .await;
             let Some(error) = error else { continue };
-            let failure = failure(&error);
-            let error = failure.into_error(&format!("watch {what}"));
+            let error = call_error(&error).into_error(&format!("watch {resource}"));
             if let Some(times) = throttle.hit(clock.boottime()) {
-                tracing::warn!(what, %error, times, "the watch is broken");
+                tracing::warn!(resource, %error, times, "watch failed");
             }
-            keeper.broke(error);
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(PAUSE_MOST);
+            sink.mark_broken(error);
+            tokio::time::sleep(backoff).await;
+            backoff = (backoff * 2).min(MAX_BACKOFF);
         }
     })
 }
 
-/// One watch, until it fails (with the error) or is old.
+/// Runs one watch until it fails (with the error) or a resync is due.
 async fn follow<K>(
     api: &Api<K>,
     config: &watcher::Config,
-    relist: Duration,
-    keeper: &impl Keep<K>,
-    read: &mut (impl FnMut() + Send),
+    resync_after: Duration,
+    sink: &impl Sink<K>,
+    on_synced: &mut (impl FnMut() + Send),
 ) -> Option<watcher::Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut events = watcher(api.clone(), config.clone()).boxed();
-    let old = tokio::time::sleep(relist);
-    tokio::pin!(old);
+    let resync = tokio::time::sleep(resync_after);
+    tokio::pin!(resync);
     loop {
         let event = tokio::select! {
             event = events.next() => event?,
-            () = &mut old => return None,
+            () = &mut resync => return None,
         };
         match event {
-            Ok(Event::Init) => keeper.begin(),
-            Ok(Event::InitApply(object) | Event::Apply(object)) => keeper.told(object),
-            Ok(Event::Delete(object)) => keeper.removed(object),
+            Ok(Event::Init) => sink.begin_resync(),
+            Ok(Event::InitApply(object) | Event::Apply(object)) => sink.apply(object),
+            Ok(Event::Delete(object)) => sink.delete(object),
             Ok(Event::InitDone) => {
-                keeper.done();
-                read();
+                sink.finish_resync();
+                on_synced();
             }
             Err(error) => return Some(error),
         }
     }
 }
 
-fn failure(error: &watcher::Error) -> Failure {
+fn call_error(error: &watcher::Error) -> CallError {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Failure::of(error),
-        watcher::Error::WatchError(status) => Failure::of_status(status),
-        watcher::Error::NoResourceVersion => Failure::Passing(error.to_string()),
+        | watcher::Error::WatchFailed(error) => CallError::from(error),
+        watcher::Error::WatchError(status) => CallError::from_status(status),
+        watcher::Error::NoResourceVersion => CallError::Transient(error.to_string()),
     }
 }
 
-struct Pods {
-    place: Arc<Place>,
+struct PodSink {
+    cluster: Arc<Cluster>,
     scope: usize,
 }
 
-impl Keep<Lean> for Pods {
-    fn begin(&self) {
-        self.place.cache.begin(self.scope);
+impl Sink<TrimmedPod> for PodSink {
+    fn begin_resync(&self) {
+        self.cluster.store.begin_resync(self.scope);
     }
-    fn told(&self, object: Lean) {
-        self.place.cache.told(self.scope, object.0);
+    fn apply(&self, pod: TrimmedPod) {
+        self.cluster.store.apply_event(self.scope, pod);
     }
-    fn removed(&self, object: Lean) {
-        self.place.cache.removed(&object.0);
+    fn delete(&self, pod: TrimmedPod) {
+        self.cluster.store.apply_delete(&pod);
     }
-    fn done(&self) {
-        self.place.cache.done(self.scope, self.place.clock.boottime());
+    fn finish_resync(&self) {
+        self.cluster.store.finish_resync(self.scope, self.cluster.clock.boottime());
     }
-    fn broke(&self, error: Error) {
-        self.place.cache.broke(self.scope, error, self.place.clock.boottime());
+    fn mark_broken(&self, error: Error) {
+        self.cluster.store.mark_broken(self.scope, error, self.cluster.clock.boottime());
     }
 }
 
-/// Without warnings a listing lacks words, nothing else.
-struct Warnings {
-    place: Arc<Place>,
+/// Without warnings, a listing only lacks explanations; so its failure breaks nothing.
+struct WarningSink {
+    cluster: Arc<Cluster>,
 }
 
-impl Keep<Occurrence> for Warnings {
-    fn told(&self, object: Occurrence) {
-        let Some(warning) = Warning::of(&object) else { return };
-        let about = object.involved_object;
-        if let (Some(namespace), Some(name), Some(uid)) = (about.namespace, about.name, about.uid) {
-            self.place.cache.warned(&namespace, &name, &uid, warning);
+impl Sink<WarningEvent> for WarningSink {
+    fn apply(&self, event: WarningEvent) {
+        let Some(warning) = Warning::from_event(&event) else { return };
+        let pod = event.involved_object;
+        if let (Some(namespace), Some(name), Some(uid)) = (pod.namespace, pod.name, pod.uid) {
+            self.cluster.store.add_warning(&namespace, &name, &uid, warning);
         }
     }
-    fn removed(&self, _: Occurrence) {}
-    fn broke(&self, _: Error) {}
+    fn delete(&self, _: WarningEvent) {}
+    fn mark_broken(&self, _: Error) {}
 }
 
-struct OfNodes {
-    place: Arc<Place>,
+struct NodeSink {
+    cluster: Arc<Cluster>,
 }
 
-impl Keep<Node> for OfNodes {
-    fn begin(&self) {
-        self.place.cache.with_nodes(|nodes| (nodes.begin(), false));
+impl Sink<Node> for NodeSink {
+    fn begin_resync(&self) {
+        self.cluster.store.with_nodes(|nodes| (nodes.begin_resync(), false));
     }
-    fn told(&self, object: Node) {
-        self.place.cache.with_nodes(|nodes| ((), nodes.told(&object)));
+    fn apply(&self, node: Node) {
+        self.cluster.store.with_nodes(|nodes| ((), nodes.apply(&node)));
     }
-    fn removed(&self, object: Node) {
-        self.place.cache.with_nodes(|nodes| ((), nodes.removed(&object)));
+    fn delete(&self, node: Node) {
+        self.cluster.store.with_nodes(|nodes| ((), nodes.delete(&node)));
     }
-    fn done(&self) {
-        self.place.cache.with_nodes(|nodes| ((), nodes.done()));
+    fn finish_resync(&self) {
+        self.cluster.store.with_nodes(|nodes| ((), nodes.finish_resync()));
     }
-    fn broke(&self, _: Error) {
-        self.place.cache.with_nodes(|nodes| (nodes.broke(), true));
+    fn mark_broken(&self, _: Error) {
+        self.cluster.store.with_nodes(|nodes| (nodes.mark_broken(), true));
     }
 }

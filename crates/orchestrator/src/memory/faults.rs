@@ -1,4 +1,4 @@
-//! What a test may command of the fake, and what it may ask of it afterwards.
+//! Fault injection, and the record of calls.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,24 +8,18 @@ use model::engine_state::Phase;
 use model::{EngineName, Epoch};
 use tokio::sync::watch;
 
+use super::behaviour::{Behaviour, End};
 use super::life::Engine;
 use super::{MAX_CALLS, Memory};
-use crate::{Error, Observed};
+use crate::{Error, ObservedInstance};
 
 /// The verbs of an orchestrator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Verb {
-    /// `list`.
     List,
-    /// `get`.
     Get,
-    /// `ensure`.
     Ensure,
-    /// `delete`.
     Delete,
-    /// `capacity`.
-    Capacity,
-    /// `nodes`.
     Nodes,
 }
 
@@ -35,18 +29,17 @@ impl Verb {
     }
 }
 
-/// One call, written down when it began.
+/// One call, recorded when it began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Which verb.
     pub verb: Verb,
-    /// Which engine; `None` for `list` and `capacity`.
+    /// `None` for `list` and `nodes`.
     pub name: Option<EngineName>,
-    /// The uid of a `delete`.
+    /// Of a `delete`.
     pub uid: Option<String>,
-    /// The grace of a `delete`.
+    /// Of a `delete`.
     pub grace: Option<Duration>,
-    /// The epoch of an effect.
+    /// Of an effect.
     pub epoch: Option<Epoch>,
 }
 
@@ -56,76 +49,14 @@ impl Call {
     }
 }
 
-/// How an engine ends.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct End {
-    /// Its exit code.
-    pub code: Option<i32>,
-    /// The signal that ended it.
-    pub signal: Option<i32>,
-    /// Its reason, if it leaves one.
-    pub reason: Option<String>,
-    /// The last lines of its log.
-    pub log_tail: Option<String>,
-}
-
-impl End {
-    /// It returned a code.
-    pub fn code(code: i32) -> Self {
-        Self { code: Some(code), ..Self::default() }
-    }
-
-    /// A signal ended it.
-    pub fn signal(signal: i32) -> Self {
-        Self { signal: Some(signal), ..Self::default() }
-    }
-
-    /// Adds a reason, which is the last line of its log too.
-    #[must_use]
-    pub fn saying(mut self, reason: &str) -> Self {
-        self.reason = Some(reason.to_owned());
-        self.log_tail = Some(reason.to_owned());
-        self
-    }
-}
-
-/// What an engine does once it is made.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Behaviour {
-    /// How long it stays pending.
-    pub starts_after: Duration,
-    /// How long it takes to end when it is told to; `None`: it has to be killed.
-    pub obeys_after: Option<Duration>,
-    /// When, after its start, and how it ends by itself. For all engines: a crash loop.
-    pub ends: Option<(Duration, End)>,
-}
-
-impl Default for Behaviour {
-    fn default() -> Self {
-        Self { starts_after: Duration::ZERO, obeys_after: Some(Duration::ZERO), ends: None }
-    }
-}
-
-impl Behaviour {
-    /// It has to be killed.
-    pub fn stubborn() -> Self {
-        Self { obeys_after: None, ..Self::default() }
-    }
-
-    /// It ends by itself after the given time.
-    pub fn ending(after: Duration, end: End) -> Self {
-        Self { ends: Some((after, end)), ..Self::default() }
-    }
-}
-
 /// A verb that hangs until this is released or dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldCalls {
     sender: watch::Sender<bool>,
 }
 
-impl Held {
-    /// Lets the calls that hang, and all later ones, go on.
+impl HeldCalls {
+    /// Lets the calls that hang, and all later ones, continue.
     pub fn release(self) {
         self.sender.send_replace(true);
     }
@@ -137,17 +68,17 @@ pub(super) struct Faults {
     failures: HashMap<Verb, VecDeque<Error>>,
     losses: HashMap<Verb, u32>,
     holds: HashMap<Verb, watch::Receiver<bool>>,
-    usual: Behaviour,
+    default: Behaviour,
     behaviours: BTreeMap<EngineName, Behaviour>,
     pub(super) refusal: Option<String>,
-    pub(super) frozen: Option<Vec<Observed>>,
+    pub(super) frozen: Option<Vec<ObservedInstance>>,
 }
 
 impl Faults {
-    /// Writes the call down; what it has to wait for.
+    /// Records the call; returns what it has to wait for.
     pub(super) fn begin(&mut self, call: Call) -> Option<watch::Receiver<bool>> {
         let held = self.holds.get(&call.verb).cloned();
-        assert!(self.calls.len() < MAX_CALLS, "more than {MAX_CALLS} calls: forget them now and then");
+        assert!(self.calls.len() < MAX_CALLS, "more than {MAX_CALLS} calls: clear them from time to time");
         self.calls.push(call);
         held
     }
@@ -164,56 +95,55 @@ impl Faults {
     }
 
     pub(super) fn behaviour_of(&self, name: &EngineName) -> Behaviour {
-        self.behaviours.get(name).unwrap_or(&self.usual).clone()
+        self.behaviours.get(name).unwrap_or(&self.default).clone()
     }
 }
 
 impl Memory {
-    /// The next call of the verb fails before it has any effect. Several wait in line.
+    /// The next call of the verb fails before it has any effect. Several failures are queued.
     pub fn fail_next(&self, verb: Verb, error: Error) {
         self.lock().faults.failures.entry(verb).or_default().push_back(error);
     }
 
-    /// The next call of the verb has its effect, and answers *transient*.
-    pub fn lose_answer(&self, verb: Verb) {
+    /// The next call of the verb has its effect and fails as *transient*.
+    pub fn lose_reply(&self, verb: Verb) {
         *self.lock().faults.losses.entry(verb).or_default() += 1;
     }
 
-    /// Calls of the verb hang, before they have any effect, until what is returned is released or dropped.
-    pub fn hold(&self, verb: Verb) -> Held {
+    /// Calls of the verb hang, before they have any effect, until the returned guard is released or dropped.
+    pub fn hold(&self, verb: Verb) -> HeldCalls {
         let (sender, receiver) = watch::channel(false);
         self.lock().faults.holds.insert(verb, receiver);
-        Held { sender }
+        HeldCalls { sender }
     }
 
-    /// Every new engine is refused with the reason; `None`: no more.
+    /// Every new engine is refused with the reason; `None` ends that.
     pub fn refuse_creates(&self, reason: Option<&str>) {
         self.lock().faults.refusal = reason.map(str::to_owned);
     }
 
-    /// `list` answers what there is now until [`Memory::thaw_lists`]; `get` goes on telling the truth.
+    /// `list` returns the current state until [`Memory::thaw_lists`]; `get` stays up to date.
     pub fn freeze_lists(&self) {
         self.change(|state, _| {
             state.faults.frozen = Some(state.engines.values().map(|engine| engine.observed.clone()).collect());
         });
     }
 
-    /// `list` tells the truth again.
     pub fn thaw_lists(&self) {
         self.change(|state, _| state.faults.frozen = None);
     }
 
-    /// What engines do that are made from now on.
+    /// Sets the behaviour of engines that are created from now on.
     pub fn behave(&self, behaviour: Behaviour) {
-        self.lock().faults.usual = behaviour;
+        self.lock().faults.default = behaviour;
     }
 
-    /// What the engine of that name does when it is made.
+    /// Sets the behaviour of the engine of that name.
     pub fn behave_as(&self, name: &EngineName, behaviour: Behaviour) {
         self.lock().faults.behaviours.insert(name.clone(), behaviour);
     }
 
-    /// The engine ends by itself, now. `false` if there is none that lives.
+    /// The engine ends by itself, now. `false` if no such engine is alive.
     pub fn end(&self, name: &EngineName, end: &End) -> bool {
         self.change(|state, clock| match state.engines.get_mut(name) {
             Some(engine) if engine.observed.phase != Phase::Ended => {
@@ -225,39 +155,39 @@ impl Memory {
         })
     }
 
-    /// Somebody removes the engine by hand, leaving nothing. `false` if there is none.
+    /// Removes the engine without a trace, as by hand. `false` if there is none.
     pub fn vanish(&self, name: &EngineName) -> bool {
         self.change(|state, _| state.engines.remove(name).is_some())
     }
 
-    /// Somebody else makes an engine, or changes everything about one.
-    pub fn put(&self, observed: Observed) {
+    /// Creates an engine, or replaces everything about one, from outside.
+    pub fn put(&self, observed: ObservedInstance) {
         self.change(|state, clock| {
             let behaviour = state.faults.behaviour_of(&observed.name);
             state.engines.insert(observed.name.clone(), Engine::new(observed, behaviour, clock));
         });
     }
 
-    /// Somebody changes a label by hand. `false` if there is no such engine.
+    /// Changes a label, as by hand. `false` if there is no such engine.
     pub fn set_label(&self, name: &EngineName, label: &str, value: &str) -> bool {
         self.change(|state, _| {
             let engine = state.engines.get_mut(name);
-            engine.map(|it| Arc::make_mut(&mut it.observed.labels).insert(label.to_owned(), value.to_owned())).is_some()
+            engine
+                .map(|engine| Arc::make_mut(&mut engine.observed.labels).insert(label.to_owned(), value.to_owned()))
+                .is_some()
         })
     }
 
-    /// The calls since the beginning, or since they were last forgotten.
+    /// The calls since the start, or since they were last cleared.
     pub fn calls(&self) -> Vec<Call> {
         self.lock().faults.calls.clone()
     }
 
-    /// How many of the calls were of this verb.
     pub fn count(&self, verb: Verb) -> usize {
         self.lock().faults.calls.iter().filter(|call| call.verb == verb).count()
     }
 
-    /// Forgets the calls.
-    pub fn forget_calls(&self) {
+    pub fn clear_calls(&self) {
         self.lock().faults.calls.clear();
     }
 }

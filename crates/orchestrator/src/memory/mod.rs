@@ -1,10 +1,11 @@
-//! The fake: engines that are entries of a map, for tests of whoever uses an orchestrator.
+//! The fake: an in-memory orchestrator for tests of the callers of one.
 //!
-//! It keeps the whole contract (the contract suite runs on it) and adds two things: time is the injected clock's and
-//! nothing else moves it, and a test can command faults ([`faults`]): errors, lost answers, calls that hang, stale lists,
-//! engines that end, crash loops, labels changed by hand. Every call is written down. Clones share one state: a second
-//! clone is another instance over the same place.
+//! It keeps the whole contract (the contract suite runs on it) and adds two things: time advances only with the injected
+//! clock, and a test can inject faults ([`faults`]): errors, lost replies, calls that hang, stale lists, engines that end,
+//! crash loops, labels changed by hand. It records every call. Clones share one state: a second clone is another instance
+//! over the same state.
 
+pub mod behaviour;
 pub mod faults;
 mod life;
 
@@ -20,18 +21,19 @@ use model::observation::ObservedNode;
 use model::{EngineName, Epoch};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::observed::{annotations, bears};
-use crate::wake::{Ringer, WakeUps};
-use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec};
+use crate::observed::{annotations, has_labels};
+use crate::wake::{Notifier, WakeUps};
+use crate::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec};
 
+pub use behaviour::{Behaviour, End};
 use faults::Faults;
-pub use faults::{Behaviour, Call, End, Held, Verb};
+pub use faults::{Call, HeldCalls, Verb};
 use life::Engine;
 
-/// Calls that are remembered at most; a test that makes more forgets them now and then.
+/// The limit of recorded calls; a longer test clears them from time to time.
 pub const MAX_CALLS: usize = 100_000;
 
-/// The fake. Clones share everything.
+/// The fake. Clones share their state.
 #[derive(Debug, Clone)]
 pub struct Memory {
     shared: Arc<Shared>,
@@ -40,7 +42,7 @@ pub struct Memory {
 #[derive(Debug)]
 struct Shared {
     clock: SharedClock,
-    ringer: Ringer,
+    notifier: Notifier,
     state: Mutex<State>,
 }
 
@@ -49,17 +51,17 @@ struct State {
     engines: BTreeMap<EngineName, Engine>,
     faults: Faults,
     highest: Option<Epoch>,
-    made: u64,
+    created: u64,
     nodes: Vec<String>,
     observed_nodes: Vec<ObservedNode>,
     max_engines: Option<usize>,
 }
 
 impl Memory {
-    /// An empty place with one node, `node-1`, and no limit of engines.
+    /// No engines, one node, `node-1`, and no limit of engines.
     pub fn new(clock: SharedClock) -> Self {
         let state = State { nodes: vec!["node-1".to_owned()], ..State::default() };
-        Self { shared: Arc::new(Shared { clock, ringer: Ringer::new(), state: Mutex::new(state) }) }
+        Self { shared: Arc::new(Shared { clock, notifier: Notifier::new(), state: Mutex::new(state) }) }
     }
 
     /// Sets the nodes and the limit of engines.
@@ -73,17 +75,17 @@ impl Memory {
         self
     }
 
-    /// Sets what is told of the nodes from now on.
-    pub fn tell_nodes(&self, nodes: Vec<ObservedNode>) {
+    /// Sets the nodes that are reported from now on.
+    pub fn set_nodes(&self, nodes: Vec<ObservedNode>) {
         self.change(|state, _| state.observed_nodes = nodes);
     }
 
-    /// Brings every engine to where the clock says that it is, and wakes whoever watches if one has changed. A test
-    /// that moved the clock calls it; every verb does too.
+    /// Advances every engine to the current time of the clock, and wakes the watchers if one has changed. Called by a test
+    /// that moved the clock, and by every verb.
     pub fn settle(&self) {
         let changed = self.lock().pass_time(&self.shared.clock);
         if changed {
-            self.shared.ringer.ring();
+            self.shared.notifier.notify();
         }
     }
 
@@ -91,19 +93,19 @@ impl Memory {
         self.shared.state.lock()
     }
 
-    /// Changes the state from outside, as a fault does.
+    /// Changes the state from outside, as fault injection does.
     fn change<T>(&self, change: impl FnOnce(&mut State, &SharedClock) -> T) -> T {
         let result = {
             let mut state = self.lock();
             state.pass_time(&self.shared.clock);
             change(&mut state, &self.shared.clock)
         };
-        self.shared.ringer.ring();
+        self.shared.notifier.notify();
         result
     }
 
-    /// Writes the call down, waits while the verb is held, fails if that was commanded; then the work, whose
-    /// answer may be lost.
+    /// Records the call, waits while the verb is held, and fails if a fault was injected; otherwise does the work, whose
+    /// reply may be lost.
     async fn call<T>(
         &self,
         call: Call,
@@ -112,7 +114,7 @@ impl Memory {
         let verb = call.verb;
         let held = self.lock().faults.begin(call);
         if let Some(mut held) = held {
-            // An error means that the holder is gone, which releases as well.
+            // An error means that the holder was dropped, which also releases the call.
             drop(held.wait_for(|released| *released).await);
         }
         let (result, changed) = {
@@ -123,12 +125,12 @@ impl Memory {
             } else {
                 let result = work(&mut state, &self.shared.clock);
                 let after = state.pass_time(&self.shared.clock);
-                let lost = state.faults.take_loss(verb).then(|| Error::transient("the answer was lost"));
+                let lost = state.faults.take_loss(verb).then(|| Error::transient("the reply was lost"));
                 (lost.map_or(result, Err), before || after || verb.has_effect())
             }
         };
         if changed {
-            self.shared.ringer.ring();
+            self.shared.notifier.notify();
         }
         result
     }
@@ -145,7 +147,7 @@ impl State {
         moved || self.engines.len() != before
     }
 
-    fn admit(&mut self, epoch: Epoch) -> Result<(), Error> {
+    fn check_epoch(&mut self, epoch: Epoch) -> Result<(), Error> {
         match self.highest {
             Some(highest) if epoch < highest => Err(Error::Deposed { epoch, highest }),
             _ => {
@@ -160,14 +162,14 @@ impl State {
             Some(frozen) => frozen.clone(),
             None => self.engines.values().map(|engine| engine.observed.clone()).collect(),
         };
-        Listing { engines: all.into_iter().filter(|it| it.matches(selector)).collect(), ..Listing::default() }
+        Listing { engines: all.into_iter().filter(|engine| engine.matches(selector)).collect(), ..Listing::default() }
     }
 
     fn ensure(&mut self, spec: &Spec, epoch: Epoch, clock: &SharedClock) -> Result<Ensured, Error> {
         spec.validate()?;
-        self.admit(epoch)?;
+        self.check_epoch(epoch)?;
         if let Some(engine) = self.engines.get(&spec.name) {
-            return answer_for(&engine.observed, spec);
+            return existing(&engine.observed, spec);
         }
         if let Some(reason) = &self.faults.refusal {
             return Err(Error::refused(reason.clone()));
@@ -176,16 +178,16 @@ impl State {
             return Err(Error::too_many(self.engines.len(), "orchestrator.max_engines"));
         }
         let node = self.choose_node(spec)?;
-        self.made += 1;
-        let uid = format!("memory-{}", self.made);
-        let observed = Observed {
+        self.created += 1;
+        let uid = format!("memory-{}", self.created);
+        let observed = ObservedInstance {
             name: spec.name.clone(),
             uid: uid.clone(),
             labels: spec.labels.clone().into(),
             annotations: annotations(spec, epoch).into(),
             phase: Phase::Pending,
             incomplete: false,
-            reason: Some("it is being started".to_owned()),
+            reason: Some("starting".to_owned()),
             node: Some(node),
             started_at_ms: None,
             exit: None,
@@ -198,10 +200,11 @@ impl State {
     }
 
     fn choose_node(&self, spec: &Spec) -> Result<String, Error> {
-        let load = |node: &String| self.engines.values().filter(|it| it.observed.node.as_ref() == Some(node)).count();
-        let allowed = |node: &&String| spec.nodes.as_ref().is_none_or(|wanted| wanted.contains(node));
+        let load =
+            |node: &String| self.engines.values().filter(|engine| engine.observed.node.as_ref() == Some(node)).count();
+        let allowed = |node: &&String| spec.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
         let chosen = self.nodes.iter().filter(allowed).min_by_key(|node| load(node));
-        chosen.cloned().ok_or_else(|| Error::refused("none of the nodes of the spec is there"))
+        chosen.cloned().ok_or_else(|| Error::refused("none of the nodes of the spec exists"))
     }
 
     fn delete(
@@ -212,7 +215,7 @@ impl State {
         epoch: Epoch,
         clock: &SharedClock,
     ) -> Result<Deleted, Error> {
-        self.admit(epoch)?;
+        self.check_epoch(epoch)?;
         let Some(engine) = self.engines.get_mut(name) else { return Ok(Deleted::Gone) };
         if engine.observed.uid != uid {
             let present = engine.observed.uid.clone();
@@ -227,12 +230,12 @@ impl State {
     }
 }
 
-fn answer_for(present: &Observed, spec: &Spec) -> Result<Ensured, Error> {
+fn existing(present: &ObservedInstance, spec: &Spec) -> Result<Ensured, Error> {
     let conflict = |reason: &str| Err(Error::Conflict { name: spec.name.clone(), reason: reason.to_owned() });
     match present.phase {
         Phase::Ended => conflict("it has ended"),
-        Phase::Terminating => conflict("it was told to end"),
-        _ if !bears(&present.labels, &spec.labels) => conflict("its labels have other values"),
+        Phase::Terminating => conflict("it is terminating"),
+        _ if !has_labels(&present.labels, &spec.labels) => conflict("its labels have other values"),
         _ => Ok(Ensured { uid: present.uid.clone(), created: false }),
     }
 }
@@ -243,7 +246,7 @@ impl Orchestrator for Memory {
         self.call(Call::new(Verb::List), |state, _| Ok(state.list(selector))).await
     }
 
-    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
+    async fn get(&self, name: &EngineName, _locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
         let call = Call { name: Some(name.clone()), ..Call::new(Verb::Get) };
         self.call(call, |state, _| Ok(state.engines.get(name).map(|engine| engine.observed.clone()))).await
     }
@@ -265,14 +268,7 @@ impl Orchestrator for Memory {
     }
 
     fn watch(&self) -> WakeUps {
-        self.shared.ringer.watch()
-    }
-
-    async fn capacity(&self) -> Result<Capacity, Error> {
-        let work = |state: &mut State, _: &SharedClock| {
-            Ok(Capacity { engines: state.max_engines, nodes: state.nodes.clone() })
-        };
-        self.call(Call::new(Verb::Capacity), work).await
+        self.shared.notifier.watch()
     }
 
     async fn nodes(&self) -> Result<Vec<ObservedNode>, Error> {

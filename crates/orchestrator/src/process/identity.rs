@@ -1,4 +1,4 @@
-//! Which process is meant: a pid with its start time, so that a pid that was given away is not taken for an engine.
+//! Process identity: a pid with its start time, so that a reused pid is not mistaken for an engine.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,7 +16,7 @@ pub(super) struct Identity {
     pub(super) start_ticks: u64,
 }
 
-/// What `/proc/<pid>/stat` says.
+/// The fields of `/proc/<pid>/stat` that are used.
 #[derive(Debug)]
 struct Stat {
     state: char,
@@ -25,11 +25,11 @@ struct Stat {
 }
 
 impl Stat {
-    fn of(pid: i32) -> Option<Self> {
+    fn of_pid(pid: i32) -> Option<Self> {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    // The name of the program stands in parentheses and may contain anything, parentheses and blanks included.
+    // The program's name is in parentheses and may contain any character, including parentheses and blanks.
     fn parse(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         Some(Self {
@@ -39,14 +39,14 @@ impl Stat {
         })
     }
 
-    // Zombies have a pid and nothing else.
-    fn lives(&self) -> bool {
+    // A zombie has nothing but a pid.
+    fn is_alive(&self) -> bool {
         !matches!(self.state, 'Z' | 'X' | 'x')
     }
 }
 
-/// Why a process that lives does not run. Other states (running, sleeping, waiting for a disk) change all the time and
-/// are none of these.
+/// Why a process that is alive does not run. Other states (running, sleeping, waiting for a disk) change all the time and do
+/// not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// By a signal.
@@ -56,7 +56,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    /// As `ps` names it.
+    /// In the words of `ps`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Stopped => "T (stopped)",
@@ -68,7 +68,7 @@ impl Stop {
 impl Identity {
     /// Whether the process is stopped, and how.
     pub(super) fn stop(self) -> Option<Stop> {
-        match Stat::of(self.pid).filter(|stat| stat.start_ticks == self.start_ticks)?.state {
+        match Stat::of_pid(self.pid).filter(|stat| stat.start_ticks == self.start_ticks)?.state {
             'T' => Some(Stop::Stopped),
             't' => Some(Stop::Traced),
             _ => None,
@@ -76,17 +76,17 @@ impl Identity {
     }
 
     /// The process that has the pid now, dead or alive.
-    pub(super) fn of(pid: i32) -> Option<Self> {
-        Stat::of(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
+    pub(super) fn of_pid(pid: i32) -> Option<Self> {
+        Stat::of_pid(pid).map(|stat| Self { pid, start_ticks: stat.start_ticks })
     }
 
-    /// Whether this very process lives and is not a zombie.
+    /// Whether this very process is alive and not a zombie.
     pub(super) fn is_alive(self) -> bool {
-        Stat::of(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.lives())
+        Stat::of_pid(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && stat.is_alive())
     }
 
-    /// Sends a signal to this very process: the pidfd is opened before the start time is compared, so the signal
-    /// can't reach another one. `false` if it is gone.
+    /// Sends a signal to this very process: the pidfd is opened before the start time is compared, so the signal cannot
+    /// reach another one. `false` if it is gone.
     pub(super) fn signal(self, signal: Signal) -> rustix::io::Result<bool> {
         let Some(pid) = Pid::from_raw(self.pid) else { return Ok(false) };
         let opened = pidfd_open(pid, PidfdFlags::empty());
@@ -98,13 +98,13 @@ impl Identity {
         }
     }
 
-    /// Kills the process and its group. The group has the pid's number as long as this process, its leader, is
-    /// there, which is looked at just before.
+    /// Kills the process and its group. The group has the pid's number as long as this process, its leader, exists, which
+    /// is checked just before.
     pub(super) fn kill_with_group(self) -> rustix::io::Result<()> {
         if let Some(pid) = Pid::from_raw(self.pid)
             && self.is_alive()
         {
-            // No group of that number: it was killed before it could open a session of its own.
+            // There is no such group if the process was killed before it could start a session.
             match kill_process_group(pid, Signal::KILL) {
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => return Err(error),
@@ -114,44 +114,43 @@ impl Identity {
     }
 }
 
-/// The living processes of the session that this process leads, itself included. To be called while it lives: the number
-/// of a session without members may be given to another one.
+/// The live processes of the session that this process leads, including itself. Must be called while it is alive: the number
+/// of a session without members may be reused.
 pub(super) fn session_of(leader: Identity) -> Vec<Identity> {
-    let members = those_alive(|pid| Stat::of(pid).is_some_and(|stat| stat.session == leader.pid));
+    let members = live_processes(|pid| Stat::of_pid(pid).is_some_and(|stat| stat.session == leader.pid));
     if leader.is_alive() { members } else { Vec::new() }
 }
 
-/// The living processes whose environment had this variable with this value when their program began. Of processes of other
-/// users it is not known.
+/// The live processes whose initial environment had this variable with this value. Unknown for processes of other users.
 pub(super) fn started_with(variable: &str, value: &str) -> Vec<Identity> {
     let wanted = format!("{variable}={value}");
-    those_alive(|pid| {
+    live_processes(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|it| it == wanted.as_bytes())
+        environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes())
     })
 }
 
-/// The living processes of which the question is answered with yes.
-fn those_alive(is_wanted: impl Fn(i32) -> bool) -> Vec<Identity> {
+/// The live processes that satisfy the predicate.
+fn live_processes(is_wanted: impl Fn(i32) -> bool) -> Vec<Identity> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter(|pid| is_wanted(*pid)).filter_map(Identity::of).filter(|process| process.is_alive()).collect()
+    pids.filter(|pid| is_wanted(*pid)).filter_map(Identity::of_pid).filter(|process| process.is_alive()).collect()
 }
 
-/// The living processes that have this very file as one of these descriptors. An engine has its lock as standard
-/// input and its log as standard output and error, and so has what it started, unless that was given others.
+/// The live processes that have this file open as one of these descriptors. An engine has its lock as standard input and its
+/// log as standard output and error, and so have the processes that it started without redirecting them.
 pub(super) fn holders(file: &Path, descriptors: &[u32]) -> Vec<Identity> {
     let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
     let is_file = |pid: i32, descriptor: u32| {
         let open = fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
         open.is_ok_and(|open| open.dev() == wanted.dev() && open.ino() == wanted.ino())
     };
-    those_alive(|pid| descriptors.iter().any(|descriptor| is_file(pid, *descriptor)))
+    live_processes(|pid| descriptors.iter().any(|descriptor| is_file(pid, *descriptor)))
 }
 
-/// The one of the holders that is the engine: it leads the session; before it does, it is the oldest.
+/// The holder that is the engine: the session leader, or the oldest one before there is a session leader.
 pub(super) fn leader(holders: &[Identity]) -> Option<Identity> {
-    let leads = |holder: &&Identity| Stat::of(holder.pid).is_some_and(|stat| stat.session == holder.pid);
+    let leads = |holder: &&Identity| Stat::of_pid(holder.pid).is_some_and(|stat| stat.session == holder.pid);
     holders.iter().find(leads).or_else(|| holders.iter().min_by_key(|holder| holder.start_ticks)).copied()
 }
 
@@ -160,15 +159,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_may_be_called_anything() {
+    fn a_program_name_may_contain_any_character() {
         let stat = Stat::parse("7 (a) b (c)) S 1 7 9 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 4711 1 1").unwrap();
         assert_eq!((stat.state, stat.session, stat.start_ticks), ('S', 9, 4711));
         assert!(Stat::parse("7 (a").is_none());
     }
 
     #[test]
-    fn a_pid_with_another_start_time_is_somebody_else() {
-        let own = Identity::of(std::process::id() as i32).unwrap();
+    fn a_pid_with_another_start_time_is_another_process() {
+        let own = Identity::of_pid(std::process::id() as i32).unwrap();
         assert!(own.is_alive());
         let other = Identity { start_ticks: own.start_ticks + 1, ..own };
         assert!(!other.is_alive());
@@ -179,7 +178,7 @@ mod tests {
     #[test]
     fn a_stopped_process_is_alive_and_named_as_stopped() {
         let mut child = std::process::Command::new("/bin/sleep").arg("1000").spawn().unwrap();
-        let identity = Identity::of(child.id() as i32).unwrap();
+        let identity = Identity::of_pid(child.id() as i32).unwrap();
         assert_eq!(identity.stop(), None);
         identity.signal(Signal::STOP).unwrap();
         while identity.stop().is_none() {
@@ -195,9 +194,9 @@ mod tests {
     #[test]
     fn a_zombie_is_not_alive() {
         let mut child = std::process::Command::new("/bin/true").spawn().unwrap();
-        let identity = Identity::of(child.id() as i32).unwrap();
-        // Reads what the kernel says until the child has ended; only then it can be a zombie.
-        while Stat::of(identity.pid).is_some_and(|stat| stat.state != 'Z') {
+        let identity = Identity::of_pid(child.id() as i32).unwrap();
+        // Polls until the child has ended; only then can it be a zombie.
+        while Stat::of_pid(identity.pid).is_some_and(|stat| stat.state != 'Z') {
             std::thread::yield_now();
         }
         assert!(!identity.is_alive());

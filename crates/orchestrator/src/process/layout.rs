@@ -1,18 +1,18 @@
-//! Where things stand in the state directory, and how files in it are written so that no reader sees half of one.
+//! The paths of the state directory, and atomic writes: no reader sees half a file.
 //!
 //! ```text
 //! <state dir>/lock                      the directory lock; its content is the highest epoch seen
-//! <state dir>/engines/<name>/lock       held by the engine as long as it lives
-//!                            engine.json   what it is: name, uid, labels (written once; edit labels here); the one
-//!                                          file that is on the disk before the engine has its name, because only
-//!                                          without it nobody could say whose directory this is
-//!                            process.json  its pid and when it was started
-//!                            ending.json   it was told to end: when, and what grace it has
-//!                            exit.json     how it ended
-//!                            last-words    why, in the engine's own words
-//!                            log, log.1    its output, and what was before
+//! <state dir>/engines/<name>/lock       held by the engine as long as it is alive
+//!                            engine.json   name, uid, labels (written once; labels may be edited here); the one file
+//!                                          that is synced before the engine gets its name, because without it the
+//!                                          directory could not be identified
+//!                            process.json  its pid and its start time
+//!                            ending.json   its deletion: when it was requested, and the grace
+//!                            exit.json     its exit status
+//!                            last-words    the reason, written by the engine
+//!                            log, log.1    its output, and the part before
 //!                            files/        its working directory, with the files of its spec
-//! <state dir>/engines/.<anything>       on its way in or out; debris if nobody holds the directory lock
+//! <state dir>/engines/.<anything>       being created or removed; debris if the directory lock is free
 //! ```
 
 use std::fs::{self, File, OpenOptions};
@@ -22,7 +22,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// The whole state directory.
+/// The most entries of the state directory that are read: engines, foreign ones, and those being created or removed.
+pub(super) const MAX_ENTRIES: usize = 4_096;
+
+/// The paths of the whole state directory.
 #[derive(Debug)]
 pub(super) struct Layout {
     root: PathBuf,
@@ -37,7 +40,7 @@ impl Layout {
         Self { root }
     }
 
-    pub(super) fn gate(&self) -> PathBuf {
+    pub(super) fn dir_lock(&self) -> PathBuf {
         self.root.join("lock")
     }
 
@@ -49,19 +52,19 @@ impl Layout {
         EngineDir(self.engines().join(name))
     }
 
-    /// A hidden directory: on its way in or out.
+    /// A hidden directory: one that is being created or removed.
     pub(super) fn hidden(&self, uid: &str) -> EngineDir {
         EngineDir(self.engines().join(format!(".{uid}")))
     }
 
-    /// The names that are taken, sorted, by engines or by what is foreign here.
+    /// The names that are taken, by engines or by foreign entries, sorted.
     pub(super) fn names(&self, limit: usize) -> io::Result<Vec<String>> {
         let mut names: Vec<String> = self.entries(limit)?.into_iter().filter(|name| !name.starts_with('.')).collect();
         names.sort();
         Ok(names)
     }
 
-    /// What is on its way in or out.
+    /// The directories that are being created or removed.
     pub(super) fn all_hidden(&self, limit: usize) -> io::Result<Vec<PathBuf>> {
         let hidden = self.entries(limit)?.into_iter().filter(|name| name.starts_with('.'));
         Ok(hidden.map(|name| self.engines().join(name)).collect())
@@ -89,7 +92,7 @@ impl EngineDir {
     pub(super) fn process(&self) -> PathBuf {
         self.0.join("process.json")
     }
-    pub(super) fn ending(&self) -> PathBuf {
+    pub(super) fn deletion(&self) -> PathBuf {
         self.0.join("ending.json")
     }
     pub(super) fn exit(&self) -> PathBuf {
@@ -109,38 +112,38 @@ impl EngineDir {
     }
 }
 
-/// Writes a new file with these permissions; fails if it is there.
+/// Writes a new file with this mode; fails if it exists.
 pub(super) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
     file.write_all(content)?;
-    // The mask of this process must not decide what the spec decides.
+    // The spec decides the mode, not the umask of this process.
     file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))
 }
 
-/// Puts what was written to a new file, and that it is in this directory, on the disk: after that a loss of power leaves the
-/// whole file, or a directory that is not there at all.
-pub(super) fn settle(path: &Path, directory: &Path) -> io::Result<()> {
+/// Syncs a new file and its entry in the directory: from then on a power loss leaves the whole file, or no directory at
+/// all.
+pub(super) fn sync(path: &Path, directory: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()?;
     File::open(directory)?.sync_all()
 }
 
-/// Puts a file into the place of whatever is there.
+/// Writes a file atomically, replacing an existing one.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let beside = written_beside(path, content)?;
-    fs::rename(&beside, path).inspect_err(|_| drop(fs::remove_file(&beside)))
+    let temporary = write_temporary(path, content)?;
+    fs::rename(&temporary, path).inspect_err(|_| drop(fs::remove_file(&temporary)))
 }
 
-/// Puts a file where none is; `false` if one was there.
-pub(super) fn put_first(path: &Path, content: &[u8]) -> io::Result<bool> {
-    let beside = written_beside(path, content)?;
-    let moved = move_to_free(&beside, path);
+/// Writes a file atomically unless it exists; `false` if it does.
+pub(super) fn write_if_absent(path: &Path, content: &[u8]) -> io::Result<bool> {
+    let temporary = write_temporary(path, content)?;
+    let moved = move_to_free(&temporary, path);
     if !matches!(moved, Ok(true)) {
-        fs::remove_file(&beside)?;
+        fs::remove_file(&temporary)?;
     }
     moved
 }
 
-/// Renames where nothing is; `false` if something was there.
+/// Renames without replacing anything; `false` if the target exists.
 pub(super) fn move_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
         Ok(()) => Ok(true),
@@ -149,13 +152,14 @@ pub(super) fn move_to_free(from: &Path, to: &Path) -> io::Result<bool> {
     }
 }
 
-fn written_beside(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
-    let beside = path.with_extension(uuid::Uuid::new_v4().simple().to_string());
-    write_new(&beside, content, 0o600).inspect_err(|_| drop(fs::remove_file(&beside)))?;
-    Ok(beside)
+/// Writes the content under a random name in the same directory.
+fn write_temporary(path: &Path, content: &[u8]) -> io::Result<PathBuf> {
+    let temporary = path.with_extension(uuid::Uuid::new_v4().simple().to_string());
+    write_new(&temporary, content, 0o600).inspect_err(|_| drop(fs::remove_file(&temporary)))?;
+    Ok(temporary)
 }
 
-/// Reads a file of at most `limit` bytes; `None` if there is none.
+/// Reads a file of at most `limit` bytes; `None` if it does not exist.
 pub(super) fn read_limited(path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,

@@ -1,4 +1,4 @@
-//! The log of an engine: its last lines, and its limit.
+//! The log of an engine: its tail and its size limit.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -7,7 +7,7 @@ use model::observation::MAX_LOG_TAIL_BYTES;
 
 use super::layout::EngineDir;
 
-/// The last lines of the log, `MAX_LOG_TAIL_BYTES` at most; what is no text in them is replaced.
+/// The last lines of the log, at most `MAX_LOG_TAIL_BYTES`; invalid UTF-8 is replaced.
 pub(super) fn tail(directory: &EngineDir) -> Option<String> {
     let mut bytes = last_bytes(&directory.log(), MAX_LOG_TAIL_BYTES).unwrap_or_default();
     if bytes.len() < MAX_LOG_TAIL_BYTES {
@@ -29,12 +29,12 @@ fn last_bytes(path: &std::path::Path, count: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Keeps the log below its limit: what is there becomes the old log, and the engine, which only appends, goes on at the
-/// beginning. What it writes in that very moment may be lost. Held: the directory lock.
+/// Keeps the log below its limit: its content becomes the old log, and the engine, which only appends, continues at the
+/// beginning. Output that is written at the same moment may be lost. The caller holds the directory lock.
 pub(super) fn limit(directory: &EngineDir, keep_bytes: u64) -> io::Result<()> {
     let path = directory.log();
     let length = match fs::metadata(&path) {
-        // The engine was removed since somebody saw that its log is long.
+        // The engine was removed since its log was found to be too long.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         found => found?.len(),
     };

@@ -2,46 +2,62 @@
 //!
 //! A state directory, shared by all candidates of the machine, holds one directory for each engine. Invariants:
 //!
-//! - **The lock is the life.** A directory is filled under a hidden name, its file `lock` is flocked, and only then it
-//!   gets the engine's name by a rename that replaces nothing. The engine inherits the locked file *as its standard
-//!   input*: an engine whose lock is free is dead, whoever made it and whatever became of its maker. A name can thus be
-//!   taken once, and a maker that dies half-way leaves either nothing (a hidden name), an engine that never started
-//!   (its lock is free) or one that runs (its lock is not). Standard input, because it is the one way to hand an open file to
-//!   a child that needs no unsafe code and can't leak to another child that is started at the same moment.
-//! - **The pid is an address**, used only together with the start time of the process, through a pidfd, and never when
-//!   it names a zombie. A process whose pid was never written down is found by the lock that it holds.
-//! - **Effects are serialised** by a lock on the state directory's own file `lock`, which holds the highest epoch that was
-//!   seen: a lower one is refused. A candidate that is stopped in just that moment delays the others; they answer
+//! - **An engine is alive while its lock is held.** A directory is filled under a hidden name, its file `lock` is flocked,
+//!   and only then is it renamed to the engine's name; the rename replaces nothing. The engine inherits the locked file
+//!   *as its standard input*, so an engine whose lock is free is dead, regardless of which process started it and what
+//!   became of that process. A name can therefore be taken only once, and a creator that dies half-way leaves nothing
+//!   (a hidden name), an engine that never started (its lock is free) or a running one (its lock is held). Standard input
+//!   is the one way to hand an open file to a child without unsafe code and without leaking it to another child that is
+//!   started at the same moment.
+//! - **The pid is an address**: it is used only together with the start time of the process, through a pidfd, and never if
+//!   it names a zombie. A process whose pid was not recorded is found by the lock that it holds.
+//! - **Effects are serialized** by a lock on the state directory's own file `lock`, which holds the highest epoch seen; a
+//!   lower one is refused. A candidate that is stopped while it holds the lock blocks the others, whose effects fail as
 //!   *transient* after a limited time.
-//! - **A session of its own**: the engine is started through `setsid(1)`, which replaces itself by the engine without
-//!   another process in between. (The standard library can't call `setsid` in a child without unsafe code, and a process
-//!   that was made the leader of a group can't do it any more itself.) So no signal from a terminal reaches it.
-//! - **A deletion is written down before it is carried out**, and every look carries it on: told to end, killed
-//!   with its process group after the grace, its directory removed.
-//! - **A loss of power leaves what can be read.** Every process that is kept here dies with the machine, so nothing but
-//!   what names a directory must outlive it: `engine.json` and the epoch are on the disk before anything follows from
-//!   them. Of the other files half of one is as good as none. It costs two syncs for each engine that is made, under the
-//!   directory lock: 10 ms, at most 39, on a busy ext4.
-//! - **Labels can be edited by hand** in `engine.json`, which is written once. What is damaged or foreign is reported.
+//! - **Each engine leads its own session**: it is started through `setsid(1)`, which replaces itself by the engine without
+//!   an intermediate process. (The standard library cannot call `setsid` in a child without unsafe code, and a process
+//!   that already leads a group can no longer call it.) No signal from a terminal reaches the engine.
+//! - **A deletion is recorded before it is carried out**, and every later read carries it on: SIGTERM, then SIGKILL to the
+//!   process group when the grace is over, then the removal of the directory.
+//! - **A power loss leaves a readable state.** Every process here dies with the machine, so only the files that identify a
+//!   directory must survive: `engine.json` and the epoch are on disk before anything depends on them. A truncated version
+//!   of any other file is treated as absent. This costs two syncs for each new engine, under the directory lock: 10 ms, at
+//!   most 39, on a busy ext4.
+//! - **Labels can be edited by hand** in `engine.json`, which is written once. Damaged and foreign entries are reported.
 //!
-//! What a stale caller can do: nothing that the epoch or the uid would not refuse. The keeper, a task that lives as
-//! long as the [`Process`], looks twice a second, so that changes by others, deaths of engines that are nobody's children and
-//! overdue graces wake whoever watches.
+//! A stale caller can do nothing that the epoch or the uid would not refuse. The keeper, a task that lives as long as the
+//! [`Process`], reads the directory twice a second, so that changes by others, deaths of engines that are not our children
+//! and overdue graces wake the watchers.
+//!
+//! | file | concern |
+//! | --- | --- |
+//! | `list`, `get`, `ensure`, `delete`, `diagnose` | one verb each |
+//! | `keeper`, `upkeep`, `reap`, `remove` | carrying on deletions, limiting logs, recording exits |
+//! | `engine_entry` | reading one engine: its files, its lock, its process |
+//! | `state_dir`, `dir_lock`, `layout`, `record`, `log`, `identity`, `children`, `leftovers` | the directory, its files, processes |
+//! | `guest` | the engine's own side |
 
-mod child;
-mod end;
-mod gate;
+mod children;
+mod config;
+mod delete;
+mod diagnose;
+mod dir_lock;
+mod engine_entry;
+mod ensure;
+mod get;
+mod guest;
 mod identity;
-mod inside;
-mod inspect;
-mod launch;
+mod keeper;
 mod layout;
+mod leftovers;
+mod list;
 mod log;
-mod look;
+mod reap;
 mod record;
-mod state;
+mod remove;
+mod state_dir;
+mod upkeep;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -49,93 +65,48 @@ use async_trait::async_trait;
 use model::clock::SharedClock;
 use model::labels::LabelMap;
 use model::{EngineName, Epoch};
-use serde::{Deserialize, Serialize};
 use tokio::task::JoinHandle;
 
-use crate::{Capacity, Deleted, Ensured, Error, Listing, Observed, Orchestrator, Spec, WakeUps};
+use crate::{Deleted, Ensured, Error, Listing, ObservedInstance, Orchestrator, Spec, WakeUps};
 
-pub use inside::{DIRECTORY_VARIABLE, Inside, still_wanted};
-pub use inspect::{Disk, Inspection, inspect};
+pub use config::{Config, DEFAULT_INHERIT, DEFAULT_MAX_ENGINES, MAX_ENGINES_LIMIT};
+pub use diagnose::{Disk, StateDirDiagnosis, diagnose};
+pub use guest::{DIRECTORY_VARIABLE, Guest, still_wanted};
+pub use keeper::KEEPER_PERIOD;
 
 use identity::{Identity, Stop};
-use state::State;
+use state_dir::StateDir;
 
-/// Engines at most, when the configuration says nothing else.
-pub const DEFAULT_MAX_ENGINES: usize = 64;
-/// The highest limit of engines that can be kept: it leaves room among the entries that are looked at.
-pub const MOST_ENGINES: usize = state::MAX_ENTRIES - 96;
-/// How often the keeper looks.
-pub const KEEPER_PERIOD: Duration = Duration::from_millis(500);
-/// The variables that pass from the master's environment to engines, when the configuration says nothing else.
-pub const DEFAULT_INHERIT: [&str; 6] = ["PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR"];
-
-/// Why a process of this machine does not run although it lives, in the words of `ps`: it is stopped by a signal, or by a
-/// debugger. `None` if it runs or is gone.
+/// Why a process of this machine does not run although it is alive, in the words of `ps`: a signal or a debugger stopped
+/// it. `None` if it runs or is gone.
 pub fn stopped(pid: i32) -> Option<&'static str> {
-    Identity::of(pid)?.stop().map(Stop::name)
-}
-
-/// Where the engines of this machine are kept, and how many.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Config {
-    /// The state directory; made if it is not there. The same for all candidates of the machine.
-    pub state_dir: PathBuf,
-    /// The logical nodes that a spec may name; empty: one, called like the host.
-    #[serde(default)]
-    pub nodes: Vec<String>,
-    /// Engines at most, ended ones that were not deleted included.
-    #[serde(default = "default_max_engines")]
-    pub max_engines: usize,
-    /// The variables that pass from this process's environment to engines; all others don't.
-    #[serde(default = "default_inherit")]
-    pub inherit: Vec<String>,
-}
-
-fn default_max_engines() -> usize {
-    DEFAULT_MAX_ENGINES
-}
-
-fn default_inherit() -> Vec<String> {
-    DEFAULT_INHERIT.map(str::to_owned).to_vec()
-}
-
-impl Config {
-    /// The state directory, and everything else as it is when nothing is said.
-    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
-        Self {
-            state_dir: state_dir.into(),
-            nodes: Vec::new(),
-            max_engines: DEFAULT_MAX_ENGINES,
-            inherit: default_inherit(),
-        }
-    }
+    Identity::of_pid(pid)?.stop().map(Stop::name)
 }
 
 /// The orchestrator of local processes. Dropping it ends no engine.
 #[derive(Debug)]
 pub struct Process {
-    state: Arc<State>,
+    state_dir: Arc<StateDir>,
     keeper: JoinHandle<()>,
 }
 
 impl Process {
     /// Opens the state directory and starts the keeper; must be called inside a tokio runtime.
     pub fn open(config: Config, clock: SharedClock) -> Result<Self, Error> {
-        let state = Arc::new(State::open(config, clock)?);
-        let keeper = tokio::spawn(keep(Arc::clone(&state)));
-        Ok(Self { state, keeper })
+        let state_dir = Arc::new(StateDir::open(config, clock)?);
+        let keeper = tokio::spawn(keeper::run(Arc::clone(&state_dir)));
+        Ok(Self { state_dir, keeper })
     }
 
-    /// Runs file work where it blocks nobody.
+    /// Runs blocking file operations on the blocking pool.
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Arc<State>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Arc<StateDir>) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let state = Arc::clone(&self.state);
-        match tokio::task::spawn_blocking(move || work(&state)).await {
+        let state_dir = Arc::clone(&self.state_dir);
+        match tokio::task::spawn_blocking(move || work(&state_dir)).await {
             Ok(result) => result,
-            Err(error) => Err(Error::transient(format!("the work on the state directory was cut off: {error}"))),
+            Err(error) => Err(Error::transient(format!("state directory operation was aborted: {error}"))),
         }
     }
 }
@@ -146,66 +117,33 @@ impl Drop for Process {
     }
 }
 
-/// Looks, carries deletions on, and thereby rings when anything is not as it was; after what this process did itself
-/// it rings in any case.
-async fn keep(state: Arc<State>) {
-    let mut period = tokio::time::interval(KEEPER_PERIOD);
-    period.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut told = None;
-    loop {
-        let nudged = tokio::select! {
-            _ = period.tick() => false,
-            () = state.nudged() => true,
-        };
-        let looking = Arc::clone(&state);
-        let looked = tokio::task::spawn_blocking(move || looking.list(&LabelMap::new())).await;
-        // Once, and again when the reason is another: it would be twice a second for as long as it lasts.
-        match looked {
-            Ok(Err(error)) if told.as_ref() == Some(&error) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the keeper can't read the state directory");
-                told = Some(error);
-            }
-            Ok(Ok(_)) if told.take().is_some() => tracing::info!("the keeper reads the state directory again"),
-            _ => {}
-        }
-        if nudged {
-            state.ringer.ring();
-        }
-    }
-}
-
 #[async_trait]
 impl Orchestrator for Process {
     async fn list(&self, selector: &LabelMap) -> Result<Listing, Error> {
         let selector = selector.clone();
-        self.blocking(move |state| state.list(&selector)).await
+        self.blocking(move |state_dir| list::list(state_dir, &selector)).await
     }
 
-    async fn get(&self, name: &EngineName) -> Result<Option<Observed>, Error> {
+    async fn get(&self, name: &EngineName, _locality: Option<&str>) -> Result<Option<ObservedInstance>, Error> {
         let name = name.clone();
-        self.blocking(move |state| state.get(&name)).await
+        self.blocking(move |state_dir| get::get(state_dir, &name)).await
     }
 
     async fn ensure(&self, spec: &Spec, epoch: Epoch) -> Result<Ensured, Error> {
         let spec = spec.clone();
-        let ensured = self.blocking(move |state| launch::ensure(state, &spec, epoch)).await;
-        self.state.nudge();
+        let ensured = self.blocking(move |state_dir| ensure::ensure(state_dir, &spec, epoch)).await;
+        self.state_dir.nudge();
         ensured
     }
 
     async fn delete(&self, name: &EngineName, uid: &str, grace: Duration, epoch: Epoch) -> Result<Deleted, Error> {
         let (name, uid) = (name.clone(), uid.to_owned());
-        let deleted = self.blocking(move |state| end::delete(state, &name, &uid, grace, epoch)).await;
-        self.state.nudge();
+        let deleted = self.blocking(move |state_dir| delete::delete(state_dir, &name, &uid, grace, epoch)).await;
+        self.state_dir.nudge();
         deleted
     }
 
     fn watch(&self) -> WakeUps {
-        self.state.ringer.watch()
-    }
-
-    async fn capacity(&self) -> Result<Capacity, Error> {
-        Ok(Capacity { engines: Some(self.state.config.max_engines), nodes: self.state.config.nodes.clone() })
+        self.state_dir.notifier.watch()
     }
 }

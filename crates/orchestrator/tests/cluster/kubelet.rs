@@ -1,7 +1,7 @@
 //! The scheduler and the kubelets: pods run at once, and end as their command line says.
 //!
-//! `/bin/engine obedient` ends when it is told to, `/bin/engine stubborn` has to be killed, `/bin/engine fails` ends with
-//! code 3 after two lines, and `/bin/engine waits` is never taken up by a node.
+//! `/bin/engine obedient` ends when it is asked to, `/bin/engine stubborn` has to be killed, `/bin/engine fails` ends with
+//! code 3 after two lines, and `/bin/engine waits` is never assigned a node.
 
 use model::clock::Clock;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use super::{Cluster, State};
 type Key = (String, String, String);
 
 impl Cluster {
-    /// Gives the pod a node and starts it, unless a gate or its command keeps it.
+    /// Assigns the pod a node and starts it, unless a gate or its command prevents that.
     pub(super) fn run(&self, state: &mut State, key: &Key) {
         let Some(mut pod) = state.objects.get(key).cloned() else { return };
         let is_gated = pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty());
@@ -66,7 +66,7 @@ impl Cluster {
         }
     }
 
-    /// As the API server deletes: at once what runs nowhere, else by the kubelet.
+    /// As the API server deletes: a pod without a node at once, others by the kubelet.
     pub(super) fn delete(&self, request: &Request) -> Reply {
         let mut state = self.lock();
         let key = request.key();
@@ -94,7 +94,7 @@ impl Cluster {
         object["metadata"]["deletionTimestamp"] = format!("{}Z", &model::clock::utc(deadline)[..19]).into();
         let answer = self.write(&mut state, key.clone(), object.clone(), "MODIFIED");
         let obeys = object["spec"]["containers"][0]["command"][1] != "stubborn";
-        // A second is what a kill takes; nobody is made to wait for it.
+        // A second is the time of a kill; no test waits for it.
         if obeys || asked <= 1 || self.clock.wall_ms() >= deadline {
             self.erase(&mut state, &key);
         }

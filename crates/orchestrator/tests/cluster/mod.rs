@@ -1,14 +1,13 @@
-//! A cluster that is a table: API server, scheduler and kubelet for tests of the client, behind a real `kube::Client`.
+//! A simulated cluster: API server, scheduler and kubelet for tests of the client, behind a real `kube::Client`.
 //!
-//! It keeps the rules that the client relies on (versions, uids, preconditions, graceful deletion, watches from a
-//! version) and can be told to answer otherwise. It proves nothing about Kubernetes: that is what the real API server in
-//! the scenarios is for.
+//! It keeps the rules that the client relies on (versions, uids, preconditions, graceful deletion, watches from a version),
+//! and faults can be injected. It proves nothing about Kubernetes; the scenarios use a real API server for that.
 
 mod kubelet;
+#[allow(dead_code, reason = "for tests of permissions, which the contract suite does not have")]
+pub mod permissions;
 mod reply;
 mod request;
-#[allow(dead_code, reason = "for tests of rights, which the contract suite has none of")]
-pub mod rights;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -19,12 +18,12 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-#[allow(unused_imports, reason = "for faults, which the contract suite has none of")]
+#[allow(unused_imports, reason = "for fault injection, which the contract suite does not use")]
 pub use reply::status;
 use reply::{Reply, error};
 use request::Request;
 
-/// The cluster. Clones share everything.
+/// The cluster. Clones share their state.
 #[derive(Clone)]
 pub struct Cluster {
     pub clock: Arc<ManualClock>,
@@ -36,26 +35,26 @@ pub struct Cluster {
 struct State {
     /// By resource, namespace and name.
     objects: BTreeMap<(String, String, String), Value>,
-    /// What watches replay: version, resource, event.
+    /// The events that watches replay: version, resource, event.
     history: Vec<(u64, String, Value)>,
     version: u64,
     uids: u64,
     calls: Vec<String>,
     faults: VecDeque<(String, Fault)>,
     denied: Vec<String>,
-    /// Versions below this one are too old to be watched from.
+    /// No watch can start from a version below this one.
     compacted: u64,
     broken_watches: u64,
 }
 
-/// What the next call that begins like this is answered with.
+/// A fault of the next call that matches.
 #[derive(Clone)]
 pub enum Fault {
-    /// This status; nothing is done.
+    /// Returns this status, without an effect.
     Status(Value),
-    /// Done, and then this status.
-    LostAnswer(Value),
-    /// No answer at all; nothing is done.
+    /// Has its effect, and returns this status.
+    LostReply(Value),
+    /// Never replies, without an effect.
     Silence,
 }
 
@@ -82,7 +81,6 @@ impl Cluster {
         cluster
     }
 
-    /// A client of it.
     pub fn client(&self) -> kube::Client {
         let cluster = self.clone();
         let service = tower::service_fn(move |request| {
@@ -101,7 +99,7 @@ impl Cluster {
         format!("{}Z", &text[..19])
     }
 
-    /// Puts an object there by hand.
+    /// Creates or replaces an object by hand.
     pub fn put(&self, resource: &str, namespace: &str, mut object: Value) {
         let mut state = self.lock();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -117,7 +115,6 @@ impl Cluster {
         self.write(&mut state, key, object, kind);
     }
 
-    /// The object, if it is there.
     pub fn get(&self, resource: &str, namespace: &str, name: &str) -> Option<Value> {
         self.lock().objects.get(&(resource.to_owned(), namespace.to_owned(), name.to_owned())).cloned()
     }
@@ -140,22 +137,22 @@ impl Cluster {
         self.lock().objects.keys().filter(|key| key.0 == resource).map(|key| key.2.clone()).collect()
     }
 
-    /// The next call whose line (`POST /api/v1/…`) begins like this gets that answer.
+    /// Injects a fault into the next call whose line (`POST /api/v1/…`) begins with the given one.
     pub fn fail(&self, line: &str, fault: Fault) {
         self.lock().faults.push_back((line.to_owned(), fault));
     }
 
-    /// A right that is not granted: `create services`, `list pods in a-namespace`.
-    pub fn deny(&self, right: &str) {
-        self.lock().denied.push(right.to_owned());
+    /// Denies a permission: `create services`, `list pods in a-namespace`.
+    pub fn deny(&self, permission: &str) {
+        self.lock().denied.push(permission.to_owned());
     }
 
-    /// The calls since the last time, without watches and lists.
+    /// The calls since the last call of this method, without watches and lists.
     pub fn calls(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().calls)
     }
 
-    /// Forgets what was: whoever watches from before has to read anew. All watches are cut.
+    /// Drops the history, so that older watches have to list again, and cuts all watches.
     pub fn compact(&self) {
         {
             let mut state = self.lock();
@@ -165,13 +162,13 @@ impl Cluster {
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// Moves the clock; what is due happens.
+    /// Moves the clock and kills the pods whose grace is over.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
         self.kill_what_is_due();
     }
 
-    /// Writes an object under the next version, and tells the watches.
+    /// Writes an object under the next version and notifies the watches.
     fn write(&self, state: &mut State, key: (String, String, String), mut object: Value, kind: &str) -> Value {
         state.version += 1;
         object["metadata"]["resourceVersion"] = state.version.to_string().into();
@@ -207,18 +204,18 @@ impl Cluster {
         match fault {
             Some(Fault::Status(status)) => reply::of(&Reply::failed(status)),
             Some(Fault::Silence) => std::future::pending().await,
-            Some(Fault::LostAnswer(status)) => {
-                drop(self.answer(&request));
+            Some(Fault::LostReply(status)) => {
+                drop(self.reply(&request));
                 reply::of(&Reply::failed(status))
             }
-            None => reply::of(&self.answer(&request)),
+            None => reply::of(&self.reply(&request)),
         }
     }
 
-    fn answer(&self, request: &Request) -> Reply {
-        let here = format!("{} in {}", request.right(), request.namespace);
-        if self.lock().denied.iter().any(|denied| *denied == request.right() || *denied == here) {
-            let words = format!("cannot {} in the namespace \"{}\"", request.right(), request.namespace);
+    fn reply(&self, request: &Request) -> Reply {
+        let here = format!("{} in {}", request.permission(), request.namespace);
+        if self.lock().denied.iter().any(|denied| *denied == request.permission() || *denied == here) {
+            let words = format!("cannot {} in the namespace \"{}\"", request.permission(), request.namespace);
             return error(403, "Forbidden", &words);
         }
         match (request.method.as_str(), request.name.is_empty()) {
@@ -249,7 +246,7 @@ impl Cluster {
 
     fn create(&self, request: &Request) -> Reply {
         let mut object = request.body.clone();
-        if let Some(status) = rights::review(&self.lock().denied, request) {
+        if let Some(status) = permissions::review(&self.lock().denied, request) {
             object["status"] = status;
             return Reply::done(object);
         }

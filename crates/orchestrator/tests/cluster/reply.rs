@@ -1,4 +1,4 @@
-//! Answers, among them those that go on: watches.
+//! Replies, including the streams of watches.
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -10,7 +10,6 @@ use super::request::Request;
 
 pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// An answer.
 pub struct Reply {
     code: u16,
     body: Value,
@@ -27,12 +26,11 @@ impl Reply {
     }
 }
 
-/// A refusal.
 pub fn error(code: u16, reason: &str, message: &str) -> Reply {
     Reply::failed(status(code, reason, message))
 }
 
-/// A status as the API server writes it.
+/// A status in the format of the API server.
 pub fn status(code: u16, reason: &str, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason, "message": message})
 }
@@ -42,7 +40,7 @@ pub fn of(reply: &Reply) -> http::Response<Body> {
     http::Response::builder().status(reply.code).header("content-type", "application/json").body(body).unwrap()
 }
 
-/// Everything of the resource since the version that was named, for as long as the client listens.
+/// The events of the resource since the given version, for as long as the client listens.
 pub fn watch(cluster: Cluster, request: Request) -> http::Response<Body> {
     let from: u64 = request.param("resourceVersion").and_then(|it| it.parse().ok()).unwrap_or(0);
     let (compacted, breaks) = {

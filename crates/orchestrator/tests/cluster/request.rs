@@ -1,10 +1,9 @@
-//! A request to the API server, taken apart.
+//! A parsed request to the API server.
 
 use serde_json::Value;
 
 use super::reply::{Reply, error};
 
-/// A request.
 pub struct Request {
     pub method: String,
     pub path: String,
@@ -39,7 +38,7 @@ impl Request {
         }
     }
 
-    /// For people and for faults: method and path.
+    /// Method and path, for display and for faults.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.path)
     }
@@ -56,7 +55,7 @@ impl Request {
         self.method == "GET" && self.name.is_empty()
     }
 
-    pub fn right(&self) -> String {
+    pub fn permission(&self) -> String {
         let verb = match (self.method.as_str(), self.is_list()) {
             ("GET", true) => "list",
             ("GET", false) => "get",
@@ -72,7 +71,7 @@ impl Request {
         self.query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether an object of this resource is meant: by namespace, labels and fields.
+    /// Whether it selects an object of its resource: by namespace, labels and fields.
     pub fn selects(&self, namespace: &str, object: &Value) -> bool {
         let labels = self.param("labelSelector").unwrap_or_default();
         let bears = |pair: &str| {

@@ -1,4 +1,4 @@
-//! What a case needs besides the trait: a place, programs that behave in known ways, and faults from outside.
+//! The harness of a case: an isolated orchestrator, programs with known behaviour, and faults from outside.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use model::engine_type::ResourceRequests;
 use model::labels::{self, LabelMap};
 use model::{EngineName, Epoch, Generation};
 use orchestrator::kubernetes::{Config, Kubernetes};
-use orchestrator::{Error, Exit, Listing, LogPolicy, Observed, Orchestrator, PodWish, Spec};
+use orchestrator::{Error, Exit, InstanceOptions, Listing, LogPolicy, ObservedInstance, Orchestrator, Spec};
 
-/// The longest that a case waits for anything.
+/// The limit of every wait of a case.
 pub const DEADLINE: Duration = Duration::from_secs(20);
-/// The grace of a delete that is not to be waited for.
+/// A grace that no case waits for.
 pub const LONG: Duration = Duration::from_hours(1);
-/// The epoch of cases that don't care.
+/// The epoch of cases that do not depend on it.
 pub const EPOCH: Epoch = Epoch(3);
 
 /// What an engine does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// Runs until it is told to end, then ends at once.
+    /// Runs until it is asked to end, then ends at once.
     Obedient,
     /// Has to be killed.
     Stubborn,
@@ -31,32 +31,31 @@ pub enum Program {
     Fails,
 }
 
-/// One implementation in a place of its own, with two nodes `node-1`, `node-2` and room for six engines.
+/// One isolated implementation with the nodes `node-1` and `node-2` and a limit of six engines.
 #[async_trait]
 pub trait Harness: Send + Sync {
-    /// Another instance over the same place. The clock of all of them moves by [`Harness::advance`] only.
+    /// Another instance over the same state. The clock of all of them moves only by [`Harness::advance`].
     fn instance(&self) -> Arc<dyn Orchestrator>;
-    /// Where engines are, if they are in namespaces.
-    fn namespace(&self) -> String {
+    /// The locality of the engines.
+    fn locality(&self) -> String {
         "rp-1--t-1".to_owned()
     }
-    /// Prepares the program for the engine of that name; its command line and environment.
+    /// Prepares the program of the engine of that name; returns its command line and environment.
     fn program(&self, name: &EngineName, program: Program) -> (Vec<String>, BTreeMap<String, String>);
-    /// Waits until the engine, which runs, behaves as its program says.
-    async fn behaves(&self, name: &EngineName);
-    /// Moves the clock.
+    /// Waits until the running engine behaves like its program.
+    async fn wait_until_ready(&self, name: &EngineName);
     fn advance(&self, by: Duration);
-    /// What the clock says, in milliseconds since 1970.
+    /// The time of the clock, in milliseconds since 1970.
     fn now_ms(&self) -> i64;
-    /// Kills the engine's program, as an outsider does.
-    fn kill(&self, engine: &Observed);
+    /// Kills the engine's program from outside.
+    fn kill(&self, engine: &ObservedInstance);
     /// Changes a label by hand.
     fn edit_label(&self, name: &EngineName, label: &str, value: &str);
     /// Removes all traces of the engine by hand.
-    fn remove_by_hand(&self, engine: &Observed);
+    fn remove_by_hand(&self, engine: &ObservedInstance);
 }
 
-/// An instance over pods, wherever the API server is: of all namespaces, or of one.
+/// An instance over pods of all namespaces, or of one.
 pub fn pods(
     home: &str,
     namespace: Option<&str>,
@@ -65,16 +64,16 @@ pub fn pods(
 ) -> Arc<dyn Orchestrator> {
     let mut config = Config::new("test", home, "enginehouse:1");
     config.max_engines = 6;
-    // The suite asks at once whether a lower epoch is refused.
+    // The suite expects a lower epoch to be refused immediately.
     config.epoch_good_for = Duration::ZERO;
-    config.namespaces = namespace.map(|it| vec![it.to_owned()]);
-    // The suite makes engines of two installations in one place.
+    config.namespaces = namespace.map(|name| vec![name.to_owned()]);
+    // The suite creates engines of two installations.
     config.selector.remove(labels::CLUSTER);
     let secret = ClusterSecret::new(*b"0123456789abcdef").unwrap();
     Arc::new(Kubernetes::open(client, config, secret, clock).unwrap())
 }
 
-/// The program of a pod, which whoever plays the kubelets reads.
+/// The program of a pod; the simulated kubelets read it.
 pub fn pod_program(program: Program) -> (Vec<String>, BTreeMap<String, String>) {
     let word = match program {
         Program::Obedient => "obedient",
@@ -88,7 +87,6 @@ pub fn name(text: &str) -> EngineName {
     EngineName::new(text).unwrap()
 }
 
-/// A spec of the engine of that name.
 pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
     let name = name(text);
     let (argv, environment) = harness.program(&name, program);
@@ -100,7 +98,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         labels,
         generation: Generation(12),
         annotations: BTreeMap::from([("note".to_owned(), "kept".to_owned())]),
-        namespace: harness.namespace(),
+        locality: harness.locality(),
         image: "engine:1".to_owned(),
         argv,
         files: Vec::new(),
@@ -115,7 +113,7 @@ pub fn spec(harness: &dyn Harness, text: &str, program: Program) -> Spec {
         nodes: None,
         grace: LONG,
         log: LogPolicy::default(),
-        pod: PodWish::default(),
+        options: InstanceOptions::default(),
     }
 }
 
@@ -125,14 +123,14 @@ pub async fn all(orchestrator: &Arc<dyn Orchestrator>) -> Listing {
     listing
 }
 
-/// Looks after every wake-up until the condition holds.
+/// Lists after every wake-up until the condition holds.
 pub async fn eventually(
     orchestrator: &Arc<dyn Orchestrator>,
     what: &str,
     holds: impl Fn(&Listing) -> bool + Send,
 ) -> Listing {
     let mut wake_ups = orchestrator.watch();
-    let looking = async {
+    let polling = async {
         loop {
             let listing = all(orchestrator).await;
             if holds(&listing) {
@@ -141,36 +139,36 @@ pub async fn eventually(
             wake_ups.wait().await;
         }
     };
-    match tokio::time::timeout(DEADLINE, looking).await {
+    match tokio::time::timeout(DEADLINE, polling).await {
         Ok(listing) => listing,
-        Err(late) => panic!("{late} ({DEADLINE:?}): {what}; there is {:?}", all(orchestrator).await),
+        Err(late) => panic!("{late} ({DEADLINE:?}): {what}; listed: {:?}", all(orchestrator).await),
     }
 }
 
-/// Makes an engine and waits until it is in the phase; what is seen of it then.
-pub async fn made(
+/// Creates an engine and waits until it is in the phase.
+pub async fn create(
     harness: &dyn Harness,
     orchestrator: &Arc<dyn Orchestrator>,
     text: &str,
     program: Program,
     phase: model::engine_state::Phase,
-) -> Observed {
+) -> ObservedInstance {
     let spec = spec(harness, text, program);
     let ensured = orchestrator.ensure(&spec, EPOCH).await.unwrap();
     assert!(ensured.created);
-    let reached = |listing: &Listing| listing.find(&spec.name).is_some_and(|it| it.phase == phase);
+    let reached = |listing: &Listing| listing.find(&spec.name).is_some_and(|engine| engine.phase == phase);
     let listing = eventually(orchestrator, &format!("{text} is {phase}"), reached).await;
     if program == Program::Stubborn {
-        harness.behaves(&spec.name).await;
+        harness.wait_until_ready(&spec.name).await;
     }
     let engine = listing.find(&spec.name).unwrap().clone();
     assert_eq!(engine.uid, ensured.uid);
     engine
 }
 
-pub async fn gone(orchestrator: &Arc<dyn Orchestrator>, engine: &Observed) {
+pub async fn gone(orchestrator: &Arc<dyn Orchestrator>, engine: &ObservedInstance) {
     eventually(orchestrator, &format!("{} is gone", engine.name), |listing| listing.find(&engine.name).is_none()).await;
-    assert_eq!(orchestrator.get(&engine.name).await, Ok(None));
+    assert_eq!(orchestrator.get(&engine.name, None).await, Ok(None));
 }
 
 pub fn is_conflict<T: std::fmt::Debug>(result: Result<T, Error>, word: &str) {
@@ -187,6 +185,6 @@ pub fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
     }
 }
 
-pub fn exit_of(engine: &Observed) -> Exit {
+pub fn exit_of(engine: &ObservedInstance) -> Exit {
     engine.exit.clone().unwrap_or_else(|| panic!("no exit: {engine:?}"))
 }

@@ -1,4 +1,4 @@
-//! The suite's view of pods, in a cluster that is a table.
+//! The harness of pods in a simulated cluster.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::EngineName;
 use model::clock::Clock as _;
-use orchestrator::{Observed, Orchestrator};
+use orchestrator::{ObservedInstance, Orchestrator};
 
 use super::cluster::Cluster;
 use super::harness::{Harness, Program, pod_program, pods};
 
-/// Where the suite's specs put their engines.
 const NAMESPACE: &str = "rp-1--t-1";
 
 struct Pods {
@@ -33,7 +32,7 @@ impl Harness for Pods {
         pod_program(program)
     }
 
-    async fn behaves(&self, _: &EngineName) {}
+    async fn wait_until_ready(&self, _: &EngineName) {}
 
     fn advance(&self, by: Duration) {
         self.cluster.advance(by);
@@ -43,7 +42,7 @@ impl Harness for Pods {
         self.cluster.clock.wall_ms()
     }
 
-    fn kill(&self, engine: &Observed) {
+    fn kill(&self, engine: &ObservedInstance) {
         self.cluster.kill(NAMESPACE, engine.name.as_str());
     }
 
@@ -51,7 +50,7 @@ impl Harness for Pods {
         self.cluster.change("pods", NAMESPACE, name.as_str(), |pod| pod["metadata"]["labels"][label] = value.into());
     }
 
-    fn remove_by_hand(&self, engine: &Observed) {
+    fn remove_by_hand(&self, engine: &ObservedInstance) {
         self.cluster.remove("pods", NAMESPACE, engine.name.as_str());
     }
 }

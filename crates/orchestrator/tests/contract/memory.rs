@@ -1,4 +1,4 @@
-//! The suite's view of the fake.
+//! The harness of the fake.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use model::EngineName;
 use model::clock::{Clock, ManualClock};
 use orchestrator::memory::{Behaviour, End, Memory};
-use orchestrator::{Observed, Orchestrator};
+use orchestrator::{ObservedInstance, Orchestrator};
 
 use super::harness::{Harness, Program};
 
@@ -33,13 +33,13 @@ impl Harness for InMemory {
         let behaviour = match program {
             Program::Obedient => Behaviour::default(),
             Program::Stubborn => Behaviour::stubborn(),
-            Program::Fails => Behaviour::ending(Duration::ZERO, End::code(3).saying("a line\nwent wrong")),
+            Program::Fails => Behaviour::ending(Duration::ZERO, End::code(3).with_reason("a line\nwent wrong")),
         };
         self.memory.behave_as(name, behaviour);
         (vec!["/bin/engine".to_owned()], BTreeMap::new())
     }
 
-    async fn behaves(&self, _: &EngineName) {}
+    async fn wait_until_ready(&self, _: &EngineName) {}
 
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
@@ -50,7 +50,7 @@ impl Harness for InMemory {
         self.clock.wall_ms()
     }
 
-    fn kill(&self, engine: &Observed) {
+    fn kill(&self, engine: &ObservedInstance) {
         assert!(self.memory.end(&engine.name, &End::signal(9)));
     }
 
@@ -58,7 +58,7 @@ impl Harness for InMemory {
         assert!(self.memory.set_label(name, label, value));
     }
 
-    fn remove_by_hand(&self, engine: &Observed) {
+    fn remove_by_hand(&self, engine: &ObservedInstance) {
         assert!(self.memory.vanish(&engine.name));
     }
 }

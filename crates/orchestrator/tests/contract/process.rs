@@ -1,4 +1,4 @@
-//! The suite's view of local processes.
+//! The harness of local processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use model::EngineName;
 use model::clock::{Clock, ManualClock};
 use orchestrator::observed::DETAIL_PID;
 use orchestrator::process::{Config, Process};
-use orchestrator::{Observed, Orchestrator};
+use orchestrator::{ObservedInstance, Orchestrator};
 use parking_lot::Mutex;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -42,7 +42,7 @@ impl Processes {
     }
 }
 
-fn pid(engine: &Observed) -> i32 {
+fn pid(engine: &ObservedInstance) -> i32 {
     engine.details[DETAIL_PID].parse().unwrap()
 }
 
@@ -63,7 +63,7 @@ impl Harness for Processes {
             Program::Stubborn => {
                 let _ = mknodat(CWD, self.pipe(name), FileType::Fifo, Mode::from_raw_mode(0o600), 0);
                 environment.insert("PIPE".to_owned(), self.pipe(name).display().to_string());
-                // What is ignored stays ignored in the program that takes the shell's place.
+                // An ignored signal stays ignored in the program that replaces the shell.
                 shell("trap '' TERM; echo ready > \"$PIPE\"; exec sleep 1000")
             }
             Program::Fails => shell("echo a line; echo went wrong >&2; exit 3"),
@@ -71,7 +71,7 @@ impl Harness for Processes {
         (argv, environment)
     }
 
-    async fn behaves(&self, name: &EngineName) {
+    async fn wait_until_ready(&self, name: &EngineName) {
         let pipe = self.pipe(name);
         let ready = tokio::task::spawn_blocking(move || fs::read_to_string(pipe).unwrap());
         assert_eq!(tokio::time::timeout(DEADLINE, ready).await.unwrap().unwrap(), "ready\n");
@@ -85,7 +85,7 @@ impl Harness for Processes {
         self.clock.wall_ms()
     }
 
-    fn kill(&self, engine: &Observed) {
+    fn kill(&self, engine: &ObservedInstance) {
         kill_process(Pid::from_raw(pid(engine)).unwrap(), Signal::KILL).unwrap();
     }
 
@@ -96,7 +96,7 @@ impl Harness for Processes {
         fs::write(&path, serde_json::to_vec(&record).unwrap()).unwrap();
     }
 
-    fn remove_by_hand(&self, engine: &Observed) {
+    fn remove_by_hand(&self, engine: &ObservedInstance) {
         self.orphans.lock().push(pid(engine));
         fs::remove_dir_all(self.engine(engine.name.as_str())).unwrap();
     }
@@ -112,7 +112,7 @@ impl Drop for Processes {
             }
         }
         for pid in pids {
-            // Those that have ended are gone already; one that was just started may have no group yet.
+            // It may have ended already, or have no process group yet.
             let _ = kill_process_group(Pid::from_raw(pid).unwrap(), Signal::KILL);
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         }

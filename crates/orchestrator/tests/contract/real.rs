@@ -1,8 +1,8 @@
-//! The suite's view of pods at a real API server, which `EH_TEST_KUBECONFIG` leads to. It has neither scheduler nor kubelets:
-//! a task of this file plays both. Each case has a namespace and a home of its own.
+//! The harness of pods at a real API server, whose kubeconfig is at `EH_TEST_KUBECONFIG`. It has neither scheduler nor
+//! kubelets: a task of this file simulates both. Each case has its own namespace and its own home namespace.
 //!
-//! Pods live by the case's clock. The server's is another one, so a grace is counted from where the case's clock stood when
-//! the case began: none moves it before its first delete.
+//! Pods follow the case's clock, which differs from the server's, so a grace is measured from the time of the case's clock at
+//! the start of the case: no case moves it before its first delete.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use model::EngineName;
 use model::clock::{Clock as _, ManualClock, SystemClock, utc};
 use orchestrator::kubernetes::client_of;
-use orchestrator::{Observed, Orchestrator};
+use orchestrator::{ObservedInstance, Orchestrator};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, block_in_place};
@@ -23,14 +23,14 @@ use tokio::task::{JoinHandle, block_in_place};
 use super::harness::{Harness, Program, pod_program, pods};
 
 const NODES: [&str; 2] = ["node-1", "node-2"];
-/// How often the pods are looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval between two lists of the pods.
+const INTERVAL: Duration = Duration::from_millis(50);
 
 struct RealPods {
     client: kube::Client,
     clock: Arc<ManualClock>,
     namespace: String,
-    player: JoinHandle<()>,
+    simulator: JoinHandle<()>,
 }
 
 pub fn make() -> Arc<dyn Harness> {
@@ -39,19 +39,19 @@ pub fn make() -> Arc<dyn Harness> {
         let admin = Kubeconfig::read_from(path).unwrap();
         let config = kube::Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await.unwrap();
         let client = client_of(config).unwrap();
-        make_nodes(&client).await;
+        create_nodes(&client).await;
         let id = uuid::Uuid::new_v4().simple().to_string();
         let namespace = format!("contract-{}", &id[..12]);
         let clock = ManualClock::at(SystemClock::shared().wall_ms() / 1_000 * 1_000);
-        let player = tokio::spawn(play(client.clone(), namespace.clone(), Arc::clone(&clock)));
-        let pods = RealPods { client, clock, namespace, player };
+        let simulator = tokio::spawn(simulate(client.clone(), namespace.clone(), Arc::clone(&clock)));
+        let pods = RealPods { client, clock, namespace, simulator };
         let home: Namespace = from(json!({"metadata": {"name": pods.home()}}));
         Api::<Namespace>::all(pods.client.clone()).create(&PostParams::default(), &home).await.unwrap();
         Arc::new(pods) as Arc<dyn Harness>
     })
 }
 
-/// For what the suite wants at once.
+/// Blocks on a call of a synchronous method of the harness.
 fn wait<T>(future: impl Future<Output = T>) -> T {
     block_in_place(|| Handle::current().block_on(future))
 }
@@ -60,15 +60,15 @@ fn from<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// The nodes, unless another case has made them.
-async fn make_nodes(client: &kube::Client) {
+/// Creates the nodes unless another case has created them.
+async fn create_nodes(client: &kube::Client) {
     for name in NODES {
         let node: Node = from(json!({"metadata": {"name": name}, "status": {
             "allocatable": {"cpu": "64", "memory": "64Gi", "pods": "1000"},
             "conditions": [{"type": "Ready", "status": "True"}]}}));
         match Api::<Node>::all(client.clone()).create(&PostParams::default(), &node).await {
             Err(kube::Error::Api(status)) if status.code == 409 => {}
-            made => drop(made.unwrap()),
+            created => drop(created.unwrap()),
         }
     }
 }
@@ -85,13 +85,13 @@ impl RealPods {
 
 impl Drop for RealPods {
     fn drop(&mut self) {
-        self.player.abort();
+        self.simulator.abort();
     }
 }
 
 #[async_trait]
 impl Harness for RealPods {
-    fn namespace(&self) -> String {
+    fn locality(&self) -> String {
         self.namespace.clone()
     }
 
@@ -103,7 +103,7 @@ impl Harness for RealPods {
         pod_program(program)
     }
 
-    async fn behaves(&self, _: &EngineName) {}
+    async fn wait_until_ready(&self, _: &EngineName) {}
 
     fn advance(&self, by: Duration) {
         self.clock.advance(by);
@@ -113,10 +113,10 @@ impl Harness for RealPods {
         self.clock.wall_ms()
     }
 
-    fn kill(&self, engine: &Observed) {
-        let started = moment(engine.started_at_ms.unwrap());
+    fn kill(&self, engine: &ObservedInstance) {
+        let started = timestamp(engine.started_at_ms.unwrap());
         let ended = json!({"exitCode": 137, "reason": "Error", "startedAt": started, "finishedAt": self.now()});
-        wait(tell(&self.pods(), engine.name.as_str(), "Failed", json!({"terminated": ended, "running": null})))
+        wait(set_status(&self.pods(), engine.name.as_str(), "Failed", json!({"terminated": ended, "running": null})))
             .unwrap();
     }
 
@@ -125,24 +125,24 @@ impl Harness for RealPods {
         wait(self.pods().patch(name.as_str(), &PatchParams::default(), &labels)).unwrap();
     }
 
-    fn remove_by_hand(&self, engine: &Observed) {
+    fn remove_by_hand(&self, engine: &ObservedInstance) {
         wait(end(&self.pods(), engine.name.as_str(), &engine.uid)).unwrap();
     }
 }
 
 impl RealPods {
     fn now(&self) -> String {
-        moment(self.clock.wall_ms())
+        timestamp(self.clock.wall_ms())
     }
 }
 
-/// As a kubelet writes it, in whole seconds.
-fn moment(wall_ms: i64) -> String {
+/// In the format of a kubelet, in whole seconds.
+fn timestamp(wall_ms: i64) -> String {
     format!("{}Z", &utc(wall_ms)[..19])
 }
 
-/// Scheduler and kubelets of a namespace: pods run at once, and end as their command line says. What fails is tried again.
-async fn play(client: kube::Client, namespace: String, clock: Arc<ManualClock>) {
+/// Scheduler and kubelets of a namespace: pods run at once, and end as their command line says. Failed calls are retried.
+async fn simulate(client: kube::Client, namespace: String, clock: Arc<ManualClock>) {
     let pods = Api::<Pod>::namespaced(client.clone(), &namespace);
     let began_ms = clock.wall_ms();
     loop {
@@ -154,7 +154,7 @@ async fn play(client: kube::Client, namespace: String, clock: Arc<ManualClock>) 
             let phase = there[at].status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_default();
             if there[at].metadata.deletion_timestamp.is_some() {
                 let grace_s = there[at].metadata.deletion_grace_period_seconds.unwrap_or(0);
-                // A second is what a kill takes; nobody is made to wait for it.
+                // A second is the time of a kill; no case waits for it.
                 let is_over = grace_s <= 1 || clock.wall_ms() - began_ms >= grace_s * 1_000;
                 if is_over || program != "stubborn" {
                     drop(end(&pods, &name, &uid).await);
@@ -165,17 +165,17 @@ async fn play(client: kube::Client, namespace: String, clock: Arc<ManualClock>) 
                     there[at].spec.as_mut().unwrap().node_name = Some(node);
                 }
             } else if phase == "Pending" {
-                let now = moment(clock.wall_ms());
+                let now = timestamp(clock.wall_ms());
                 let ended = json!({"exitCode": 3, "reason": "Error", "message": "a line\nwent wrong\n", "startedAt": now,
                     "finishedAt": now});
-                let told = match program.as_str() {
-                    "fails" => tell(&pods, &name, "Failed", json!({"terminated": ended})).await,
-                    _ => tell(&pods, &name, "Running", json!({"running": {"startedAt": now}})).await,
+                let updated = match program.as_str() {
+                    "fails" => set_status(&pods, &name, "Failed", json!({"terminated": ended})).await,
+                    _ => set_status(&pods, &name, "Running", json!({"running": {"startedAt": now}})).await,
                 };
-                drop(told);
+                drop(updated);
             }
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(INTERVAL).await;
     }
 }
 
@@ -201,14 +201,14 @@ async fn bind(client: &kube::Client, namespace: &str, name: &str, node: &str) ->
     client.request(request.body(serde_json::to_vec(&binding).unwrap()).unwrap()).await
 }
 
-async fn tell(pods: &Api<Pod>, name: &str, phase: &str, state: Value) -> kube::Result<Pod> {
+async fn set_status(pods: &Api<Pod>, name: &str, phase: &str, state: Value) -> kube::Result<Pod> {
     let status = json!({"status": {"phase": phase, "podIP": "127.0.0.2", "podIPs": [{"ip": "127.0.0.2"}],
         "containerStatuses": [{"name": "engine-agent", "state": state, "image": "i", "imageID": "i",
             "ready": phase == "Running", "restartCount": 0}]}});
     pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&status)).await
 }
 
-/// Takes the object away, as the kubelet does of a pod of which nothing runs any more.
+/// Removes the object, as the kubelet does once no container of the pod runs.
 async fn end(pods: &Api<Pod>, name: &str, uid: &str) -> kube::Result<()> {
     let now = DeleteParams {
         grace_period_seconds: Some(0),

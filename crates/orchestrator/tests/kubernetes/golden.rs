@@ -1,5 +1,5 @@
-//! Texts that are compared with files: `EH_GOLDEN=update cargo test -p orchestrator --test kubernetes` writes them anew;
-//! look at the difference before committing it.
+//! Golden files: `EH_GOLDEN=update cargo test -p orchestrator --test kubernetes` writes them; review the difference before
+//! committing it.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,16 @@ pub fn text(name: &str, found: &str) {
     if std::env::var("EH_GOLDEN").as_deref() == Ok("update") {
         fs::write(&path, found).unwrap();
     }
-    let wanted = fs::read_to_string(&path).unwrap_or_default();
-    if wanted == found {
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    if expected == found {
         return;
     }
-    let differs = wanted.lines().zip(found.lines()).position(|(wanted, found)| wanted != found);
-    let line = differs.unwrap_or_else(|| wanted.lines().count().min(found.lines().count()));
+    let differs = expected.lines().zip(found.lines()).position(|(expected, found)| expected != found);
+    let line = differs.unwrap_or_else(|| expected.lines().count().min(found.lines().count()));
     panic!(
-        "{name} is not what the golden file says, from line {} on (EH_GOLDEN=update after a look)\n  file: {:?}\n found: {:?}",
+        "{name} differs from the golden file from line {} (EH_GOLDEN=update writes it)\n  file: {:?}\n found: {:?}",
         line + 1,
-        wanted.lines().nth(line),
+        expected.lines().nth(line),
         found.lines().nth(line)
     );
 }

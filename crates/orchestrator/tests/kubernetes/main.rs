@@ -1,17 +1,17 @@
-//! What holds for pods beyond the contract: the objects that are made, what pods are read as, and how the client answers
-//! a server that refuses, is late, forgets or is changed by others. The cluster is a table ([`cluster`]).
+//! Properties of pods beyond the contract: the rendered objects, the classification of pods, and the client against a server
+//! that refuses, is late, forgets or is changed by others. The cluster is simulated ([`cluster`]).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[allow(dead_code, reason = "shared with the contract suite")]
 #[path = "../cluster/mod.rs"]
 mod cluster;
-mod ending;
+mod delete;
+mod ensure;
 mod golden;
-mod looking;
-mod making;
-mod place;
-mod preparing;
-mod reading;
-mod rendering;
+mod list;
+mod namespaces;
+mod read;
+mod render;
+mod support;
 mod wire;

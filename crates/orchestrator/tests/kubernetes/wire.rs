@@ -1,4 +1,4 @@
-//! The client over a connection: what kube would do by itself must not happen, and a header must arrive.
+//! The client over a connection: it must not retry by itself, and `Retry-After` must take effect.
 
 use model::clock::ManualClock;
 use model::labels::LabelMap;
@@ -7,10 +7,10 @@ use orchestrator::{Error, Orchestrator as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
-use super::place::{config, secret};
+use super::support::{config, secret};
 
-/// Takes any number of connections, answers each request the same, and counts nothing.
-async fn server(answer: &'static str) -> String {
+/// Accepts any number of connections and sends the same reply to each request.
+async fn server(reply: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -23,7 +23,7 @@ async fn server(answer: &'static str) -> String {
                         Err(_) => return,
                     }
                 }
-                drop(connection.write_all(answer.as_bytes()).await);
+                drop(connection.write_all(reply.as_bytes()).await);
             });
         }
     });
@@ -37,23 +37,24 @@ async fn listed_from(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn a_pause_that_stands_in_a_header_is_told() {
-    let busy = "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy";
-    let error = listed_from(&server(busy).await).await;
-    assert!(error.is_retryable() && error.to_string().contains("asks to wait 7 s"), "{error}");
+async fn the_header_retry_after_is_obeyed() {
+    let overloaded =
+        "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbusy";
+    let error = listed_from(&server(overloaded).await).await;
+    assert!(error.is_retryable() && error.to_string().contains("asks to retry after 7 s"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_fails_is_not_asked_again_by_the_client_itself() {
-    // With its retries on, kube would wait for seconds before it told of this.
+async fn the_client_does_not_retry_by_itself() {
+    // With its own retries, kube would return this error only after seconds.
     let broken = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 4\r\nConnection: close\r\n\r\ndown";
     let error = listed_from(&server(broken).await).await;
     assert!(error.is_retryable() && error.to_string().contains("503"), "{error}");
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_transient_and_the_cause_is_named() {
-    // Bound, so that nobody else takes the port, and not listening.
+async fn an_unreachable_server_is_transient_and_the_cause_is_named() {
+    // Bound, so that no other process takes the port, but not listening.
     let held = TcpSocket::new_v4().unwrap();
     held.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let error = listed_from(&format!("http://{}", held.local_addr().unwrap())).await;
@@ -61,6 +62,6 @@ async fn a_server_that_is_away_is_transient_and_the_cause_is_named() {
 }
 
 #[tokio::test]
-async fn a_client_for_tls_can_be_made() {
+async fn a_client_for_tls_can_be_built() {
     client_of(kube::Config::new("https://127.0.0.1:1".parse().unwrap())).unwrap();
 }

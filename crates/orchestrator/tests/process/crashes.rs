@@ -1,4 +1,4 @@
-//! A process is killed at every failpoint; another one on the same directory must find a state that it can go on from.
+//! Crashes at every failpoint: another process on the same directory must be able to continue.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -6,32 +6,32 @@ use std::time::Duration;
 
 use model::engine_state::Phase;
 use model::labels::LabelMap;
-use orchestrator::{Observed, Orchestrator, failpoints};
+use orchestrator::{ObservedInstance, Orchestrator, failpoints};
 
-use super::place::{DEADLINE, EPOCH, LONG, Place, eventually, get, lives, name, open, pid, sleeper};
+use super::support::{DEADLINE, EPOCH, LONG, TestDir, eventually, get, is_alive, name, open, pid, sleeper};
 
-/// Tells the test below that it is the process that shall die: where, and at which failpoint.
+/// Set in the process that crashes: its state directory, and the failpoint.
 const STATE: &str = "ORCHESTRATOR_TEST_CRASH_IN";
 const POINT: &str = "ORCHESTRATOR_TEST_CRASH_AT";
 
-/// The points of the crate that processes pass.
+/// The failpoints of the crate that local processes pass.
 fn points() -> impl Iterator<Item = &'static &'static str> {
     failpoints::ALL.iter().filter(|point| **point != failpoints::NAMESPACE_MADE)
 }
 
-/// By itself, a test that the walk passes every failpoint of the crate. With the variables set, the process that
-/// [`a_crash_at_any_point_leaves_what_another_can_go_on_from`] lets die on that walk.
+/// By itself, a test that the life of an engine passes every failpoint of the crate. With the variables set, the process
+/// that [`a_crash_at_any_failpoint_leaves_a_usable_state`] lets crash.
 #[tokio::test]
-async fn a_walk_passes_every_failpoint() {
+async fn an_engines_life_passes_every_failpoint() {
     let scenario = fail::FailScenario::setup();
-    let place = Place::new();
-    let state = std::env::var_os(STATE).map_or(place.state(), |given| Path::new(&given).to_owned());
+    let dir = TestDir::new();
+    let state = std::env::var_os(STATE).map_or(dir.state(), |given| Path::new(&given).to_owned());
     let passed = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     for point in points() {
         let passed = std::sync::Arc::clone(&passed);
-        let deadly = std::env::var(POINT).is_ok_and(|wanted| wanted == *point);
+        let crashes = std::env::var(POINT).is_ok_and(|name| name == *point);
         fail::cfg_callback(*point, move || {
-            if deadly {
+            if crashes {
                 std::process::abort();
             }
             passed.lock().push(*point);
@@ -45,52 +45,52 @@ async fn a_walk_passes_every_failpoint() {
         let passed = passed.lock();
         points().filter(|point| !passed.contains(point)).copied().collect::<Vec<_>>()
     };
-    // The keeper passes the last ones.
-    let walk = async {
+    // Upkeep passes the last ones.
+    let upkeep = async {
         while !missing().is_empty() {
             process.list(&LabelMap::new()).await.unwrap();
         }
     };
-    let walked = tokio::time::timeout(DEADLINE, walk).await;
+    let passed_all = tokio::time::timeout(DEADLINE, upkeep).await;
     scenario.teardown();
-    assert!(walked.is_ok(), "not passed: {:?}", missing());
+    assert!(passed_all.is_ok(), "not passed: {:?}", missing());
 }
 
 #[tokio::test]
-async fn a_crash_at_any_point_leaves_what_another_can_go_on_from() {
+async fn a_crash_at_any_failpoint_leaves_a_usable_state() {
     for point in points() {
-        let place = Place::new();
+        let dir = TestDir::new();
         let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "crashes::a_walk_passes_every_failpoint", "--nocapture"])
-            .env(STATE, place.state())
+            .args(["--exact", "crashes::an_engines_life_passes_every_failpoint", "--nocapture"])
+            .env(STATE, dir.state())
             .env(POINT, point)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status()
             .unwrap();
-        assert!(!status.success(), "it must die at {point}");
-        let process = place.open();
+        assert!(!status.success(), "it must crash at {point}");
+        let process = dir.open();
         let found = get(&process, "one").await;
         check(point, found.as_ref());
         if let Some(found) = &found {
-            // Its end may have been asked for already; asking again is always right.
+            // Its deletion may have been requested already; requesting it again is harmless.
             process.delete(&found.name, &found.uid, LONG, EPOCH).await.unwrap();
         }
         eventually(&process, &format!("one is gone after {point}"), |listing| listing.engines.is_empty()).await;
-        if let Some(pid) = found.as_ref().filter(|it| it.phase != Phase::Ended).map(pid) {
-            assert!(!lives(pid), "{point} left a process");
+        if let Some(pid) = found.as_ref().filter(|engine| engine.phase != Phase::Ended).map(pid) {
+            assert!(!is_alive(pid), "{point} left a process");
         }
-        // The name can be used, so nothing is left in its way, and a look clears what is hidden.
+        // The name can be taken again, and the next read clears hidden directories.
         let ensured = process.ensure(&sleeper("one"), EPOCH).await.unwrap();
         assert!(ensured.created, "{point}");
         process.delete(&name("one"), &ensured.uid, Duration::ZERO, EPOCH).await.unwrap();
         eventually(&process, "one is gone", |listing| listing.engines.is_empty()).await;
-        place.cleared(&process).await;
+        dir.cleared(&process).await;
     }
 }
 
-/// What must be there after a crash at the point.
-fn check(point: &str, found: Option<&Observed>) {
+/// Checks the state after a crash at the failpoint.
+fn check(point: &str, found: Option<&ObservedInstance>) {
     let phase = found.map(|found| found.phase);
     match point {
         failpoints::ENSURE_BEGUN | failpoints::ENSURE_ADMITTED | failpoints::REMOVE_RENAMED => {
@@ -107,8 +107,8 @@ fn check(point: &str, found: Option<&Observed>) {
             assert_eq!(phase, Some(Phase::Running), "{point}");
         }
         failpoints::DELETE_MARKED => assert_eq!(phase, Some(Phase::Terminating), "{point}"),
-        // It may have obeyed already.
+        // It may have ended already.
         failpoints::DELETE_SIGNALLED => assert!(matches!(phase, None | Some(Phase::Terminating)), "{point}: {phase:?}"),
-        other => panic!("what must hold after {other}?"),
+        other => panic!("no expectation for {other}"),
     }
 }

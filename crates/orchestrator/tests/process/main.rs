@@ -1,12 +1,12 @@
-//! What holds for local processes beyond the contract: real processes, real signals, crashes at every step.
+//! Properties of local processes beyond the contract: real processes, real signals, crashes at every step.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod crashes;
-mod full;
-mod inside;
-mod inspecting;
-mod machine;
-mod place;
+mod diagnose;
+mod engines;
+mod full_disk;
+mod guest;
+mod keeper_log;
 mod sharing;
-mod telling;
+mod support;

@@ -17,7 +17,7 @@ use model::labels;
 use model::number::Epoch;
 use model::observation::ObservedEngine;
 use model::snapshot::{EngineRecord, Snapshot};
-use orchestrator::process::{Inspection, inspect};
+use orchestrator::process::{StateDirDiagnosis, diagnose};
 use orchestrator::{Listing, Orchestrator as _};
 
 use super::agents::client;
@@ -61,7 +61,7 @@ pub struct Running {
 /// The orchestrator that they were read from.
 pub enum Source {
     /// The state directory of local processes, without its listing.
-    Directory(Inspection),
+    Directory(StateDirDiagnosis),
     /// A cluster, with our missing permissions.
     Cluster(Vec<String>),
 }
@@ -104,11 +104,11 @@ async fn running(target: &Target) -> Result<Running, String> {
         let pods = cluster.as_ref().map_err(Clone::clone)?;
         let selector = labels::selector(&target.configuration.cluster.name);
         let listing = bounded("reading the pods", pods.list(&selector)).await?;
-        let missing = bounded("asking for our rights", pods.missing_rights()).await?;
+        let missing = bounded("asking for our rights", pods.missing_permissions()).await?;
         return Ok(Running { listing, source: Source::Cluster(missing.iter().map(ToString::to_string).collect()) });
     }
     let config = orchestrators::process_config(&target.configuration).map_err(|error| error.to_string())?;
-    let mut seen = bounded("reading the state directory", inspect(config, target.clock.clone())).await?;
+    let mut seen = bounded("reading the state directory", diagnose(config, target.clock.clone())).await?;
     Ok(Running { listing: std::mem::take(&mut seen.listing), source: Source::Directory(seen) })
 }
 
@@ -202,6 +202,6 @@ impl Coordinated {
 }
 
 /// Whether it serves or may still become ready.
-pub fn is_alive(engine: &orchestrator::Observed) -> bool {
+pub fn is_alive(engine: &orchestrator::ObservedInstance) -> bool {
     engine.phase < Phase::Terminating
 }

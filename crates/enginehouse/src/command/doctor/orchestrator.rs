@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use model::engine_state::Phase;
 use orchestrator::Listing;
-use orchestrator::process::{Disk, Inspection};
+use orchestrator::process::{Disk, StateDirDiagnosis};
 
 use super::checks::{API_SERVER, DISK, ENTRIES, FOREIGN, RIGHTS, ROOM, STATE_DIRECTORY};
 use super::facts::{Desired, Running, Source};
@@ -56,7 +56,7 @@ fn not_a_cluster(report: &mut Report) {
     report.leave_out(&[API_SERVER, RIGHTS, FOREIGN]);
 }
 
-fn state_directory(seen: &Inspection, report: &mut Report) {
+fn state_directory(seen: &StateDirDiagnosis, report: &mut Report) {
     let directory = seen.state_dir.display().to_string();
     let what = match (seen.disk.read_only, seen.writable) {
         (true, _) => Some("its file system is mounted read-only: no engine can be started or ended"),
@@ -70,7 +70,7 @@ fn state_directory(seen: &Inspection, report: &mut Report) {
     report.checked(STATE_DIRECTORY, format!("{directory} is readable and writable"), finding.into_iter().collect());
 }
 
-fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
+fn disk(target: &Target, seen: &StateDirDiagnosis, report: &mut Report) {
     let mut findings = Vec::new();
     let mut summary = Vec::new();
     for (folder, disk) in disks(target, seen) {
@@ -92,7 +92,7 @@ fn disk(target: &Target, seen: &Inspection, report: &mut Report) {
 }
 
 /// The file systems with growing data, each once: those of the state directory, of the engines' data and of an SQLite file.
-fn disks(target: &Target, seen: &Inspection) -> Vec<(PathBuf, Disk)> {
+fn disks(target: &Target, seen: &StateDirDiagnosis) -> Vec<(PathBuf, Disk)> {
     let device = |folder: &Path| std::fs::metadata(folder).ok().map(|it| it.dev());
     let mut known = vec![device(&seen.state_dir)];
     let mut disks = vec![(seen.state_dir.clone(), seen.disk)];
@@ -154,7 +154,7 @@ fn room(count: usize, most: usize, key: &str, also: Vec<Finding>, report: &mut R
     report.checked(ROOM, what, finding.into_iter().chain(also).collect());
 }
 
-fn entries(listing: &Listing, seen: &Inspection, report: &mut Report) {
+fn entries(listing: &Listing, seen: &StateDirDiagnosis, report: &mut Report) {
     let engines = seen.state_dir.join("engines");
     let mut findings: Vec<Finding> = listing
         .unreadable

@@ -8,7 +8,7 @@ use model::engine_state::Phase;
 use model::labels;
 use model::snapshot::EngineRecord;
 use model::span;
-use orchestrator::Observed;
+use orchestrator::ObservedInstance;
 use orchestrator::kubernetes::read::DETAIL_POD;
 use orchestrator::observed::{DETAIL_DIRECTORY, DETAIL_PID};
 use planner::DELETE_AFTER_GRACE_MS;
@@ -26,7 +26,7 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
         return report.skip(&[ORPHANS, ENDS], &facts.missing());
     };
     let selector = labels::selector(&target.configuration.cluster.name);
-    let ours: Vec<&Observed> = running.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
+    let ours: Vec<&ObservedInstance> = running.listing.engines.iter().filter(|it| it.matches(&selector)).collect();
     let foreign = match running.listing.engines.len() - ours.len() {
         0 => String::new(),
         many => format!(", and {many} of other installations"),
@@ -38,7 +38,7 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     let Ok(coordinated) = &facts.coordinated else {
         return report.skip(&[ENDS], &facts.missing());
     };
-    let leaving: Vec<(&Observed, &EngineRecord)> = ours
+    let leaving: Vec<(&ObservedInstance, &EngineRecord)> = ours
         .iter()
         .filter(|it| it.phase != Phase::Ended && !desired.is_present(&it.name))
         .filter_map(|it| Some((*it, desired.engine(&it.name)?)))
@@ -56,7 +56,7 @@ pub fn look(target: &Target, facts: &Facts, report: &mut Report) {
     report.checked(ENDS, summary, findings);
 }
 
-fn orphan(desired: &Desired, engine: &Observed) -> Finding {
+fn orphan(desired: &Desired, engine: &ObservedInstance) -> Finding {
     let name = &engine.name;
     let what = match desired.others.get(name) {
         Some(Some(detail)) => format!(
@@ -87,7 +87,7 @@ fn overdue(
     wall_ms: i64,
     desired: &Desired,
     coordinated: &Coordinated,
-    engine: &Observed,
+    engine: &ObservedInstance,
     record: &EngineRecord,
 ) -> Option<Finding> {
     let name = &engine.name;
@@ -111,7 +111,7 @@ fn overdue(
     })
 }
 
-fn late(wall_ms: i64, engine: &Observed, fact: &DrainOrderNode) -> Option<Finding> {
+fn late(wall_ms: i64, engine: &ObservedInstance, fact: &DrainOrderNode) -> Option<Finding> {
     let name = &engine.name;
     let grace_ms = fact.content.as_ref().map_or(0, |it| it.grace_ms);
     let limit_ms = grace_ms.saturating_add(DELETE_AFTER_GRACE_MS).saturating_add(NOTICE.as_millis() as i64);

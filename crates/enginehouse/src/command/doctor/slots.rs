@@ -9,7 +9,7 @@ use model::engine_name::EngineName;
 use model::engine_state::Phase;
 use model::slot::Slot;
 use model::span;
-use orchestrator::Observed;
+use orchestrator::ObservedInstance;
 
 use super::checks::{READINESS, WANTED};
 use super::facts::{Coordinated, Desired, Facts, Running, is_alive};
@@ -103,7 +103,12 @@ fn state_of(view: &SlotView<'_>, slot: &Slot) -> SlotState {
 
 /// Consecutive engines of the slot failed. That is a finding at every moment: during an attempt, which may take minutes, and
 /// during the back-off after it.
-fn failing(view: &SlotView<'_>, slot: &Slot, engine: Option<&Observed>, ended: Option<&Observed>) -> SlotState {
+fn failing(
+    view: &SlotView<'_>,
+    slot: &Slot,
+    engine: Option<&ObservedInstance>,
+    ended: Option<&ObservedInstance>,
+) -> SlotState {
     let name = slot.engine();
     let record = view.desired.engine(&name);
     let before = record.and_then(|it| it.failure_before.clone());
@@ -138,7 +143,7 @@ fn without_names(reason: &str, name: &EngineName) -> String {
     reason.replace(name.as_str(), "…")
 }
 
-fn starting(view: &SlotView<'_>, slot: &Slot, engine: &Observed) -> SlotState {
+fn starting(view: &SlotView<'_>, slot: &Slot, engine: &ObservedInstance) -> SlotState {
     let name = &engine.name;
     let deadline = view.target.configuration.engines.start_deadline.0;
     let now_ms = view.target.clock.wall_ms();
@@ -155,14 +160,14 @@ fn starting(view: &SlotView<'_>, slot: &Slot, engine: &Observed) -> SlotState {
     ))
 }
 
-fn log_of(engine: &Observed) -> String {
+fn log_of(engine: &ObservedInstance) -> String {
     match engine.details.get(orchestrator::observed::DETAIL_LOG) {
         Some(path) => format!("its log is {path}"),
         None => "see its log".to_owned(),
     }
 }
 
-fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotState {
+fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&ObservedInstance>) -> SlotState {
     let name = slot.engine();
     let record = view.desired.engine(&name);
     let seen = view.desired.seen(&name).and_then(|it| it.reason.clone());
@@ -219,7 +224,7 @@ fn absent(view: &SlotView<'_>, slot: &Slot, ended: Option<&Observed>) -> SlotSta
 }
 
 /// An older engine of the slot that serves.
-fn stand_in<'a>(view: &SlotView<'a>, slot: &Slot) -> Option<&'a Observed> {
+fn stand_in<'a>(view: &SlotView<'a>, slot: &Slot) -> Option<&'a ObservedInstance> {
     let older = view.desired.snapshot.engines.iter().filter(|it| it.slot == slot.key && it.end_reason.is_none());
     older.filter(|it| it.incarnation < slot.incarnation).find_map(|it| {
         view.running.listing.find(&it.name).filter(|engine| is_alive(engine) && view.coordinated.is_ready(&it.name))

@@ -12,18 +12,18 @@ use crate::telemetry::LastLines;
 
 pub enum EngineHost {
     /// A local process.
-    Process(process::Inside),
+    Process(process::Guest),
     /// A pod.
-    Pod(kubernetes::Inside),
+    Pod(kubernetes::Guest),
 }
 
 impl EngineHost {
     /// Determines the host from the environment.
     pub fn from_environment() -> anyhow::Result<Self> {
-        if let Some(inside) = process::Inside::from_environment() {
+        if let Some(inside) = process::Guest::from_environment() {
             return Ok(Self::Process(inside));
         }
-        let inside = kubernetes::Inside::from_environment()
+        let inside = kubernetes::Guest::from_environment()
             .context("an engine agent can only be started by a master\nHint: Use START ENGINE.")?;
         inside.map(Self::Pod).map_err(|error| anyhow!("invalid environment of the pod: {error}"))
     }
@@ -44,9 +44,9 @@ impl EngineHost {
     }
 
     /// The environment variables that identify processes of this engine on this machine.
-    pub fn marks(&self) -> Vec<(&'static str, OsString)> {
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         match self {
-            Self::Process(inside) => inside.marks(),
+            Self::Process(inside) => inside.variables(),
             Self::Pod(_) => Vec::new(),
         }
     }

@@ -15,8 +15,8 @@ use model::labels;
 use model::number::Epoch;
 use model::observation::{EndedEngine, EngineFacts, Publication};
 use model::slot::Renewal;
-use orchestrator::process::inspect;
-use orchestrator::{Observed, Orchestrator};
+use orchestrator::process::diagnose;
+use orchestrator::{ObservedInstance, Orchestrator};
 use tracing::{info, warn};
 
 use super::Parts;
@@ -41,7 +41,7 @@ pub async fn shut_down(parts: Parts) -> anyhow::Result<()> {
     // Without an acting master this process still owns the folder, and the state directory requires its own epoch.
     let epoch = match acting {
         Some(epoch) => epoch,
-        None => inspect(parts.processes, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
+        None => diagnose(parts.processes, roles::clock()).await.ok().and_then(|seen| seen.epoch).unwrap_or(Epoch(0)),
     };
     let (ended, left) = end_engines(&*parts.orchestrator, &parts.cluster, epoch).await;
     if acting.is_some()
@@ -89,7 +89,7 @@ async fn end_engines(
 /// Requests the end of engines that were not requested yet. Returns the last failure, which the caller retries.
 async fn request_ends(
     orchestrator: &dyn Orchestrator,
-    engines: Vec<Observed>,
+    engines: Vec<ObservedInstance>,
     epoch: Epoch,
     requested: &mut BTreeSet<String>,
     ended: &mut BTreeSet<EngineName>,

@@ -1,9 +1,9 @@
-//! From a pod, with what was warned of it, to what is observed: pure, and without a clock.
+//! Classifies pods and converts those of engines, with their warnings, to observed instances: pure, and without a clock.
 //!
-//! Only a pod with our signature is an engine. Phases go forward only, as the kubelet tells them: a container that ran
-//! once counts as running until the engine ends. An engine of two containers ends with the first of them: without its agent
-//! nobody can reach Spark, and without Spark, be it that its properties are wrong, nobody is answered; the other one may go on
-//! until the pod is deleted.
+//! Only a pod with our signature is an engine. Phases never go back: a container that ran once counts as running until the
+//! engine ends. An engine of two containers ends with the first of them: without the agent Spark is unreachable; without
+//! Spark (for example because of bad properties) the agent has nothing to forward to. The other container may run until the
+//! pod is deleted.
 
 mod containers;
 mod reason;
@@ -19,46 +19,52 @@ use model::engine_state::Phase;
 use model::observation::{MAX_DETAIL_BYTES, MAX_LOG_TAIL_BYTES, cut, tail};
 
 use super::signature::Signer;
-use super::{marks, names};
-use crate::{Exit, Foreign, Observed, Unreadable};
+use super::{labels, names};
+use crate::{Exit, ForeignObject, ObservedInstance, Unreadable};
 
-use containers::Ending;
-pub use containers::LAST_WORDS_MARK;
+use containers::ContainerExit;
+pub use containers::LAST_WORDS_PREFIX;
 pub use warnings::{MAX_WARNINGS, Warning, Warnings};
 
-/// The detail that names an engine's pod: `<namespace>/<name>`.
+/// The detail with an engine's pod: `<namespace>/<name>`.
 pub const DETAIL_POD: &str = "pod";
-/// The detail that says how an engine's pod is reached.
+/// The detail with the address of an engine's pod.
 pub const DETAIL_ADDRESS: &str = "pod address";
-/// Why a pod whose other objects were never made is listed as ended.
-pub const NEVER_COMPLETED: &str = "it was never completed: what belongs to its pod could not be made in time";
+/// The reason of a pod that is listed as ended because its other objects were never created.
+pub const NEVER_COMPLETED: &str = "never completed: the other objects of its pod were not created in time";
 
-/// A pod, read.
+/// What a pod is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum Classified {
     /// An engine of ours.
-    Engine(Box<Seen>),
-    /// Not ours, whatever its labels say.
-    Foreign(Foreign),
-    /// Ours by its signature, and it can't be read.
+    Engine(Box<EnginePod>),
+    /// Not ours, whatever its labels are.
+    Foreign(ForeignObject),
+    /// Ours by its signature, but unreadable.
     Unreadable(Unreadable),
 }
 
-/// An engine with what only this module needs to know of its pod.
+/// An engine with the facts about its pod that only the orchestrator needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
-    /// What is told.
-    pub observed: Observed,
-    /// Where the pod is.
+pub struct EnginePod {
+    pub observed: ObservedInstance,
     pub namespace: String,
-    /// By when it must be gone and what grace it was given, in milliseconds since 1970 and in seconds.
-    pub deletion: Option<(i64, i64)>,
+    /// Present if the pod is being deleted.
+    pub deletion: Option<PodDeletion>,
 }
 
-impl Seen {
-    /// As it is listed: a pod that has stood behind its gate for too long counts as ended, at the given time in milliseconds
-    /// since 1970.
-    pub fn listed(&self, never_completed_at_ms: Option<i64>) -> Observed {
+/// The deletion of a pod, as the API server records it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PodDeletion {
+    /// When it is killed, in milliseconds since 1970.
+    pub deadline_ms: i64,
+    pub grace_s: i64,
+}
+
+impl EnginePod {
+    /// As it is listed: a pod that stayed behind its scheduling gate for too long counts as ended, at the given time in
+    /// milliseconds since 1970.
+    pub fn listed(&self, never_completed_at_ms: Option<i64>) -> ObservedInstance {
         let mut observed = self.observed.clone();
         if let Some(ended_at_ms) = never_completed_at_ms.filter(|_| observed.incomplete) {
             (observed.phase, observed.incomplete) = (Phase::Ended, false);
@@ -69,54 +75,54 @@ impl Seen {
     }
 }
 
-/// Reads a pod.
-pub fn pod(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Found {
+pub fn classify(pod: &Pod, warnings: &[Warning], signer: &Signer) -> Classified {
     let metadata = &pod.metadata;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (namespace, name, uid) = (text(&metadata.namespace), text(&metadata.name), text(&metadata.uid));
     let none = BTreeMap::new();
     let annotations = metadata.annotations.as_ref().unwrap_or(&none);
     if let Some(objection) = signer.objection(&namespace, &name, annotations) {
-        return Found::Foreign(Foreign { namespace, name, uid, reason: objection.to_owned() });
+        return Classified::Foreign(ForeignObject { namespace, name, uid, reason: objection.to_owned() });
     }
     let Ok(engine) = EngineName::new(name.as_str()) else {
-        let reason = format!("pod {namespace}/{name}: its name is no engine's");
-        return Found::Unreadable(Unreadable { name, reason });
+        let reason = format!("pod {namespace}/{name}: invalid engine name");
+        return Classified::Unreadable(Unreadable { name, reason });
     };
     if uid.is_empty() {
-        return Found::Unreadable(Unreadable { name, reason: "its pod has no uid".to_owned() });
+        return Classified::Unreadable(Unreadable { name, reason: "its pod has no uid".to_owned() });
     }
     let phase = phase(pod);
     let gated = is_gated(pod);
-    let ending = containers::ending(pod);
-    let exit = (phase == Phase::Ended).then(|| exit(pod, ending.as_ref()));
+    let container_exit = containers::deciding_exit(pod);
+    let exit = (phase == Phase::Ended).then(|| exit(pod, container_exit.as_ref()));
     let failed = exit.as_ref().is_some_and(|exit| exit.code != Some(0));
-    let log_tail = ending.as_ref().filter(|_| failed).map(|it| tail(it.log.trim_end(), MAX_LOG_TAIL_BYTES).to_owned());
-    let observed = Observed {
+    let log_tail = container_exit.as_ref().filter(|_| failed);
+    let log_tail = log_tail.map(|container| tail(container.log.trim_end(), MAX_LOG_TAIL_BYTES).to_owned());
+    let observed = ObservedInstance {
         name: engine,
         uid,
         labels: metadata.labels.clone().unwrap_or_default().into(),
-        annotations: marks::told(annotations).into(),
+        annotations: labels::without_hidden(annotations).into(),
         phase,
         incomplete: gated && phase < Phase::Terminating,
-        reason: reason::of(pod, phase, exit.as_ref(), ending.as_ref(), warnings),
+        reason: reason::describe(pod, phase, exit.as_ref(), container_exit.as_ref(), warnings),
         node: node(pod).map(str::to_owned),
         started_at_ms: containers::started_at_ms(pod),
         exit,
         log_tail: log_tail.filter(|text| !text.is_empty()),
         details: details(pod, warnings).into(),
     };
-    Found::Engine(Box::new(Seen {
+    Classified::Engine(Box::new(EnginePod {
         observed,
         namespace,
-        deletion: metadata
-            .deletion_timestamp
-            .as_ref()
-            .map(|at| (millis(at), metadata.deletion_grace_period_seconds.unwrap_or(0))),
+        deletion: metadata.deletion_timestamp.as_ref().map(|at| PodDeletion {
+            deadline_ms: millis(at),
+            grace_s: metadata.deletion_grace_period_seconds.unwrap_or(0),
+        }),
     }))
 }
 
-/// A moment of the API server's clock or a kubelet's, in milliseconds since 1970.
+/// A time of the API server or a kubelet, in milliseconds since 1970.
 pub fn millis(time: &Time) -> i64 {
     time.0.as_millisecond()
 }
@@ -141,26 +147,27 @@ fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|node| !node.is_empty())
 }
 
-/// How it ended. A pod that was ended before anything ran has no container to ask, but a condition with a time.
-fn exit(pod: &Pod, ending: Option<&Ending>) -> Exit {
-    if let Some(ending) = ending {
-        return Exit { code: ending.code, signal: ending.signal, ended_at_ms: ending.ended_at_ms };
+/// How it ended. A pod that ended before a container ran has only the times of its conditions.
+fn exit(pod: &Pod, container: Option<&ContainerExit>) -> Exit {
+    if let Some(container) = container {
+        return container.exit();
     }
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let changed = conditions.into_iter().flatten().filter_map(|it| it.last_transition_time.as_ref()).map(millis).max();
-    let made = pod.metadata.creation_timestamp.as_ref().map(millis);
-    Exit { code: None, signal: None, ended_at_ms: changed.or(made).unwrap_or(0) }
+    let times = conditions.into_iter().flatten().filter_map(|condition| condition.last_transition_time.as_ref());
+    let changed = times.map(millis).max();
+    let created = pod.metadata.creation_timestamp.as_ref().map(millis);
+    Exit { code: None, signal: None, ended_at_ms: changed.or(created).unwrap_or(0) }
 }
 
-/// What a person may want to know besides; the words stand in DESCRIBE ENGINE.
+/// Details for DESCRIBE ENGINE.
 fn details(pod: &Pod, warnings: &[Warning]) -> BTreeMap<String, String> {
     let metadata = &pod.metadata;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let mut details =
         BTreeMap::from([(DETAIL_POD.to_owned(), format!("{}/{}", text(&metadata.namespace), text(&metadata.name)))]);
     let mut add = |key: String, value: &str| drop(details.insert(key, cut(value, MAX_DETAIL_BYTES).to_owned()));
-    if let Some(made) = &metadata.creation_timestamp {
-        add("pod made at".to_owned(), &utc(millis(made)));
+    if let Some(created) = &metadata.creation_timestamp {
+        add("pod made at".to_owned(), &utc(millis(created)));
     }
     if let Some(status) = &pod.status {
         if let Some(address) = &status.pod_ip {
@@ -170,8 +177,8 @@ fn details(pod: &Pod, warnings: &[Warning]) -> BTreeMap<String, String> {
             add("pod quality of service".to_owned(), class);
         }
     }
-    for (name, words) in containers::details(pod) {
-        add(format!("container {name}"), &words);
+    for (name, state) in containers::details(pod) {
+        add(format!("container {name}"), &state);
     }
     for (index, warning) in warnings.iter().enumerate() {
         add(format!("warning {}", index + 1), &warning.describe());

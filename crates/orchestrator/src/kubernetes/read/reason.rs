@@ -1,4 +1,5 @@
-//! Why an engine is not running, or why it ended, in plain words: Kubernetes' own word stands behind in brackets.
+//! The reason why an engine is not running, or why it ended, in plain English, followed by Kubernetes' own reason in
+//! parentheses.
 
 use std::time::Duration;
 
@@ -6,57 +7,57 @@ use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Pod};
 use model::engine_state::Phase;
 use model::observation::{MAX_REASON_BYTES, cut};
 
-use super::containers::{self, Ending};
+use super::containers::{self, ContainerExit};
 use super::warnings::Warning;
 use super::{is_gated, node};
 use crate::Exit;
-use crate::observed::has_to_end;
+use crate::observed::terminating_reason;
 
-/// The word of a scheduler's warning.
+/// The reason of a scheduler's warning.
 const UNSCHEDULABLE: &str = "FailedScheduling";
-/// The kubelet's word for an image that it could not pull and a container that it could not make or start, all of which the
-/// container's own state says for as long as it is so.
-const OF_CONTAINER: &str = "Failed";
+/// The kubelet's reason for an image that it could not pull or a container that it could not create or start. The
+/// container's own state also reports all of these while they last.
+const CONTAINER_FAILED: &str = "Failed";
 
-/// The reason; `None` where everything is as it should be.
-pub(super) fn of(
+/// `None` if the engine runs normally.
+pub(super) fn describe(
     pod: &Pod,
     phase: Phase,
     exit: Option<&Exit>,
-    ending: Option<&Ending>,
+    container_exit: Option<&ContainerExit>,
     warnings: &[Warning],
 ) -> Option<String> {
     let reason = match phase {
         Phase::Pending => Some(pending(pod, warnings)),
         Phase::Starting => Some(starting(pod, warnings)),
-        Phase::Running => running(pod, ending),
+        Phase::Running => running(pod, container_exit),
         Phase::Terminating => Some(terminating(pod)),
-        Phase::Ended => Some(ended(pod, exit, ending)),
+        Phase::Ended => Some(ended(pod, exit, container_exit)),
     };
     reason.map(|reason| cut(&reason, MAX_REASON_BYTES).to_owned())
 }
 
 fn pending(pod: &Pod, warnings: &[Warning]) -> String {
     if is_gated(pod) {
-        return "its other objects are being made".to_owned();
+        return "its other objects are being created".to_owned();
     }
     let Some(node) = node(pod) else {
         return match condition(pod, "PodScheduled").filter(|(status, ..)| *status == "False") {
-            Some((_, _, message)) if !message.is_empty() => format!("no node takes it: {message}"),
+            Some((_, _, message)) if !message.is_empty() => format!("no node can run it: {message}"),
             _ => match newest(warnings, UNSCHEDULABLE) {
-                Some(warning) => format!("no node takes it: {}", warning.message),
-                None => "waits for a node".to_owned(),
+                Some(warning) => format!("no node can run it: {}", warning.message),
+                None => "waiting for a node".to_owned(),
             },
         };
     };
-    waiting(pod, warnings).unwrap_or_else(|| format!("node {node} has not taken it up yet"))
+    waiting(pod, warnings).unwrap_or_else(|| format!("node {node} has not accepted it yet"))
 }
 
 fn starting(pod: &Pod, warnings: &[Warning]) -> String {
-    waiting(pod, warnings).unwrap_or_else(|| "not all of its containers were started yet".to_owned())
+    waiting(pod, warnings).unwrap_or_else(|| "not all of its containers have started".to_owned())
 }
 
-/// What the first container that waits waits for; what can't be mended by waiting comes first.
+/// What the first waiting container waits for. A state that does not resolve itself takes precedence.
 fn waiting(pod: &Pod, warnings: &[Warning]) -> Option<String> {
     let statuses = containers::statuses(pod);
     let waits = |status: &&ContainerStatus| Some(status.state.as_ref()?.waiting.as_ref()?.clone());
@@ -66,97 +67,96 @@ fn waiting(pod: &Pod, warnings: &[Warning]) -> Option<String> {
         return stuck;
     }
     let (status, waiting) = all.first()?;
-    let word = waiting.reason.as_deref().unwrap_or("Waiting");
-    // Nothing runs before its volumes are there, and only a warning tells of them. That no node took it is over by now, and so
-    // is what the container's state would say.
-    let is_over = |word: &str| word == UNSCHEDULABLE || word == OF_CONTAINER;
-    let of_kubelet = |warning: &&Warning| warning.word.starts_with("Failed") && !is_over(&warning.word);
-    let warned = warnings.iter().filter(of_kubelet).max_by_key(|it| it.last_ms);
+    let state = waiting.reason.as_deref().unwrap_or("Waiting");
+    // Containers wait for their volumes, whose failures only appear as warnings. A scheduling failure is over by now, and so
+    // is a failure that the container's state would report.
+    let is_over = |reason: &str| reason == UNSCHEDULABLE || reason == CONTAINER_FAILED;
+    let of_kubelet = |warning: &&Warning| warning.reason.starts_with("Failed") && !is_over(&warning.reason);
+    let warned = warnings.iter().filter(of_kubelet).max_by_key(|warning| warning.last_ms);
     Some(match (warned, waiting.message.as_deref().filter(|message| !message.is_empty())) {
-        (Some(warning), _) => format!("its containers can't be made yet: {} ({})", warning.message, warning.word),
-        (None, Some(message)) => format!("container {} is being made: {message} ({word})", status.name),
-        (None, None) => "its containers are being made".to_owned(),
+        (Some(warning), _) => format!("could not create its containers yet: {} ({})", warning.message, warning.reason),
+        (None, Some(message)) => format!("container {} is being created: {message} ({state})", status.name),
+        (None, None) => "its containers are being created".to_owned(),
     })
 }
 
 fn stuck(status: &ContainerStatus, waiting: &ContainerStateWaiting) -> Option<String> {
-    let word = waiting.reason.as_deref()?;
-    let message =
-        waiting.message.as_deref().filter(|it| !it.is_empty()).map(|it| format!(": {it}")).unwrap_or_default();
-    match word {
+    let state = waiting.reason.as_deref()?;
+    let message = waiting.message.as_deref().filter(|message| !message.is_empty());
+    let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+    match state {
         "ErrImagePull"
         | "ImagePullBackOff"
         | "InvalidImageName"
         | "ErrImageNeverPull"
         | "ImageInspectError"
         | "RegistryUnavailable"
-        | "SignatureValidationFailed" => Some(format!("image \"{}\" can't be pulled{message} ({word})", status.image)),
+        | "SignatureValidationFailed" => Some(format!("could not pull image \"{}\"{message} ({state})", status.image)),
         "CreateContainerConfigError"
         | "CreateContainerError"
         | "RunContainerError"
         | "PreCreateHookError"
         | "PreStartHookError"
-        | "PostStartHookError" => Some(format!("container {} can't be started{message} ({word})", status.name)),
-        "CrashLoopBackOff" => Some(format!("container {} ends again and again{message} ({word})", status.name)),
+        | "PostStartHookError" => Some(format!("could not start container {}{message} ({state})", status.name)),
+        "CrashLoopBackOff" => Some(format!("container {} ends repeatedly{message} ({state})", status.name)),
         _ => None,
     }
 }
 
-fn running(pod: &Pod, ending: Option<&Ending>) -> Option<String> {
+fn running(pod: &Pod, container_exit: Option<&ContainerExit>) -> Option<String> {
     let status = pod.status.as_ref()?;
-    if let Some(ending) = ending {
-        let exit = Exit { code: ending.code, signal: ending.signal, ended_at_ms: ending.ended_at_ms };
-        return Some(format!("container {} has ended: {}", ending.container, exit.describe()));
+    if let Some(ended) = container_exit {
+        return Some(format!("container {} has ended: {}", ended.container, ended.exit().describe()));
     }
-    if let Some((_, word, message)) = condition(pod, "DisruptionTarget").filter(|(status, ..)| *status == "True") {
-        return Some(format!("is about to be evicted: {message} ({word})"));
+    if let Some((_, reason, message)) = condition(pod, "DisruptionTarget").filter(|(status, ..)| *status == "True") {
+        return Some(format!("about to be evicted: {message} ({reason})"));
     }
     let silent = status.phase.as_deref() == Some("Unknown") || status.reason.as_deref() == Some("NodeLost");
-    silent.then(|| format!("node {} does not answer", node(pod).unwrap_or("unknown")))
+    silent.then(|| format!("node {} does not respond", node(pod).unwrap_or("unknown")))
 }
 
 fn terminating(pod: &Pod) -> String {
     let grace_s = pod.metadata.deletion_grace_period_seconds.unwrap_or(0);
-    has_to_end(Duration::from_secs(grace_s.max(0).unsigned_abs()))
+    terminating_reason(Duration::from_secs(grace_s.max(0).unsigned_abs()))
 }
 
-fn ended(pod: &Pod, exit: Option<&Exit>, ending: Option<&Ending>) -> String {
+fn ended(pod: &Pod, exit: Option<&Exit>, container_exit: Option<&ContainerExit>) -> String {
     let how = exit.map_or_else(|| "ended".to_owned(), Exit::describe);
     let status = pod.status.as_ref();
-    // The pod's own word comes from kubelet or scheduler: evicted, out of CPU, node shut down.
-    if let Some(word) = status.and_then(|status| status.reason.as_deref()).filter(|word| !word.is_empty()) {
+    // The pod's own reason comes from the kubelet or the scheduler: evicted, out of CPU, node shut down.
+    if let Some(reason) = status.and_then(|status| status.reason.as_deref()).filter(|reason| !reason.is_empty()) {
         let message = status.and_then(|status| status.message.as_deref()).unwrap_or_default();
-        return match word {
-            "Evicted" | "Preempting" => format!("evicted: {message} ({word})"),
-            "Terminated" | "NodeShutdown" | "Shutdown" => format!("its node was shut down: {message} ({word})"),
-            _ => format!("its node refused it or gave it up: {message} ({word})"),
+        return match reason {
+            "Evicted" | "Preempting" => format!("evicted: {message} ({reason})"),
+            "Terminated" | "NodeShutdown" | "Shutdown" => format!("its node was shut down: {message} ({reason})"),
+            _ => format!("its node rejected or lost it: {message} ({reason})"),
         };
     }
-    if let Some((_, word, message)) = condition(pod, "DisruptionTarget").filter(|(status, ..)| *status == "True") {
-        return format!("evicted: {message} ({word}); {how}");
+    if let Some((_, reason, message)) = condition(pod, "DisruptionTarget").filter(|(status, ..)| *status == "True") {
+        return format!("evicted: {message} ({reason}); {how}");
     }
-    let Some(ending) = ending else { return how };
-    let of_other = ending.container != super::names::AGENT;
-    let how = if of_other { format!("container {}: {how}", ending.container) } else { how };
-    match (ending.word.as_str(), &ending.last_words) {
-        ("OOMKilled", _) => format!("{how}: it needed more memory than its unit gives it (OOMKilled)"),
+    let Some(ended) = container_exit else { return how };
+    let is_agent = ended.container == super::names::AGENT;
+    let how = if is_agent { how } else { format!("container {}: {how}", ended.container) };
+    match (ended.reason.as_str(), &ended.last_words) {
+        ("OOMKilled", _) => format!("{how}: out of memory; it used more than its unit allows (OOMKilled)"),
         ("ContainerCannotRun" | "StartError", _) => {
-            format!("container {} can't be run: {} ({})", ending.container, ending.log.trim(), ending.word)
+            format!("could not run container {}: {} ({})", ended.container, ended.log.trim(), ended.reason)
         }
-        (_, Some(words)) if ending.code == Some(0) => words.clone(),
-        (_, Some(words)) => format!("{words} ({how})"),
+        (_, Some(last_words)) if ended.code == Some(0) => last_words.clone(),
+        (_, Some(last_words)) => format!("{last_words} ({how})"),
         _ => how,
     }
 }
 
-/// Status, word and message of a condition.
-fn condition<'a>(pod: &'a Pod, wanted: &str) -> Option<(&'a str, &'a str, &'a str)> {
+/// Status, reason and message of a condition.
+fn condition<'a>(pod: &'a Pod, kind: &str) -> Option<(&'a str, &'a str, &'a str)> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let found = conditions.iter().find(|condition| condition.type_ == wanted)?;
+    let found = conditions.iter().find(|condition| condition.type_ == kind)?;
     let text = |text: &'a Option<String>| text.as_deref().unwrap_or_default();
     Some((found.status.as_str(), text(&found.reason), text(&found.message)))
 }
 
-fn newest<'a>(warnings: &'a [Warning], word: &str) -> Option<&'a Warning> {
-    warnings.iter().filter(|warning| warning.word == word).max_by_key(|warning| warning.last_ms)
+fn newest<'a>(warnings: &'a [Warning], reason: &str) -> Option<&'a Warning> {
+    warnings.iter().filter(|warning| warning.reason == reason).max_by_key(|warning| warning.last_ms)
 }

@@ -11,48 +11,48 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{resources, security};
 use crate::kubernetes::config::Config;
-use crate::kubernetes::marks::FILE_ANNOTATION;
+use crate::kubernetes::labels::FILE_ANNOTATION;
 use crate::kubernetes::names::{self, AGENT, AGENT_DIR, SCRATCH_DIR};
 use crate::{Spec, UID_VARIABLE};
 
 /// The variable of the agent's environment that holds the pod's address.
 pub const ADDRESS_VARIABLE: &str = "ENGINEHOUSE_ENGINE_ADDRESS";
-/// The variable of the agent's environment that holds the port to accept connections on.
+/// The variable of the agent's environment that holds the port on which it accepts connections.
 pub const PORT_VARIABLE: &str = "ENGINEHOUSE_ENGINE_PORT";
 /// The volume with the agent's files.
 const FILES: &str = "agent-files";
 /// The volume that the agent may write to.
 const SCRATCH: &str = "agent-scratch";
-/// How often the start-up probe asks.
+/// The period of the startup probe.
 const STARTUP_PERIOD_S: u64 = 2;
-/// How much longer the start-up probe is patient than the agent, which ends by itself and says why.
+/// How much later than the agent the startup probe gives up: the agent then ends by itself and reports why.
 const STARTUP_SLACK_S: u64 = 30;
-/// Files of a volume belong to root and the pod's group: nobody else may read them.
+/// The files of a volume belong to root and the pod's group; no other user may read them.
 const FILE_MODE: i32 = 0o440;
 
-/// The agent, and in it the engine unless that is Spark.
+/// The agent, which contains the engine unless that is Spark.
 pub(super) fn container(spec: &Spec, config: &Config) -> Container {
-    let beside_spark = spec.pod.spark.is_some();
+    let has_spark = spec.options.spark.is_some();
     let mut environment: Vec<EnvVar> = spec.environment.iter().map(|(name, value)| variable(name, value)).collect();
     environment.push(from_pod(UID_VARIABLE, "metadata.uid"));
     environment.push(from_pod(ADDRESS_VARIABLE, "status.podIP"));
     environment.push(variable(PORT_VARIABLE, &config.agent_port.to_string()));
     Container {
         name: AGENT.to_owned(),
-        image: Some(if beside_spark { config.agent_image.clone() } else { spec.image.clone() }),
+        image: Some(if has_spark { config.agent_image.clone() } else { spec.image.clone() }),
         command: Some(spec.argv.clone()),
         env: Some(environment),
         ports: Some(vec![port("agent", config.agent_port)]),
-        resources: Some(if beside_spark { resources::of_agent() } else { resources::of_embedded(spec) }),
-        security_context: Some(security::of_container(security::AGENT_USER)),
-        // Once the warm-up query is answered.
+        resources: Some(if has_spark { resources::agent() } else { resources::embedded_engine(spec) }),
+        security_context: Some(security::container_context(security::AGENT_USER)),
+        // Succeeds after the warm-up query.
         startup_probe: Some(Probe {
             failure_threshold: Some(startup_tries(config)),
             period_seconds: Some(STARTUP_PERIOD_S as i32),
             timeout_seconds: Some(5),
             ..probe("/livez", config.agent_port)
         }),
-        // A kill ends what runs here, so it takes three minutes of silence.
+        // A restart aborts the running statements, so it takes three minutes without a reply.
         liveness_probe: Some(Probe {
             failure_threshold: Some(9),
             period_seconds: Some(20),
@@ -71,7 +71,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Container {
     }
 }
 
-/// The agent's files, from annotations of its own pod.
+/// The agent's files, from annotations of its pod.
 pub(super) fn files_from_annotations(spec: &Spec) -> Volume {
     let items = spec.files.iter().enumerate().map(|(index, file)| DownwardAPIVolumeFile {
         path: file.path.clone(),
@@ -134,7 +134,7 @@ pub(super) fn mount(volume: &str, path: &str, read_only: bool) -> VolumeMount {
 }
 
 pub(super) fn variable(name: &str, value: &str) -> EnvVar {
-    // "$(NAME)" would be filled in by the kubelet: what stands here is meant as it stands.
+    // The kubelet would expand "$(NAME)"; values are literal.
     EnvVar { name: name.to_owned(), value: Some(value.replace("$(", "$$(")), value_from: None }
 }
 
@@ -152,16 +152,16 @@ pub(super) fn port(name: &str, port: u16) -> ContainerPort {
 }
 
 fn startup_tries(config: &Config) -> i32 {
-    let patience_s = config.start_deadline.as_secs().saturating_add(STARTUP_SLACK_S);
-    i32::try_from(patience_s.div_ceil(STARTUP_PERIOD_S)).unwrap_or(i32::MAX)
+    let deadline_s = config.start_deadline.as_secs().saturating_add(STARTUP_SLACK_S);
+    i32::try_from(deadline_s.div_ceil(STARTUP_PERIOD_S)).unwrap_or(i32::MAX)
 }
 
-/// What the agent answers on its port, to anybody.
+/// An unauthenticated HTTP endpoint of the agent.
 fn probe(path: &str, port: u16) -> Probe {
-    let asked = HTTPGetAction {
+    let action = HTTPGetAction {
         path: Some(path.to_owned()),
         port: IntOrString::Int(i32::from(port)),
         ..HTTPGetAction::default()
     };
-    Probe { http_get: Some(asked), ..Probe::default() }
+    Probe { http_get: Some(action), ..Probe::default() }
 }

@@ -1,4 +1,4 @@
-//! The template from which Spark makes its executors: labels, place, security. Sizes and image are properties of Spark.
+//! The pod template of Spark's executors: labels, placement, security. Sizes and image are Spark properties.
 
 use k8s_openapi::api::core::v1::{Container, LocalObjectReference, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -6,25 +6,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{agent, placement, security};
 use crate::Spec;
 use crate::kubernetes::config::Config;
-use crate::kubernetes::{marks, names};
+use crate::kubernetes::{labels, names};
 
 /// Where an executor may write.
 const TMP: &str = "tmp";
-/// How long an executor that is told to end may take.
+/// The termination grace of an executor.
 const GRACE_SECONDS: i64 = 30;
 
-/// The template. Spark adds name, owner (the driver's pod), image, sizes and its own labels.
+/// Spark adds name, owner (the driver's pod), image, sizes and its own labels.
 pub(super) fn template(spec: &Spec, config: &Config) -> Pod {
     let secrets: Vec<_> =
         config.image_pull_secrets.iter().map(|name| LocalObjectReference { name: name.clone() }).collect();
     Pod {
-        metadata: ObjectMeta { labels: Some(marks::of_executors(spec)), ..ObjectMeta::default() },
+        metadata: ObjectMeta { labels: Some(labels::executor_labels(spec)), ..ObjectMeta::default() },
         spec: Some(PodSpec {
             affinity: placement::affinity(spec),
             automount_service_account_token: Some(false),
             containers: vec![Container {
                 name: names::EXECUTOR.to_owned(),
-                security_context: Some(security::of_container(security::SPARK_USER)),
+                security_context: Some(security::container_context(security::SPARK_USER)),
                 volume_mounts: Some(vec![
                     agent::mount(TMP, "/tmp", false),
                     agent::mount("work", "/opt/spark/work-dir", false),
@@ -34,7 +34,7 @@ pub(super) fn template(spec: &Spec, config: &Config) -> Pod {
             enable_service_links: Some(false),
             image_pull_secrets: (!secrets.is_empty()).then_some(secrets),
             restart_policy: Some("Never".to_owned()),
-            security_context: Some(security::of_pod()),
+            security_context: Some(security::pod_context()),
             termination_grace_period_seconds: Some(GRACE_SECONDS),
             tolerations: Some(placement::tolerations(spec)),
             volumes: Some(vec![agent::empty_dir(TMP), agent::empty_dir("work")]),

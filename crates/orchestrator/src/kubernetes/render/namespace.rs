@@ -1,6 +1,6 @@
-//! The namespace of a tenant's engines in a pool, and what an engine needs there: network policies, a service account, and
-//! the right to make and delete pods, which Spark's driver needs for its executors. Nothing else may be done with that
-//! account.
+//! The namespace of a tenant's engines in a pool, with the objects that an engine needs there: network policies, a service
+//! account, and the permission to create and delete pods, which Spark's driver needs for its executors. The account has no
+//! other permission.
 
 use std::collections::BTreeMap;
 
@@ -14,38 +14,33 @@ use super::network;
 use crate::kubernetes::config::Config;
 use crate::kubernetes::names::POLICIES_ANNOTATION;
 
-/// What the service account may do with pods of its namespace.
+/// The verbs that the service account may use on pods of its namespace.
 pub const ENGINE_VERBS: [&str; 7] = ["create", "delete", "deletecollection", "get", "list", "patch", "watch"];
 
-/// A namespace with what is in it before the first engine.
+/// A namespace with the objects that it contains before the first engine.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Room {
-    /// The namespace itself.
+pub struct NamespaceObjects {
     pub namespace: Namespace,
-    /// Who may speak with its engines, and with whom they may; none where the configuration leaves that to others.
+    /// Empty if the configuration leaves network policies to others.
     pub policies: Vec<NetworkPolicy>,
-    /// Who its engines are to the API server.
     pub service_account: ServiceAccount,
-    /// What they may do.
     pub role: Role,
-    /// That they may do it.
-    pub binding: RoleBinding,
+    pub role_binding: RoleBinding,
 }
 
-/// The namespace of that name.
-pub fn room(name: &str, config: &Config) -> Room {
+pub fn namespace(name: &str, config: &Config) -> NamespaceObjects {
     let account = &config.service_account;
     let labels =
         BTreeMap::from([(MANAGED_BY.to_owned(), MANAGER.to_owned()), (CLUSTER.to_owned(), config.cluster.clone())]);
-    let inside = || ObjectMeta {
+    let metadata = || ObjectMeta {
         name: Some(account.clone()),
         namespace: Some(name.to_owned()),
         labels: Some(labels.clone()),
         ..ObjectMeta::default()
     };
-    let mut of_namespace = labels.clone();
+    let mut namespace_labels = labels.clone();
     for mode in ["enforce", "warn", "audit"] {
-        of_namespace.insert(format!("pod-security.kubernetes.io/{mode}"), "restricted".to_owned());
+        namespace_labels.insert(format!("pod-security.kubernetes.io/{mode}"), "restricted".to_owned());
     }
     let rule = PolicyRule {
         api_groups: Some(vec![String::new()]),
@@ -56,11 +51,11 @@ pub fn room(name: &str, config: &Config) -> Room {
     let policies = if config.network_policies { network::policies(name, &labels, config) } else { Vec::new() };
     let annotations = (!policies.is_empty())
         .then(|| BTreeMap::from([(POLICIES_ANNOTATION.to_owned(), names_of(&policies).collect::<Vec<_>>().join(","))]));
-    Room {
+    NamespaceObjects {
         namespace: Namespace {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
-                labels: Some(of_namespace),
+                labels: Some(namespace_labels),
                 annotations,
                 ..ObjectMeta::default()
             },
@@ -68,13 +63,13 @@ pub fn room(name: &str, config: &Config) -> Room {
         },
         policies,
         service_account: ServiceAccount {
-            metadata: inside(),
+            metadata: metadata(),
             automount_service_account_token: Some(false),
             ..ServiceAccount::default()
         },
-        role: Role { metadata: inside(), rules: Some(vec![rule]) },
-        binding: RoleBinding {
-            metadata: inside(),
+        role: Role { metadata: metadata(), rules: Some(vec![rule]) },
+        role_binding: RoleBinding {
+            metadata: metadata(),
             role_ref: RoleRef {
                 api_group: "rbac.authorization.k8s.io".to_owned(),
                 kind: "Role".to_owned(),
@@ -94,19 +89,19 @@ fn names_of(policies: &[NetworkPolicy]) -> impl Iterator<Item = &str> {
     policies.iter().filter_map(|policy| policy.metadata.name.as_deref())
 }
 
-/// The policies that a namespace lacks as far as it says itself: none unless a master of this installation has made it. What it
-/// says is what it was made with; a policy that somebody has taken away since is his business.
-pub fn lacking<'a>(room: &'a Room, found: &Namespace) -> Vec<&'a NetworkPolicy> {
+/// The policies that the existing namespace lacks according to its annotation; none unless a master of this installation
+/// created it. The annotation lists the policies that it was created with, so a policy that was deleted since is not restored.
+pub fn missing_policies<'a>(objects: &'a NamespaceObjects, found: &Namespace) -> Vec<&'a NetworkPolicy> {
     let is_ours = [MANAGED_BY, CLUSTER].into_iter().all(|label| {
-        let of = |namespace: &Namespace| namespace.metadata.labels.as_ref()?.get(label).cloned();
-        of(found).is_some() && of(found) == of(&room.namespace)
+        let value = |namespace: &Namespace| namespace.metadata.labels.as_ref()?.get(label).cloned();
+        value(found).is_some() && value(found) == value(&objects.namespace)
     });
     if !is_ours {
         return Vec::new();
     }
-    let said = found.metadata.annotations.as_ref().and_then(|it| it.get(POLICIES_ANNOTATION));
-    let made_with: Vec<&str> = said.map(|it| it.split(',').collect()).unwrap_or_default();
-    let lacks =
-        |policy: &&NetworkPolicy| policy.metadata.name.as_deref().is_some_and(|name| !made_with.contains(&name));
-    room.policies.iter().filter(lacks).collect()
+    let annotation = found.metadata.annotations.as_ref().and_then(|annotations| annotations.get(POLICIES_ANNOTATION));
+    let created_with: Vec<&str> = annotation.map(|names| names.split(',').collect()).unwrap_or_default();
+    let is_missing =
+        |policy: &&NetworkPolicy| policy.metadata.name.as_deref().is_some_and(|name| !created_with.contains(&name));
+    objects.policies.iter().filter(is_missing).collect()
 }

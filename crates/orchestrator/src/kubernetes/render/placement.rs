@@ -1,4 +1,4 @@
-//! Where a pod may run: on the pool's nodes, and there in spite of the taint that keeps others away.
+//! Placement: affinity to the pool's nodes, and toleration of the taint that keeps other pods away from them.
 
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration,
@@ -8,20 +8,20 @@ use model::labels;
 use crate::Spec;
 use crate::kubernetes::names::POOL_TAINT;
 
-/// Required affinity to the pool's nodes; `None` where any will do.
+/// Required affinity to the pool's nodes; `None` if any node will do.
 pub(super) fn affinity(spec: &Spec) -> Option<Affinity> {
     let is_in = |key: &str, value: &str| NodeSelectorRequirement {
         key: key.to_owned(),
         operator: "In".to_owned(),
         values: Some(vec![value.to_owned()]),
     };
-    let labels: Vec<_> = spec.pod.node_labels.iter().map(|(label, value)| is_in(label, value)).collect();
+    let labels: Vec<_> = spec.options.node_labels.iter().map(|(label, value)| is_in(label, value)).collect();
     let expressions = (!labels.is_empty()).then_some(labels);
     let terms = match (&spec.nodes, &expressions) {
         (None, None) => return None,
         (None, Some(_)) => vec![NodeSelectorTerm { match_expressions: expressions, match_fields: None }],
-        // The field takes one value only, and terms are alternatives: one for each node. The name and not the label
-        // `kubernetes.io/hostname`, which may be another text.
+        // A match field takes a single value, and terms are alternatives: one for each node. The node's name, because the
+        // label `kubernetes.io/hostname` may differ from it.
         (Some(nodes), _) => nodes
             .iter()
             .map(|node| NodeSelectorTerm {
@@ -38,7 +38,7 @@ pub(super) fn affinity(spec: &Spec) -> Option<Affinity> {
     Some(Affinity { node_affinity: Some(node_affinity), ..Affinity::default() })
 }
 
-/// The taint of the pool is tolerated, whatever its effect.
+/// Tolerates the taint of the pool, whatever its effect.
 pub(super) fn tolerations(spec: &Spec) -> Vec<Toleration> {
     let pool = spec.labels.get(labels::POOL).cloned();
     let tolerated = pool.map(|pool| Toleration {

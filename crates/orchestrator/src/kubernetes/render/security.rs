@@ -1,16 +1,16 @@
-//! What restricted pod security asks for: no root, no new privileges, no capabilities, the default system call filter.
+//! The security contexts of the *restricted* pod security standard: no root, no new privileges, no capabilities, the default
+//! system call filter.
 
 use k8s_openapi::api::core::v1::{Capabilities, PodSecurityContext, SeccompProfile, SecurityContext};
 
 /// The user of the engine agent.
 pub(super) const AGENT_USER: i64 = 10_001;
-/// The user of Spark: that of Apache's images. Another one than the agent's, so that neither can look into the other.
+/// The user of Spark in Apache's images. It differs from the agent's, so that neither can inspect the other.
 pub(super) const SPARK_USER: i64 = 185;
-/// The group that files of volumes belong to.
+/// The group of the files of volumes.
 const GROUP: i64 = 10_001;
 
-/// Of a pod of ours.
-pub(super) fn of_pod() -> PodSecurityContext {
+pub(super) fn pod_context() -> PodSecurityContext {
     PodSecurityContext {
         fs_group: Some(GROUP),
         run_as_non_root: Some(true),
@@ -19,8 +19,7 @@ pub(super) fn of_pod() -> PodSecurityContext {
     }
 }
 
-/// Of a container that runs as that user.
-pub(super) fn of_container(user: i64) -> SecurityContext {
+pub(super) fn container_context(user: i64) -> SecurityContext {
     SecurityContext {
         allow_privilege_escalation: Some(false),
         capabilities: Some(Capabilities { add: None, drop: Some(vec!["ALL".to_owned()]) }),

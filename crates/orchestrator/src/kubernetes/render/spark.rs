@@ -1,10 +1,10 @@
 //! The container of Spark's driver, its service and its config map.
 //!
-//! When the pod is told to end, the agent drains while Spark goes on: a hook keeps the signal from Spark for as long as the
-//! agent accepts connections, within the pod's grace.
+//! When the pod terminates, the agent drains while Spark keeps running: a hook delays Spark's signal for as long as the agent
+//! accepts connections, within the pod's grace.
 //!
-//! Spark shares the pod's network with the agent and nothing else: another user, no process namespace in common, none of
-//! the agent's environment or files. It alone has a token of the service account, because it makes and deletes executors.
+//! Spark shares only the pod's network with the agent: it has another user, no common process namespace, and none of the
+//! agent's environment or files. Only Spark has a token of the service account, because it creates and deletes executors.
 
 use std::collections::BTreeMap;
 
@@ -16,36 +16,37 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use model::labels;
 
-use super::{agent, executor, metadata_beside, properties, resources, security};
+use super::{agent, executor, owned_metadata, properties, resources, security};
 use crate::kubernetes::config::Config;
 use crate::kubernetes::names::{self, EXECUTOR_TEMPLATE, SPARK, SPARK_DIR, SPARK_PROPERTIES};
 use crate::{Error, Spec, java_properties};
 
-/// The volume with Spark's properties and the executors' template.
+/// The volume with Spark's properties and the executor template.
 const FILES: &str = "spark-files";
 /// The volume with the token.
 const TOKEN: &str = "spark-token";
-/// Where clients of the API look for the token.
+/// Where API clients look for the token.
 const TOKEN_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Where Spark may write: the volume and its place. Spark's images write below their own directory too.
+/// The volumes that Spark may write to, with their mount paths. Spark's images also write below their own directory.
 const SCRATCH: [(&str, &str); 3] =
     [("spark-tmp", "/tmp"), ("spark-local", "/var/data/spark-local"), ("spark-work", "/opt/spark/work-dir")];
-/// The variable of Spark's environment with the folders that it may fill.
+/// The variable of Spark's environment with its scratch directories.
 const LOCAL_DIRS_VARIABLE: &str = "SPARK_LOCAL_DIRS";
 /// The variable of Spark's environment with the pod's address, for its hook.
 const POD_ADDRESS_VARIABLE: &str = "POD_ADDRESS";
-/// How long a token holds before the kubelet brings another.
+/// The lifetime of a token; the kubelet renews it.
 const TOKEN_SECONDS: i64 = 3_607;
 
 /// Spark's container, if the engine is Spark.
 pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
-    let spark = spec.pod.spark.as_ref()?;
+    let spark = spec.options.spark.as_ref()?;
     let mut mounts = vec![agent::mount(FILES, SPARK_DIR, true), agent::mount(TOKEN, TOKEN_DIR, true)];
     mounts.extend(SCRATCH.iter().map(|(volume, path)| agent::mount(volume, path, false)));
     let own = [(LOCAL_DIRS_VARIABLE, SCRATCH[1].1)];
-    let wished = spark.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let wished = wished.filter(|(name, _)| ![LOCAL_DIRS_VARIABLE, POD_ADDRESS_VARIABLE].contains(name));
-    let mut environment: Vec<_> = own.into_iter().chain(wished).map(|(name, it)| agent::variable(name, it)).collect();
+    let variables = spark.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let variables = variables.filter(|(name, _)| ![LOCAL_DIRS_VARIABLE, POD_ADDRESS_VARIABLE].contains(name));
+    let mut environment: Vec<_> =
+        own.into_iter().chain(variables).map(|(name, value)| agent::variable(name, value)).collect();
     environment.push(agent::from_pod(POD_ADDRESS_VARIABLE, "status.podIP"));
     Some(Container {
         name: SPARK.to_owned(),
@@ -63,8 +64,8 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
             agent::port("driver", properties::DRIVER_PORT),
             agent::port("blocks", properties::BLOCK_PORT),
         ]),
-        resources: Some(resources::of_driver(spec)),
-        security_context: Some(security::of_container(security::SPARK_USER)),
+        resources: Some(resources::driver(spec)),
+        security_context: Some(security::container_context(security::SPARK_USER)),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         volume_mounts: Some(mounts),
         working_dir: Some(SCRATCH[2].1.to_owned()),
@@ -72,7 +73,7 @@ pub(super) fn container(spec: &Spec, config: &Config) -> Option<Container> {
     })
 }
 
-/// Returns when the agent accepts no connection any more: it listens on the pod's own address. Spark's images have a bash.
+/// A command that returns once the agent accepts no more connections on the pod's address. Spark's images contain bash.
 fn wait_for_agent(port: u16) -> Vec<String> {
     let script = format!("while (exec 3<>\"/dev/tcp/${POD_ADDRESS_VARIABLE}/{port}\") 2>/dev/null; do sleep 1; done");
     ["/bin/bash", "-c", &script].map(str::to_owned).to_vec()
@@ -87,7 +88,7 @@ pub(super) fn files_volume(spec: &Spec) -> Volume {
     agent::config_map_volume(FILES, spec, vec![item(SPARK_PROPERTIES), item(EXECUTOR_TEMPLATE)])
 }
 
-/// What the service account's token, were it mounted by itself, would be in every container.
+/// The volume that Kubernetes would mount into every container if the service account's token were mounted automatically.
 pub(super) fn token_volume() -> Volume {
     let token = VolumeProjection {
         service_account_token: Some(ServiceAccountTokenProjection {
@@ -126,7 +127,7 @@ pub(super) fn token_volume() -> Volume {
     }
 }
 
-/// Where executors find the driver, by name, before it is ready too.
+/// The headless service by which executors find the driver, even before it is ready.
 pub(super) fn service(spec: &Spec) -> Service {
     let port = |name: &str, port: u16| ServicePort {
         name: Some(name.to_owned()),
@@ -135,10 +136,10 @@ pub(super) fn service(spec: &Spec) -> Service {
         target_port: Some(IntOrString::Int(i32::from(port))),
         ..ServicePort::default()
     };
-    // By what no executor has in common with it: labels are not unique, but a namespace belongs to one tenant.
+    // By labels that no executor shares. Labels are not unique, but a namespace belongs to one tenant.
     let selected = [(labels::NAME, spec.name.as_str()), (labels::ROLE, labels::ROLE_ENGINE)];
     Service {
-        metadata: metadata_beside(spec),
+        metadata: owned_metadata(spec),
         spec: Some(ServiceSpec {
             cluster_ip: Some("None".to_owned()),
             ports: Some(vec![port("driver", properties::DRIVER_PORT), port("blocks", properties::BLOCK_PORT)]),
@@ -150,19 +151,19 @@ pub(super) fn service(spec: &Spec) -> Service {
     }
 }
 
-/// The agent's files, Spark's properties, the executors' template.
+/// The agent's files, Spark's properties, the executor template.
 pub(super) fn config_map(spec: &Spec, config: &Config) -> Result<ConfigMap, Error> {
     let mut data = BTreeMap::new();
     for (index, file) in spec.files.iter().enumerate() {
         data.insert(names::file_key(index), String::from_utf8_lossy(&file.content).into_owned());
     }
-    if let Some(spark) = &spec.pod.spark {
+    if let Some(spark) = &spec.options.spark {
         let comment = format!("Written by the master for container \"{SPARK}\" of this pod.");
         let properties = properties::all(spec, spark, config);
         data.insert(SPARK_PROPERTIES.to_owned(), java_properties::text(&comment, &properties));
     }
     let template = serde_json::to_string_pretty(&executor::template(spec, config))
-        .map_err(|error| Error::refused(format!("the executors' template can't be written: {error}")))?;
+        .map_err(|error| Error::refused(format!("could not serialize the executor template: {error}")))?;
     data.insert(EXECUTOR_TEMPLATE.to_owned(), template);
-    Ok(ConfigMap { metadata: metadata_beside(spec), data: Some(data), immutable: Some(true), ..ConfigMap::default() })
+    Ok(ConfigMap { metadata: owned_metadata(spec), data: Some(data), immutable: Some(true), ..ConfigMap::default() })
 }

@@ -67,7 +67,7 @@ pub struct Child {
 
 impl Child {
     pub fn new(launch: SparkChild, resources: Resources, folder: PathBuf, host: &EngineHost) -> Self {
-        let (log, marks) = (host.log_file(), host.marks());
+        let (log, marks) = (host.log_file(), host.variables());
         Self {
             launch,
             resources,
@@ -239,7 +239,7 @@ mod tests {
             command.args(&words[1..]);
             command
         };
-        let host = EngineHost::Process(process::Inside::new(folder.path(), "an-uid"));
+        let host = EngineHost::Process(process::Guest::new(folder.path(), "an-uid"));
         Child { run, ..Child::new(launch, resources, folder.path().join("spark"), &host) }
     }
 

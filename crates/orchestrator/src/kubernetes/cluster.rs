@@ -1,0 +1,96 @@
+//! The cluster client: the connection of one instance, its store, and the rules that every call obeys.
+//!
+//! Every call has a deadline. No call is retried here; the next tick decides again. After a reply with `Retry-After`,
+//! effects fail at once until that time is over; reads continue.
+
+use std::future::Future;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use kube::Resource as _;
+use kube::api::{Api, PostParams};
+use kube::core::Request;
+use model::clock::SharedClock;
+use parking_lot::Mutex;
+
+use super::config::Config;
+use super::error::CallError;
+use super::signature::Signer;
+use super::store::Store;
+use super::trimmed::TrimmedPod;
+
+/// The field manager of our writes.
+const FIELD_MANAGER: &str = "enginehouse";
+
+pub(super) struct Cluster {
+    pub(super) client: kube::Client,
+    pub(super) config: Config,
+    pub(super) signer: Signer,
+    pub(super) clock: SharedClock,
+    pub(super) store: Store,
+    /// Until when effects fail, on the boot-time clock.
+    effects_blocked_until: Mutex<Duration>,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    pub(super) fn new(client: kube::Client, config: Config, signer: Signer, clock: SharedClock, store: Store) -> Self {
+        Self { client, config, signer, clock, store, effects_blocked_until: Mutex::default() }
+    }
+
+    pub(super) fn pods(&self, namespace: &str) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Creates a pod; decodes only the kept part of the reply.
+    pub(super) async fn create_pod(&self, namespace: &str, pod: &Pod) -> kube::Result<Pod> {
+        let body = serde_json::to_vec(pod).map_err(kube::Error::SerdeError)?;
+        let request = Request::new(Pod::url_path(&(), Some(namespace))).create(&post_params(), body);
+        let created: TrimmedPod = self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        Ok(created.0)
+    }
+
+    pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(super) fn services(&self, namespace: &str) -> Api<Service> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Makes a call without an effect.
+    pub(super) async fn read<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let deadline = self.config.call_deadline;
+        let result = match tokio::time::timeout(deadline, call).await {
+            Ok(result) => result.map_err(CallError::from),
+            Err(_) => Err(CallError::timeout(deadline)),
+        };
+        if let Err(CallError::TooManyRequests { retry_after, .. }) = &result {
+            let until = self.clock.boottime().saturating_add(*retry_after);
+            let mut blocked_until = self.effects_blocked_until.lock();
+            *blocked_until = until.max(*blocked_until);
+        }
+        result
+    }
+
+    /// Makes a call that belongs to an effect. Fails at once while the server asks to be left alone.
+    pub(super) async fn effect<T>(&self, call: impl Future<Output = kube::Result<T>>) -> Result<T, CallError> {
+        let until = *self.effects_blocked_until.lock();
+        let retry_after = until.saturating_sub(self.clock.boottime());
+        if !retry_after.is_zero() {
+            let message = "it was overloaded a moment ago".to_owned();
+            return Err(CallError::TooManyRequests { message, retry_after });
+        }
+        self.read(call).await
+    }
+}
+
+/// The parameters of creates and replaces.
+pub(super) fn post_params() -> PostParams {
+    PostParams { dry_run: false, field_manager: Some(FIELD_MANAGER.to_owned()) }
+}

@@ -1,0 +1,349 @@
+//! The store: a cache of pods, their warnings and the nodes, kept up to date by the reflectors ([`super::watch`]) and by the
+//! replies to our own calls.
+//!
+//! Invariants:
+//!
+//! - There is one entry for each (name, namespace). A newer uid replaces an older one, never the other way round.
+//! - The reply to our own call is applied at once, so that a `list` after an `ensure` shows the engine. Neither a reply nor
+//!   an event restores an older version. An entry that no watch confirms within a minute expires.
+//! - A uid that was deleted stays deleted, also when late events arrive. (A pod also leaves a watch when it loses a label; a
+//!   newer version restores it.)
+//! - Foreign pods are kept separately, up to a limit, because others decide how many of them exist.
+//! - A complete resync of a scope removes the entries that it did not contain; until it completes, nothing is removed.
+//!
+//! A stale store shows engines as they were. Nothing is decided here, and every effect asks the server.
+
+mod capacity;
+mod foreign;
+mod gated;
+mod last_namespaces;
+mod scope;
+mod tombstones;
+mod warnings;
+
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use model::EngineName;
+use model::labels::LabelMap;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::nodes::{self, NodeCapacity, Nodes};
+use super::read::{self, Classified, EnginePod, Warning};
+use super::signature::Signer;
+use super::trimmed::TrimmedPod;
+use crate::wake::{Notifier, WakeUps};
+use crate::{Error, Listing, Unreadable};
+
+use foreign::ForeignPods;
+use last_namespaces::LastNamespaces;
+use scope::Scope;
+pub(super) use scope::StoreState;
+use tombstones::Tombstones;
+use warnings::WarningTable;
+
+/// How long an entry that only our own call reported is kept.
+const UNCONFIRMED_FOR: Duration = Duration::from_mins(1);
+
+/// Name and namespace of a pod.
+type Key = (String, String);
+
+/// The store. Everything is under one lock, which is never held across an await.
+#[derive(Debug)]
+pub(super) struct Store {
+    inner: Mutex<Inner>,
+    notifier: Notifier,
+    signer: Signer,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<Key, Entry>,
+    foreign: ForeignPods,
+    tombstones: Tombstones,
+    warnings: WarningTable,
+    last_namespaces: LastNamespaces,
+    scopes: Vec<Scope>,
+    nodes: Nodes,
+    /// Permissions that we need and lack.
+    missing_permissions: Vec<String>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    pod: TrimmedPod,
+    classified: Classified,
+    /// What its containers request.
+    requests: NodeCapacity,
+    /// When it expires unless a watch confirms it; `None` once one has.
+    unconfirmed_until: Option<Duration>,
+    /// Since when it has been listed behind its scheduling gate, on the boot-time clock.
+    gated_since: Option<Duration>,
+}
+
+impl Entry {
+    fn engine(&self) -> Option<&EnginePod> {
+        match &self.classified {
+            Classified::Engine(engine) => Some(engine),
+            _ => None,
+        }
+    }
+
+    fn has_uid(&self, uid: &str) -> bool {
+        self.pod.uid() == uid
+    }
+
+    fn is_expired(&self, now: Duration) -> bool {
+        self.unconfirmed_until.is_some_and(|until| now >= until)
+    }
+}
+
+impl Store {
+    /// An empty store; one scope for each namespace, or one over the whole cluster.
+    pub(super) fn new(namespaces: Option<&[String]>, signer: Signer) -> Self {
+        let scopes = match namespaces {
+            None => vec![Scope::default()],
+            Some(listed) => listed.iter().map(|namespace| Scope::of_namespace(namespace)).collect(),
+        };
+        Self { inner: Mutex::new(Inner { scopes, ..Inner::default() }), notifier: Notifier::new(), signer }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    fn notify_if(&self, changed: bool) {
+        if changed {
+            self.notifier.notify();
+        }
+    }
+
+    pub(super) fn watch(&self) -> WakeUps {
+        self.notifier.watch()
+    }
+
+    /// Runs `work` on the nodes; it returns its result and whether the nodes changed.
+    pub(super) fn with_nodes<T>(&self, work: impl FnOnce(&mut Nodes) -> (T, bool)) -> T {
+        let (result, changed) = work(&mut self.lock().nodes);
+        self.notify_if(changed);
+        result
+    }
+
+    /// A watch begins to list its scope again.
+    pub(super) fn begin_resync(&self, scope: usize) {
+        if let Some(scope) = self.lock().scopes.get_mut(scope) {
+            scope.begin_resync();
+        }
+    }
+
+    /// Applies a pod of a watch, from a resync or from an event.
+    pub(super) fn apply_event(&self, scope: usize, pod: TrimmedPod) {
+        let changed = {
+            let mut inner = self.lock();
+            if let Some(scope) = inner.scopes.get_mut(scope) {
+                scope.note(pod.key());
+            }
+            inner.apply(pod, None, &self.signer)
+        };
+        self.notify_if(changed);
+    }
+
+    /// Applies the delete event of a watch.
+    pub(super) fn apply_delete(&self, pod: &TrimmedPod) {
+        if !pod.uid().is_empty() {
+            let (name, namespace) = pod.key();
+            self.forget(&namespace, &name, pod.uid(), pod.version());
+        }
+    }
+
+    /// A resync is complete: removes the entries that it did not contain.
+    pub(super) fn finish_resync(&self, scope: usize, now: Duration) {
+        {
+            let mut inner = self.lock();
+            let Some(scope) = inner.scopes.get_mut(scope) else { return };
+            let listed = scope.finish_resync();
+            let namespace = scope.namespace.clone();
+            let stays =
+                |key: &Key| listed.contains(key) || namespace.as_ref().is_some_and(|namespace| *namespace != key.1);
+            let is_unconfirmed = |entry: &Entry| entry.unconfirmed_until.is_some() && !entry.is_expired(now);
+            inner.entries.retain(|key, entry| stays(key) || is_unconfirmed(entry));
+            inner.foreign.retain(stays);
+            let Inner { entries, warnings, .. } = &mut *inner;
+            let uids: HashSet<&str> = entries.values().map(|entry| entry.pod.uid()).collect();
+            warnings.retain(&uids);
+        }
+        self.notifier.notify();
+    }
+
+    /// A watch failed; keeps since when it fails and the latest error until it works again.
+    pub(super) fn mark_broken(&self, scope: usize, error: Error, now: Duration) {
+        if let Some(scope) = self.lock().scopes.get_mut(scope) {
+            scope.mark_broken(error, now);
+        }
+        self.notifier.notify();
+    }
+
+    /// Applies the reply to one of our own calls.
+    pub(super) fn apply_reply(&self, pod: Pod, now: Duration) {
+        let until = now.saturating_add(UNCONFIRMED_FOR);
+        let changed = self.lock().apply(TrimmedPod::from(pod), Some(until), &self.signer);
+        self.notify_if(changed);
+    }
+
+    /// The server itself reported that this uid does not exist.
+    pub(super) fn remove(&self, namespace: &str, name: &str, uid: &str) {
+        self.forget(namespace, name, uid, None);
+    }
+
+    fn forget(&self, namespace: &str, name: &str, uid: &str, version: Option<u64>) {
+        {
+            let mut inner = self.lock();
+            let key = (name.to_owned(), namespace.to_owned());
+            if inner.entries.get(&key).is_some_and(|entry| entry.has_uid(uid)) {
+                inner.entries.remove(&key);
+            }
+            inner.foreign.remove(&key, uid);
+            inner.warnings.remove(uid);
+            inner.tombstones.add(uid, version);
+        }
+        self.notifier.notify();
+    }
+
+    /// Adds a warning about the pod with this uid; ignored if the pod is unknown.
+    pub(super) fn add_warning(&self, namespace: &str, name: &str, uid: &str, warning: Warning) {
+        let changed = {
+            let mut inner = self.lock();
+            let Inner { entries, warnings, .. } = &mut *inner;
+            let entry = entries.get_mut(&(name.to_owned(), namespace.to_owned()));
+            let Some(entry) = entry.filter(|entry| entry.has_uid(uid)) else { return };
+            let changed = warnings.add(uid, warning);
+            if changed {
+                entry.classified = read::classify(&entry.pod.0, warnings.get(uid), &self.signer);
+            }
+            changed
+        };
+        self.notify_if(changed);
+    }
+
+    /// The warnings of the pod with this uid.
+    pub(super) fn warnings(&self, uid: &str) -> Vec<Warning> {
+        self.lock().warnings.get(uid).to_vec()
+    }
+
+    /// Whether the scope was ever listed completely.
+    pub(super) fn is_synced(&self, scope: usize) -> bool {
+        self.lock().scopes.get(scope).is_some_and(Scope::is_synced)
+    }
+
+    /// Whether a listing can be served. One unreadable namespace of several does not fail the others: a listing names it.
+    pub(super) fn state(&self, now: Duration) -> StoreState {
+        scope::state(&self.lock().scopes, now)
+    }
+
+    /// Sets the permissions that we lack; returns whether they changed.
+    pub(super) fn set_missing_permissions(&self, missing: Vec<String>) -> bool {
+        let changed = {
+            let mut inner = self.lock();
+            let changed = inner.missing_permissions != missing;
+            inner.missing_permissions = missing;
+            changed
+        };
+        self.notify_if(changed);
+        changed
+    }
+
+    /// The engines with the selector's labels, by name, and the other objects that were found.
+    pub(super) fn list(&self, selector: &LabelMap, now: Duration, now_ms: i64) -> Listing {
+        let mut inner = self.lock();
+        inner.entries.retain(|_, entry| !entry.is_expired(now));
+        let mut listing = Listing { missing_permissions: inner.missing_permissions.clone(), ..Listing::default() };
+        for scope in &inner.scopes {
+            if let (Some(namespace), Some(error)) = (&scope.namespace, scope.failure(now)) {
+                listing
+                    .unreadable
+                    .push(Unreadable { name: format!("namespace {namespace}"), reason: error.to_string() });
+            }
+        }
+        for entry in inner.entries.values_mut() {
+            match &entry.classified {
+                Classified::Engine(engine) if !engine.observed.matches(selector) => {}
+                Classified::Engine(engine) if !engine.observed.incomplete => listing.engines.push(engine.listed(None)),
+                Classified::Engine(engine) => {
+                    let engine = engine.clone();
+                    listing.engines.push(entry.listed(&engine, now, now_ms));
+                }
+                Classified::Unreadable(unreadable) => listing.unreadable.push(unreadable.clone()),
+                Classified::Foreign(foreign) => listing.foreign.push(foreign.clone()),
+            }
+        }
+        listing.foreign.extend(inner.foreign.list(selector));
+        listing
+    }
+
+    /// The engine of that name, if the store has it.
+    pub(super) fn find(&self, name: &EngineName) -> Option<EnginePod> {
+        let inner = self.lock();
+        let from = (name.to_string(), String::new());
+        let mut of_name = inner.entries.range(from..).take_while(|(key, _)| key.0 == name.as_str());
+        of_name.find_map(|(_, entry)| entry.engine()).cloned()
+    }
+
+    /// The namespace in which the engine of that name was last observed.
+    pub(super) fn last_namespace(&self, name: &EngineName) -> Option<String> {
+        self.lock().last_namespaces.get(name.as_str()).map(str::to_owned)
+    }
+
+    /// The number of engines if it has reached the limit. Called before each create, so the engines are only counted when
+    /// there are enough entries.
+    pub(super) fn count_if_full(&self, limit: usize) -> Option<usize> {
+        let inner = self.lock();
+        if inner.entries.len() < limit {
+            return None;
+        }
+        let count = inner.entries.values().filter(|entry| entry.engine().is_some()).count();
+        (count >= limit).then_some(count)
+    }
+}
+
+impl Inner {
+    /// Applies a pod unless a newer version is known; returns whether a listing changed.
+    fn apply(&mut self, pod: TrimmedPod, unconfirmed_until: Option<Duration>, signer: &Signer) -> bool {
+        let uid = pod.uid().to_owned();
+        if self.tombstones.cover(&uid, pod.version()) {
+            return false;
+        }
+        let key = pod.key();
+        if let Some(known) = self.entries.get_mut(&key) {
+            if unconfirmed_until.is_none() && known.has_uid(&uid) {
+                known.unconfirmed_until = None;
+            }
+            if pod.is_older_than(&known.pod) {
+                return false;
+            }
+        }
+        let classified = read::classify(&pod.0, self.warnings.get(&uid), signer);
+        if let Classified::Foreign(foreign) = classified {
+            // It may be an engine of ours that has lost its signature.
+            let was_ours = self.entries.remove(&key).is_some();
+            return self.foreign.insert(key, foreign, pod.into_labels()) || was_ours;
+        }
+        self.foreign.forget(&key);
+        if matches!(classified, Classified::Engine(_)) {
+            self.last_namespaces.set(&key.0, &key.1);
+        }
+        let before = self.entries.get(&key);
+        let changed = before.is_none_or(|before| before.classified != classified);
+        let same_pod = before.filter(|before| before.has_uid(&uid));
+        // An entry that a watch has confirmed stays confirmed.
+        let is_confirmed = same_pod.is_some_and(|before| before.unconfirmed_until.is_none());
+        let unconfirmed_until = unconfirmed_until.filter(|_| !is_confirmed);
+        let gated_since = same_pod.and_then(|before| before.gated_since);
+        let requests = nodes::requested_by(&pod.0);
+        self.entries.insert(key, Entry { pod, classified, requests, unconfirmed_until, gated_since });
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Pods behind their scheduling gate, and for how long they have been there.
+
+use std::time::Duration;
+
+use super::{Entry, Store};
+use crate::ObservedInstance;
+use crate::kubernetes::read::EnginePod;
+
+/// How long a pod may stay behind its scheduling gate before it counts as ended. Measured on our own clock from the first
+/// listing of the gated pod, because the API server's clock may differ; a new master starts the measurement again.
+pub const GATE_DEADLINE: Duration = Duration::from_mins(2);
+
+impl Entry {
+    /// The engine as it is listed now.
+    pub(super) fn listed(&mut self, engine: &EnginePod, now: Duration, now_ms: i64) -> ObservedInstance {
+        if !engine.observed.incomplete {
+            self.gated_since = None;
+            return engine.listed(None);
+        }
+        let gated_for = now.saturating_sub(*self.gated_since.get_or_insert(now));
+        let overdue = gated_for.checked_sub(GATE_DEADLINE);
+        engine.listed(
+            overdue.map(|overdue| now_ms.saturating_sub(i64::try_from(overdue.as_millis()).unwrap_or(i64::MAX))),
+        )
+    }
+}
+
+impl Store {
+    /// A pod that was read singly, as a listing shows it.
+    pub(in crate::kubernetes) fn listed(&self, engine: &EnginePod, now: Duration, now_ms: i64) -> ObservedInstance {
+        let mut inner = self.lock();
+        let key = (engine.observed.name.to_string(), engine.namespace.clone());
+        let entry = inner.entries.get_mut(&key);
+        match entry.filter(|entry| entry.has_uid(&engine.observed.uid)) {
+            Some(entry) => entry.listed(engine, now, now_ms),
+            None => engine.listed(None),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The rendered objects of specs, compared with golden files.
+
+use std::collections::BTreeSet;
+
+use model::labels;
+use orchestrator::Error;
+use orchestrator::kubernetes::render::{self, EngineObjects};
+use orchestrator::kubernetes::{Config, permissions};
+
+use super::golden;
+use super::support::{EPOCH, config, datafusion, signer, spark};
+
+fn rendered(spec: &orchestrator::Spec) -> EngineObjects {
+    render::engine(spec, &config(), &signer(), EPOCH).unwrap()
+}
+
+#[test]
+fn an_engine_without_executors_is_one_pod() {
+    let objects = rendered(&datafusion(3));
+    assert!(objects.owned.is_none());
+    assert!(objects.pod.spec.as_ref().unwrap().scheduling_gates.is_none());
+    golden::object("datafusion-pod.json", &objects.pod);
+}
+
+#[test]
+fn a_spark_engine_is_a_gated_pod_with_service_and_config_map() {
+    let spec = spark(3);
+    let objects = rendered(&spec);
+    golden::object("spark-pod.json", &objects.pod);
+    let (service, mut config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
+    golden::object("spark-service.json", &service);
+    let data = config_map.data.as_mut().unwrap();
+    golden::text("spark.properties", &data.remove("spark.properties").unwrap());
+    golden::text("executor-template.json", &format!("{}\n", data.remove("executor-template.json").unwrap()));
+    golden::object("spark-config-map-without-spark-files.json", &config_map);
+}
+
+#[test]
+fn equal_specs_render_to_equal_objects() {
+    assert_eq!(rendered(&spark(3)), rendered(&spark(3)));
+    assert_ne!(rendered(&spark(3)).pod.metadata.name, rendered(&spark(4)).pod.metadata.name);
+}
+
+#[test]
+fn a_namespace_restricts_pods_and_its_account_to_pods() {
+    let objects = render::namespace("rp-1--t-1", &config());
+    let text = [
+        serde_json::to_value(&objects.namespace),
+        serde_json::to_value(&objects.service_account),
+        serde_json::to_value(&objects.role),
+        serde_json::to_value(&objects.role_binding),
+    ];
+    golden::object("namespace.json", &text.map(Result::unwrap));
+}
+
+#[test]
+fn a_namespace_has_network_policies_and_the_configured_egress() {
+    golden::object("network-policies.json", &render::namespace("rp-1--t-1", &config()).policies);
+    let egress = ["0.0.0.0/0:443", "10.1.0.0/16:9000"].map(|rule| rule.parse().unwrap()).to_vec();
+    let mut policies = render::namespace("rp-1--t-1", &Config { egress, ..config() }).policies;
+    golden::object("network-policy-of-data.json", &policies.pop());
+    assert_eq!(policies, render::namespace("rp-1--t-1", &config()).policies);
+    assert!(render::namespace("rp-1--t-1", &Config { network_policies: false, ..config() }).policies.is_empty());
+}
+
+#[test]
+fn the_permissions_of_a_master() {
+    let text = |config: &Config| {
+        permissions::required(config).iter().map(|permission| format!("{permission}\n")).collect::<Vec<_>>().concat()
+    };
+    golden::text("rights-whole-cluster.txt", &text(&config()));
+    let mut listed = config();
+    listed.namespaces = Some(vec!["rp-1--t-1".to_owned()]);
+    listed.make_namespaces = false;
+    golden::text("rights-listed-namespaces.txt", &text(&listed));
+}
+
+#[test]
+fn no_container_runs_as_root_or_writes_outside_its_volumes() {
+    for spec in [datafusion(3), spark(3)] {
+        let pod = rendered(&spec).pod.spec.unwrap();
+        assert_eq!((pod.automount_service_account_token, pod.share_process_namespace), (Some(false), Some(false)));
+        let mut users = BTreeSet::new();
+        for container in pod.containers {
+            let security = container.security_context.unwrap();
+            assert_eq!(security.run_as_non_root, Some(true), "{}", container.name);
+            assert_eq!(security.allow_privilege_escalation, Some(false), "{}", container.name);
+            assert_eq!(security.read_only_root_filesystem, Some(true), "{}", container.name);
+            assert!(users.insert(security.run_as_user.unwrap()), "two containers with the same user");
+        }
+    }
+}
+
+#[test]
+fn spark_shares_no_volume_or_variable_with_its_agent() {
+    let pod = rendered(&spark(3)).pod.spec.unwrap();
+    let spark = pod.containers.iter().find(|container| container.name == "spark").unwrap();
+    let agent = pod.containers.iter().find(|container| container.name == "engine-agent").unwrap();
+    let mounts = |container: &k8s_openapi::api::core::v1::Container| -> BTreeSet<String> {
+        container.volume_mounts.iter().flatten().map(|mount| mount.name.clone()).collect()
+    };
+    assert_eq!(mounts(spark).intersection(&mounts(agent)).count(), 0);
+    let variables: Vec<_> = spark.env.iter().flatten().map(|variable| variable.name.as_str()).collect();
+    assert!(!variables.iter().any(|name| name.starts_with("ENGINEHOUSE")), "{variables:?}");
+    let token = |container| mounts(container).contains("spark-token");
+    assert_eq!((token(spark), token(agent)), (true, false));
+}
+
+/// The lines of Spark's properties file.
+fn properties(spec: &orchestrator::Spec, config: &Config) -> Vec<String> {
+    let objects = render::engine(spec, config, &signer(), EPOCH).unwrap();
+    let (_, config_map) = objects.owned.unwrap().with_owner(spec.name.as_str(), "the-pods-uid");
+    config_map.data.unwrap()["spark.properties"].lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_driver_without_executors_runs_locally() {
+    let mut spec = spark(3);
+    let mut config = config();
+    config.api_server = "https://kubernetes:6443".to_owned();
+    let has = |spec: &orchestrator::Spec, line: &str| properties(spec, &config).iter().any(|found| found == line);
+    assert!(has(&spec, "spark.master=k8s://https://kubernetes:6443"));
+    spec.options.spark.as_mut().unwrap().max_executors = 0;
+    assert!(has(&spec, "spark.master=local[1]") && has(&spec, "spark.dynamicAllocation.enabled=false"));
+    assert!(!properties(&spec, &config).iter().any(|line| line.starts_with("spark.executor.instances")));
+}
+
+#[test]
+fn settings_that_the_pod_needs_override_those_of_the_spec() {
+    let mut spec = spark(3);
+    let spark = spec.options.spark.as_mut().unwrap();
+    spark.properties.insert("spark.kubernetes.namespace".to_owned(), "another".to_owned());
+    for name in ["JAVA_HOME", "SPARK_LOCAL_DIRS", "POD_ADDRESS"] {
+        spark.environment.insert(name.to_owned(), "/custom".to_owned());
+    }
+    assert!(properties(&spec, &config()).contains(&"spark.kubernetes.namespace=rp-1--t-1".to_owned()));
+    let pod = rendered(&spec).pod.spec.unwrap();
+    let env = pod.containers[1].env.as_ref().unwrap();
+    let custom = |variable: &&k8s_openapi::api::core::v1::EnvVar| variable.value.as_deref() == Some("/custom");
+    let kept: Vec<_> = env.iter().filter(custom).map(|variable| &variable.name).collect();
+    assert_eq!((kept.as_slice(), env.len()), (&[&"JAVA_HOME".to_owned()][..], 3));
+}
+
+#[test]
+fn a_spec_that_no_pod_can_implement_is_refused() {
+    type Change = fn(&mut orchestrator::Spec);
+    let bad: [(Change, &str); 9] = [
+        (|spec| spec.image.clear(), "no image"),
+        (|spec| spec.locality = "rp_1".to_owned(), "invalid namespace name"),
+        (|spec| drop(spec.labels.insert("x".to_owned(), "a b".to_owned())), "invalid value"),
+        (|spec| drop(spec.annotations.insert("a b".to_owned(), String::new())), "invalid name"),
+        (
+            |spec| drop(spec.labels.insert(labels::CLUSTER.to_owned(), "other".to_owned())),
+            "the selector of this installation",
+        ),
+        (|spec| spec.files[0].content = vec![0xff], "is not text"),
+        (|spec| spec.files[0].content = vec![b'a'; render::MAX_ANNOTATED_BYTES + 1], "bytes of files"),
+        (|spec| spec.options.cpu_overcommit_percent = Some(0), "overcommit"),
+        (|spec| spec.nodes = Some(Vec::new()), "node list is empty"),
+    ];
+    for (change, word) in bad {
+        let mut spec = datafusion(3);
+        change(&mut spec);
+        match render::engine(&spec, &config(), &signer(), EPOCH) {
+            Err(Error::Refused { reason }) if reason.contains(word) => {}
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+    let mut imageless = config();
+    imageless.agent_image.clear();
+    let without_agent = render::engine(&spark(3), &imageless, &signer(), EPOCH);
+    assert!(without_agent.unwrap_err().to_string().contains("kubernetes.agent_image"));
+    let mut listed = config();
+    listed.namespaces = Some(vec!["other".to_owned()]);
+    let elsewhere = render::engine(&datafusion(3), &listed, &signer(), EPOCH);
+    assert!(elsewhere.unwrap_err().to_string().contains("kubernetes.namespaces"));
+}

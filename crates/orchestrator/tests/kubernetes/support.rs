@@ -1,0 +1,142 @@
+//! Test support: specs, instances, waiting.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use model::configuration::{Configuration, Defaults};
+use model::credential::ClusterSecret;
+use model::engine_type::EngineType;
+use model::labels::{EngineLabels, LabelMap};
+use model::{Epoch, Generation, Incarnation, PoolName, SlotKey, TenantName, UnitName};
+use orchestrator::kubernetes::signature::Signer;
+use orchestrator::kubernetes::{Config, Kubernetes};
+use orchestrator::{InstanceOptions, Listing, LogPolicy, Orchestrator as _, SparkOptions, Spec, SpecFile};
+
+use super::cluster::Cluster;
+
+pub const EPOCH: Epoch = Epoch(7);
+pub const NAMESPACE: &str = "rp-1--t-1";
+pub const LONG: Duration = Duration::from_hours(1);
+/// The limit of every wait of a test.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+pub fn secret() -> ClusterSecret {
+    ClusterSecret::new(*b"0123456789abcdef").unwrap()
+}
+
+pub fn signer() -> Signer {
+    Signer::new(secret(), "eh")
+}
+
+pub fn config() -> Config {
+    Config::new("eh", "enginehouse", "registry.example/enginehouse:1")
+}
+
+pub fn open(cluster: &Cluster) -> Kubernetes {
+    open_with(cluster, config())
+}
+
+pub fn open_with(cluster: &Cluster, config: Config) -> Kubernetes {
+    Kubernetes::open(cluster.client(), config, secret(), cluster.clock.clone()).unwrap()
+}
+
+fn configuration(engine_type: EngineType) -> (SlotKey, Configuration) {
+    let slot = SlotKey {
+        tenant: TenantName::new("t_1").unwrap(),
+        pool: PoolName::new("rp_1").unwrap(),
+        unit: UnitName::new("uc_1").unwrap(),
+        ordinal: 0,
+    };
+    let unit = serde_json::from_value(serde_json::json!({
+        "engine_type": engine_type, "driver_cpu": "1", "driver_memory": "1G", "executor_cpu": "2",
+        "executor_memory": "2G", "min_executors": 0, "max_executors": 4, "min_engines": 0, "max_engines": 3,
+        "properties": {"spark.sql.shuffle.partitions": "8"}, "comment": null}))
+    .unwrap();
+    let pool = serde_json::from_value(serde_json::json!({"units": ["uc_1"], "namespace": null,
+        "nodes": ["node-1", "node-2"], "image": "registry.example/engine:3", "comment": null}))
+    .unwrap();
+    let configuration = Configuration::new(&slot.tenant, &slot.pool, &pool, &unit, &Defaults::default());
+    (slot, configuration)
+}
+
+/// An engine without executors.
+pub fn datafusion(incarnation: i64) -> Spec {
+    spec(
+        EngineType::Datafusion,
+        incarnation,
+        InstanceOptions { cpu_overcommit_percent: Some(200), ..InstanceOptions::default() },
+    )
+}
+
+/// A Spark engine.
+pub fn spark(incarnation: i64) -> Spec {
+    let (_, configuration) = configuration(EngineType::Spark);
+    let argv = [
+        "/opt/spark/bin/spark-submit",
+        "--properties-file",
+        "/etc/enginehouse-spark/spark.properties",
+        "--class",
+        "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2",
+    ];
+    let options = SparkOptions {
+        version: "4.0.1".to_owned(),
+        argv: argv.map(str::to_owned).to_vec(),
+        environment: BTreeMap::new(),
+        properties: configuration.properties.clone(),
+        driver_memory: configuration.driver_memory,
+        executor_cpu: configuration.executor_cpu,
+        executor_memory: configuration.executor_memory,
+        min_executors: configuration.min_executors,
+        max_executors: configuration.max_executors,
+    };
+    let node_labels = BTreeMap::from([("disk".to_owned(), "fast".to_owned())]);
+    let options = InstanceOptions { cpu_overcommit_percent: Some(200), node_labels, spark: Some(Box::new(options)) };
+    spec(EngineType::Spark, incarnation, options)
+}
+
+fn spec(engine_type: EngineType, incarnation: i64, options: InstanceOptions) -> Spec {
+    let (slot, configuration) = configuration(engine_type);
+    let labels = EngineLabels::new("eh", &slot, Incarnation(incarnation), &configuration);
+    Spec {
+        name: labels.name.clone(),
+        labels: labels.encode(),
+        generation: Generation(12),
+        annotations: BTreeMap::new(),
+        locality: configuration.namespace.clone(),
+        image: configuration.image.clone(),
+        argv: ["/bin/engine", "obedient", "--config", "engine.toml"].map(str::to_owned).to_vec(),
+        files: vec![SpecFile {
+            path: "engine.toml".to_owned(),
+            content: b"key = \"opens this one engine\"\n".to_vec(),
+            mode: 0o600,
+        }],
+        environment: BTreeMap::from([("ENGINEHOUSE_LOG".to_owned(), "info,$(HOME)".to_owned())]),
+        requests: engine_type.requests(&configuration),
+        nodes: Some(vec!["node-1".to_owned(), "node-2".to_owned()]),
+        grace: Duration::from_mins(30),
+        log: LogPolicy::default(),
+        options,
+    }
+}
+
+pub async fn all(kubernetes: &Kubernetes) -> Listing {
+    kubernetes.list(&LabelMap::new()).await.unwrap()
+}
+
+/// Lists after every wake-up until the condition holds.
+pub async fn eventually(kubernetes: &Kubernetes, what: &str, holds: impl Fn(&Listing) -> bool) -> Listing {
+    let mut wake_ups = kubernetes.watch();
+    let polling = async {
+        loop {
+            let listing = all(kubernetes).await;
+            if holds(&listing) {
+                return listing;
+            }
+            wake_ups.wait().await;
+        }
+    };
+    match tokio::time::timeout(DEADLINE, polling).await {
+        Ok(listing) => listing,
+        Err(late) => panic!("{late}: {what}; listed: {:?}", all(kubernetes).await),
+    }
+}
