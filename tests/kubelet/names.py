@@ -1,7 +1,7 @@
 """Host names inside pods: there is no DNS, so each pod's /etc/hosts has the names of services and is kept up to date.
 
-A service's name resolves to the addresses of its selected pods that are ready. There is no proxy either, so services with an
-address of their own must have the ports of their pods.
+A service's name resolves to the addresses of its selected pods that are ready, or of all if it publishes those too. There is no
+proxy either, so services with an address of their own must have the ports of their pods.
 """
 
 import os
@@ -43,14 +43,15 @@ class Names:
         return "".join(f"{address}\t{' '.join(names)}\n" for address, names in lines)
 
     def endpoints(self, pods):
-        """(address, service) of each ready pod of each service."""
+        """(address, service) of each pod of each service."""
         found = []
         for key, service in sorted(self.services.items()):
             selector = service["spec"].get("selector")
+            unready = service["spec"].get("publishNotReadyAddresses", False)
             for pod in pods if selector else ():
                 labels = pod.seen["metadata"].get("labels", {})
                 selected = pod.key[0] == key[0] and selector.items() <= labels.items()
-                if selected and pod.ip is not None and not pod.over and pod.is_ready():
+                if selected and pod.ip is not None and not pod.over and (unready or pod.is_ready()):
                     found.append((pod.ip, key))
         return found
 
